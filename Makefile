@@ -1,0 +1,45 @@
+# Every target works from a fresh clone with only Python >= 3.11 and make.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test slow check format docs bench clean
+demo: .venv/installed
+	$(BIN)/python -m conovel.demo
+
+test: check
+	$(BIN)/python -m pytest -q
+
+slow: .venv/dev
+	$(BIN)/python -m pytest -q -m slow
+
+check: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: .venv/docs
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+bench: .venv/bench
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv docs/_build build dist
+
+# One environment, one stamp for each set of extras.
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "conovel needs Python 3.11 or newer; set PYTHON=python3.x")'
+	$(PYTHON) -m venv .venv
+
+.venv/installed: EXTRA := fast
+.venv/dev: EXTRA := dev
+.venv/docs: EXTRA := docs
+.venv/bench: EXTRA := bench
+.venv/installed .venv/dev .venv/docs .venv/bench: .venv/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRA)]'
+	@touch $@
