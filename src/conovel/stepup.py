@@ -269,7 +269,7 @@ def reject(
         threshold = largest[most - limit]
         candidates = candidates[candidates > threshold]
         if candidates.size == k:
-            return np.greater(tests, threshold)
+            return np.asarray(tests > threshold)
         k = candidates.size
     return np.zeros(m, dtype=np.bool_)
 
