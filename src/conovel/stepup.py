@@ -196,34 +196,55 @@ def fast_lsu(
     m = sum(ranks.size for ranks, _ in pairs)
     if m == 0:
         raise SampleError("there is nothing to test: every block is empty")
-    sizes = [size for _, size in pairs]
-    warn_resolution(sizes, m, alpha)
-    histograms = [RankHistogram(ranks, size) for ranks, size in pairs]
+    warn_resolution([size for _, size in pairs], m, alpha)
+    if estimator is not None and len(pairs) > 1 and not estimator.proven_for_several:
+        warnings.warn(
+            f"{type(estimator).__name__} is proven for one site only, not for {len(pairs)}:"
+            " use pi0='storey', which is proven for several",
+            GuaranteeWarning,
+            stacklevel=2,
+        )
+    return step_up(pairs, alpha, estimator)
+
+
+def step_up(
+    blocks: Sequence[tuple[NDArray[np.int64], int]],
+    level: Fraction,
+    estimator: NullProportion | None = None,
+) -> StepUp:
+    """Do the work of :func:`fast_lsu` on checked blocks, without warnings."""
+    histograms = [RankHistogram(ranks, size) for ranks, size in blocks]
+    m = sum(h.size for h in histograms)
     nulls = Fraction(m)
     if estimator is not None:
-        if not estimator.proven_for_several and len(pairs) > 1:
-            warnings.warn(
-                f"{type(estimator).__name__} is proven for one site only, not for {len(pairs)}:"
-                " use pi0='storey', which is proven for several",
-                GuaranteeWarning,
-                stacklevel=2,
-            )
+        sizes = [size for _, size in blocks]
         nulls = estimator.null_count(lambda p: [h.below(p) for h in histograms], sizes, m)
-    slope = alpha / nulls
-    k, counts, stable = m, list[tuple[int, ...]](), False
-    while not stable:
-        limits = tuple(rank_limit(slope, k, size) for size in sizes)
-        counts.append(tuple(h.at_most(r) for h, r in zip(histograms, limits, strict=True)))
-        total = sum(counts[-1])
-        k, stable = total, total == k
+    counts, limits = descend(histograms, level / nulls)
     return StepUp(
-        n_rejected=k,
-        rejected=tuple(ranks <= r for (ranks, _), r in zip(pairs, limits, strict=True)),
-        counts=tuple(counts),
+        n_rejected=sum(counts[-1]),
+        rejected=tuple(ranks <= r for (ranks, _), r in zip(blocks, limits, strict=True)),
+        counts=counts,
         limits=limits,
-        level=alpha,
+        level=level,
         pi0=None if estimator is None else nulls / m,
     )
+
+
+def descend(
+    histograms: Sequence[RankHistogram], slope: Fraction
+) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+    """Lower k from m to the count of ranks within their limits, until it stays (FastLSU).
+
+    Returns the counts of every round and the final limits. The map from k to the count is
+    nondecreasing, so the descent stops at its greatest fixed point, which is BH's k.
+    """
+    k = sum(h.size for h in histograms)
+    rounds: list[tuple[int, ...]] = []
+    while not rounds or sum(rounds[-1]) != k:
+        k = sum(rounds[-1]) if rounds else k
+        limits = tuple(rank_limit(slope, k, h.n_calibration) for h in histograms)
+        rounds.append(tuple(h.at_most(r) for h, r in zip(histograms, limits, strict=True)))
+    return tuple(rounds), limits
 
 
 def reject(

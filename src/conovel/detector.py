@@ -1,0 +1,327 @@
+"""AdaDetect at one site: from known normals and unlabelled rows to decisions.
+
+Marandon, Lei, Mary and Roquain (2024), "Adaptive novelty detection with false discovery
+rate guarantee". The function below is the whole path; :class:`AdaDetect` wraps it in
+scikit-learn's manners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from conovel.errors import InputError, SampleError
+from conovel.guarantee import Guarantee, one_site
+from conovel.levels import Level, as_level
+from conovel.pi0 import NullProportion, as_estimator
+from conovel.ranks import conformal_ranks
+from conovel.rows import Rows, give_back, read_pair, read_rows
+from conovel.scoring import (
+    Mixture,
+    Scorer,
+    Selection,
+    default_scorer,
+    fit_scorer,
+    scorer_by_name,
+    select_scorer,
+    with_seed,
+)
+from conovel.stepup import (
+    Resolution,
+    StepUp,
+    adjusted_pvalues,
+    resolution,
+    step_up,
+    warn_resolution,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Detection:
+    """The decisions on one test sample, one entry per row of ``X_test``.
+
+    Attributes
+    ----------
+    scores : float array of shape (m,)
+        Higher is more novel.
+    ranks : int array of shape (m,)
+        ``1 + #{calibration scores >= score}``.
+    rejected : bool array of shape (m,)
+        True where the row is declared a novelty.
+    calibration_scores : float array of shape (ℓ,)
+        What the test scores were compared with.
+    stepup : StepUp
+        Level, rounds, threshold and, if asked for, the estimated proportion of nulls.
+    n_train : int
+        Known normals used for training; the rest calibrated.
+    selection : Selection or None
+        How the scorer was chosen, when there were several candidates.
+    guarantee : Guarantee
+        What holds, under which assumptions.
+    """
+
+    scores: NDArray[np.float64]
+    ranks: NDArray[np.int64]
+    rejected: NDArray[np.bool_]
+    calibration_scores: NDArray[np.float64]
+    stepup: StepUp
+    n_train: int
+    scorer: str
+    selection: Selection | None
+    guarantee: Guarantee
+    test_rows: Rows
+    ids: NDArray[Any] | None = None
+
+    @property
+    def n_rejected(self) -> int:
+        """Number of rows declared novelties."""
+        return self.stepup.n_rejected
+
+    @property
+    def level(self) -> Fraction:
+        """The level α, exact."""
+        return self.stepup.level
+
+    @property
+    def n_calibration(self) -> int:
+        """Size ℓ of the calibration sample."""
+        return int(self.calibration_scores.size)
+
+    @property
+    def p_values(self) -> NDArray[np.float64]:
+        """Conformal p-values, ``ranks / (ℓ + 1)``."""
+        return self.ranks / (self.n_calibration + 1)
+
+    @cached_property
+    def adjusted(self) -> NDArray[np.float64]:
+        """BH-adjusted p-values (plain BH, whatever `pi0`)."""
+        return adjusted_pvalues(self.ranks, self.n_calibration)
+
+    @property
+    def resolution(self) -> Resolution:
+        """How few rows could have been rejected together with this calibration size."""
+        return resolution(self.n_calibration, self.ranks.size, self.level)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Per-row results by column name, ids first when there are any."""
+        named = {} if self.ids is None else {"id": self.ids}
+        return named | {
+            "score": self.scores,
+            "rank": self.ranks,
+            "p_value": self.p_values,
+            "adjusted_p_value": self.adjusted,
+            "rejected": self.rejected,
+        }
+
+    def to_frame(self) -> Any:
+        """Per-row results as the kind of frame ``X_test`` was, a pandas index kept."""
+        return give_back(self.test_rows, self.columns())
+
+    def summary(self) -> dict[str, Any]:
+        """Everything but the rows, ready for JSON."""
+        pi0 = self.stepup.pi0
+        return {
+            "level": str(self.level),
+            "n_train": self.n_train,
+            "n_calibration": self.n_calibration,
+            "n_test": int(self.ranks.size),
+            "n_rejected": self.n_rejected,
+            "largest_rejected_rank": int(self.ranks[self.rejected].max(initial=0)),
+            "fewest_rejections_possible": self.resolution.fewest,
+            "pi0": None if pi0 is None else float(pi0),
+            "scorer": self.scorer,
+            "selection": None
+            if self.selection is None
+            else {
+                "candidates": list(self.selection.names),
+                "rejections": list(self.selection.rejections),
+                "mean_rank": list(self.selection.mean_rank),
+            },
+            "guarantee": {
+                "statement": self.guarantee.statement,
+                "assumptions": list(self.guarantee.assumptions),
+            },
+        }
+
+
+class AdaDetect(BaseEstimator):  # type: ignore[misc]
+    """Novelty detection with a guaranteed false discovery rate, at one site.
+
+    Parameters
+    ----------
+    scorer : classifier, OneClass, str, list of these, or None
+        What tells known normals from the rest; see :mod:`conovel.scoring`. A list is
+        chosen from by AdaDetect's cross-validation. None is the default scorer.
+    level : float, str or Fraction
+        Target false discovery rate α.
+    train_fraction : float
+        Share of the known normals used for training; the others calibrate.
+    pi0 : None, "storey", "quantile", Storey or Quantile
+        Adapt to the proportion of nulls.
+    random_state : int or None
+        Seed of the split and of every scorer that leaves its own open.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X_null = rng.normal(size=(1000, 3))
+    >>> X_test = np.vstack([rng.normal(size=(90, 3)), rng.normal(4, 1, size=(10, 3))])
+    >>> result = AdaDetect(level=0.1).detect(X_null, X_test)
+    >>> result.n_rejected, int(result.rejected[90:].sum())
+    (10, 10)
+    """
+
+    def __init__(
+        self,
+        scorer: Scorer | str | list[Scorer | str] | None = None,
+        level: Level = 0.1,
+        train_fraction: Level = 0.5,
+        pi0: str | NullProportion | None = None,
+        random_state: int | None = 0,
+    ) -> None:
+        self.scorer = scorer
+        self.level = level
+        self.train_fraction = train_fraction
+        self.pi0 = pi0
+        self.random_state = random_state
+
+    def detect(
+        self,
+        X_null: Any,
+        X_test: Any,
+        *,
+        ids: ArrayLike | None = None,
+        on_stage: Callable[[str], None] | None = None,
+    ) -> Detection:
+        """Decide which rows of `X_test` are novelties.
+
+        Parameters
+        ----------
+        X_null : array or frame of shape (n, d)
+            Known normals.
+        X_test : array or frame of shape (m, d)
+            Rows to test.
+        ids : array of shape (m,), optional
+            Row names, given back in ``to_frame()``.
+        on_stage : callable, optional
+            Told the name of each stage as it begins, for a progress display.
+        """
+        tell = on_stage or (lambda stage: None)
+        tell("checking rows")
+        alpha, estimator = as_level(self.level), as_estimator(self.pi0)
+        null, test = read_pair(X_null, X_test)
+        names = _as_ids(ids, len(test))
+        split_seed, scorer_seed = seeds(self.random_state)
+        train, calibration = split_null(len(null), self.train_fraction, split_seed)
+        warn_resolution([calibration.size], len(test), alpha)
+        candidates = as_candidates(self.scorer, scorer_seed)
+
+        null_train = null.values[train]
+        mixture = Mixture.of(np.concatenate([null.values[calibration], test.values]))
+        scorer, selection = candidates[0], None
+        if len(candidates) > 1:
+            tell(f"choosing among {len(candidates)} scorers")
+            selection = select_scorer(candidates, null_train, mixture, alpha)
+            scorer = candidates[selection.chosen]
+        tell("fitting the score model")
+        model = fit_scorer(scorer, null_train, mixture)
+        tell("scoring")
+        scores = mixture.score(model)
+        calibration_scores, test_scores = np.split(scores, [calibration.size])
+        tell("deciding")
+        ranks = conformal_ranks(calibration_scores, test_scores)
+        outcome = step_up([(ranks, calibration.size)], alpha, estimator)
+        return Detection(
+            scores=test_scores,
+            ranks=ranks,
+            rejected=outcome.rejected[0],
+            calibration_scores=calibration_scores,
+            stepup=outcome,
+            n_train=train.size,
+            scorer=model.name,
+            selection=selection,
+            guarantee=one_site(alpha, estimator),
+            test_rows=test,
+            ids=names,
+        )
+
+    def fit(self, X: Any, y: None = None) -> AdaDetect:
+        """Keep the known normals; the model itself is fitted when test rows arrive.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, d)
+            Known normals.
+        y : ignored
+        """
+        self.null_ = read_rows(X, "X")
+        self.n_features_in_ = self.null_.values.shape[1]
+        if self.null_.columns is not None:
+            self.feature_names_in_ = np.asarray(self.null_.columns, dtype=object)
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Test a batch of rows: -1 for a novelty, +1 otherwise.
+
+        The batch is one test sample: the guarantee holds for it as a whole, and the answer
+        for a row depends on the others.
+        """
+        check_is_fitted(self, "null_")
+        return np.where(self.detect(self.null_, X).rejected, -1, 1)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = "outlier_detector"
+        return tags
+
+
+def seeds(random_state: int | None) -> tuple[int, int]:
+    """Derive the seed of the split and that of the scorers; None draws fresh ones."""
+    split, scorer = np.random.SeedSequence(random_state).generate_state(2)
+    return int(split), int(scorer)
+
+
+def split_null(
+    n: int, train_fraction: Level, seed: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Split n known normals at random into training and calibration positions."""
+    fraction = as_level(train_fraction, "train_fraction")
+    if n < 2:
+        raise SampleError(
+            f"X_null has {n} row: at least 2 are needed, one to train and one to calibrate"
+        )
+    k = min(max(int(fraction * n), 1), n - 1)
+    order = np.random.default_rng(seed).permutation(n)
+    return np.sort(order[:k]), np.sort(order[k:])
+
+
+def as_candidates(scorer: Scorer | str | list[Scorer | str] | None, seed: int) -> list[Scorer]:
+    """Turn the `scorer` argument into seeded candidates."""
+    given = scorer if isinstance(scorer, list | tuple) else [scorer]
+    if not given:
+        raise InputError("scorer is an empty list: name at least one scorer")
+    return [
+        with_seed(
+            default_scorer() if s is None else scorer_by_name(s) if isinstance(s, str) else s, seed
+        )
+        for s in given
+    ]
+
+
+def _as_ids(ids: ArrayLike | None, m: int) -> NDArray[Any] | None:
+    if ids is None:
+        return None
+    names = np.asarray(ids)
+    if names.shape != (m,):
+        raise SampleError(f"ids has shape {names.shape}, but there are {m} test rows")
+    return names

@@ -1,0 +1,286 @@
+"""Score models: learned from (null_train, mixture), blind to which rows are calibration rows.
+
+A score is valid when the score of every mixture row is a fixed function of the row,
+null_train and the mixture as an unordered multiset (docs/theory.md, "What makes a score
+valid"). Two things here see to it for any scikit-learn model:
+
+* the mixture is put in canonical order before anything random or order-dependent touches
+  it, so a seeded bootstrap draws the same rows whatever order they arrived in;
+* each distinct row is scored once, so that equal rows have equal scores even where a
+  numerical library rounds differently at different positions of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone, is_classifier
+
+from conovel.errors import InputError, ScorerError
+from conovel.levels import Level, as_level
+from conovel.ranks import conformal_ranks
+from conovel.stepup import step_up
+
+Matrix: TypeAlias = NDArray[np.float64]
+Vector: TypeAlias = NDArray[np.float64]
+
+
+class ScoreModel(Protocol):
+    """Anything that scores rows; higher is more novel."""
+
+    def score(self, X: Matrix) -> Vector:
+        """Score each row."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """The mixture null_cal ∪ X_test as a multiset in canonical order.
+
+    Attributes
+    ----------
+    distinct : array of shape (u, d)
+        The distinct rows in lexicographic order.
+    position : int array of shape (n,)
+        Where in `distinct` each original row stands.
+    """
+
+    distinct: Matrix
+    position: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, rows: Matrix) -> Mixture:
+        """Sort the rows by value; rows that are equal become one."""
+        order = np.lexsort(rows.T[::-1])
+        ordered = rows[order]
+        new = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])
+        position = np.empty(order.size, dtype=np.intp)
+        position[order] = np.cumsum(new) - 1
+        return cls(ordered[new], position)
+
+    @property
+    def rows(self) -> Matrix:
+        """All rows in canonical order, each as often as it occurs."""
+        return np.repeat(self.distinct, np.bincount(self.position), axis=0)
+
+    def score(self, model: ScoreModel) -> Vector:
+        """Score the original rows, each distinct one once."""
+        return model.score(self.distinct)[self.position]
+
+
+class OneClass(BaseEstimator):  # type: ignore[misc]
+    """A one-class model as a scorer, with its polarity said out loud.
+
+    It is fitted on null_train only and never sees the mixture.
+
+    Parameters
+    ----------
+    model : estimator
+        Anything with ``fit(X)`` and a score method: scikit-learn's isolation forest or
+        one-class SVM, a pipeline that ends in one, a PyOD detector.
+    higher : {"normal", "novel"}
+        What a higher score of the model means. scikit-learn's outlier detectors score
+        normal rows higher, PyOD's score novel rows higher.
+    method : str
+        The score method.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import IsolationForest
+    >>> OneClass(IsolationForest(random_state=0), higher="normal")
+    OneClass(higher='normal', model=IsolationForest(random_state=0))
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        higher: Literal["normal", "novel"],
+        method: str = "decision_function",
+    ) -> None:
+        self.model = model
+        self.higher = higher
+        self.method = method
+
+
+Scorer: TypeAlias = Any  # a classifier, a pipeline ending in one, or a OneClass
+
+
+@dataclass(frozen=True, eq=False)
+class FittedScorer:
+    """A fitted scikit-learn model seen as a score model."""
+
+    estimator: Any
+    read: Callable[[Any, Matrix], Vector]
+
+    @property
+    def name(self) -> str:
+        """The model in a word, for reports."""
+        return _name(self.estimator)
+
+    def score(self, X: Matrix) -> Vector:
+        """Score each row; NaN or a wrong shape is an error, never a small p-value."""
+        scores = np.asarray(self.read(self.estimator, X), dtype=np.float64)
+        if scores.shape != (X.shape[0],) or np.isnan(scores).any():
+            raise ScorerError(
+                f"{self.name} gave NaN or {scores.shape} scores for {X.shape[0]} rows"
+            )
+        return scores
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which candidate was chosen, and what each of them achieved."""
+
+    chosen: int
+    names: tuple[str, ...]
+    rejections: tuple[int, ...]  # of the mixture, ranked among held-out training nulls
+    mean_rank: tuple[float, ...]  # breaks ties; lower is better
+
+
+def fit_scorer(scorer: Scorer, null_train: Matrix, mixture: Mixture) -> FittedScorer:
+    """Fit a scorer: a classifier on null_train (0) against the mixture (1), or a one-class model.
+
+    Parameters
+    ----------
+    scorer : classifier, pipeline or OneClass
+        Left untouched; a clone is fitted.
+    null_train : array of shape (k, d)
+        Known normals set aside for training, in a fixed order.
+    mixture : Mixture
+        Calibration and test rows together.
+    """
+    if isinstance(scorer, OneClass):
+        _require_one_class(scorer)
+        method, sign = scorer.method, 1.0 if scorer.higher == "novel" else -1.0
+        model = clone(scorer.model, safe=False).fit(null_train)
+        return FittedScorer(model, lambda fitted, X: sign * getattr(fitted, method)(X))
+    _require_classifier(scorer)
+    unlabelled = mixture.rows
+    labels = np.repeat([0, 1], [len(null_train), len(unlabelled)])
+    model = clone(scorer).fit(np.concatenate([null_train, unlabelled]), labels)
+    if hasattr(model, "predict_proba"):
+        return FittedScorer(model, lambda fitted, X: fitted.predict_proba(X)[:, 1])
+    return FittedScorer(model, lambda fitted, X: fitted.decision_function(X))
+
+
+def select_scorer(
+    candidates: Sequence[Scorer],
+    null_train: Matrix,
+    mixture: Mixture,
+    level: Level,
+    names: Sequence[str] | None = None,
+) -> Selection:
+    """Choose a scorer from (null_train, mixture) alone (Marandon et al. 2024, AdaDetect cv).
+
+    Half of null_train plays calibration and the whole mixture plays test: the candidate
+    with the most rejections wins. Which mixture rows are really calibration rows is never
+    looked at, so the choice is as invariant as a fit.
+    """
+    half = len(null_train) // 2
+    if half < 1:
+        raise InputError(
+            f"choosing among {len(candidates)} scorers needs at least 2 training nulls,"
+            f" not {len(null_train)}: add known normals or pass a single scorer"
+        )
+    fit_part, held_out = null_train[:half], null_train[half:]
+    unlabelled = np.concatenate([held_out, mixture.rows])
+    together = Mixture.of(unlabelled)
+    alpha = as_level(level)
+    rejections, mean_rank = [], []
+    for candidate in candidates:
+        scores = together.score(fit_scorer(candidate, fit_part, together))
+        ranks = conformal_ranks(scores[: len(held_out)], scores[len(held_out) :])
+        rejections.append(step_up([(ranks, len(held_out))], alpha).n_rejected)
+        mean_rank.append(float(ranks.mean()))
+    chosen = min(range(len(candidates)), key=lambda i: (-rejections[i], mean_rank[i], i))
+    labels = tuple(names or (_name(c) for c in candidates))
+    return Selection(chosen, labels, tuple(rejections), tuple(mean_rank))
+
+
+def with_seed(scorer: Scorer, seed: int) -> Scorer:
+    """Clone a scorer and fix every random state it leaves open, nested ones too.
+
+    An open random state would make two runs on the same rows differ.
+    """
+    if isinstance(scorer, OneClass):
+        return OneClass(with_seed(scorer.model, seed), scorer.higher, scorer.method)
+    if not hasattr(scorer, "get_params"):
+        return scorer
+    scorer = clone(scorer)
+    open_states = {
+        name: seed
+        for name, value in scorer.get_params(deep=True).items()
+        if (name == "random_state" or name.endswith("__random_state")) and value is None
+    }
+    return scorer.set_params(**open_states)
+
+
+def named_scorers() -> Mapping[str, Callable[[], Scorer]]:
+    """Scorers that the command line knows by name."""
+    from sklearn.ensemble import (  # noqa: PLC0415
+        ExtraTreesClassifier,
+        HistGradientBoostingClassifier,
+        IsolationForest,
+        RandomForestClassifier,
+    )
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
+    from sklearn.neural_network import MLPClassifier  # noqa: PLC0415
+    from sklearn.pipeline import make_pipeline  # noqa: PLC0415
+    from sklearn.preprocessing import StandardScaler  # noqa: PLC0415
+
+    return {
+        # Chosen by measurement: docs/decisions/0006-default-scorer.md.
+        "default": lambda: ExtraTreesClassifier(300, max_depth=8, min_samples_leaf=2),
+        "extra-trees": lambda: ExtraTreesClassifier(300, max_depth=8, min_samples_leaf=2),
+        # The reference AdaDetect's forest.
+        "random-forest": lambda: RandomForestClassifier(100, max_depth=10),
+        "boosting": lambda: HistGradientBoostingClassifier(max_iter=100, max_leaf_nodes=8),
+        "logistic": lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
+        "mlp": lambda: make_pipeline(StandardScaler(), MLPClassifier((32,), max_iter=300)),
+        "isolation-forest": lambda: OneClass(IsolationForest(200), higher="normal"),
+    }
+
+
+def default_scorer() -> Scorer:
+    """Return the scorer used when none is named."""
+    return named_scorers()["default"]()
+
+
+def scorer_by_name(name: str) -> Scorer:
+    """Look up a scorer of :func:`named_scorers`."""
+    known = named_scorers()
+    if name not in known:
+        raise ScorerError(f"no scorer is called {name!r}: choose from {', '.join(known)}")
+    return known[name]()
+
+
+def _require_one_class(scorer: OneClass) -> None:
+    if scorer.higher not in ("normal", "novel"):
+        raise ScorerError(f"OneClass(higher=...) is 'normal' or 'novel', not {scorer.higher!r}")
+    if not hasattr(scorer.model, "fit"):
+        raise ScorerError(f"{_name(scorer.model)} has no fit method")
+
+
+def _require_classifier(scorer: Scorer) -> None:
+    if is_classifier(scorer):
+        return
+    if hasattr(scorer, "decision_function") or hasattr(scorer, "score_samples"):
+        raise ScorerError(
+            f"{_name(scorer)} is not a classifier. If it is a one-class model, say which way its"
+            " score points: OneClass(model, higher='normal') or OneClass(model, higher='novel')"
+        )
+    raise ScorerError(
+        f"{_name(scorer)} is not a scikit-learn classifier with predict_proba or decision_function"
+    )
+
+
+def _name(estimator: Any) -> str:
+    steps = getattr(estimator, "steps", None)
+    if steps:
+        return " + ".join(_name(step) for _, step in steps)
+    if isinstance(estimator, OneClass):
+        return _name(estimator.model)
+    return type(estimator).__name__
