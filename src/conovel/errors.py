@@ -12,6 +12,17 @@
     ├── FileError                a file that cannot be read or written (also OSError)
     ├── MissingExtraError        an optional dependency is not installed (also ImportError)
     └── WireError                bytes from a peer that are not a model (also ValueError)
+        ├── MagicError           does not begin like a model
+        ├── VersionError         written by a later version of the format
+        ├── HeaderError          an unknown kind, flag or width, or counts that disagree
+        ├── LimitError           larger than the stated caps
+        ├── TruncatedError       ends too early
+        ├── TrailingError        goes on after its end
+        ├── ChecksumError        damaged on the way
+        ├── SchemaError          made for other columns
+        ├── StructureError       a payload that contradicts its header or itself
+        ├── NonFiniteError       a number that is infinite or not a number
+        └── NonCanonicalError    a valid model, but not in its only legal spelling
 
     ConovelWarning (UserWarning)
     ├── ResolutionWarning        too few calibration rows for any rejection
@@ -63,6 +74,50 @@ class MissingExtraError(ConovelError, ImportError):
 
 class WireError(ConovelError, ValueError):
     """Bytes that are not a valid model; nothing was built from them."""
+
+
+class MagicError(WireError):
+    """The bytes do not begin like a model."""
+
+
+class VersionError(WireError):
+    """The bytes follow a version of the format that this release does not know."""
+
+
+class HeaderError(WireError):
+    """The header names an unknown kind, flag or width, or its counts disagree."""
+
+
+class LimitError(WireError):
+    """The model, as announced, is larger than the stated caps."""
+
+
+class TruncatedError(WireError):
+    """The bytes end before the model does."""
+
+
+class TrailingError(WireError):
+    """The bytes go on after the end of the model."""
+
+
+class ChecksumError(WireError):
+    """The bytes were damaged on the way."""
+
+
+class SchemaError(WireError):
+    """The model was made for other columns than the caller has."""
+
+
+class StructureError(WireError):
+    """The payload contradicts its header or itself."""
+
+
+class NonFiniteError(WireError):
+    """A number in the payload is infinite or not a number."""
+
+
+class NonCanonicalError(WireError):
+    """The bytes decode to a model, but are not the one legal spelling of it."""
 
 
 class ConovelWarning(UserWarning):

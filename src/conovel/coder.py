@@ -1,0 +1,303 @@
+"""An adaptive binary range coder on integers.
+
+A decision is coded with the odds that its context has shown so far: a context counts its
+zeros and ones, both starting at one (Laplace's rule), and the current range is divided in
+that proportion. Every quantity is an integer below 2^64, so the bytes are the same on every
+machine. `docs/wire.md` specifies the coder for other languages.
+
+Three classes speak one interface: `Encoder` writes, `Decoder` reads, `Tally` only counts.
+A model is therefore described once, by a function that takes any of them: the value passed
+in is what an encoder writes, the value returned is what a decoder read.
+
+Examples
+--------
+>>> table = Table("leaf")
+>>> encoder = Encoder()
+>>> [symbol(encoder, table, value, 3) for value in (5, 5, 2)]
+[5, 5, 2]
+>>> decoder, table = Decoder(encoder.finish()), Table("leaf")
+>>> [symbol(decoder, table, 0, 3) for _ in range(3)]
+[5, 5, 2]
+>>> decoder.finish()
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Protocol
+
+from conovel.errors import StructureError, TrailingError, TruncatedError
+
+SLOTS = 256  # contexts of a table; decisions past the eighth of a symbol have even odds
+_TOP = 1 << 32
+_BOTTOM = 1 << 24
+_COUNT_LIMIT = 1 << 16  # the two counts of a context are halved when they reach this sum
+_WORD = 16  # raw bits are coded in pieces of at most this many
+
+
+class Table:
+    """The contexts of one family of decisions: a pair of counts for each slot."""
+
+    __slots__ = ("ones", "stream", "zeros")
+
+    def __init__(self, stream: str) -> None:
+        self.stream = stream
+        self.zeros = array("H", [1]) * SLOTS
+        self.ones = array("H", [1]) * SLOTS
+
+    def learn(self, slot: int, bit: int) -> None:
+        """Count one decision."""
+        counts = self.ones if bit else self.zeros
+        if self.zeros[slot] + self.ones[slot] + 1 >= _COUNT_LIMIT:
+            self.zeros[slot] = (self.zeros[slot] + 1) // 2
+            self.ones[slot] = (self.ones[slot] + 1) // 2
+        counts[slot] += 1
+
+
+class Coder(Protocol):
+    """What the description of a model needs from a coder."""
+
+    def bit(self, table: Table, slot: int, bit: int) -> int:
+        """Code one decision in a context and return it."""
+
+    def uniform(self, value: int, total: int, stream: str) -> int:
+        """Code one of `total` (at most 2^16) equally likely values and return it."""
+
+
+class Encoder:
+    """Write decisions to bytes."""
+
+    def __init__(self) -> None:
+        self._low = 0
+        self._range = _TOP
+        self._out = bytearray()
+
+    def bit(self, table: Table, slot: int, bit: int) -> int:
+        """Write one decision in a context."""
+        zeros = table.zeros[slot]
+        split = self._range * zeros // (zeros + table.ones[slot])
+        if bit:
+            self._low += split
+            self._range -= split
+        else:
+            self._range = split
+        table.learn(slot, bit)
+        if self._range < _BOTTOM:
+            self._shift()
+        return bit
+
+    def uniform(self, value: int, total: int, stream: str) -> int:
+        """Write one of `total` equally likely values."""
+        start = self._range * value // total
+        self._low += start
+        self._range = self._range * (value + 1) // total - start
+        if self._range < _BOTTOM:
+            self._shift()
+        return value
+
+    def finish(self) -> bytes:
+        """Return everything written: one byte more than was shifted out on the way."""
+        # The range is at least 2^24, so a multiple of 2^24 lies in it: its lower bytes are
+        # zero and a reader adds them by itself.
+        self._low = (self._low + _BOTTOM - 1) & ~(_BOTTOM - 1)
+        self._emit()
+        return bytes(self._out)
+
+    def _shift(self) -> None:
+        while self._range < _BOTTOM:
+            self._emit()
+            self._range <<= 8
+
+    def _emit(self) -> None:
+        if self._low >= _TOP:
+            i = len(self._out) - 1
+            while self._out[i] == 0xFF:
+                self._out[i] = 0
+                i -= 1
+            self._out[i] += 1
+            self._low -= _TOP
+        self._out.append(self._low >> 24)
+        self._low = self._low << 8 & (_TOP - 1)
+
+
+class Decoder:
+    """Read decisions from bytes; the values passed to its methods are ignored."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._code = int.from_bytes(data[:4].ljust(4, b"\0"), "big")
+        self._range = _TOP
+        self._shifts = 0
+
+    def bit(self, table: Table, slot: int, bit: int) -> int:
+        """Read one decision in a context."""
+        zeros = table.zeros[slot]
+        split = self._range * zeros // (zeros + table.ones[slot])
+        if self._code >= split:
+            self._code -= split
+            self._range -= split
+            bit = 1
+        else:
+            self._range = split
+            bit = 0
+        table.learn(slot, bit)
+        if self._range < _BOTTOM:
+            self._shift()
+        return bit
+
+    def uniform(self, value: int, total: int, stream: str) -> int:
+        """Read one of `total` equally likely values."""
+        value = ((self._code + 1) * total - 1) // self._range
+        start = self._range * value // total
+        self._code -= start
+        self._range = self._range * (value + 1) // total - start
+        if self._range < _BOTTOM:
+            self._shift()
+        return value
+
+    def finish(self) -> None:
+        """Check that the bytes end where the decisions end.
+
+        Raises
+        ------
+        TrailingError
+            If bytes are left over.
+        """
+        if self._shifts + 1 < len(self._data):
+            raise TrailingError("the payload goes on after the end of the model")
+
+    def _shift(self) -> None:
+        while self._range < _BOTTOM:
+            self._shifts += 1
+            if self._shifts >= len(self._data):
+                raise TruncatedError("the payload ends before the model does")
+            i = self._shifts + 3
+            self._code = self._code << 8 | (self._data[i] if i < len(self._data) else 0)
+            self._range <<= 8
+
+
+class Tally:
+    """Count the bits that an ideal coder would write, by stream, and write nothing.
+
+    Attributes
+    ----------
+    bits : dict of str to float
+        What the adaptive odds cost.
+    """
+
+    def __init__(self) -> None:
+        self.bits: defaultdict[str, float] = defaultdict(float)
+        self._raw: defaultdict[str, float] = defaultdict(float)
+        self._seen: defaultdict[tuple[str, int, int], list[int]] = defaultdict(lambda: [0, 0])
+        self._tables: list[Table] = []  # kept alive, so that an id stays unique
+
+    def bit(self, table: Table, slot: int, bit: int) -> int:
+        """Count one decision in a context."""
+        zeros, ones = table.zeros[slot], table.ones[slot]
+        self.bits[table.stream] += math.log2((zeros + ones) / (ones if bit else zeros))
+        if (key := (table.stream, id(table), slot)) not in self._seen:
+            self._tables.append(table)
+        self._seen[key][bit] += 1
+        table.learn(slot, bit)
+        return bit
+
+    def uniform(self, value: int, total: int, stream: str) -> int:
+        """Count one of `total` equally likely values."""
+        self.bits[stream] += math.log2(total)
+        self._raw[stream] += math.log2(total)
+        return value
+
+    def entropy(self) -> dict[str, float]:
+        """Return the plug-in entropy of each stream, in bits.
+
+        It is what the decisions would cost if the frequencies of every context were known
+        beforehand and free of charge.
+        """
+        bits = dict(self._raw)
+        for (stream, _, _), counts in self._seen.items():
+            cost = sum(c * math.log2(sum(counts) / c) for c in counts if c)
+            bits[stream] = bits.get(stream, 0.0) + cost
+        return bits
+
+
+def within(low: int, high: int) -> Callable[[int, int], bool]:
+    """Return the test whether some symbol of ``[start, stop)`` lies in ``[low, high]``."""
+    return lambda start, stop: start <= high and stop > low
+
+
+def symbol(
+    coder: Coder,
+    table: Table,
+    value: int,
+    bits: int,
+    possible: Callable[[int, int], bool] | None = None,
+) -> int:
+    """Code a symbol of `bits` bits, highest bit first; settled bits cost nothing.
+
+    Parameters
+    ----------
+    coder : Coder
+        Encoder, decoder or tally.
+    table : Table
+        Contexts of the bits: the slot of a bit is the bits before it, with a 1 in front.
+    value : int
+        The symbol (ignored by a decoder).
+    bits : int
+        Width of the symbol.
+    possible : callable, optional
+        Whether a symbol of the interval ``[start, stop)`` can occur.
+
+    Returns
+    -------
+    int
+        The symbol.
+    """
+    prefix, width = 1, 1 << bits
+    for level in range(bits - 1, -1, -1):
+        bit = value >> level & 1
+        if possible is not None:
+            start = (prefix << (level + 1)) - width
+            middle = start + (1 << level)
+            if not possible(middle, middle + (1 << level)):
+                prefix <<= 1
+                continue
+            if not possible(start, middle):
+                prefix = prefix << 1 | 1
+                continue
+        if prefix < SLOTS:
+            bit = coder.bit(table, prefix, bit)
+        else:
+            bit = coder.uniform(bit, 2, table.stream)
+        prefix = prefix << 1 | bit
+    value = prefix - width
+    if possible is not None and not possible(value, value + 1):
+        raise StructureError("no symbol is possible here")
+    return value
+
+
+def raw(coder: Coder, value: int, bits: int, stream: str) -> int:
+    """Code `bits` bits at even odds, highest first in pieces of 16."""
+    result = 0
+    while bits > 0:
+        piece = min(bits, _WORD)
+        bits -= piece
+        part = value >> bits & ((1 << piece) - 1)
+        result = result << piece | coder.uniform(part, 1 << piece, stream)
+    return result
+
+
+def integer(coder: Coder, table: Table, value: int) -> int:
+    """Code a number of 0 to 64 bits: its length as a symbol, then the bits below its first."""
+    length = symbol(coder, table, value.bit_length(), 7, within(0, 64))
+    if length <= 1:
+        return length
+    return 1 << (length - 1) | raw(coder, value, length - 1, table.stream)
+
+
+def signed(coder: Coder, table: Table, value: int) -> int:
+    """Code a number of either sign, folded to a number without one: 0, -1, 1, -2 are 0 to 3."""
+    folded = integer(coder, table, value << 1 if value >= 0 else ~(value << 1))
+    return folded >> 1 if folded & 1 == 0 else ~(folded >> 1)
