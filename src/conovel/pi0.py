@@ -63,8 +63,8 @@ class Storey(NullProportion):
         on_grid = max(Fraction(math.ceil(lam * (size + 1)), size + 1) for size in n_calibration)
         if on_grid == 1:
             raise SampleError(
-                f"Storey at {lam} needs at least {math.ceil(1 / (1 - lam))} calibration rows at"
-                f" every site, and one has {min(n_calibration)}: add known normals or lower it"
+                f"Storey at {lam} needs at least {math.ceil(1 / (1 - lam)) - 1} calibration rows"
+                f" at every site, and one has {min(n_calibration)}: add known normals or lower it"
             )
         return (1 + m - sum(below(lam))) / (1 - on_grid)
 

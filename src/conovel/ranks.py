@@ -112,7 +112,8 @@ def count_below(ordered: NDArray[Any], queries: NDArray[Any]) -> NDArray[np.int6
         low, high = float(ordered[trim]), float(ordered[-1 - trim])
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             scale = (_GUIDE_CELLS - 1) / np.float64(high - low)
-        if np.isfinite(scale):
+        # Infinite when the range is a point or subnormal, 0 when it is infinite or overflows.
+        if np.isfinite(scale) and scale > 0:
             return _guided_count_below(ordered, queries, low, high, float(scale))
     return np.searchsorted(ordered, queries, side="left").astype(np.int64, copy=False)
 

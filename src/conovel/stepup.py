@@ -196,15 +196,18 @@ def fast_lsu(
     m = sum(ranks.size for ranks, _ in pairs)
     if m == 0:
         raise SampleError("there is nothing to test: every block is empty")
-    warn_resolution([size for _, size in pairs], m, alpha)
-    if estimator is not None and len(pairs) > 1 and not estimator.proven_for_several:
+    sizes = [size for ranks, size in pairs if ranks.size]
+    if estimator is not None and len(sizes) > 1 and not estimator.proven_for_several:
         warnings.warn(
-            f"{type(estimator).__name__} is proven for one site only, not for {len(pairs)}:"
+            f"{type(estimator).__name__} is proven for one site only, not for {len(sizes)}:"
             " use pi0='storey', which is proven for several",
             GuaranteeWarning,
             stacklevel=2,
         )
-    return step_up(pairs, alpha, estimator)
+    outcome = step_up(pairs, alpha, estimator)
+    if outcome.n_rejected == 0:  # an estimate below m can make up for too few rows
+        warn_resolution(sizes, m, alpha)
+    return outcome
 
 
 def step_up(
@@ -217,7 +220,7 @@ def step_up(
     m = sum(h.size for h in histograms)
     nulls = Fraction(m)
     if estimator is not None:
-        sizes = [size for _, size in blocks]
+        sizes = [h.n_calibration for h in histograms if h.size]
         nulls = estimator.null_count(lambda p: [h.below(p) for h in histograms], sizes, m)
     counts, limits = descend(histograms, level / nulls)
     return StepUp(
@@ -277,6 +280,9 @@ def reject(
     alpha = as_level(level)
     calibration = as_scores(calibration_scores, "calibration_scores")
     tests = as_scores(test_scores, "test_scores")
+    # One dtype for both, the one in which conformal_ranks compares them.
+    common = np.result_type(calibration, tests)
+    calibration, tests = calibration.astype(common, copy=False), tests.astype(common, copy=False)
     n_calibration, m = calibration.size, tests.size
     warn_resolution([n_calibration], m, alpha)
     slope = alpha / m
@@ -369,12 +375,13 @@ def as_block(ranks: ArrayLike, n_calibration: int) -> tuple[NDArray[np.int64], i
     size = np.asarray(n_calibration)
     if size.ndim != 0 or size.dtype.kind not in "iu" or size < 1:
         raise SampleError(f"n_calibration must be a positive integer, not {n_calibration!r}")
-    if array.size and (array.min() < 1 or array.max() > size + 1):
+    largest = int(size) + 1
+    if array.size and (array.min() < 1 or array.max() > largest):
         raise InputError(
-            f"ranks must lie between 1 and n_calibration + 1 = {size + 1},"
+            f"ranks must lie between 1 and n_calibration + 1 = {largest},"
             f" not between {array.min()} and {array.max()}"
         )
-    return array.astype(np.int64, copy=False), int(size)
+    return array.astype(np.int64, copy=False), largest - 1
 
 
 def as_ranks(
@@ -393,6 +400,7 @@ def as_ranks(
             f" (shape {np.shape(ranks)}), not {sizes.dtype} of shape {sizes.shape}"
         )
     array, _ = as_block(ranks, int(sizes.max()))
+    sizes = sizes.astype(np.int64, copy=False)
     if np.any(array > sizes + 1):
         raise InputError("a rank exceeds its own n_calibration + 1")
-    return array, sizes.astype(np.int64, copy=False)
+    return array, sizes
