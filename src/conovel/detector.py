@@ -144,7 +144,7 @@ class Detection:
             else {
                 "candidates": list(self.selection.names),
                 "rejections": list(self.selection.rejections),
-                "mean_rank": list(self.selection.mean_rank),
+                "excess": list(self.selection.excess),
             },
             "guarantee": {
                 "statement": self.guarantee.statement,

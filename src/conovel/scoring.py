@@ -137,7 +137,7 @@ class Selection:
     chosen: int
     names: tuple[str, ...]
     rejections: tuple[int, ...]  # of the mixture, ranked among held-out training nulls
-    mean_rank: tuple[float, ...]  # breaks ties; lower is better
+    excess: tuple[float, ...]  # breaks ties: most rows above what nulls alone would put on top
 
 
 def fit_scorer(scorer: Scorer, null_train: Matrix, mixture: Mixture) -> FittedScorer:
@@ -171,13 +171,13 @@ def select_scorer(
     null_train: Matrix,
     mixture: Mixture,
     level: Level,
-    names: Sequence[str] | None = None,
 ) -> Selection:
     """Choose a scorer from (null_train, mixture) alone (Marandon et al. 2024, AdaDetect cv).
 
     Half of null_train plays calibration and the whole mixture plays test: the candidate
-    with the most rejections wins. Which mixture rows are really calibration rows is never
-    looked at, so the choice is as invariant as a fit.
+    with the most rejections wins; where the held-out nulls are too few to reject anything,
+    the one that lifts most rows above the nulls. Which mixture rows are really calibration
+    rows is never looked at, so the choice is as invariant as a fit.
     """
     half = len(null_train) // 2
     if half < 1:
@@ -189,15 +189,17 @@ def select_scorer(
     unlabelled = np.concatenate([held_out, mixture.rows])
     together = Mixture.of(unlabelled)
     alpha = as_level(level)
-    rejections, mean_rank = [], []
+    rejections, excess = [], []
     for candidate in candidates:
         scores = together.score(fit_scorer(candidate, fit_part, together))
         ranks = conformal_ranks(scores[: len(held_out)], scores[len(held_out) :])
         rejections.append(step_up([(ranks, len(held_out))], alpha).n_rejected)
-        mean_rank.append(float(ranks.mean()))
-    chosen = min(range(len(candidates)), key=lambda i: (-rejections[i], mean_rank[i], i))
-    labels = tuple(names or (_name(c) for c in candidates))
-    return Selection(chosen, labels, tuple(rejections), tuple(mean_rank))
+        observed = np.cumsum(np.bincount(ranks, minlength=len(held_out) + 2))
+        expected = ranks.size * np.arange(observed.size) / (len(held_out) + 1)
+        excess.append(float((observed - expected).max()))
+    chosen = max(range(len(candidates)), key=lambda i: (rejections[i], excess[i], -i))
+    names = tuple(_name(c) for c in candidates)
+    return Selection(chosen, names, tuple(rejections), tuple(excess))
 
 
 def with_seed(scorer: Scorer, seed: int) -> Scorer:
@@ -240,7 +242,7 @@ def named_scorers() -> Mapping[str, Callable[[], Scorer]]:
         "boosting": lambda: HistGradientBoostingClassifier(max_iter=100, max_leaf_nodes=8),
         "logistic": lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
         "mlp": lambda: make_pipeline(StandardScaler(), MLPClassifier((32,), max_iter=300)),
-        "isolation-forest": lambda: OneClass(IsolationForest(200), higher="normal"),
+        "isolation-forest": lambda: OneClass(IsolationForest(n_estimators=200), higher="normal"),
     }
 
 
@@ -265,7 +267,7 @@ def _require_one_class(scorer: OneClass) -> None:
 
 
 def _require_classifier(scorer: Scorer) -> None:
-    if is_classifier(scorer):
+    if hasattr(scorer, "__sklearn_tags__") and is_classifier(scorer):
         return
     if hasattr(scorer, "decision_function") or hasattr(scorer, "score_samples"):
         raise ScorerError(

@@ -1,0 +1,51 @@
+"""The command line. Commands import what they need when they run, so help is instant."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+import typer
+
+from conovel.cli import detect
+from conovel.errors import ConovelError, ConovelWarning
+
+app = typer.Typer(
+    name="conovel",
+    help="Find novelties with a guaranteed false discovery rate, at one site or across many.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+app.command("detect")(detect.detect)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+) -> None:
+    if version:
+        from conovel import __version__  # noqa: PLC0415
+
+        typer.echo(f"conovel {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line: exit code 2 and one clear line for bad input, no traceback."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        warnings.simplefilter("always", ConovelWarning)
+        try:
+            app()
+        except ConovelError as error:
+            print(f"conovel: {error}", file=sys.stderr)
+            sys.exit(2)
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], *_: object, **__: object
+) -> None:
+    if issubclass(category, ConovelWarning):
+        print(f"conovel: warning: {message}", file=sys.stderr)

@@ -1,0 +1,113 @@
+"""Rows in and decisions out: CSV and Parquet files or folders, through pyarrow."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.dataset as pa_dataset
+import pyarrow.parquet as pa_parquet
+from numpy.typing import NDArray
+
+from conovel.errors import ColumnError, FileError
+
+_FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Feature columns of a file, and its id column if one was named."""
+
+    features: pa.Table
+    ids: NDArray[Any] | None
+
+
+def read_sample(
+    path: Path, *, columns: Sequence[str] | None = None, id_column: str | None = None
+) -> Sample:
+    """Read a CSV or Parquet file, or a folder of either.
+
+    Parameters
+    ----------
+    path : Path
+        File or folder; the ending tells the format.
+    columns : sequence of str, optional
+        Feature columns; all but the id column by default.
+    id_column : str, optional
+        Column that names the rows. It is never a feature.
+    """
+    dataset = open_dataset(path)
+    present = dataset.schema.names
+    wanted = list(columns) if columns else [c for c in present if c != id_column]
+    needed = [*wanted, *([id_column] if id_column and id_column not in wanted else [])]
+    if missing := [c for c in needed if c not in present]:
+        raise ColumnError(
+            f"{path} has no column {', '.join(map(repr, missing))}; it has {', '.join(present)}"
+        )
+    try:
+        table = dataset.to_table(columns=needed)
+    except (pa.ArrowException, OSError) as error:
+        raise FileError(f"{path} cannot be read: {_first_line(error)}") from None
+    ids = table[id_column].to_numpy() if id_column else None
+    return Sample(table.select(wanted), ids)
+
+
+def open_dataset(path: Path) -> pa_dataset.Dataset:
+    """Open a file or folder lazily, its format told by its ending."""
+    if not path.exists():
+        raise FileError(f"{path} does not exist")
+    files = [path]
+    if path.is_dir():
+        files = sorted(f for f in path.rglob("*") if f.suffix.lower() in _FORMATS)
+    formats = {_FORMATS.get(f.suffix.lower()) for f in files}
+    if len(formats) != 1 or None in formats:
+        raise FileError(f"{path}: expected .csv or .parquet files, of one kind")
+    try:
+        return pa_dataset.dataset([str(f) for f in files], format=formats.pop())
+    except (pa.ArrowException, OSError) as error:
+        raise FileError(f"{path} cannot be read: {_first_line(error)}") from None
+
+
+def write_table(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
+    """Write columns as CSV or Parquet, whole or not at all."""
+    table = pa.table(dict(columns))
+    kind = _FORMATS.get(path.suffix.lower())
+    if kind is None:
+        raise FileError(f"{path}: name the output .csv or .parquet")
+    write = pa_csv.write_csv if kind == "csv" else pa_parquet.write_table
+    _atomically(path, lambda temporary: write(table, str(temporary)))
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON, whole or not at all."""
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    _atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def require_writable(path: Path) -> None:
+    """Fail before the work, not after it, when the output has nowhere to go."""
+    if not path.parent.is_dir():
+        raise FileError(f"{path}: the folder {path.parent} does not exist")
+    if path.suffix.lower() not in _FORMATS:
+        raise FileError(f"{path}: name the output .csv or .parquet")
+
+
+def _atomically(path: Path, write: Any) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {_first_line(error)}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,143 @@
+"""The command line, as a user calls it."""
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from conovel.cli import main
+
+
+@pytest.fixture
+def conovel(monkeypatch, capsys):
+    """Run the command line in this process; give back its exit code and what it printed."""
+
+    def run(*args, cwd=None):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", ["conovel", *map(str, args)])
+            if cwd is not None:
+                patch.chdir(cwd)
+            with pytest.raises(SystemExit) as exited:
+                main()
+        printed = capsys.readouterr()
+        return SimpleNamespace(
+            returncode=exited.value.code or 0, stdout=printed.out, stderr=printed.err
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    folder = tmp_path_factory.mktemp("data")
+    null = pd.DataFrame(rng.normal(size=(600, 3)), columns=list("abc"))
+    null.to_parquet(folder / "normal.parquet")
+    test = np.vstack([rng.normal(size=(90, 3)), rng.normal(4, 1, size=(10, 3))])
+    test = pd.DataFrame(test, columns=list("abc"))
+    test.insert(0, "txn", [f"t{i}" for i in range(100)])
+    test.to_csv(folder / "today.csv", index=False)
+    (folder / "parts").mkdir()
+    test[:40].to_parquet(folder / "parts" / "1.parquet")
+    test[40:].to_parquet(folder / "parts" / "2.parquet")
+    return folder
+
+
+@pytest.fixture
+def detect(conovel, folder):
+    def run(*more, test="today.csv"):
+        options = ("--null", "normal.parquet", "--test", test)
+        return conovel("detect", *options, *more, cwd=folder)
+
+    return run
+
+
+@pytest.mark.parametrize("out", ["decisions.parquet", "decisions.csv"])
+def test_detect_writes_decisions_and_a_summary(detect, folder, out):
+    run = detect("--id", "txn", "--scorer", "logistic", "--out", out)
+    assert run.returncode == 0, run.stderr
+    assert "rows flagged" in run.stdout
+    assert "at most 0.1" in run.stdout
+    frame = (pd.read_parquet if out.endswith("parquet") else pd.read_csv)(folder / out)
+    assert list(frame) == ["id", "score", "rank", "p_value", "adjusted_p_value", "rejected"]
+    assert list(frame["id"]) == [f"t{i}" for i in range(100)]
+    summary = json.loads((folder / "decisions.json").read_text())
+    assert summary["n_rejected"] == frame["rejected"].sum() >= 8
+    assert not list(folder.glob(".decisions*"))
+
+
+def test_a_folder_is_read_like_the_file_it_was_cut_from(detect):
+    options = ("--id", "txn", "--scorer", "logistic", "--json")
+    whole, parts = detect(*options), detect(*options, test="parts")
+    skip = {"test"}
+    first, second = (json.loads(run.stdout) for run in (whole, parts))
+    assert {k: v for k, v in first.items() if k not in skip} == {
+        k: v for k, v in second.items() if k not in skip
+    }
+
+
+def test_options_reach_the_detector(detect):
+    run = detect(
+        *("--columns", "a,b", "--scorer", "logistic,extra-trees", "--pi0", "storey"),
+        *("--seed", "4", "--train-fraction", "0.6", "--level", "1/5", "--json"),
+    )
+    summary = json.loads(run.stdout)
+    assert summary["level"] == "1/5"
+    assert summary["n_train"] == 360
+    assert summary["pi0"] is not None
+    assert len(summary["selection"]["candidates"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--test", "missing.csv"], "missing.csv does not exist"),
+        ([], "also has 'txn', which normal.parquet lacks: name the column of row ids with --id"),
+        (["--id", "nope", "--columns", "a"], "has no column 'nope'; it has txn, a, b, c"),
+        (["--columns", "a,z"], "has no column 'z'"),
+        (["--columns", "a", "--level", "1.5"], "level must lie strictly between 0 and 1"),
+        (["--columns", "a", "--scorer", "magic"], "no scorer is called 'magic'"),
+        (["--columns", "a", "--pi0", "magic"], "pi0 must be None, 'storey' or 'quantile'"),
+        (["--columns", "a", "--out", "no/where.csv"], "the folder no does not exist"),
+        (["--columns", "a", "--out", "d.txt"], "name the output .csv or .parquet"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_exit_code_2(detect, more, words):
+    run = detect(*more)
+    assert run.returncode == 2
+    assert words in run.stderr
+    assert len(run.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in run.stderr
+
+
+def test_a_broken_file_is_named(detect, folder):
+    (folder / "broken.parquet").write_bytes(b"PAR1 this is not parquet")
+    run = detect("--columns", "a", test="broken.parquet")
+    assert (run.returncode, "broken.parquet cannot be read" in run.stderr) == (2, True)
+    (folder / "words.txt").write_text("a")
+    run = detect("--columns", "a", test="words.txt")
+    assert (run.returncode, "expected .csv or .parquet" in run.stderr) == (2, True)
+
+
+def test_warnings_are_one_line_on_standard_error(detect):
+    run = detect("--columns", "a", "--scorer", "logistic", "--level", "0.001", "--json")
+    assert run.returncode == 0
+    assert "conovel: warning: no row can be rejected" in run.stderr
+    assert json.loads(run.stdout)["n_rejected"] == 0
+
+
+def test_help_and_version(conovel):
+    assert "detect" in conovel("--help").stdout
+    assert "0.1.0" in conovel("--version").stdout
+    assert conovel("detect").returncode == 2
+
+
+def test_the_installed_command_answers():
+    command = [sys.executable, "-c", "from conovel.cli import main; main()", "detect"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert "--null" in run.stderr
