@@ -28,6 +28,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import conovel as cn
+from conovel.experiments.gaussian import gaussian_design
 
 Trial = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
@@ -52,18 +53,10 @@ CANDIDATES = {
 
 def gaussian(delta: float) -> Trial:
     """One of the three agents of the paper's design at shift delta, drawn for each trial."""
-    u, v = np.zeros(20), np.zeros(20)
-    u[:10], v[10:] = 10**-0.5, 10**-0.5
-    directions = [u, -u / 2 + v * 3**0.5 / 2, -u / 2 - v * 3**0.5 / 2]
-    novel = np.zeros(20)
-    novel[:5] = (2 * np.log(20)) ** 0.5
 
     def trial(rng):
-        centre = delta * directions[rng.integers(3)]
-        X_null = rng.normal(size=(1000, 20)) + centre
-        y = np.arange(333) < 33
-        X_test = rng.normal(size=(333, 20)) + np.where(y[:, None], novel, centre)
-        return X_null, X_test, y
+        agent = gaussian_design(delta, rng)[rng.integers(3)]
+        return agent.X_null, agent.X_test, agent.is_novel
 
     return trial
 
