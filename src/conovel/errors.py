@@ -11,6 +11,26 @@
     │   └── ModelError           a fitted model that has no flat form
     ├── FileError                a file that cannot be read or written (also OSError)
     ├── MissingExtraError        an optional dependency is not installed (also ImportError)
+    ├── ProtocolError            a run between agents that was broken off
+    │   ├── LocalProtocolError       on this side
+    │   │   └── SiteFailedError          the site could not do its part
+    │   └── RemoteProtocolError      on another side; `culprit` says whose
+    │       ├── MalformedMessageError    bytes that are not a message
+    │       ├── VersionMismatchError     another version of the messages or of the models
+    │       ├── ReplayedMessageError     a message of another run
+    │       ├── MisroutedMessageError    a message for somebody else
+    │       ├── UnknownSenderError       from nobody who takes part
+    │       ├── ForgedSenderError        signed with another name than the transport's
+    │       ├── DuplicateMessageError    said twice
+    │       ├── UnexpectedMessageError   said at the wrong time
+    │       ├── RegimeMismatchError      another regime, level or π0 estimator
+    │       ├── SchemaMismatchError      other columns
+    │       ├── ModelRefusedError        a model that cannot be decoded
+    │       ├── CountOutOfRangeError     more rows than the agent has
+    │       ├── CountRisingError         counts that no ranks can give
+    │       ├── OutcomeMismatchError     an outcome that does not follow from the run
+    │       ├── SiteVanishedError        gone while it was needed
+    │       └── RunAbortedError          another party broke the run off
     └── WireError                bytes from a peer that are not a model (also ValueError)
         ├── MagicError           does not begin like a model
         ├── VersionError         written by a later version of the format
@@ -70,6 +90,96 @@ class MissingExtraError(ConovelError, ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"this needs {package}: install it with  pip install 'conovel[{extra}]'")
+
+
+class ProtocolError(ConovelError):
+    """A run between agents was broken off; nothing was decided."""
+
+
+class LocalProtocolError(ProtocolError):
+    """This side cannot go on, or was used out of order."""
+
+
+class SiteFailedError(LocalProtocolError):
+    """The site could not do its part; the cause is chained and never leaves the site."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """Another side broke the protocol.
+
+    Attributes
+    ----------
+    culprit : str
+        Name of the party at fault, or empty when the bytes do not tell.
+    """
+
+    def __init__(self, message: str, culprit: str = "") -> None:
+        super().__init__(message)
+        self.culprit = culprit
+
+
+class MalformedMessageError(RemoteProtocolError):
+    """Bytes that are not a message, or not its one legal spelling."""
+
+
+class VersionMismatchError(RemoteProtocolError):
+    """A party speaks another version of the messages or of the model format."""
+
+
+class ReplayedMessageError(RemoteProtocolError):
+    """A message that belongs to another run."""
+
+
+class MisroutedMessageError(RemoteProtocolError):
+    """A message that is addressed to somebody else."""
+
+
+class UnknownSenderError(RemoteProtocolError):
+    """A message from nobody who takes part in this run."""
+
+
+class ForgedSenderError(RemoteProtocolError):
+    """A message under another name than the one the transport vouches for."""
+
+
+class DuplicateMessageError(RemoteProtocolError):
+    """A message whose place in the run was already taken."""
+
+
+class UnexpectedMessageError(RemoteProtocolError):
+    """A message that has no place in the run at this point."""
+
+
+class RegimeMismatchError(RemoteProtocolError):
+    """A party came for another regime, level or estimator of the nulls."""
+
+
+class SchemaMismatchError(RemoteProtocolError):
+    """A party has other columns than the rest."""
+
+
+class ModelRefusedError(RemoteProtocolError):
+    """A party sent a model that cannot be decoded."""
+
+
+class CountOutOfRangeError(RemoteProtocolError):
+    """A party claims more rows than it has."""
+
+
+class CountRisingError(RemoteProtocolError):
+    """A party's counts rise where the limit on the ranks does not."""
+
+
+class OutcomeMismatchError(RemoteProtocolError):
+    """Questions or an outcome that do not follow from the run so far."""
+
+
+class SiteVanishedError(RemoteProtocolError):
+    """A party vanished when the run could not do without it."""
+
+
+class RunAbortedError(RemoteProtocolError):
+    """Another party broke the run off and said why."""
 
 
 class WireError(ConovelError, ValueError):
