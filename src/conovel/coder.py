@@ -31,7 +31,6 @@ from typing import Protocol
 
 from conovel.errors import StructureError, TrailingError, TruncatedError
 
-SLOTS = 256  # contexts of a table; decisions past the eighth of a symbol have even odds
 _TOP = 1 << 32
 _BOTTOM = 1 << 24
 _COUNT_LIMIT = 1 << 16  # the two counts of a context are halved when they reach this sum
@@ -39,14 +38,15 @@ _WORD = 16  # raw bits are coded in pieces of at most this many
 
 
 class Table:
-    """The contexts of one family of decisions: a pair of counts for each slot."""
+    """The contexts of one family of decisions: a pair of counts for each of 2^bits slots."""
 
-    __slots__ = ("ones", "stream", "zeros")
+    __slots__ = ("ones", "size", "stream", "zeros")
 
-    def __init__(self, stream: str) -> None:
+    def __init__(self, stream: str, bits: int = 8) -> None:
         self.stream = stream
-        self.zeros = array("H", [1]) * SLOTS
-        self.ones = array("H", [1]) * SLOTS
+        self.size = 1 << bits
+        self.zeros = array("H", [1]) * self.size
+        self.ones = array("H", [1]) * self.size
 
     def learn(self, slot: int, bit: int) -> None:
         """Count one decision."""
@@ -243,6 +243,7 @@ def symbol(
         Encoder, decoder or tally.
     table : Table
         Contexts of the bits: the slot of a bit is the bits before it, with a 1 in front.
+        Bits that the table has no slot for are coded at even odds.
     value : int
         The symbol (ignored by a decoder).
     bits : int
@@ -267,7 +268,7 @@ def symbol(
             if not possible(start, middle):
                 prefix = prefix << 1 | 1
                 continue
-        if prefix < SLOTS:
+        if prefix < table.size:
             bit = coder.bit(table, prefix, bit)
         else:
             bit = coder.uniform(bit, 2, table.stream)

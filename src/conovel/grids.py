@@ -1,0 +1,180 @@
+"""Grids: the numbers that a code of a few bits can stand for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from conovel.errors import InputError
+
+MAX_BITS = 16
+STEPS = 2048  # steps that a lattice may have: 8 in each octave from 2^-128 to 2^128
+MAX_INDEX = 1 << 24  # multiples of a step stay below this: no finer than single precision
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """2^bits equally spaced numbers from `low` to `high`: the paper's grid.
+
+    The ends are held in single precision, which is how they travel. A grid whose ends meet
+    has one code.
+    """
+
+    low: float
+    high: float
+    bits: int
+
+    @classmethod
+    def over(cls, numbers: ArrayLike, bits: int) -> Uniform:
+        """Return the grid from the least to the greatest of `numbers`.
+
+        Examples
+        --------
+        >>> grid = Uniform.over([-1.0, 0.2, 2.0], bits=2)
+        >>> grid.values()
+        array([-1.,  0.,  1.,  2.])
+        >>> grid.codes([-1.0, 0.2, 2.0])
+        array([0, 1, 3])
+        """
+        numbers = np.asarray(numbers, dtype=np.float64)
+        low, high = float(np.float32(numbers.min())), float(np.float32(numbers.max()))
+        return cls(low, high, check_bits(bits))
+
+    @property
+    def n_codes(self) -> int:
+        """How many codes there are."""
+        return 1 if self.low == self.high else 1 << self.bits
+
+    def values(self) -> NDArray[np.float64]:
+        """Return the number that each code stands for, ascending."""
+        return self.total(np.arange(self.n_codes), 1)
+
+    def total(self, codes: NDArray[np.int64], count: int) -> NDArray[np.float64]:
+        """Return the sum of `count` numbers, given the sum of their codes."""
+        steps = max(self.n_codes - 1, 1)
+        return count * self.low + (self.high - self.low) * codes / steps
+
+    def codes(self, numbers: ArrayLike) -> NDArray[np.int64]:
+        """Return the nearest code of each number, the even one of two."""
+        width = (self.high - self.low) or 1.0
+        share = (np.asarray(numbers, dtype=np.float64) - self.low) / width
+        codes = np.clip(np.rint(share * (self.n_codes - 1)), 0, self.n_codes - 1)
+        return np.asarray(codes, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """2^bits consecutive multiples of a round step.
+
+    The step is ``(8 + step % 8) * 2**(step // 8 - 131)`` and code c stands for
+    ``first + c`` steps: two small integers say where a feature lives, instead of two
+    floating-point numbers.
+    """
+
+    step: int
+    first: int
+    bits: int
+
+    @classmethod
+    def over(cls, numbers: ArrayLike, bits: int) -> Lattice:
+        """Return a fine lattice of `bits` bits that has a code near each of `numbers`.
+
+        Near is within half a step, so the ends may lie a little outside.
+
+        Examples
+        --------
+        >>> Lattice.over([-1.0, 0.2, 2.0], bits=2).values()
+        array([-0.8125,  0.    ,  0.8125,  1.625 ])
+        """
+        limit = 1 << check_bits(bits)
+        numbers = np.asarray(numbers, dtype=np.float64)
+        low, high = float(numbers.min()), float(numbers.max())
+        start, stop = 0, STEPS - 1
+        while start < stop:  # `stop` reaches all numbers, and a finer step is looked for
+            step = (start + stop) // 2
+            first, last = _multiple(low, step), _multiple(high, step)
+            if max(-first, last) < MAX_INDEX - limit and last - first < limit:
+                stop = step
+            else:
+                start = step + 1
+        return cls(start, int(_multiple(low, start)), bits)
+
+    @property
+    def n_codes(self) -> int:
+        """How many codes there are."""
+        return 1 << self.bits
+
+    def values(self) -> NDArray[np.float64]:
+        """Return the number that each code stands for, ascending."""
+        return self.total(np.arange(self.n_codes), 1)
+
+    def total(self, codes: NDArray[np.int64], count: int) -> NDArray[np.float64]:
+        """Return the sum of `count` numbers, given the sum of their codes."""
+        return np.asarray((count * self.first + codes) * _size(self.step), dtype=np.float64)
+
+    def codes(self, numbers: ArrayLike) -> NDArray[np.int64]:
+        """Return the nearest code of each number, the even multiple of two."""
+        multiples = np.rint(np.asarray(numbers, dtype=np.float64) / _size(self.step))
+        return np.asarray(np.clip(multiples - self.first, 0, self.n_codes - 1), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class SharedGrids:
+    """One min-max grid for all thresholds and one for all leaf values."""
+
+    thresholds: Uniform
+    leaves: Uniform
+
+    @property
+    def bits(self) -> tuple[int, int]:
+        """Width of thresholds and of leaf values."""
+        return self.thresholds.bits, self.leaves.bits
+
+    def of(self, feature: int) -> Uniform:
+        """Return the grid of a feature."""
+        return self.thresholds
+
+    def only(self, used: Collection[int]) -> SharedGrids:
+        """Return the grids that forests with splits on the `used` features need."""
+        return self if used else replace(self, thresholds=Uniform(0.0, 0.0, bits=1))
+
+
+@dataclass(frozen=True)
+class FeatureGrids:
+    """A lattice for each feature that is used, and one for all leaf values."""
+
+    thresholds: dict[int, Lattice]
+    leaves: Lattice
+
+    @property
+    def bits(self) -> tuple[int, int]:
+        """Width of thresholds and of leaf values."""
+        return max((grid.bits for grid in self.thresholds.values()), default=1), self.leaves.bits
+
+    def of(self, feature: int) -> Lattice:
+        """Return the grid of a feature."""
+        return self.thresholds[feature]
+
+    def only(self, used: Collection[int]) -> FeatureGrids:
+        """Return the grids that forests with splits on the `used` features need."""
+        return replace(self, thresholds={f: self.thresholds[f] for f in sorted(used)})
+
+
+def check_bits(bits: int) -> int:
+    """Return `bits`, or say why it cannot be a width."""
+    if not 1 <= bits <= MAX_BITS:
+        raise InputError(f"bits must be from 1 to {MAX_BITS}, not {bits}")
+    return int(bits)
+
+
+def _size(step: int) -> float:
+    return math.ldexp(8 + step % 8, step // 8 - 131)
+
+
+def _multiple(number: float, step: int) -> float:
+    """Return the multiple of a step nearest to a number, the even one of two."""
+    return float(np.rint(number / _size(step)))

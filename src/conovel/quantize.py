@@ -1,0 +1,178 @@
+"""Forests with codes of a few bits for thresholds and leaf values.
+
+Quantizers are fixed functions of the model: the same model gives the same codes everywhere.
+`uniform` is the paper's, one min-max grid for all thresholds and one for all leaf values;
+`per_feature` gives every feature a lattice of its own, which costs a byte or so for each.
+
+Examples
+--------
+>>> import numpy as np
+>>> from conovel.forest import Forest
+>>> stump = Forest(
+...     feature=np.array([0, -1, -1], dtype=np.int32),
+...     threshold=np.array([0.7, 0.0, 0.0]),
+...     left=np.array([1, 1, 2], dtype=np.int32),
+...     value=np.array([0.0, 0.25, 1.0]),
+...     roots=np.array([0], dtype=np.int32),
+...     n_features=1,
+... )
+>>> uniform(stump, bits=2).score([[0.5], [1.0]])
+array([0.25, 1.  ])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from conovel.canonical import LEAF, Tree, flatten, prune
+from conovel.elementary import expit
+from conovel.errors import InputError, ModelError
+from conovel.forest import Forest
+from conovel.grids import FeatureGrids, Lattice, SharedGrids, Uniform
+from conovel.kernels import bin_features, leaf_sums
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedForest:
+    """An immutable forest on integer codes, in canonical form.
+
+    Nodes are laid out as in `conovel.forest.Forest`. Trees are pruned and sorted: sums of
+    integers do not depend on their order. Build one with `quantized_forest`.
+    """
+
+    feature: NDArray[np.int32]  # (n_nodes,), -1 at a leaf
+    code: NDArray[np.int32]  # (n_nodes,), of the threshold inside, of the value at a leaf
+    left: NDArray[np.int32]  # (n_nodes,), the right child is left + 1
+    roots: NDArray[np.int32]  # (n_trees,)
+    n_features: int
+    grids: SharedGrids | FeatureGrids
+    link: Literal["mean", "logistic"] = "mean"  # sum / n_trees, or expit(base + sum)
+    base: float = 0.0
+
+    @property
+    def n_trees(self) -> int:
+        """How many trees there are."""
+        return len(self.roots)
+
+    @cached_property
+    def trees(self) -> list[Tree]:
+        """Every tree in preorder, pruned, in canonical order."""
+        return _canonical(self.feature, self.code, self.left, self.roots)
+
+    @cached_property
+    def edges(self) -> list[NDArray[np.float64]]:
+        """The thresholds that codes stand for, feature by feature."""
+        edges = [np.empty(0)] * self.n_features
+        for f in set(self.feature.tolist()) - {LEAF}:
+            edges[f] = self.grids.of(f).values()
+        return edges
+
+    def score(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the score of each row: higher is more novel.
+
+        The codes of the leaves are added as integers; one fixed expression maps the sum to
+        the score. The result is the same to the last bit on every machine.
+        """
+        codes = bin_features(np.asarray(X, dtype=np.float64), self.edges)
+        code = self.code.astype(np.int64)
+        total = leaf_sums(codes, self.feature, code, self.left, code, self.roots)
+        margin = self.grids.leaves.total(total, self.n_trees)
+        return margin / self.n_trees if self.link == "mean" else expit(self.base + margin)
+
+    def describe(self) -> dict[str, Any]:
+        """Return size and shape; see `conovel.wire.describe`."""
+        from conovel.wire import describe  # noqa: PLC0415  (the wire imports this module)
+
+        return describe(self)
+
+
+def quantized_forest(
+    trees: list[Tree],
+    n_features: int,
+    grids: SharedGrids | FeatureGrids,
+    link: Literal["mean", "logistic"] = "mean",
+    base: float = 0.0,
+) -> QuantizedForest:
+    """Build a quantized forest from canonical trees; grids that no split uses are dropped."""
+    arrays = flatten(trees)
+    for array in arrays:
+        array.setflags(write=False)
+    grids = grids.only(set(arrays.feature.tolist()) - {LEAF})
+    return QuantizedForest(*arrays, n_features, grids, link, base)
+
+
+def uniform(model: Forest, bits: int) -> QuantizedForest:
+    """Put thresholds and leaf values each on one min-max grid of `bits` bits.
+
+    Parameters
+    ----------
+    model : Forest
+        The model; it is not changed.
+    bits : int
+        From 1 to 16.
+
+    Returns
+    -------
+    QuantizedForest
+        The quantized model.
+    """
+    inner = model.feature != LEAF
+    thresholds = Uniform.over(model.threshold[inner] if inner.any() else 0.0, bits)
+    return _quantize(model, SharedGrids(thresholds, Uniform.over(model.value[~inner], bits)))
+
+
+def per_feature(
+    model: Forest,
+    threshold_bits: int = 4,
+    leaf_bits: int = 3,
+    grids: Mapping[int, Lattice] | None = None,
+) -> QuantizedForest:
+    """Put the thresholds of each feature, and all leaf values, on a lattice of their own.
+
+    Parameters
+    ----------
+    model : Forest
+        The model; it is not changed.
+    threshold_bits, leaf_bits : int
+        From 1 to 16.
+    grids : mapping of int to Lattice, optional
+        The lattice of each feature; by default a fine one of `threshold_bits` bits that
+        reaches all its thresholds.
+
+    Returns
+    -------
+    QuantizedForest
+        The quantized model.
+    """
+    used = set(model.feature.tolist()) - {LEAF}
+    if grids is None:
+        thresholds = {f: model.threshold[model.feature == f] for f in used}
+        grids = {f: Lattice.over(t, threshold_bits) for f, t in thresholds.items()}
+    for f in sorted(used):
+        if f not in grids or grids[f].bits != threshold_bits:
+            raise InputError(f"feature {f} needs a lattice of {threshold_bits} bits")
+    leaves = Lattice.over(model.value[model.feature == LEAF], leaf_bits)
+    return _quantize(model, FeatureGrids(dict(grids), leaves))
+
+
+def _quantize(model: Forest, grids: SharedGrids | FeatureGrids) -> QuantizedForest:
+    if not all(np.isfinite(x).all() for x in (model.threshold, model.value, model.base)):
+        raise ModelError("a threshold, leaf value or base is infinite or not a number")
+    code = grids.leaves.codes(model.value)
+    for f in set(model.feature.tolist()) - {LEAF}:
+        at = model.feature == f
+        code[at] = grids.of(f).codes(model.threshold[at])
+    trees = _canonical(model.feature, code, model.left, model.roots)
+    base = float(np.float32(model.base)) if model.link == "logistic" else 0.0
+    return quantized_forest(trees, model.n_features, grids, model.link, base)
+
+
+def _canonical(*arrays: NDArray[Any]) -> list[Tree]:
+    feature, code, left, roots = (array.tolist() for array in arrays)
+    return sorted(prune(feature, code, left, root) for root in roots)

@@ -1,0 +1,194 @@
+"""Forests in a payload: quantized ones by their grids, exact ones by lists of their numbers.
+
+A reader passes an empty model: what is given matters only to a writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.canonical import LEAF, Tree, depth, flatten, prune
+from conovel.coder import Coder, Table
+from conovel.errors import HeaderError, ModelError
+from conovel.forest import Forest
+from conovel.grids import FeatureGrids, Lattice, SharedGrids, Uniform
+from conovel.quantize import QuantizedForest, quantized_forest
+from conovel.wire.header import FOREST, Header
+from conovel.wire.numbers import (
+    STREAM,
+    code_ascending,
+    code_float,
+    code_lattices,
+    code_uniform,
+    code_used,
+)
+from conovel.wire.trees import MAX_DEPTH, Shape, code_trees
+
+LOGISTIC, PER_FEATURE, SINGLE = 1, 2, 4
+_NOWHERE = Uniform(0.0, 0.0, bits=1)
+
+
+class Listing(NamedTuple):
+    """An exact forest: lists of its distinct numbers, and trees of positions in them."""
+
+    trees: list[Tree]
+    thresholds: dict[int, list[float]]  # by used feature
+    values: list[float]
+    base: float
+
+
+def quantized_header(model: QuantizedForest) -> Header:
+    """Return the header of a quantized forest."""
+    flags = LOGISTIC * (model.link == "logistic")
+    flags |= PER_FEATURE * isinstance(model.grids, FeatureGrids)
+    return _header(flags, model.grids.bits, model.n_features, model.trees)
+
+
+def write_quantized(coder: Coder, header: Header, model: QuantizedForest) -> None:
+    """Write a quantized forest."""
+    _code_quantized(coder, header, model)
+
+
+def read_quantized(coder: Coder, header: Header) -> QuantizedForest:
+    """Read a quantized forest."""
+    grids: SharedGrids | FeatureGrids = SharedGrids(_NOWHERE, _NOWHERE)
+    if header.flags & PER_FEATURE:
+        grids = FeatureGrids({}, Lattice(0, 0, bits=1))
+    return _code_quantized(coder, header, quantized_forest([], header.n_features, grids))
+
+
+def _code_quantized(coder: Coder, header: Header, given: QuantizedForest) -> QuantizedForest:
+    used = code_used(coder, _features(given.trees), header.n_features)
+    grids = given.grids
+    if isinstance(grids, FeatureGrids):
+        known = [*grids.thresholds.values(), grids.leaves] if given.trees else []
+        widths = [header.input_bits] * len(used) + [header.output_bits]
+        *lattices, leaves = code_lattices(coder, known, widths)
+        grids = FeatureGrids(dict(zip(used, lattices, strict=True)), leaves)
+    else:
+        thresholds = grids.thresholds
+        if used:
+            thresholds = code_uniform(coder, thresholds, header.input_bits)
+        grids = SharedGrids(thresholds, code_uniform(coder, grids.leaves, header.output_bits))
+    base = code_float(coder, given.base, 32) if header.flags & LOGISTIC else 0.0
+    sizes = [grids.of(f).n_codes for f in used]
+    shape = Shape(header.n_parts, header.n_items, sizes, grids.leaves.n_codes, ordered=True)
+    trees = _code_named(coder, shape, used, given.trees)
+    return quantized_forest(trees, header.n_features, grids, _link(header), base)
+
+
+def list_numbers(model: Forest) -> Listing:
+    """Return the canonical form of an exact forest: pruned, its trees in their order.
+
+    Scores stay the same to the last bit, for pruning removes only what no row can tell.
+    """
+    if not all(np.isfinite(x).all() for x in (model.threshold, model.value, model.base)):
+        raise ModelError("a threshold, leaf value or base is infinite or not a number")
+    threshold = _floor_single(model.threshold) if model.single else model.threshold
+    values, code = np.unique(model.value + 0.0, return_inverse=True)
+    thresholds: dict[int, NDArray[np.float64]] = {}
+    for f in np.unique(model.feature[model.feature != LEAF]).tolist():
+        at = model.feature == f
+        thresholds[f], code[at] = np.unique(threshold[at] + 0.0, return_inverse=True)
+    arrays = model.feature.tolist(), code.tolist(), model.left.tolist()
+    trees = [prune(*arrays, root) for root in model.roots.tolist()]
+    # Pruning may leave numbers unused: list the rest, which does not change their order.
+    kept: dict[int, list[int]] = {}
+    for f, c in sorted({node for tree in trees for node in tree}):
+        kept.setdefault(f, []).append(c)
+    place = {(f, c): i for f, codes in kept.items() for i, c in enumerate(codes)}
+    return Listing(
+        [[(f, place[f, c]) for f, c in tree] for tree in trees],
+        {f: thresholds[f][codes].tolist() for f, codes in kept.items() if f != LEAF},
+        values[kept[LEAF]].tolist(),
+        model.base,
+    )
+
+
+def exact_header(model: Forest, listing: Listing) -> Header:
+    """Return the header of an exact forest."""
+    flags = LOGISTIC * (model.link == "logistic") | SINGLE * bool(model.single)
+    return _header(flags, (0, 0), model.n_features, listing.trees)
+
+
+def write_exact(coder: Coder, header: Header, listing: Listing) -> None:
+    """Write an exact forest."""
+    _code_exact(coder, header, listing)
+
+
+def read_exact(coder: Coder, header: Header) -> Forest:
+    """Read an exact forest."""
+    used, read = _code_exact(coder, header, Listing([], {}, [], 0.0))
+    feature, code, left, roots = flatten(read.trees)
+    threshold, value = np.zeros(len(feature)), np.zeros(len(feature))
+    value[feature == LEAF] = np.array(read.values)[code[feature == LEAF]]
+    for f in used:
+        threshold[feature == f] = np.array(read.thresholds[f])[code[feature == f]]
+    single = bool(header.flags & SINGLE)
+    for array in (feature, threshold, left, value, roots):
+        array.setflags(write=False)
+    return Forest(
+        feature, threshold, left, value, roots, header.n_features, _link(header), read.base, single
+    )
+
+
+def _code_exact(coder: Coder, header: Header, given: Listing) -> tuple[list[int], Listing]:
+    used = code_used(coder, given.thresholds, header.n_features)
+    base = code_float(coder, given.base, 64) if header.flags & LOGISTIC else 0.0
+    table = Table(STREAM)
+    n_splits = (header.n_items - header.n_parts) // 2
+    thresholds: dict[int, list[float]] = {}
+    for f in used:
+        thresholds[f] = code_ascending(coder, given.thresholds.get(f, []), table, n_splits)
+        n_splits -= len(thresholds[f])  # every listed number belongs to a split of its own
+    n_leaves = (header.n_items + header.n_parts) // 2
+    values = code_ascending(coder, given.values, table, n_leaves)
+    sizes = [len(thresholds[f]) for f in used]
+    shape = Shape(header.n_parts, header.n_items, sizes, len(values), ordered=False)
+    trees = _code_named(coder, shape, used, given.trees)
+    return used, Listing(trees, thresholds, values, base)
+
+
+def check_forest(header: Header) -> None:
+    """Raise unless flags and counts are those of some forest."""
+    allowed = LOGISTIC | (SINGLE if header.exact else PER_FEATURE)
+    if header.flags & ~allowed:
+        raise HeaderError(f"flags {header.flags:#x} do not belong to a forest")
+    if (header.n_items - header.n_parts) % 2:
+        raise HeaderError("nodes and trees do not add up to binary trees")
+
+
+def _header(flags: int, bits: tuple[int, int], n_features: int, trees: list[Tree]) -> Header:
+    if max(map(depth, trees)) > MAX_DEPTH:
+        raise ModelError(f"a tree is deeper than {MAX_DEPTH}: limit its depth or its leaves")
+    n_nodes = sum(map(len, trees))
+    return Header(FOREST, flags, *bits, n_features, len(trees), n_nodes)
+
+
+def _link(header: Header) -> Literal["mean", "logistic"]:
+    return "logistic" if header.flags & LOGISTIC else "mean"
+
+
+def _features(trees: Iterable[Tree]) -> set[int]:
+    return {feature for tree in trees for feature, _ in tree}
+
+
+def _code_named(coder: Coder, shape: Shape, used: list[int], given: Sequence[Tree]) -> list[Tree]:
+    """Code trees whose features go by their own number, not by that among the used ones."""
+    rank = {f: i for i, f in enumerate(used)} | {LEAF: LEAF}
+    name = [*used, LEAF]  # name[-1] is a leaf
+    ranked = [[(rank[f], code) for f, code in tree] for tree in given]
+    trees = code_trees(coder, shape, ranked)
+    return [[(name[f], code) for f, code in tree] for tree in trees]
+
+
+def _floor_single(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Round down to float32: x <= t holds for the same float32 x as before."""
+    with np.errstate(over="ignore"):
+        rounded = numbers.astype(np.float32)
+    lower = np.nextafter(rounded, np.float32(-np.inf))
+    return np.where(rounded > numbers, lower, rounded).astype(np.float64)
