@@ -102,9 +102,9 @@ def count_below(ordered: NDArray[Any], queries: NDArray[Any]) -> NDArray[np.int6
     """Count the entries of `ordered` (ascending) strictly below each query.
 
     Equal to ``np.searchsorted(ordered, queries)``. Many queries first go through a guide
-    table: the range is cut into equal cells, and a query in a cell that holds no entry is
-    answered by the cell alone. The map from values to cells is monotone in floating point
-    too, so the answer is exact, and only queries in occupied cells are searched for.
+    table: the range is cut into equal cells, and a query that is not above the smallest
+    entry of its cell is answered by the cell alone. The map from values to cells is monotone
+    in floating point too, so the answer is exact, and only the other queries are searched for.
     """
     if queries.size >= _GUIDE_QUERIES and queries.dtype == ordered.dtype == np.float64:
         # The outer 2 % on each side share the end cells, so heavy tails do not stretch the rest.
@@ -131,11 +131,12 @@ def _guided_count_below(
         scaled *= scale
         return scaled.astype(np.int32)
 
-    # first[c] entries lie in cells before c.
+    # first[c] entries lie in cells before c, and least[c] is the next; inf if c is empty.
     occupied = np.bincount(cell(ordered), minlength=_GUIDE_CELLS)
     first = np.cumsum(occupied) - occupied
+    least = np.append(ordered, np.inf)[np.where(occupied > 0, first, ordered.size)]
     cells = cell(queries)
     below = first[cells]
-    undecided = np.flatnonzero(occupied[cells] > 0)
+    undecided = np.flatnonzero(queries > least[cells])
     below[undecided] = np.searchsorted(ordered, queries[undecided], side="left")
     return below
