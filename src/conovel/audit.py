@@ -134,8 +134,7 @@ class _Audit:
         if transcript.n_tests != self.n_tests:
             yield f"the counts began with {transcript.n_tests} tests, not {self.n_tests}"
         tallies = [Tally(name, s.n_tested, s.n_calibration) for name, s in self.sizes.items()]
-        sizes = [tally.n_calibration for tally in tallies]
-        counting = Counting(self.level, sizes, self.n_tests, self.estimator)
+        counting = Counting(self.level, tallies, self.estimator)
         for number, round_ in sorted(transcript.rounds.items()):
             if counting.question is None or counting.question != round_.question:
                 yield f"round {number} asks {round_.question}, instead of {counting.question}"
@@ -175,7 +174,7 @@ class _Audit:
             limit = rank_limit(outcome.slope, outcome.n_rejected, sizes.n_calibration)
             if self.regime.divides_level:
                 level = self.regime.test_level(self.level, len(self.roster))
-                limit = decide_alone(histogram, level, self.estimator)
+                limit = decide_alone(ranks, sizes.n_calibration, level, self.estimator)
             if not np.array_equal(rejected, (given > 0) & (given <= limit)):
                 yield f"{name} did not reject exactly its ranks up to {limit}"
             total += int(rejected.sum())

@@ -182,12 +182,7 @@ class Coordinator(Machine):
         for name in names:
             ready = self._ready[name]
             self._tallies[name] = Tally(name, ready.n_tested, ready.n_calibration)
-        self._counting = Counting(
-            self.level,
-            [tally.n_calibration for tally in self._tallies.values()],
-            self._n_tests(),
-            self.estimator,
-        )
+        self._counting = Counting(self.level, [*self._tallies.values()], self.estimator)
         self.state = State.ASKING
         return self._send(names, Start(tuple(names), self._n_tests())) + self._ask()
 

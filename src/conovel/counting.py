@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from conovel.errors import CountOutOfRangeError, CountRisingError
 from conovel.messages import Below, Step
 from conovel.pi0 import NullProportion
-from conovel.stepup import RankHistogram, rank_limit
+from conovel.stepup import rank_limit, step_up
 
 Question: TypeAlias = Below | Step
 
@@ -30,113 +33,6 @@ def limit_of(question: Question, n_calibration: int) -> int:
     if isinstance(question, Step):
         return rank_limit(question.slope, question.k, n_calibration)
     return math.ceil(question.p_value * (n_calibration + 1)) - 1
-
-
-class _Unanswered(Exception):
-    """An estimator needs a count that nobody has given yet."""
-
-
-class Counting:
-    """FastLSU from the asking side, one question at a time.
-
-    Parameters
-    ----------
-    level : Fraction
-        The level α.
-    n_calibration : sequence of int
-        Calibration size of each agent.
-    m : int
-        Number of tests of all agents together.
-    estimator : NullProportion or None
-        How to estimate the number of nulls; None takes m.
-
-    Attributes
-    ----------
-    question : Below, Step or None
-        What to ask next; None when the fixed point is reached.
-    k : int
-        Rejections, once there is nothing left to ask.
-    slope : Fraction
-        α/m, or α over the estimated number of nulls.
-    steps : int
-        Rounds of the step-up so far, without those of the estimator.
-
-    Examples
-    --------
-    >>> counting = Counting(Fraction(1, 5), [19, 39], 5, None)
-    >>> counting.question
-    Step(k=5, slope=Fraction(1, 25))
-    >>> counting.answer([2, 1])
-    >>> counting.answer([2, 1])
-    >>> counting.question, counting.k, counting.steps
-    (None, 3, 2)
-    """
-
-    def __init__(
-        self,
-        level: Fraction,
-        n_calibration: Sequence[int],
-        m: int,
-        estimator: NullProportion | None,
-    ) -> None:
-        self._level = level
-        self._sizes = tuple(n_calibration)
-        self._m = m
-        self._estimator = estimator
-        self._below: dict[Fraction, Sequence[int]] = {}
-        self.k = m
-        self.slope = Fraction(0)
-        self.steps = 0
-        self.question: Question | None = self._first() if m else None
-
-    def answer(self, counts: Sequence[int]) -> None:
-        """Take everybody's count for the current question and think of the next one."""
-        if isinstance(self.question, Below):
-            self._below[self.question.p_value] = tuple(counts)
-            self.question = self._first()
-            return
-        total = sum(counts)
-        self.steps += 1
-        self.question = None if total == self.k else Step(total, self.slope)
-        self.k = total
-
-    def _first(self) -> Question:
-        """Ask for what the estimator still lacks, else begin the step-up at k = m.
-
-        The estimator is a plain function of counts: it is run again from its beginning with
-        the answers so far, up to the first question that has none.
-        """
-        nulls = Fraction(self._m)
-        if self._estimator is not None:
-            try:
-                nulls = self._estimator.null_count(self._recall, self._sizes, self._m)
-            except _Unanswered as asked:
-                return Below(asked.args[0])
-        self.slope = self._level / nulls
-        return Step(self._m, self.slope)
-
-    def _recall(self, p_value: Fraction) -> Sequence[int]:
-        if p_value not in self._below:
-            raise _Unanswered(p_value)
-        return self._below[p_value]
-
-
-def decide_alone(
-    histogram: RankHistogram, level: Fraction, estimator: NullProportion | None
-) -> int:
-    """Answer every question of a step-up oneself; give the largest rejected rank.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> decide_alone(RankHistogram(np.array([1, 1, 2, 9, 20]), 19), Fraction(1, 5), None)
-    2
-    """
-    size = histogram.n_calibration
-    counting = Counting(level, [size], histogram.size, estimator)
-    while counting.question is not None:
-        counting.answer([histogram.at_most(limit_of(counting.question, size))])
-    return rank_limit(counting.slope, counting.k, size)
 
 
 class Tally:
@@ -184,3 +80,106 @@ class Tally:
                     self.agent,
                 )
         self._known[limit] = count
+
+
+class _Unanswered(Exception):
+    """An estimator needs a count that nobody has given yet."""
+
+
+class Counting:
+    """FastLSU from the asking side, one question at a time.
+
+    Parameters
+    ----------
+    level : Fraction
+        The level α.
+    agents : sequence of Tally
+        Whom to ask, with their numbers of tests and calibration rows.
+    estimator : NullProportion or None
+        How to estimate the number of nulls; None takes m.
+
+    Attributes
+    ----------
+    question : Below, Step or None
+        What to ask next; None when the fixed point is reached.
+    k : int
+        Rejections, once there is nothing left to ask.
+    slope : Fraction
+        α/m, or α over the estimated number of nulls.
+    steps : int
+        Rounds of the step-up so far, without those of the estimator.
+
+    Examples
+    --------
+    >>> agents = [Tally("north", 3, 19), Tally("south", 2, 39)]
+    >>> counting = Counting(Fraction(1, 5), agents, None)
+    >>> counting.question
+    Step(k=5, slope=Fraction(1, 25))
+    >>> counting.answer([2, 1])
+    >>> counting.answer([2, 1])
+    >>> counting.question, counting.k, counting.steps
+    (None, 3, 2)
+    """
+
+    def __init__(
+        self, level: Fraction, agents: Sequence[Tally], estimator: NullProportion | None
+    ) -> None:
+        self._level = level
+        # An agent without tests has no p-values, so its grid does not matter.
+        self._sizes = [agent.n_calibration for agent in agents if agent.n_tested]
+        self._m = m = sum(agent.n_tested for agent in agents)
+        self._estimator = estimator
+        self._below: dict[Fraction, Sequence[int]] = {}
+        self.k = m
+        self.slope = Fraction(0)
+        self.steps = 0
+        self.question: Question | None = self._first() if m else None
+
+    def answer(self, counts: Sequence[int]) -> None:
+        """Take everybody's count for the current question and think of the next one."""
+        if isinstance(self.question, Below):
+            self._below[self.question.p_value] = tuple(counts)
+            self.question = self._first()
+            return
+        total = sum(counts)
+        self.steps += 1
+        self.question = None if total == self.k else Step(total, self.slope)
+        self.k = total
+
+    def _first(self) -> Question:
+        """Ask for what the estimator still lacks, else begin the step-up at k = m.
+
+        The estimator is a plain function of counts: it is run again from its beginning with
+        the answers so far, up to the first question that has none.
+        """
+        nulls = Fraction(self._m)
+        if self._estimator is not None:
+            try:
+                nulls = self._estimator.null_count(self._recall, self._sizes, self._m)
+            except _Unanswered as asked:
+                return Below(asked.args[0])
+        self.slope = self._level / nulls
+        return Step(self._m, self.slope)
+
+    def _recall(self, p_value: Fraction) -> Sequence[int]:
+        if p_value not in self._below:
+            raise _Unanswered(p_value)
+        return self._below[p_value]
+
+
+def decide_alone(
+    ranks: NDArray[np.int64],
+    n_calibration: int,
+    level: Fraction,
+    estimator: NullProportion | None,
+) -> int:
+    """Run a step-up of one's own; give the largest rejected rank.
+
+    Examples
+    --------
+    >>> decide_alone(np.array([1, 1, 2, 9, 20]), 19, Fraction(1, 5), None)
+    2
+    """
+    if ranks.size == 0:
+        return 0
+    return step_up([(ranks, n_calibration)], level, estimator).limits[0]

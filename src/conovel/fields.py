@@ -152,6 +152,6 @@ def names() -> Field:
     )
 
 
-U8, U16, U32, U64 = unsigned(1), unsigned(2), unsigned(4), unsigned(8)
-NAME, TEXT, DIGEST, RUN_ID = text(MAX_NAME_BYTES), text(MAX_TEXT_BYTES), fixed(32), fixed(16)
+U16, U32, U64 = unsigned(2), unsigned(4), unsigned(8)
+NAME, TEXT, DIGEST = text(MAX_NAME_BYTES), text(MAX_TEXT_BYTES), fixed(32)
 FRACTION, NAMES, BLOB = fraction(), names(), counted(4, MAX_MODEL_BYTES)

@@ -7,6 +7,7 @@ consumed exactly, and must be the very bytes that the message they give encodes 
 
 from __future__ import annotations
 
+import struct
 import zlib
 from dataclasses import dataclass, fields
 from enum import IntEnum
@@ -25,24 +26,21 @@ from conovel.fields import (
     FRACTION,
     NAME,
     NAMES,
-    RUN_ID,
     TEXT,
-    U8,
     U16,
     U32,
     U64,
     Field,
     Reader,
     Unfit,
-    fixed,
     pack,
     unpack,
 )
 
 MAGIC = b"CNVL"
 VERSION = 1
-HEADER = (fixed(4), U8, U8, RUN_ID, U32, U32)  # magic, version, kind, run id, round, length
-HEADER_BYTES = 4 + 1 + 1 + 16 + 4 + 4 + 4  # and the checksum
+HEADER = struct.Struct("<4sBB16sIII")  # magic, version, kind, run id, round, length, crc32
+CHECKED_BYTES = HEADER.size - 4  # the checksum covers everything but itself
 COORDINATOR = "coordinator"  # reserved; that party may well live at one of the agents
 
 
@@ -269,31 +267,36 @@ def _encode(message: Message) -> bytes:
     body = message.body
     if message.round and body.kind not in IN_ROUNDS:
         raise Unfit(f"a {body.kind.name} belongs to no round")
+    if len(message.run_id) != 16 or not 0 <= message.round < 1 << 32:
+        raise Unfit("a run id has 16 bytes and a round fits into 4")
     values = [getattr(body, field.name) for field in fields(body)]
     payload = pack([NAME, NAME, *LAYOUT[type(body)]], [message.sender, message.receiver, *values])
-    start = pack(HEADER, [MAGIC, VERSION, body.kind, message.run_id, message.round, len(payload)])
-    return start + U32.pack(zlib.crc32(payload, zlib.crc32(start))) + payload
+    parts = (MAGIC, VERSION, body.kind, message.run_id, message.round, len(payload))
+    return HEADER.pack(*parts, _checksum(HEADER.pack(*parts, 0), payload)) + payload
 
 
 def _decode(data: bytes) -> Message:
     reader = Reader(data)
-    start = reader.take(HEADER_BYTES - 4)
-    magic, version, kind, run_id, round_, length = unpack(HEADER, Reader(start))
-    checksum = U32.unpack(reader)
+    header = reader.take(HEADER.size)
+    magic, version, kind, run_id, round_, length, checksum = HEADER.unpack(header)
     if magic != MAGIC:
         raise Unfit("it does not begin like one")
     if version != VERSION:
         raise VersionMismatchError(f"messages of version {version}, and {VERSION} is spoken here")
     if kind not in BODIES:
         raise Unfit(f"kind {kind} is unknown")
-    if length != len(data) - HEADER_BYTES:
-        raise Unfit(f"it announces {length} bytes and has {len(data) - HEADER_BYTES}")
-    if checksum != zlib.crc32(memoryview(data)[HEADER_BYTES:], zlib.crc32(start)):
+    if length != len(data) - HEADER.size:
+        raise Unfit(f"it announces {length} bytes and has {len(data) - HEADER.size}")
+    if checksum != _checksum(header, memoryview(data)[HEADER.size :]):
         raise Unfit("its checksum is wrong")
     body = BODIES[kind]
     sender, receiver, *values = unpack([NAME, NAME, *LAYOUT[body]], reader)
     reader.close()
     return Message(run_id, sender, receiver, round_, body(*values))
+
+
+def _checksum(header: bytes, payload: bytes | memoryview) -> int:
+    return zlib.crc32(payload, zlib.crc32(header[:CHECKED_BYTES]))
 
 
 def as_name(name: str) -> str:

@@ -125,6 +125,7 @@ class Participant(Machine):
         self._versions = (software, wire_version)
         self._agents: tuple[str, ...] = ()  # the roster
         self._models: dict[str, bytes] = {}
+        self._awaited: set[str] = set()  # peers whose model has not come
         self._n_tests = 0  # of all agents together
         self._questions: list[Question] = []
         self._count = 0
@@ -208,6 +209,7 @@ class Participant(Machine):
                 raise SiteFailedError("the site did not make one model for every peer")
             for peer in sorted(models):
                 outbox += self._send([peer], Model(models[peer]))
+            self._awaited = self._peers() - self._models.keys()
         self.state = State.EXCHANGING
         return outbox + self._rank_when_complete()
 
@@ -215,17 +217,18 @@ class Participant(Machine):
         if not self.regime.exchanges_models:
             raise UnexpectedMessageError(f"{sender} sent a model: none are exchanged", sender)
         self._models[sender] = blob
+        self._awaited.discard(sender)
         return self._rank_when_complete()
 
     def _on_left(self, agent: str) -> Outbox:
         self._insist(agent in self._peers(), f"{agent} left, who is not here")
         self._gone.add(agent)
+        self._awaited.discard(agent)
         return self._rank_when_complete()
 
     def _rank_when_complete(self) -> Outbox:
         """Rank as soon as every peer that is still there has sent its model."""
-        missing = self._peers() - set(self._models) if self.regime.exchanges_models else ()
-        if self.state is not State.EXCHANGING or missing:
+        if self.state is not State.EXCHANGING or self._awaited:
             return []
         ready = self._locally(self._rank)
         self.state = State.READY
@@ -238,7 +241,7 @@ class Participant(Machine):
         self._histogram = RankHistogram(ranks, n_calibration)
         if self.regime.divides_level:
             level = self.regime.test_level(self.level, len(self._agents))
-            self._limit = decide_alone(self._histogram, level, self.estimator)
+            self._limit = decide_alone(ranks, n_calibration, level, self.estimator)
         return Ready(ranks.size, n_calibration)
 
     def _on_start(self, start: Start) -> Outbox:
