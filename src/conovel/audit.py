@@ -115,7 +115,8 @@ class _Audit:
             yield "the outcome names other participants than took part to the end"
         if set(outcome.dropped) != set(self.sizes) & left.keys():
             yield "the outcome does not say who was lost during the counts"
-        if set(outcome.left_out) & set(self.roster) != set(self.roster) - set(self.sizes):
+        known = set(self.transcript.agents)  # whoever said hello; nothing is known of others
+        if set(outcome.left_out) & known != known - set(self.sizes):
             yield "the outcome does not say who was left out"
         if outcome.n_tests != self.n_tests:
             yield f"the outcome is about {outcome.n_tests} tests, and there were {self.n_tests}"
@@ -162,7 +163,7 @@ class _Audit:
         total = 0
         for name in sorted(self.sizes.keys() & decisions.keys()):
             sizes, given = self.sizes[name], np.asarray(decisions[name]["ranks"])
-            rejected = np.asarray(decisions[name]["rejected"], dtype=np.bool_)
+            rejected = np.asarray(decisions[name]["rejected"])
             ranks, _ = as_block(given[given != 0], sizes.n_calibration)
             if given.size != sizes.n_test or ranks.size != sizes.n_tested:
                 yield f"{name} has {ranks.size} ranks for {given.size} rows"
@@ -175,7 +176,8 @@ class _Audit:
             if self.regime.divides_level:
                 level = self.regime.test_level(self.level, len(self.roster))
                 limit = decide_alone(ranks, sizes.n_calibration, level, self.estimator)
-            if not np.array_equal(rejected, (given > 0) & (given <= limit)):
+            expected = (given > 0) & (given <= limit)
+            if rejected.dtype != np.bool_ or not np.array_equal(rejected, expected):
                 yield f"{name} did not reject exactly its ranks up to {limit}"
             total += int(rejected.sum())
         if self.regime.uses_counts and total != outcome.n_rejected:

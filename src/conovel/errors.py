@@ -97,7 +97,7 @@ class ProtocolError(ConovelError):
 
 
 class LocalProtocolError(ProtocolError):
-    """This side cannot go on, or was used out of order."""
+    """The run cannot go on here, or was used out of order."""
 
 
 class SiteFailedError(LocalProtocolError):

@@ -16,9 +16,10 @@ from operator import index
 from typing import Any, NamedTuple, TypeVar
 
 from conovel.counting import Question
-from conovel.errors import ConovelError, InputError
+from conovel.errors import ConovelError, InputError, SiteVanishedError
 from conovel.fields import FRACTION, NAMES, U32, U64, Field
 from conovel.messages import (
+    COORDINATOR,
     LAYOUT,
     Abort,
     Below,
@@ -149,8 +150,8 @@ class Transcript:
 
         The paper has equal agents and writes K·m for the latter.
         """
-        if entry.kind == Kind.COUNT.name:
-            return entry._replace(paper_bits=self._sizes(entry.sender).n_tested.bit_length())
+        if entry.kind == Kind.COUNT.name and entry.sender in self.agents:
+            return entry._replace(paper_bits=self.agents[entry.sender].n_tested.bit_length())
         if entry.kind in (Kind.BELOW.name, Kind.STEP.name):
             return entry._replace(paper_bits=self.n_tests.bit_length())
         return entry
@@ -181,8 +182,12 @@ class Transcript:
                 self.rounds[message.round].counts[sender] = body.count
             case Outcome():
                 self.outcome = body
-            case Abort():
-                self.abort = self.abort or body
+            # The coordinator passes on every end there is. What it tells an agent about that
+            # agent's own vanishing is no end of the run.
+            case Abort() if sender == COORDINATOR:
+                alone = (SiteVanishedError.__name__, message.receiver)
+                if (body.fault, body.culprit) != alone:
+                    self.abort = self.abort or body
 
     def totals(self) -> dict[str, Any]:
         """Add up bytes and messages by kind and by agent, and the paper's bits."""
