@@ -295,6 +295,26 @@ def test_a_site_must_make_one_model_for_every_peer(models):
     assert isinstance(link.agents["lazy"].error, errors.SiteFailedError)
 
 
+@pytest.mark.parametrize("ranks", [([1, 2], 9), ([1], 999), ([0], 9), ([1.0], 9), ([11], 9)])
+def test_a_site_must_rank_what_it_said_it_has(ranks):
+    class Odd(FakeSite):
+        def ranks(self, models):
+            return np.asarray(ranks[0]), ranks[1]
+
+    link = run_with(sites_for([LOW, HIGH]) | {"odd": Odd("odd", [1], 9)})
+    assert isinstance(link.agents["odd"].error, errors.SiteFailedError)
+    assert isinstance(link.agents["odd"].error.__cause__, errors.InputError)
+
+
+def test_an_abort_fits_into_a_message_whatever_it_says():
+    link = Link(sites_for([LOW, HIGH]), regime="full", level=LEVEL)
+    error = errors.SiteVanishedError("a\nlong story, " * 100, "ü" * 40)
+    link.post(COORDINATOR, link.coordinator.abort(error))
+    link.run()
+    assert link.coordinator.error is error
+    assert {agent.error.culprit for agent in link.agents.values()} == {"ü" * 32}
+
+
 def test_a_model_that_cannot_be_decoded_is_its_makers_fault():
     class Picky(FakeSite):
         def ranks(self, models):

@@ -19,6 +19,7 @@ from conovel.errors import (
     LocalProtocolError,
     ModelRefusedError,
     OutcomeMismatchError,
+    SampleError,
     SiteFailedError,
     UnexpectedMessageError,
     UnknownSenderError,
@@ -237,10 +238,14 @@ class Participant(Machine):
     def _rank(self) -> Ready:
         models = {peer: self._models[peer] for peer in sorted(self._models)}
         ranks, n_calibration = as_block(*self._site.ranks(models))
+        n_agents, index = len(self._agents), self._agents.index(self.name)
+        n_tested = self.regime.n_tested(self._facts.n_test, index, n_agents)
+        if ranks.size != n_tested or n_calibration > self._facts.n_null:
+            raise SampleError(f"{ranks.size} ranks among {n_calibration}, and not {n_tested}")
         self._models.clear()  # their bytes are not needed any more
         self._histogram = RankHistogram(ranks, n_calibration)
         if self.regime.divides_level:
-            level = self.regime.test_level(self.level, len(self._agents))
+            level = self.regime.test_level(self.level, n_agents)
             self._limit = decide_alone(ranks, n_calibration, level, self.estimator)
         return Ready(ranks.size, n_calibration)
 
@@ -285,9 +290,7 @@ class Participant(Machine):
     def _insist(self, holds: object, otherwise: str) -> None:
         """Hold the coordinator to what it said before."""
         if not holds:
-            raise OutcomeMismatchError(
-                f"the coordinator told {self.name}: {otherwise}", COORDINATOR
-            )
+            raise OutcomeMismatchError(f"the coordinator is wrong: {otherwise}", COORDINATOR)
 
     def _locally(self, work: Callable[[], T]) -> T:
         """Let the site work; what goes wrong there stays there, but for its name."""

@@ -27,7 +27,7 @@ from conovel.errors import (
     UnexpectedMessageError,
     UnknownSenderError,
 )
-from conovel.fields import MAX_TEXT_BYTES
+from conovel.fields import MAX_NAME_BYTES, MAX_TEXT_BYTES
 from conovel.messages import Abort, Body, Kind, Left, Message, Outcome, decode, encode
 from conovel.pi0 import NullProportion
 
@@ -224,7 +224,8 @@ class Machine(ABC):
 
     def _farewell(self, error: ConovelError) -> Abort:
         culprit = error.culprit if isinstance(error, RemoteProtocolError) else self.name
-        return Abort(culprit, type(error).__name__, as_text(str(error)))
+        reason = as_text(str(error), MAX_TEXT_BYTES)
+        return Abort(as_text(culprit, MAX_NAME_BYTES), type(error).__name__, reason)
 
 
 def spell_pi0(estimator: NullProportion | None) -> str:
@@ -239,10 +240,16 @@ def spell_pi0(estimator: NullProportion | None) -> str:
     return "" if estimator is None else f"{type(estimator).__name__.lower()}:{estimator.at}"
 
 
-def as_text(text: str) -> str:
-    """Make a text fit into a message: one printable line, cut where it is too long."""
+def as_text(text: str, limit: int) -> str:
+    """Make a text fit into a message: one printable line, cut after `limit` bytes.
+
+    Examples
+    --------
+    >>> as_text("Łódź", 6)
+    'Łód'
+    """
     line = "".join(c if c.isprintable() else " " for c in text)
-    return line.encode()[:MAX_TEXT_BYTES].decode(errors="ignore")
+    return line.encode()[:limit].decode(errors="ignore")
 
 
 def _as_error(sender: str, abort: Abort) -> RunAbortedError:
