@@ -171,9 +171,7 @@ def _lightgbm_tree(root: dict[str, Any]) -> Tree:
             rows.append((-1, 0.0, -1, -1, node["leaf_value"]))
             continue
         if node["decision_type"] != "<=" or node["missing_type"] == "Zero":
-            raise ModelError(
-                "a LightGBM model must not have categorical or zero-as-missing splits"
-            )
+            raise ModelError("a LightGBM model must not split on categories or missing zeros")
         rows.append((node["split_feature"], node["threshold"], len(nodes), len(nodes) + 1, 0.0))
         nodes += [node["left_child"], node["right_child"]]
     feature, threshold, left, right, value = map(np.array, zip(*rows, strict=True))

@@ -123,7 +123,7 @@ def leaf_sums(
     check_trees(feature, left, roots, codes.shape[1])
     columns = np.ascontiguousarray(codes.T)
     largest = np.iinfo(columns.dtype).max
-    bound = np.where(feature < 0, largest, threshold_code)
+    bound = np.where(feature < 0, largest, np.asarray(threshold_code, dtype=np.int64))
     leaf = np.asarray(leaf)
     if leaf.shape != bound.shape or bound.min() < 0 or bound.max() > largest:
         raise ModelError(f"every node needs a leaf value and a threshold code up to {largest}")
