@@ -2,20 +2,27 @@
 
 import dataclasses
 import random
+from itertools import pairwise
 
 import numpy as np
 from hypothesis import strategies as st
 
+from conovel.dense import Dense
 from conovel.forest import Forest
+from conovel.linear import Linear
 
 
 def random_forest(seed, n_trees=5, max_depth=4, n_features=3, split=0.8, distinct=None):
     """Return a forest with random shapes; `distinct` numbers are drawn again and again."""
     rng = random.Random(seed)
+    link = rng.choice(["mean", "logistic"])
     pool = [rng.gauss(0, 1) for _ in range(distinct)] if distinct else None
 
     def number():
         return rng.choice(pool) if pool else rng.gauss(0, 1)
+
+    def leaf_value():
+        return abs(number()) % 1 if link == "mean" else number()
 
     feature, threshold, left, value, roots = [], [], [], [], []
     for _ in range(n_trees):
@@ -32,7 +39,7 @@ def random_forest(seed, n_trees=5, max_depth=4, n_features=3, split=0.8, distinc
                 for array in (feature, threshold, left, value):
                     array += [0, 0]
             else:
-                feature[place], left[place], value[place] = -1, place, number()
+                feature[place], left[place], value[place] = -1, place, leaf_value()
     return Forest(
         feature=np.array(feature, dtype=np.int32),
         threshold=np.array(threshold, dtype=np.float64),
@@ -40,8 +47,8 @@ def random_forest(seed, n_trees=5, max_depth=4, n_features=3, split=0.8, distinc
         value=np.array(value, dtype=np.float64),
         roots=np.array(roots, dtype=np.int32),
         n_features=n_features,
-        link=rng.choice(["mean", "logistic"]),
-        base=rng.gauss(0, 1),
+        link=link,
+        base=rng.gauss(0, 1) if link == "logistic" else 0.0,
         single=rng.random() < 0.5,
     )
 
@@ -73,6 +80,30 @@ def reordered(model, order):
         left=place[model.left[nodes]],
         value=model.value[nodes],
         roots=starts.astype(np.int32),
+    )
+
+
+def random_network(seed, n_features=4, hidden=(), activation="relu", scaler=True):
+    """Return a linear model, or a network with the given hidden layers."""
+    rng = np.random.default_rng(seed)
+    centre = rng.normal(size=n_features) if scaler and rng.random() < 0.8 else None
+    scale = np.exp(3 * rng.normal(size=n_features)) if scaler and rng.random() < 0.8 else None
+    if not hidden:
+        return Linear(rng.normal(size=n_features), rng.normal(), centre, scale)
+    sizes = list(pairwise((n_features, *hidden, 1)))
+    weights = tuple(rng.normal(size=shape) for shape in sizes)
+    biases = tuple(rng.normal(size=n_out) for _, n_out in sizes)
+    return Dense(weights, biases, activation, centre, scale)
+
+
+def networks():
+    return st.builds(
+        random_network,
+        seed=st.integers(0, 2**32),
+        n_features=st.integers(1, 6),
+        hidden=st.lists(st.integers(1, 5), max_size=3).map(tuple),
+        activation=st.sampled_from(["identity", "relu", "logistic", "tanh"]),
+        scaler=st.booleans(),
     )
 
 

@@ -2,19 +2,30 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from random_models import forests, plain_sums, random_forest, reordered, rows_for
+from random_models import (
+    forests,
+    networks,
+    plain_sums,
+    random_forest,
+    random_network,
+    reordered,
+    rows_for,
+)
 
 from conovel import elementary
 from conovel.canonical import LEAF, depth, flatten, prune
 from conovel.errors import InputError, ModelError
 from conovel.forest import Forest
-from conovel.grids import MAX_INDEX, Lattice, Uniform
-from conovel.quantize import per_feature, uniform
+from conovel.grids import MAX_INDEX, Lattice, SharedGrids, Uniform
+from conovel.linear import Linear
+from conovel.quantize import per_feature, quantized_forest, uniform
+from conovel.quantized_dense import Coded, QuantizedDense
 
 finite = st.floats(-1e6, 1e6, width=32)
 numbers = st.lists(finite, min_size=1, max_size=20)
@@ -78,7 +89,8 @@ def quantized_by_hand(model, quantized):
             threshold[at] = grid.values()[grid.codes(model.threshold[at])]
     leaves = quantized.grids.leaves
     value[model.feature == LEAF] = leaves.values()[leaves.codes(value[model.feature == LEAF])]
-    return dataclasses.replace(model, threshold=threshold, value=value, single=False)
+    changed = {"threshold": threshold, "value": value, "single": False}
+    return SimpleNamespace(**{**vars(model), **changed})
 
 
 @given(forests(), st.sampled_from(["uniform", "per_feature"]), st.integers(1, 8))
@@ -169,12 +181,63 @@ def test_bits_out_of_range(width):
         per_feature(random_forest(0), 4, width)
 
 
-def test_infinite_models_are_refused():
-    model = random_forest(0, max_depth=3, split=1.0)
-    with pytest.raises(ModelError):
-        uniform(dataclasses.replace(model, base=math.nan), 4)
-    with pytest.raises(ModelError), np.errstate(all="ignore"):
-        uniform(dataclasses.replace(model, threshold=np.full_like(model.threshold, np.inf)), 4)
+def test_numbers_without_a_grid_are_refused():
+    with pytest.raises(ModelError, match="single"):
+        Uniform.over([0.0, 1e39], 4)
+    with pytest.raises(ModelError, match="lattice"):
+        Lattice.over([0.0, 1e50], 4)
+    assert Lattice.over([0.0, 4e39], 4).values()[-1] == pytest.approx(4e39, rel=0.1)
+    small = SharedGrids(Uniform(0.0, 1.0, 1), Uniform(0.0, 2.0, 1))
+    with pytest.raises(ModelError, match="averages"):
+        quantized_forest([[(LEAF, 1)]], 1, small)
+    quantized_forest([[(LEAF, 1)]], 1, small, "logistic")
+
+
+@given(networks(), st.integers(8, 16))
+def test_quantized_networks_score_alike(model, width):
+    X = np.random.default_rng(0).normal(size=(30, model.n_features))
+    if model.scale is not None:
+        X = X * model.scale
+    if model.centre is not None:
+        X = X + model.centre
+    error = np.abs(uniform(model, width).score(X) - model.score(X))
+    assert error.max() <= 30 * 2.0**-width
+
+
+def test_linear_weights_are_the_papers_grid():
+    """Without a scaler, a quantized linear model is the min-max grid and nothing else."""
+    model = random_network(1, n_features=6, scaler=False)
+    quantized = uniform(model, 3)
+    step = np.ptp(model.coef) / 7
+    grid = model.coef.min() + np.rint((model.coef - model.coef.min()) / step) * step
+    np.testing.assert_allclose(quantized.weights[0].numbers()[:, 0], grid, rtol=1e-6)
+    assert quantized.biases[0].numbers()[0] == np.float32(model.intercept)
+    assert set(quantized.exponents) == set(quantized.shifts) == {0}
+
+
+def test_features_of_any_unit_share_a_grid():
+    """Multiplying a feature by a power of two changes its exponent and nothing else."""
+    coef, centre, scale = np.array([1.0, -2.0]), np.array([0.5, 3.0]), np.array([1.1, 0.8])
+    unit = np.array([2.0**40, 1.0])
+    plain = uniform(Linear(coef, 0.5, centre, scale), 4)
+    other = uniform(Linear(coef, 0.5, centre * unit, scale * unit), 4)
+    assert [o - p for o, p in zip(other.exponents, plain.exponents, strict=True)] == [40, 0]
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    assert (plain.score(X) == other.score(X * unit)).all()
+
+
+def test_hostile_weights_cannot_overflow():
+    big = Coded(np.array([[0, 1], [1, 0]]), Uniform(-3e38, 3e38, 1))
+    last = Coded(np.array([[0], [1]]), Uniform(-3e38, 3e38, 1))
+    bias = Coded(np.array([0, 1]), Uniform(-3e38, 3e38, 1))
+    one = Coded(np.array([0]), Uniform(1.0, 1.0, 1))
+    X = np.array([[1e308, -1e308], [0.0, 1.0]])
+    for activation in ("identity", "relu", "logistic", "tanh"):
+        model = QuantizedDense(
+            (-128, -128), (0, 0), (big,) * 7 + (last,), (bias,) * 7 + (one,), activation
+        )
+        with np.errstate(all="raise", under="ignore", over="ignore"):
+            assert np.isfinite(model.score(X)).all()
 
 
 def test_quantized_forests_are_immutable():

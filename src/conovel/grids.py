@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conovel.errors import InputError
+from conovel.errors import InputError, ModelError
 
 MAX_BITS = 16
 STEPS = 2048  # steps that a lattice may have: 8 in each octave from 2^-128 to 2^128
@@ -41,13 +41,17 @@ class Uniform:
         array([0, 1, 3])
         """
         numbers = np.asarray(numbers, dtype=np.float64)
-        low, high = float(np.float32(numbers.min())), float(np.float32(numbers.max()))
-        return cls(low, high, check_bits(bits))
+        return cls(single(numbers.min()), single(numbers.max()), check_bits(bits))
 
     @property
     def n_codes(self) -> int:
         """How many codes there are."""
         return 1 if self.low == self.high else 1 << self.bits
+
+    @property
+    def reach(self) -> float:
+        """How far a number at the edge may be from the number that stands for it."""
+        return 0.0
 
     def values(self) -> NDArray[np.float64]:
         """Return the number that each code stands for, ascending."""
@@ -101,12 +105,20 @@ class Lattice:
                 stop = step
             else:
                 start = step + 1
-        return cls(start, int(_multiple(low, start)), bits)
+        first, last = _multiple(low, start), _multiple(high, start)
+        if not (max(-first, last) < MAX_INDEX and last - first < limit):
+            raise ModelError("a range beyond 2^128 has no lattice")
+        return cls(start, int(first), bits)
 
     @property
     def n_codes(self) -> int:
         """How many codes there are."""
         return 1 << self.bits
+
+    @property
+    def reach(self) -> float:
+        """How far a number at the edge may be from the number that stands for it."""
+        return _size(self.step) / 2
 
     def values(self) -> NDArray[np.float64]:
         """Return the number that each code stands for, ascending."""
@@ -162,6 +174,15 @@ class FeatureGrids:
     def only(self, used: Collection[int]) -> FeatureGrids:
         """Return the grids that forests with splits on the `used` features need."""
         return replace(self, thresholds={f: self.thresholds[f] for f in sorted(used)})
+
+
+def single(number: float) -> float:
+    """Round to single precision, as grids and quantized models hold their numbers."""
+    with np.errstate(over="ignore"):
+        rounded = float(np.float32(number))
+    if not math.isfinite(rounded):
+        raise ModelError(f"{number} has no single precision")
+    return rounded
 
 
 def check_bits(bits: int) -> int:

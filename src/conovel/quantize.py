@@ -1,4 +1,4 @@
-"""Forests with codes of a few bits for thresholds and leaf values.
+"""Forests with codes of a few bits for thresholds and leaf values, and the quantizers.
 
 Quantizers are fixed functions of the model: the same model gives the same codes everywhere.
 `uniform` is the paper's, one min-max grid for all thresholds and one for all leaf values;
@@ -25,17 +25,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.canonical import LEAF, Tree, flatten, prune
+from conovel.dense import Dense
 from conovel.elementary import expit
 from conovel.errors import InputError, ModelError
+from conovel.flat import check_rows
 from conovel.forest import Forest
-from conovel.grids import FeatureGrids, Lattice, SharedGrids, Uniform
+from conovel.grids import FeatureGrids, Lattice, SharedGrids, Uniform, single
 from conovel.kernels import bin_features, leaf_sums
+from conovel.linear import Linear
+from conovel.quantized_dense import QuantizedDense, quantize_layers
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +83,7 @@ class QuantizedForest:
         The codes of the leaves are added as integers; one fixed expression maps the sum to
         the score. The result is the same to the last bit on every machine.
         """
-        codes = bin_features(np.asarray(X, dtype=np.float64), self.edges)
+        codes = bin_features(check_rows(X, self.n_features), self.edges)
         code = self.code.astype(np.int64)
         total = leaf_sums(codes, self.feature, code, self.left, code, self.roots)
         margin = self.grids.leaves.total(total, self.n_trees)
@@ -103,25 +107,38 @@ def quantized_forest(
     arrays = flatten(trees)
     for array in arrays:
         array.setflags(write=False)
+    values = grids.leaves.values()[arrays.code[arrays.feature == LEAF]]
+    limit = 1 + grids.leaves.reach
+    if link == "mean" and not all(0 <= value <= limit for value in (values.min(), values.max())):
+        raise ModelError("a forest that averages has values from 0 to 1")
     grids = grids.only(set(arrays.feature.tolist()) - {LEAF})
     return QuantizedForest(*arrays, n_features, grids, link, base)
 
 
-def uniform(model: Forest, bits: int) -> QuantizedForest:
-    """Put thresholds and leaf values each on one min-max grid of `bits` bits.
+@overload
+def uniform(model: Forest, bits: int) -> QuantizedForest: ...
+@overload
+def uniform(model: Linear | Dense, bits: int) -> QuantizedDense: ...
+def uniform(model: Forest | Linear | Dense, bits: int) -> QuantizedForest | QuantizedDense:
+    """Put the numbers of a model on min-max grids of `bits` bits: the paper's quantizer.
+
+    A forest has one grid for all thresholds and one for all leaf values; a network has one
+    for the weights and one for the biases of each layer.
 
     Parameters
     ----------
-    model : Forest
+    model : Forest, Linear or Dense
         The model; it is not changed.
     bits : int
         From 1 to 16.
 
     Returns
     -------
-    QuantizedForest
+    QuantizedForest or QuantizedDense
         The quantized model.
     """
+    if not isinstance(model, Forest):
+        return quantize_layers(model, bits)
     inner = model.feature != LEAF
     thresholds = Uniform.over(model.threshold[inner] if inner.any() else 0.0, bits)
     return _quantize(model, SharedGrids(thresholds, Uniform.over(model.value[~inner], bits)))
@@ -162,14 +179,12 @@ def per_feature(
 
 
 def _quantize(model: Forest, grids: SharedGrids | FeatureGrids) -> QuantizedForest:
-    if not all(np.isfinite(x).all() for x in (model.threshold, model.value, model.base)):
-        raise ModelError("a threshold, leaf value or base is infinite or not a number")
     code = grids.leaves.codes(model.value)
     for f in set(model.feature.tolist()) - {LEAF}:
         at = model.feature == f
         code[at] = grids.of(f).codes(model.threshold[at])
     trees = _canonical(model.feature, code, model.left, model.roots)
-    base = float(np.float32(model.base)) if model.link == "logistic" else 0.0
+    base = single(model.base) if model.link == "logistic" else 0.0
     return quantized_forest(trees, model.n_features, grids, model.link, base)
 
 

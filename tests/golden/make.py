@@ -13,19 +13,25 @@ import numpy as np
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from random_models import random_forest  # noqa: E402
+from random_models import random_forest, random_network  # noqa: E402
 
 from conovel.quantize import per_feature, uniform  # noqa: E402
-from conovel.wire import encode  # noqa: E402
+from conovel.wire import decode, describe, encode  # noqa: E402
 
 
 def models():
     """Return one model of each kind that version 1 knows, by name."""
-    small = random_forest(1, n_trees=20, max_depth=3, n_features=6)
-    deep = random_forest(2, n_trees=5, max_depth=12, n_features=4, split=0.9)
-    leaves = random_forest(3, n_trees=4, max_depth=0, n_features=2)
-    repeated = random_forest(4, n_trees=12, max_depth=5, n_features=3, distinct=5)
+    small = pruned(1, n_trees=20, max_depth=3, n_features=6)
+    deep = pruned(3, n_trees=5, max_depth=12, n_features=4, split=0.9)
+    leaves = pruned(5, n_trees=4, max_depth=0, n_features=2)
+    repeated = pruned(4, n_trees=12, max_depth=5, n_features=3, distinct=5)
+    linear = random_network(1, n_features=5)
+    dense = random_network(2, n_features=5, hidden=(4, 3), activation="tanh")
     return {
+        "linear-exact": linear,
+        "linear-6-bit": uniform(linear, 6),
+        "dense-exact": dense,
+        "dense-4-bit": uniform(dense, 4),
         "forest-exact": small,
         "forest-exact-deep": deep,
         "forest-exact-repeated": repeated,
@@ -39,6 +45,11 @@ def models():
     }
 
 
+def pruned(seed, **settings):
+    """Return a random forest without branches that no row can reach."""
+    return decode(encode(random_forest(seed, **settings)))
+
+
 def rows(n_features):
     """Return rows on a coarse grid, without a random generator that might change."""
     return [[((7 * i + 3 * j * j) % 25 - 12) / 5 for j in range(n_features)] for i in range(12)]
@@ -50,6 +61,9 @@ def main():
         (HERE / f"{name}.cnv").write_bytes(encode(model))
         X = rows(model.n_features)
         scores = [float.hex(s) for s in model.score(np.array(X)).tolist()]
+        averages = getattr(model, "link", None) == "mean"
+        if describe(model)["bits"] is None and not averages:
+            scores = None  # an exact model uses the logistic function of the platform
         text = json.dumps({"rows": X, "scores": scores}, indent=1) + "\n"
         (HERE / f"{name}.json").write_text(text)
 

@@ -10,16 +10,29 @@ from typing import Any
 
 from conovel.canonical import LEAF, depth
 from conovel.coder import Coder, Decoder, Encoder, Tally
-from conovel.errors import HeaderError, InputError, ModelError, NonCanonicalError
+from conovel.dense import Dense
+from conovel.errors import HeaderError, InputError, ModelError, NonCanonicalError, StructureError
 from conovel.forest import Forest
+from conovel.linear import Linear
 from conovel.quantize import QuantizedForest, uniform
-from conovel.wire import forests, header
-from conovel.wire.header import NO_SCHEMA, Header, schema_digest
+from conovel.quantized_dense import QuantizedDense
+from conovel.wire import forests, header, networks
+from conovel.wire.header import MAX_BYTES, NO_SCHEMA, Header, schema_digest
 
-__all__ = ["NO_SCHEMA", "decode", "describe", "encode", "schema_digest"]
+__all__ = [
+    "MAX_BYTES",
+    "NO_SCHEMA",
+    "Surrogate",
+    "decode",
+    "describe",
+    "encode",
+    "paper_bits",
+    "schema_digest",
+    "write",
+]
 
-Flat = Forest
-Surrogate = Forest | QuantizedForest
+Surrogate = Forest | Linear | Dense | QuantizedForest | QuantizedDense
+_SIDE_BITS = 2.33  # what the paper spends on feature and structure, for each number
 
 
 def encode(model: Surrogate, *, bits: int | None = None, schema: bytes = NO_SCHEMA) -> bytes:
@@ -27,7 +40,7 @@ def encode(model: Surrogate, *, bits: int | None = None, schema: bytes = NO_SCHE
 
     Parameters
     ----------
-    model : Forest or QuantizedForest
+    model : Forest, Linear, Dense, QuantizedForest or QuantizedDense
         The model.
     bits : int, optional
         Quantize with `conovel.quantize.uniform` first; by default the model travels as it
@@ -41,12 +54,12 @@ def encode(model: Surrogate, *, bits: int | None = None, schema: bytes = NO_SCHE
         A header of 28 bytes and the payload.
     """
     if bits is not None:
-        if isinstance(model, QuantizedForest):
+        if isinstance(model, QuantizedForest | QuantizedDense):
             raise InputError("the model is quantized already")
         model = uniform(model, bits)
     coder = Encoder()
-    about = write(coder, model, schema)
-    return header.join(about, coder.finish())
+    about = write(coder, model)
+    return header.join(replace(about, schema=schema), coder.finish())
 
 
 def decode(message: bytes, *, schema: bytes | None = None) -> Surrogate:
@@ -64,70 +77,42 @@ def decode(message: bytes, *, schema: bytes | None = None) -> Surrogate:
 
     Returns
     -------
-    Forest or QuantizedForest
+    Forest, Linear, Dense, QuantizedForest or QuantizedDense
         The model.
 
     Raises
     ------
     WireError
-        If the bytes are not a model.
+        If the bytes are not a model; each malformation has a class of its own.
     """
     message = bytes(memoryview(message))
     about, payload = header.split(message, schema)
     coder = Decoder(payload)
-    model = _read(coder, about)
+    try:
+        model = _read(coder, about)
+    except ModelError as error:  # numbers that no model of its family has
+        raise StructureError(str(error)) from error
     coder.finish()
     if encode(model, schema=about.schema) != message:
         raise NonCanonicalError("the bytes are not the canonical form of their model")
     return model
 
 
-def describe(model: Surrogate) -> dict[str, Any]:
-    """Return what a model consists of and what its bytes are spent on.
-
-    Returns
-    -------
-    dict
-        ``kind``, ``bits`` (of thresholds and of leaf values, None when exact), counts, the
-        deepest level, the features in use, ``bits_per_node`` by stream, ``bytes`` by part
-        and ``paper_bytes``: N (bits + 2.33) / 8 for N thresholds and leaf values, the
-        formula that fits the communication column of the paper.
-    """
-    tally = Tally()
-    about = write(tally, model)
-    trees = (
-        model.trees if isinstance(model, QuantizedForest) else forests.list_numbers(model).trees
-    )
-    n_nodes, n_splits = about.n_items, (about.n_items - about.n_parts) // 2
-    n_leaves = n_nodes - n_splits
-    widths = (64, 64) if about.exact else (about.input_bits, about.output_bits)
-    paper = n_splits * (widths[0] + 2.33) + n_leaves * (widths[1] + 2.33)
-    return {
-        "kind": "forest",
-        "bits": None if about.exact else widths,
-        "trees": about.n_parts,
-        "nodes": n_nodes,
-        "leaves": n_leaves,
-        "depth": max(map(depth, trees)),
-        "features": about.n_features,
-        "features_used": len({f for tree in trees for f, _ in tree} - {LEAF}),
-        "bits_per_node": {name: bits / n_nodes for name, bits in tally.bits.items()},
-        "bytes": {"header": header.SIZE, "payload": len(encode(model)) - header.SIZE},
-        "paper_bytes": paper / 8,
-    }
-
-
-def write(coder: Coder, model: Surrogate, schema: bytes = NO_SCHEMA) -> Header:
+def write(coder: Coder, model: Surrogate) -> Header:
     """Write a model to any coder and return its header."""
     if isinstance(model, QuantizedForest):
-        about = replace(forests.quantized_header(model), schema=schema)
-        header.refuse_large(about)
-        forests.write_quantized(coder, about, model)
+        about = header.refuse_large(forests.quantized_header(model))
+        forests.code_quantized(coder, about, model)
     elif isinstance(model, Forest):
         listing = forests.list_numbers(model)
-        about = replace(forests.exact_header(model, listing), schema=schema)
-        header.refuse_large(about)
-        forests.write_exact(coder, about, listing)
+        about = header.refuse_large(forests.exact_header(model, listing))
+        forests.code_exact(coder, about, listing)
+    elif isinstance(model, QuantizedDense):
+        about = header.refuse_large(networks.network_header(model))
+        networks.code_quantized(coder, about, model)
+    elif isinstance(model, Linear | Dense):
+        about = header.refuse_large(networks.network_header(model))
+        networks.code_exact(coder, about, model)
     else:
         raise ModelError(f"{type(model).__name__} has no wire format")
     return about
@@ -136,6 +121,83 @@ def write(coder: Coder, model: Surrogate, schema: bytes = NO_SCHEMA) -> Header:
 def _read(coder: Coder, about: Header) -> Surrogate:
     if about.kind == header.FOREST:
         forests.check_forest(about)
-        read = forests.read_exact if about.exact else forests.read_quantized
-        return read(coder, about)
+        if about.exact:
+            return forests.read_exact(coder, about)
+        return forests.code_quantized(coder, about, None)
+    if about.kind == header.NETWORK:
+        networks.check_network(about)
+        if about.exact:
+            return networks.code_exact(coder, about, None)
+        return networks.code_quantized(coder, about, None)
     raise HeaderError(f"kind {about.kind} is not known here")
+
+
+def describe(model: Surrogate) -> dict[str, Any]:
+    """Return what a model consists of and what its bytes are spent on.
+
+    Returns
+    -------
+    dict
+        ``kind``; ``bits`` of thresholds and of leaf values (or of weights), None when
+        exact; counts; ``bits_per_node`` (or ``bits_per_weight``) by stream; ``bytes`` by
+        part; ``paper_bytes``, see `paper_bits`.
+    """
+    tally = Tally()
+    about = write(tally, model)
+    message = encode(model)
+    if isinstance(model, Forest | QuantizedForest):
+        shape, item = _forest_shape(about, model), "node"
+    else:
+        shape, item = _network_shape(about), "weight"
+    return {
+        **shape,
+        "bits": None if about.exact else (about.input_bits, about.output_bits),
+        "features": about.n_features,
+        f"bits_per_{item}": {name: bits / about.n_items for name, bits in tally.bits.items()},
+        "bytes": {"header": header.SIZE, "payload": len(message) - header.SIZE},
+        "paper_bytes": paper_bits(message) / 8,
+    }
+
+
+def paper_bits(message: bytes) -> float:
+    """Return the bits that the paper's communication column would charge for a message.
+
+    Its figures fit N (b + 2.33) for N thresholds and leaf values of b bits, 64 when they
+    are not quantized: 2.33 for feature and structure. Weights of a network need neither.
+
+    Examples
+    --------
+    >>> from conovel.grids import SharedGrids, Uniform
+    >>> from conovel.quantize import quantized_forest
+    >>> grids = SharedGrids(Uniform(0.0, 0.0, 4), Uniform(0.0, 1.0, 4))
+    >>> stump = quantized_forest([[(0, 0), (-1, 0), (-1, 1)]], 1, grids)
+    >>> round(paper_bits(encode(stump)), 2)
+    18.99
+    """
+    about, _ = header.split(message)
+    inputs, outputs = (64, 64) if about.exact else (about.input_bits, about.output_bits)
+    if about.kind != header.FOREST:
+        return float(about.n_items * inputs)
+    n_splits = (about.n_items - about.n_parts) // 2
+    n_leaves = about.n_items - n_splits
+    return n_splits * (inputs + _SIDE_BITS) + n_leaves * (outputs + _SIDE_BITS)
+
+
+def _forest_shape(about: Header, model: Forest | QuantizedForest) -> dict[str, Any]:
+    trees = forests.canonical_trees(model)
+    return {
+        "kind": "forest",
+        "trees": about.n_parts,
+        "nodes": about.n_items,
+        "leaves": (about.n_items + about.n_parts) // 2,
+        "depth": max(map(depth, trees)),
+        "features_used": len({f for tree in trees for f, _ in tree} - {LEAF}),
+    }
+
+
+def _network_shape(about: Header) -> dict[str, Any]:
+    return {
+        "kind": "linear" if about.n_parts == 1 else "dense",
+        "layers": about.n_parts,
+        "weights": about.n_items,
+    }

@@ -1,6 +1,6 @@
 """Forests in a payload: quantized ones by their grids, exact ones by lists of their numbers.
 
-A reader passes an empty model: what is given matters only to a writer.
+What is given matters only to a writer; a reader has nothing to give.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from conovel.canonical import LEAF, Tree, depth, flatten, prune
 from conovel.coder import Coder, Table
 from conovel.errors import HeaderError, ModelError
-from conovel.forest import Forest
+from conovel.forest import Forest, round_down
 from conovel.grids import FeatureGrids, Lattice, SharedGrids, Uniform
 from conovel.quantize import QuantizedForest, quantized_forest
 from conovel.wire.header import FOREST, Header
@@ -48,37 +48,33 @@ def quantized_header(model: QuantizedForest) -> Header:
     return _header(flags, model.grids.bits, model.n_features, model.trees)
 
 
-def write_quantized(coder: Coder, header: Header, model: QuantizedForest) -> None:
-    """Write a quantized forest."""
-    _code_quantized(coder, header, model)
-
-
-def read_quantized(coder: Coder, header: Header) -> QuantizedForest:
-    """Read a quantized forest."""
-    grids: SharedGrids | FeatureGrids = SharedGrids(_NOWHERE, _NOWHERE)
-    if header.flags & PER_FEATURE:
-        grids = FeatureGrids({}, Lattice(0, 0, bits=1))
-    return _code_quantized(coder, header, quantized_forest([], header.n_features, grids))
-
-
-def _code_quantized(coder: Coder, header: Header, given: QuantizedForest) -> QuantizedForest:
-    used = code_used(coder, _features(given.trees), header.n_features)
-    grids = given.grids
-    if isinstance(grids, FeatureGrids):
-        known = [*grids.thresholds.values(), grids.leaves] if given.trees else []
-        widths = [header.input_bits] * len(used) + [header.output_bits]
-        *lattices, leaves = code_lattices(coder, known, widths)
-        grids = FeatureGrids(dict(zip(used, lattices, strict=True)), leaves)
-    else:
-        thresholds = grids.thresholds
-        if used:
-            thresholds = code_uniform(coder, thresholds, header.input_bits)
-        grids = SharedGrids(thresholds, code_uniform(coder, grids.leaves, header.output_bits))
-    base = code_float(coder, given.base, 32) if header.flags & LOGISTIC else 0.0
+def code_quantized(coder: Coder, header: Header, given: QuantizedForest | None) -> QuantizedForest:
+    """Code a quantized forest and return it."""
+    trees = given.trees if given else []
+    used = code_used(coder, _features(trees), header.n_features, _n_splits(header))
+    grids = _code_grids(coder, header, given.grids if given else None, used)
+    base = 0.0
+    if header.flags & LOGISTIC:
+        base = code_float(coder, given.base if given else 0.0, 32)
     sizes = [grids.of(f).n_codes for f in used]
     shape = Shape(header.n_parts, header.n_items, sizes, grids.leaves.n_codes, ordered=True)
-    trees = _code_named(coder, shape, used, given.trees)
+    trees = _code_named(coder, shape, used, trees)
     return quantized_forest(trees, header.n_features, grids, _link(header), base)
+
+
+def _code_grids(
+    coder: Coder, header: Header, given: SharedGrids | FeatureGrids | None, used: list[int]
+) -> SharedGrids | FeatureGrids:
+    bits, leaf_bits = header.input_bits, header.output_bits
+    if header.flags & PER_FEATURE:
+        known: list[Lattice] = []
+        if isinstance(given, FeatureGrids):
+            known = [*given.thresholds.values(), given.leaves]
+        *lattices, leaves = code_lattices(coder, known, [bits] * len(used) + [leaf_bits])
+        return FeatureGrids(dict(zip(used, lattices, strict=True)), leaves)
+    shared = given if isinstance(given, SharedGrids) else SharedGrids(_NOWHERE, _NOWHERE)
+    thresholds = code_uniform(coder, shared.thresholds, bits) if used else _NOWHERE
+    return SharedGrids(thresholds, code_uniform(coder, shared.leaves, leaf_bits))
 
 
 def list_numbers(model: Forest) -> Listing:
@@ -86,9 +82,7 @@ def list_numbers(model: Forest) -> Listing:
 
     Scores stay the same to the last bit, for pruning removes only what no row can tell.
     """
-    if not all(np.isfinite(x).all() for x in (model.threshold, model.value, model.base)):
-        raise ModelError("a threshold, leaf value or base is infinite or not a number")
-    threshold = _floor_single(model.threshold) if model.single else model.threshold
+    threshold = round_down(model.threshold) if model.single else model.threshold
     values, code = np.unique(model.value + 0.0, return_inverse=True)
     thresholds: dict[int, NDArray[np.float64]] = {}
     for f in np.unique(model.feature[model.feature != LEAF]).tolist():
@@ -115,32 +109,26 @@ def exact_header(model: Forest, listing: Listing) -> Header:
     return _header(flags, (0, 0), model.n_features, listing.trees)
 
 
-def write_exact(coder: Coder, header: Header, listing: Listing) -> None:
-    """Write an exact forest."""
-    _code_exact(coder, header, listing)
-
-
 def read_exact(coder: Coder, header: Header) -> Forest:
     """Read an exact forest."""
-    used, read = _code_exact(coder, header, Listing([], {}, [], 0.0))
+    read = code_exact(coder, header, Listing([], {}, [], 0.0))
     feature, code, left, roots = flatten(read.trees)
     threshold, value = np.zeros(len(feature)), np.zeros(len(feature))
     value[feature == LEAF] = np.array(read.values)[code[feature == LEAF]]
-    for f in used:
-        threshold[feature == f] = np.array(read.thresholds[f])[code[feature == f]]
+    for f, listed in read.thresholds.items():
+        threshold[feature == f] = np.array(listed)[code[feature == f]]
     single = bool(header.flags & SINGLE)
-    for array in (feature, threshold, left, value, roots):
-        array.setflags(write=False)
     return Forest(
         feature, threshold, left, value, roots, header.n_features, _link(header), read.base, single
     )
 
 
-def _code_exact(coder: Coder, header: Header, given: Listing) -> tuple[list[int], Listing]:
-    used = code_used(coder, given.thresholds, header.n_features)
+def code_exact(coder: Coder, header: Header, given: Listing) -> Listing:
+    """Code an exact forest and return it; a reader gives an empty one."""
+    n_splits = _n_splits(header)
+    used = code_used(coder, given.thresholds, header.n_features, n_splits)
     base = code_float(coder, given.base, 64) if header.flags & LOGISTIC else 0.0
     table = Table(STREAM)
-    n_splits = (header.n_items - header.n_parts) // 2
     thresholds: dict[int, list[float]] = {}
     for f in used:
         thresholds[f] = code_ascending(coder, given.thresholds.get(f, []), table, n_splits)
@@ -150,7 +138,7 @@ def _code_exact(coder: Coder, header: Header, given: Listing) -> tuple[list[int]
     sizes = [len(thresholds[f]) for f in used]
     shape = Shape(header.n_parts, header.n_items, sizes, len(values), ordered=False)
     trees = _code_named(coder, shape, used, given.trees)
-    return used, Listing(trees, thresholds, values, base)
+    return Listing(trees, thresholds, values, base)
 
 
 def check_forest(header: Header) -> None:
@@ -169,8 +157,17 @@ def _header(flags: int, bits: tuple[int, int], n_features: int, trees: list[Tree
     return Header(FOREST, flags, *bits, n_features, len(trees), n_nodes)
 
 
+def _n_splits(header: Header) -> int:
+    return (header.n_items - header.n_parts) // 2
+
+
 def _link(header: Header) -> Literal["mean", "logistic"]:
     return "logistic" if header.flags & LOGISTIC else "mean"
+
+
+def canonical_trees(model: Forest | QuantizedForest) -> list[Tree]:
+    """Return the trees of a forest as they are sent."""
+    return model.trees if isinstance(model, QuantizedForest) else list_numbers(model).trees
 
 
 def _features(trees: Iterable[Tree]) -> set[int]:
@@ -184,11 +181,3 @@ def _code_named(coder: Coder, shape: Shape, used: list[int], given: Sequence[Tre
     ranked = [[(rank[f], code) for f, code in tree] for tree in given]
     trees = code_trees(coder, shape, ranked)
     return [[(name[f], code) for f, code in tree] for tree in trees]
-
-
-def _floor_single(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Round down to float32: x <= t holds for the same float32 x as before."""
-    with np.errstate(over="ignore"):
-        rounded = numbers.astype(np.float32)
-    lower = np.nextafter(rounded, np.float32(-np.inf))
-    return np.where(rounded > numbers, lower, rounded).astype(np.float64)

@@ -24,12 +24,14 @@ from conovel.grids import MAX_BITS
 
 MAGIC = b"cnv"
 VERSION = 1
-FOREST, LINEAR, DENSE = 1, 2, 3
+FOREST, NETWORK = 1, 2
 
 MAX_BYTES = 1 << 24  # the whole message
 MAX_FEATURES = (1 << 16) - 1
 MAX_PARTS = (1 << 16) - 1  # trees of a forest, layers of a network
 MAX_ITEMS = 1 << 20  # nodes of a forest, weights of a network
+FREE_ITEMS = 1 << 12  # so many may cost nothing; beyond, a byte has to carry …
+ITEMS_PER_BYTE = 256  # … this many, so that few bytes cannot keep a reader busy for long
 
 NO_SCHEMA = bytes(4)
 _LAYOUT = struct.Struct("<3sBBBBBHHII4sI")
@@ -56,8 +58,8 @@ class Header:
         return self.input_bits == 0
 
 
-def schema_digest(names: Iterable[str]) -> bytes:
-    """Return 4 bytes that stand for the names of the columns and their order.
+def schema_digest(names: Iterable[str], n_bytes: int = 4) -> bytes:
+    """Return a few bytes that stand for the names of the columns and their order.
 
     Examples
     --------
@@ -70,11 +72,11 @@ def schema_digest(names: Iterable[str]) -> bytes:
     for name in names:
         data = name.encode()
         digest.update(len(data).to_bytes(4, "little") + data)
-    return digest.digest()[: len(NO_SCHEMA)]
+    return digest.digest()[:n_bytes]
 
 
-def refuse_large(header: Header) -> None:
-    """Raise `ModelError` for a model of ours that no peer would take."""
+def refuse_large(header: Header) -> Header:
+    """Return a header, or raise `ModelError` for a model that no peer would take."""
     for count, cap, name in (
         (header.n_features, MAX_FEATURES, "features"),
         (header.n_parts, MAX_PARTS, "trees or layers"),
@@ -82,6 +84,7 @@ def refuse_large(header: Header) -> None:
     ):
         if count > cap:
             raise ModelError(f"{count} {name} are more than the {cap} that can be sent")
+    return header
 
 
 def join(header: Header, payload: bytes) -> bytes:
@@ -90,6 +93,8 @@ def join(header: Header, payload: bytes) -> bytes:
         raise InputError(f"a schema digest has 4 bytes, not {len(header.schema)}")
     if SIZE + len(payload) > MAX_BYTES:
         raise ModelError(f"{SIZE + len(payload)} bytes are more than the {MAX_BYTES} to send")
+    if _is_bomb(header, len(payload)):
+        raise ModelError(f"{header.n_items} nodes or weights are nearly all the same")
     message = bytearray(_LAYOUT.size) + payload
     _LAYOUT.pack_into(
         message,
@@ -144,6 +149,8 @@ def split(message: bytes, schema: bytes | None = None) -> tuple[Header, bytes]:
         raise SchemaError("the model was made for other columns")
     header = Header(kind, flags, input_bits, output_bits, n_features, n_parts, n_items, found)
     _check(header)
+    if _is_bomb(header, size):
+        raise LimitError(f"{header.n_items} items in {size} bytes are too many")
     return header, message[SIZE:]
 
 
@@ -158,6 +165,10 @@ def _check(header: Header) -> None:
         raise HeaderError("fewer items than parts")
     if header.n_items > MAX_ITEMS:
         raise LimitError(f"{header.n_items} items are more than {MAX_ITEMS}")
+
+
+def _is_bomb(header: Header, size: int) -> bool:
+    return header.n_items > FREE_ITEMS + ITEMS_PER_BYTE * size
 
 
 def _checksum(message: bytes | bytearray) -> int:

@@ -44,10 +44,13 @@ def code_ascending(coder: Coder, given: Sequence[float], table: Table, most: int
     return result
 
 
-def code_used(coder: Coder, given: Container[int], n_features: int) -> list[int]:
-    """Code which features occur, and return their numbers."""
+def code_used(coder: Coder, given: Container[int], n_features: int, most: int) -> list[int]:
+    """Code which features occur, and return their numbers: at most one for each split."""
     table = Table(STREAM)
-    return [f for f in range(n_features) if coder.bit(table, 0, int(f in given))]
+    used = [f for f in range(n_features) if coder.bit(table, 0, int(f in given))]
+    if len(used) > most:
+        raise StructureError("more features in use than splits")
+    return used
 
 
 def code_uniform(coder: Coder, given: Uniform, bits: int) -> Uniform:
