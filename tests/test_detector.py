@@ -14,8 +14,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import conovel as cn
-from conovel.detector import seeds, split_null
+from conovel.detector import seeds
 from conovel.errors import InputError, LevelError, ResolutionWarning, SampleError
+from conovel.scoring import split_null
 
 FAST = ExtraTreesClassifier(20, max_depth=4)
 

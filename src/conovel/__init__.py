@@ -12,11 +12,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from conovel.detector import AdaDetect as AdaDetect
     from conovel.detector import Detection as Detection
+    from conovel.errors import ConovelError as ConovelError
+    from conovel.errors import ConovelWarning as ConovelWarning
+    from conovel.errors import WireError as WireError
     from conovel.guarantee import Guarantee as Guarantee
+    from conovel.network import Agent as Agent
+    from conovel.network import Network as Network
     from conovel.pi0 import Quantile as Quantile
     from conovel.pi0 import Storey as Storey
     from conovel.ranks import conformal_pvalues as conformal_pvalues
     from conovel.ranks import conformal_ranks as conformal_ranks
+    from conovel.results import NetworkRun as NetworkRun
+    from conovel.results import SiteResult as SiteResult
     from conovel.scoring import OneClass as OneClass
     from conovel.stepup import StepUp as StepUp
     from conovel.stepup import adjusted_pvalues as adjusted_pvalues
@@ -24,6 +31,8 @@ if TYPE_CHECKING:
     from conovel.stepup import fast_lsu as fast_lsu
     from conovel.stepup import reject as reject
     from conovel.stepup import resolution as resolution
+    from conovel.surrogate import decode as decode
+    from conovel.surrogate import encode as encode
 
 __version__ = "0.1.0"
 
@@ -31,18 +40,25 @@ __version__ = "0.1.0"
 # scikit-learn and the command line answers at once.
 _HOMES = {
     "AdaDetect": "detector",
+    "Agent": "network",
     "ConovelError": "errors",
     "ConovelWarning": "errors",
     "Detection": "detector",
     "Guarantee": "guarantee",
+    "Network": "network",
+    "NetworkRun": "results",
     "OneClass": "scoring",
     "Quantile": "pi0",
+    "SiteResult": "results",
     "StepUp": "stepup",
     "Storey": "pi0",
+    "WireError": "errors",
     "adjusted_pvalues": "stepup",
     "benjamini_hochberg": "stepup",
     "conformal_pvalues": "ranks",
     "conformal_ranks": "ranks",
+    "decode": "surrogate",
+    "encode": "surrogate",
     "fast_lsu": "stepup",
     "reject": "stepup",
     "resolution": "stepup",

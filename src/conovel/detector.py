@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from conovel.errors import InputError, SampleError
+from conovel.errors import SampleError
 from conovel.guarantee import Guarantee, one_site
 from conovel.levels import Level, as_level
 from conovel.pi0 import NullProportion, as_estimator
@@ -29,11 +29,9 @@ from conovel.scoring import (
     Mixture,
     Scorer,
     Selection,
-    default_scorer,
-    fit_scorer,
-    scorer_by_name,
-    select_scorer,
-    with_seed,
+    as_candidates,
+    fit_best,
+    split_null,
 )
 from conovel.stepup import (
     Resolution,
@@ -228,13 +226,8 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
 
         null_train = null.values[train]
         mixture = Mixture.of(np.concatenate([null.values[calibration], test.values]))
-        scorer, selection = candidates[0], None
-        if len(candidates) > 1:
-            tell(f"choosing among {len(candidates)} scorers")
-            selection = select_scorer(candidates, null_train, mixture, alpha)
-            scorer = candidates[selection.chosen]
         tell("fitting the score model")
-        model = fit_scorer(scorer, null_train, mixture)
+        model, selection = fit_best(candidates, null_train, mixture, alpha)
         tell("scoring")
         scores = mixture.score(model)
         calibration_scores, test_scores = np.split(scores, [calibration.size])
@@ -289,33 +282,6 @@ def seeds(random_state: int | None) -> tuple[int, int]:
     """Derive the seed of the split and that of the scorers; None draws fresh ones."""
     split, scorer = np.random.SeedSequence(random_state).generate_state(2)
     return int(split), int(scorer)
-
-
-def split_null(
-    n: int, train_fraction: Level, seed: int
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Split n known normals at random into training and calibration positions."""
-    fraction = as_level(train_fraction, "train_fraction")
-    if n < 2:
-        raise SampleError(
-            f"X_null has {n} row: at least 2 are needed, one to train and one to calibrate"
-        )
-    k = min(max(int(fraction * n), 1), n - 1)
-    order = np.random.default_rng(seed).permutation(n)
-    return np.sort(order[:k]), np.sort(order[k:])
-
-
-def as_candidates(scorer: Scorer | str | list[Scorer | str] | None, seed: int) -> list[Scorer]:
-    """Turn the `scorer` argument into seeded candidates."""
-    given = scorer if isinstance(scorer, list | tuple) else [scorer]
-    if not given:
-        raise InputError("scorer is an empty list: name at least one scorer")
-    return [
-        with_seed(
-            default_scorer() if s is None else scorer_by_name(s) if isinstance(s, str) else s, seed
-        )
-        for s in given
-    ]
 
 
 def _as_ids(ids: ArrayLike | None, m: int) -> NDArray[Any] | None:

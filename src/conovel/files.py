@@ -58,6 +58,27 @@ def read_sample(
     return Sample(table.select(wanted), ids)
 
 
+def read_pair_of_files(
+    null: Path, test: Path, columns: Sequence[str] | None, id_column: str | None
+) -> tuple[Sample, Sample]:
+    """Read known normals and test rows; the features are all columns of the null file.
+
+    The null file needs no id column. A test file with further columns is refused, because
+    nobody can tell whether they were meant to be features.
+    """
+    if columns is None:
+        columns = [c for c in open_dataset(null).schema.names if c != id_column]
+        present = open_dataset(test).schema.names
+        if extra := [c for c in present if c not in (*columns, id_column)]:
+            raise ColumnError(
+                f"{test} also has {', '.join(map(repr, extra))}, which {null} lacks: name the"
+                " column of row ids with --id, or pick the features with --columns"
+            )
+    return read_sample(null, columns=columns), read_sample(
+        test, columns=columns, id_column=id_column
+    )
+
+
 def open_dataset(path: Path) -> pa_dataset.Dataset:
     """Open a file or folder lazily, its format told by its ending."""
     if not path.exists():
@@ -88,6 +109,26 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write JSON, whole or not at all."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     _atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path} cannot be read: {_first_line(error)}") from None
+    if not isinstance(content, dict):
+        raise FileError(f"{path} does not hold a JSON object")
+    return content
+
+
+def read_bytes(path: Path, most: int) -> bytes:
+    """Read a file of at most so many bytes."""
+    try:
+        with path.open("rb") as file:
+            return file.read(most + 1)
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {_first_line(error)}") from None
 
 
 def require_writable(path: Path) -> None:

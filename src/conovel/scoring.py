@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone, is_classifier
 
-from conovel.errors import InputError, ScorerError
+from conovel.errors import InputError, SampleError, ScorerError
 from conovel.levels import Level, as_level
 from conovel.ranks import conformal_ranks
 from conovel.stepup import step_up
@@ -110,10 +110,16 @@ Scorer: TypeAlias = Any  # a classifier, a pipeline ending in one, or a OneClass
 
 @dataclass(frozen=True, eq=False)
 class FittedScorer:
-    """A fitted scikit-learn model seen as a score model."""
+    """A fitted scikit-learn model seen as a score model.
+
+    `scale` says what its scores are: the probability of the mixture, log-odds of it, or
+    just larger for more novel rows.
+    """
 
     estimator: Any
+    scorer: Scorer  # what was fitted, for fitting it again on other features
     read: Callable[[Any, Matrix], Vector]
+    scale: Literal["probability", "log-odds", "ordinal"]
 
     @property
     def name(self) -> str:
@@ -156,14 +162,32 @@ def fit_scorer(scorer: Scorer, null_train: Matrix, mixture: Mixture) -> FittedSc
         _require_one_class(scorer)
         method, sign = scorer.method, 1.0 if scorer.higher == "novel" else -1.0
         model = clone(scorer.model, safe=False).fit(null_train)
-        return FittedScorer(model, lambda fitted, X: sign * getattr(fitted, method)(X))
+        return FittedScorer(
+            model, scorer, lambda fitted, X: sign * getattr(fitted, method)(X), "ordinal"
+        )
     _require_classifier(scorer)
     unlabelled = mixture.rows
     labels = np.repeat([0, 1], [len(null_train), len(unlabelled)])
     model = clone(scorer).fit(np.concatenate([null_train, unlabelled]), labels)
     if hasattr(model, "predict_proba"):
-        return FittedScorer(model, lambda fitted, X: fitted.predict_proba(X)[:, 1])
-    return FittedScorer(model, lambda fitted, X: fitted.decision_function(X))
+        return FittedScorer(
+            model, scorer, lambda fitted, X: fitted.predict_proba(X)[:, 1], "probability"
+        )
+    return FittedScorer(model, scorer, lambda fitted, X: fitted.decision_function(X), "log-odds")
+
+
+def split_null(
+    n: int, train_fraction: Level, seed: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Split n known normals at random into training and calibration positions."""
+    fraction = as_level(train_fraction, "train_fraction")
+    if n < 2:
+        raise SampleError(
+            f"X_null has {n} row: at least 2 are needed, one to train and one to calibrate"
+        )
+    k = min(max(int(fraction * n), 1), n - 1)
+    order = np.random.default_rng(seed).permutation(n)
+    return np.sort(order[:k]), np.sort(order[k:])
 
 
 def select_scorer(
@@ -202,6 +226,29 @@ def select_scorer(
     return Selection(chosen, names, tuple(rejections), tuple(excess))
 
 
+def fit_best(
+    candidates: Sequence[Scorer], null_train: Matrix, mixture: Mixture, level: Level
+) -> tuple[FittedScorer, Selection | None]:
+    """Fit the only candidate, or the one that :func:`select_scorer` chooses."""
+    if len(candidates) == 1:
+        return fit_scorer(candidates[0], null_train, mixture), None
+    selection = select_scorer(candidates, null_train, mixture, level)
+    return fit_scorer(candidates[selection.chosen], null_train, mixture), selection
+
+
+def as_candidates(scorer: Scorer | str | list[Scorer | str] | None, seed: int) -> list[Scorer]:
+    """Turn the `scorer` argument into seeded candidates."""
+    given = scorer if isinstance(scorer, list | tuple) else [scorer]
+    if not given:
+        raise InputError("scorer is an empty list: name at least one scorer")
+    return [
+        with_seed(
+            default_scorer() if s is None else scorer_by_name(s) if isinstance(s, str) else s, seed
+        )
+        for s in given
+    ]
+
+
 def with_seed(scorer: Scorer, seed: int) -> Scorer:
     """Clone a scorer and fix every random state it leaves open, nested ones too.
 
@@ -235,8 +282,8 @@ def named_scorers() -> Mapping[str, Callable[[], Scorer]]:
 
     return {
         # Chosen by measurement: docs/decisions/0006-default-scorer.md.
-        "default": lambda: ExtraTreesClassifier(300, max_depth=8, min_samples_leaf=2),
-        "extra-trees": lambda: ExtraTreesClassifier(300, max_depth=8, min_samples_leaf=2),
+        "default": lambda: ExtraTreesClassifier(300, max_depth=12, min_samples_leaf=5),
+        "extra-trees": lambda: ExtraTreesClassifier(300, max_depth=12, min_samples_leaf=5),
         # The reference AdaDetect's forest.
         "random-forest": lambda: RandomForestClassifier(100, max_depth=10),
         "boosting": lambda: HistGradientBoostingClassifier(max_iter=100, max_leaf_nodes=8),

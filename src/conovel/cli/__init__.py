@@ -7,7 +7,7 @@ import warnings
 
 import typer
 
-from conovel.cli import detect
+from conovel.cli import detect, inspect, simulate, verify
 from conovel.errors import ConovelError, ConovelWarning
 
 app = typer.Typer(
@@ -19,6 +19,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.command("detect")(detect.detect)
+app.command("simulate")(simulate.simulate)
+app.command("verify")(verify.verify)
+app.command("inspect")(inspect.inspect)
 
 
 @app.callback(invoke_without_command=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conovel.cli.show import split_names, stages
+from conovel.cli.show import print_json, split_names, stages
 
 if TYPE_CHECKING:
     from conovel.detector import Detection
@@ -63,7 +63,7 @@ def detect(
     """
     from conovel.detector import AdaDetect  # noqa: PLC0415
     from conovel.files import (  # noqa: PLC0415
-        read_sample,
+        read_pair_of_files,
         require_writable,
         write_json,
         write_table,
@@ -74,35 +74,17 @@ def detect(
     detector = AdaDetect(split_names(scorer), level, train_fraction, pi0, seed)
     with stages() as tell:
         tell("reading files")
-        features = split_names(columns) if columns else _common_features(null, test, id_column)
-        known = read_sample(null, columns=features)
-        rows = read_sample(test, columns=features, id_column=id_column)
+        features = split_names(columns) if columns else None
+        known, rows = read_pair_of_files(null, test, features, id_column)
         result = detector.detect(known.features, rows.features, ids=rows.ids, on_stage=tell)
     summary = {"command": "detect", "null": str(null), "test": str(test), **result.summary()}
     if out is not None:
         write_table(out, result.columns())
         write_json(out.with_suffix(".json"), summary)
     if json:
-        import json as json_module  # noqa: PLC0415
-
-        typer.echo(json_module.dumps(summary, ensure_ascii=False))
+        print_json(summary)
     else:
         _print_summary(result, out)
-
-
-def _common_features(null: Path, test: Path, id_column: str | None) -> list[str]:
-    """All columns of the null file; the test file must have the same and the ids."""
-    from conovel.errors import ColumnError  # noqa: PLC0415
-    from conovel.files import open_dataset  # noqa: PLC0415
-
-    features = [c for c in open_dataset(null).schema.names if c != id_column]
-    extra = [c for c in open_dataset(test).schema.names if c not in (*features, id_column)]
-    if extra:
-        raise ColumnError(
-            f"{test} also has {', '.join(map(repr, extra))}, which {null} lacks: name the column"
-            " of row ids with --id, or pick the features with --columns"
-        )
-    return features
 
 
 def _print_summary(result: Detection, out: Path | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 @contextmanager
@@ -34,3 +35,10 @@ def split_names(text: str) -> list[str]:
     ['amount', 'hour']
     """
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def print_json(content: Any) -> None:
+    """Print JSON for a script to read."""
+    import json  # noqa: PLC0415
+
+    print(json.dumps(content, ensure_ascii=False))

@@ -1,0 +1,45 @@
+"""``conovel inspect``: what a model file says, without running anything in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from conovel.cli.show import print_json
+
+
+def inspect(
+    file: Annotated[Path, typer.Argument(help="A model as `conovel.encode` makes it.")],
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Describe an encoded model: its size, its shape, and what its bytes are spent on."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    from conovel.files import read_bytes  # noqa: PLC0415
+    from conovel.wire import MAX_BYTES, decode, describe  # noqa: PLC0415
+
+    facts = describe(decode(read_bytes(file, MAX_BYTES)))
+    if json:
+        print_json(facts)
+        return
+    table = Table(title=str(file), show_header=False)
+    table.add_column(style="dim")
+    table.add_column(justify="right")
+    for name, value in _flat(facts):
+        table.add_row(name, value)
+    Console().print(table)
+
+
+def _flat(facts: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for key, value in facts.items():
+        label = f"{prefix}{key.replace('_', ' ')}"
+        if isinstance(value, dict):
+            rows += _flat(value, f"{label}: ")
+        else:
+            shown = f"{value:,.2f}" if isinstance(value, float) else value
+            rows.append((label, f"{shown:,}" if isinstance(shown, int) else str(shown)))
+    return rows

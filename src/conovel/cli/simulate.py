@@ -1,0 +1,219 @@
+"""``conovel simulate``: a network of agents in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from conovel.cli.show import print_json, split_names, stages
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from conovel.network import Agent, Phase
+    from conovel.results import NetworkRun
+    from conovel.surrogate import Bits
+
+    Truth = dict[str, NDArray[np.bool_]]
+
+
+def simulate(
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An agent's files as NAME=NULL,TEST (CSV or Parquet); repeat for each agent."
+            " Without any, the paper's Gaussian design is drawn."
+        ),
+    ] = None,
+    delta: Annotated[
+        float, typer.Option(help="Gaussian design: distance between the agents' normals.", min=0)
+    ] = 2.0,
+    agents: Annotated[int, typer.Option(help="Gaussian design: how many agents.", min=2)] = 3,
+    nulls: Annotated[int, typer.Option(help="Gaussian design: known normals in all.")] = 3000,
+    tests: Annotated[int, typer.Option(help="Gaussian design: rows to test in all.")] = 1000,
+    regime: Annotated[
+        str,
+        typer.Option(
+            help="full, counts, isolated, split, conservative or pooled; several with commas."
+        ),
+    ] = "full",
+    composite: Annotated[
+        str, typer.Option(help="How scores go together: mean, max (the paper's), min or stacked.")
+    ] = "mean",
+    bits: Annotated[
+        str, typer.Option(help="How models are sent: compact, 1 to 16 bits, or float64.")
+    ] = "compact",
+    level: Annotated[
+        str, typer.Option(help="Largest tolerated share of false alarms over the whole network.")
+    ] = "0.1",
+    scorer: Annotated[
+        str, typer.Option(help="As in `conovel detect`; several with commas.")
+    ] = "default",
+    train_fraction: Annotated[
+        str, typer.Option(help="Share of the known normals used for training.")
+    ] = "0.5",
+    pi0: Annotated[
+        str | None, typer.Option(help="Adapt to the share of normal rows: storey or quantile.")
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(help="Let an agent vanish: NAME=hello, NAME=models or NAME=counts."),
+    ] = None,
+    on_dropout: Annotated[
+        str, typer.Option(help="When an agent vanishes during the counts: abort or conservative.")
+    ] = "abort",
+    columns: Annotated[
+        str | None, typer.Option(help="Feature columns of the files; all if not given.")
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="Column of the test files that names the rows.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of data, splits and scorers.", min=0)] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where to write the run (.json); `conovel verify` reads it."),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the runs as JSON instead of tables.")
+    ] = False,
+) -> None:
+    """Run agents that exchange models and counts, but no rows, in one process.
+
+    Example: `conovel simulate --regime isolated,counts,full --delta 2`
+
+    Example: `conovel simulate --agent north=n0.parquet,n1.csv --agent south=s0.parquet,s1.csv`
+    """
+    from conovel.errors import InputError  # noqa: PLC0415
+    from conovel.network import Network  # noqa: PLC0415
+
+    regimes = split_names(regime)
+    if out is not None and len(regimes) > 1:
+        raise InputError("--out holds one run: name a single --regime")
+    with stages() as tell:
+        tell("reading rows")
+        if agent:
+            members, truth = _read_agents(agent, columns, id_column), None
+        else:
+            members, truth = _draw_agents(delta, seed, agents, nulls, tests)
+        runs = [
+            Network(
+                members,
+                name,
+                composite,
+                read_bits(bits),
+                level,
+                split_names(scorer),
+                seed,
+                train_fraction=train_fraction,
+                pi0=pi0,
+                on_dropout=on_dropout,  # type: ignore[arg-type]
+            ).run(dropouts=_read_dropouts(drop), on_stage=tell)
+            for name in regimes
+        ]
+    if out is not None:
+        runs[0].save(out)
+    if json:
+        print_json([run.to_dict() for run in runs])
+        return
+    for run in runs:
+        _print_run(run, truth)
+    if out is not None:
+        typer.echo(f"written to {out}; check it with: conovel verify {out}")
+
+
+def read_bits(text: str) -> Bits:
+    """Read a precision from the command line.
+
+    Examples
+    --------
+    >>> read_bits("4"), read_bits("float64"), read_bits("compact")
+    (4, None, 'compact')
+    """
+    from conovel.surrogate import as_bits  # noqa: PLC0415
+
+    if text in ("float64", "none"):
+        return None
+    return as_bits(int(text) if text.isdigit() else text)  # type: ignore[arg-type]
+
+
+def _draw_agents(
+    delta: float, seed: int, n_agents: int, n_null: int, n_test: int
+) -> tuple[list[Agent], Truth]:
+    from conovel.experiments.gaussian import gaussian_design  # noqa: PLC0415
+    from conovel.network import Agent  # noqa: PLC0415
+
+    drawn = gaussian_design(delta, seed, n_agents=n_agents, n_null=n_null, n_test=n_test)
+    names = [f"agent-{j + 1:0{len(str(n_agents))}d}" for j in range(n_agents)]
+    members = [Agent(name, a.X_null, a.X_test) for name, a in zip(names, drawn, strict=True)]
+    return members, {name: a.is_novel for name, a in zip(names, drawn, strict=True)}
+
+
+def _read_agents(texts: list[str], columns: str | None, id_column: str | None) -> list[Agent]:
+    from conovel.errors import InputError  # noqa: PLC0415
+    from conovel.files import read_pair_of_files  # noqa: PLC0415
+    from conovel.network import Agent  # noqa: PLC0415
+
+    members = []
+    for text in texts:
+        name, equals, files = text.partition("=")
+        null, comma, test = files.partition(",")
+        if not (name and equals and null and comma and test):
+            raise InputError(f"--agent {text}: write NAME=NULL,TEST")
+        features = split_names(columns) if columns else None
+        known, rows = read_pair_of_files(Path(null), Path(test), features, id_column)
+        members.append(Agent(name, known.features, rows.features, ids=rows.ids))
+    return members
+
+
+def _read_dropouts(texts: list[str] | None) -> dict[str, Phase]:
+    from conovel.errors import InputError  # noqa: PLC0415
+
+    dropouts: dict[str, Any] = {}
+    for text in texts or []:
+        name, _, phase = text.partition("=")
+        if phase not in ("hello", "models", "counts"):
+            raise InputError(f"--drop {text}: write NAME=hello, NAME=models or NAME=counts")
+        dropouts[name] = phase
+    return dropouts
+
+
+def _print_run(run: NetworkRun, truth: Truth | None) -> None:
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    settings = run.settings
+    how = f", {settings['composite']} of {settings['bits'] or 'float64'} models"
+    table = Table(title=f"{settings['regime']}{how if settings['composite'] else ''}")
+    table.add_column("agent")
+    heads = ["nulls", "tests", "tested", "flagged", "bytes sent", "received"]
+    heads += ["false alarms", "found", "novel"] if truth else []
+    for head in heads:
+        table.add_column(head, justify="right")
+    traffic = run.transcript.totals()["by_agent"]
+    rows = []
+    for name, site in run.items():
+        moved = traffic.get(name, {"sent": 0, "received": 0})
+        cells = [run.n_null[name], site.tested.size, int(site.tested.sum()), site.n_rejected]
+        cells += [moved["sent"], moved["received"]]
+        if truth:
+            novel = truth[name]
+            cells += [int((site.rejected & ~novel).sum()), int((site.rejected & novel).sum())]
+            cells.append(int(novel.sum()))
+        rows.append(cells)
+        table.add_row(name, *(f"{cell:,}" for cell in cells))
+    totals = [sum(column) for column in zip(*rows, strict=True)]
+    table.add_section()
+    table.add_row("all", *(f"{total:,}" for total in totals), style="bold")
+    console = Console()
+    console.print(table)
+    console.print(f"{run.rounds} rounds of counts, {run.n_bytes:,} bytes in all messages")
+    if truth:
+        false, found, novel_rows = totals[-3:]
+        console.print(
+            f"false alarms among flagged: {false / max(false + found, 1):.3f},"
+            f" novelties found: {found / max(novel_rows, 1):.3f}"
+        )
+    console.print(f"[dim]{run.guarantee}[/dim]\n")

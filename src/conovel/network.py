@@ -1,0 +1,370 @@
+"""A network of agents in one process: the real protocol, real bytes, no transport.
+
+Every agent is a :class:`~conovel.participant.Participant` over its own rows; this driver only
+carries bytes from one machine to the next, and writes down what it carried.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from conovel import __version__
+from conovel.composite import as_composite
+from conovel.coordinator import Coordinator
+from conovel.errors import (
+    ColumnError,
+    ConovelError,
+    InputError,
+    RunAbortedError,
+    SampleError,
+    SiteFailedError,
+    WireError,
+)
+from conovel.levels import Level, as_level
+from conovel.messages import COORDINATOR, Kind, Model, decode
+from conovel.participant import Participant
+from conovel.pi0 import NullProportion, as_estimator
+from conovel.regimes import as_regime, guarantee
+from conovel.results import NetworkRun, SiteResult
+from conovel.rows import Rows, read_pair
+from conovel.scoring import Scorer, as_candidates
+from conovel.site import LocalSite, Settings
+from conovel.stepup import step_up, warn_resolution
+from conovel.surrogate import Bits, as_bits
+from conovel.transcript import Transcript
+from conovel.wire import paper_bits
+from conovel.wire.header import VERSION as WIRE_VERSION
+
+INHERIT: Any = "as the network"
+Phase: TypeAlias = Literal["hello", "models", "counts"]
+_LAST_WORD = {"models": {Kind.ROSTER}, "counts": {Kind.BELOW, Kind.STEP}}
+
+
+@dataclass(frozen=True, eq=False)
+class Agent:
+    """One organisation and its rows.
+
+    Parameters
+    ----------
+    name : str
+        Unique in the network.
+    X_null, X_test : array or frame
+        Known normals, and rows to test.
+    scorer : classifier, OneClass, str, list of these, or None
+        Overrides the network's.
+    bits : int, "compact" or None
+        Overrides the network's: how its own model is sent.
+    ids : array of shape (m,), optional
+        Names of the test rows.
+    """
+
+    name: str
+    X_null: Any
+    X_test: Any
+    scorer: Scorer | str | list[Scorer | str] | None = INHERIT
+    bits: Bits = INHERIT
+    ids: ArrayLike | None = None
+
+
+class Network:
+    """Agents that decide together without pooling their rows.
+
+    Parameters
+    ----------
+    agents : sequence of Agent
+        2 to 200 of them.
+    regime : {"full", "counts", "isolated", "split", "conservative", "pooled"}
+        Who tests what at which level, see :mod:`conovel.regimes`.
+    composite : {"mean", "max", "min", "stacked"}
+        How an agent's own score and its peers' models go together; "max" is the paper's.
+    bits : int, "compact" or None
+        How models are sent: the paper's quantizer with that many bits, a small forest
+        trained for sending, or float64.
+    level : float, str or Fraction
+        Target false discovery rate over all agents together.
+    scorer : classifier, OneClass, str, list of these, or None
+        What tells known normals from the rest, unless an agent has its own.
+    random_state : int or None
+        Seed of every split and scorer.
+    train_fraction : float
+        Share of the known normals used for training.
+    pi0 : None, "storey", "quantile", Storey or Quantile
+        Adapt to the proportion of nulls, from counts alone.
+    on_dropout : {"abort", "conservative"}
+        When an agent vanishes during the counts: break off, or count it as zero.
+
+    Examples
+    --------
+    >>> from conovel.experiments.gaussian import gaussian_design
+    >>> rows = gaussian_design(2.0, 0)
+    >>> agents = [Agent(name, a.X_null, a.X_test) for name, a in zip("abc", rows)]
+    >>> run = Network(agents, regime="counts", scorer="logistic").run()
+    >>> run.rounds, run.n_rejected == sum(run[name].n_rejected for name in "abc")
+    (4, True)
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[Agent],
+        regime: str = "full",
+        composite: str = "mean",
+        bits: Bits = "compact",
+        level: Level = 0.1,
+        scorer: Scorer | str | list[Scorer | str] | None = None,
+        random_state: int | None = 0,
+        *,
+        train_fraction: Level = 0.5,
+        pi0: str | NullProportion | None = None,
+        on_dropout: Literal["abort", "conservative"] = "abort",
+    ) -> None:
+        self.agents = sorted(agents, key=lambda agent: agent.name)
+        self.regime = as_regime(regime)
+        self.composite = as_composite(composite)
+        self.bits = as_bits(bits)
+        self.level = as_level(level)
+        self.scorer = scorer
+        self.random_state = random_state
+        self.train_fraction = as_level(train_fraction, "train_fraction")
+        self.pi0 = as_estimator(pi0)
+        self.on_dropout = on_dropout
+        if on_dropout not in ("abort", "conservative"):
+            raise InputError(f"on_dropout must be 'abort' or 'conservative', not {on_dropout!r}")
+        names = [agent.name for agent in self.agents]
+        if len(names) < 2 or len(set(names)) < len(names):
+            raise InputError(
+                f"a network needs at least two agents of different names, not {names}"
+            )
+
+    def run(
+        self,
+        *,
+        dropouts: Mapping[str, Phase] | None = None,
+        on_stage: Callable[[str], None] | None = None,
+    ) -> NetworkRun:
+        """Run the protocol to its end.
+
+        Parameters
+        ----------
+        dropouts : mapping of agent name to {"hello", "models", "counts"}, optional
+            Let agents vanish, to see what happens: before they say hello, when they should
+            send models, or in the first round of counts.
+        on_stage : callable, optional
+            Told what is going on, for a progress display.
+        """
+        tell = on_stage or (lambda stage: None)
+        tell("checking rows")
+        sites = self._sites()
+        if not self.regime.deployable:
+            return self._run_pooled(sites, tell)
+        run_id = self._run_id()
+        coordinator = Coordinator(
+            list(sites),
+            regime=self.regime,
+            level=self.level,
+            run_id=run_id,
+            pi0=self.pi0,
+            on_dropout=self.on_dropout,
+        )
+        participants = {
+            name: Participant(
+                name,
+                site,
+                regime=self.regime,
+                level=self.level,
+                run_id=run_id,
+                pi0=self.pi0,
+                software=__version__,
+                wire_version=WIRE_VERSION,
+            )
+            for name, site in sites.items()
+        }
+        transcript = _carry(coordinator, participants, dict(dropouts or {}), tell)
+        _raise_first_fault(participants)
+        outcome = coordinator.outcome
+        limits = {
+            name: participants[name].limit if name in outcome.participants else 0 for name in sites
+        }
+        said = guarantee(
+            self.regime,
+            self.level,
+            pi0=self.pi0,
+            left_out=outcome.left_out,
+            dropped=outcome.dropped,
+        )
+        lost = tuple(name for name in sites if name not in outcome.participants)
+        return self._result(sites, limits, transcript, said, lost)
+
+    def _sites(self) -> dict[str, LocalSite]:
+        seeds = np.random.SeedSequence(self.random_state).generate_state(len(self.agents))
+        sites: dict[str, LocalSite] = {}
+        for agent, seed in zip(self.agents, seeds.tolist(), strict=True):
+            try:
+                null, test = read_pair(agent.X_null, agent.X_test)
+                scorer = self.scorer if agent.scorer is INHERIT else agent.scorer
+                settings = Settings(
+                    regime=self.regime,
+                    composite=self.composite,
+                    candidates=tuple(as_candidates(scorer, seed)),
+                    bits=self.bits if agent.bits is INHERIT else as_bits(agent.bits),
+                    level=self.level,
+                    train_fraction=self.train_fraction,
+                    seed=seed,
+                )
+                _ids(agent, len(test))
+            except ConovelError as error:
+                raise type(error)(f"agent {agent.name}: {error}") from error
+            sites[agent.name] = LocalSite(null, test, settings)
+        self._check_columns(sites)
+        self._warn_resolution(sites)
+        return sites
+
+    def _check_columns(self, sites: Mapping[str, LocalSite]) -> None:
+        first, *others = sites
+        for name in others:
+            if sites[name].facts[2:] != sites[first].facts[2:]:
+                raise ColumnError(f"agents {first} and {name} do not have the same columns")
+
+    def _warn_resolution(self, sites: Mapping[str, LocalSite]) -> None:
+        regime, n_agents = self.regime, len(sites)
+        sizes = [site.n_calibration_planned(n_agents) for site in sites.values()]
+        m = sum(
+            regime.n_tested(len(site.test), i, n_agents) for i, site in enumerate(sites.values())
+        )
+        warn_resolution(sizes, m, regime.test_level(self.level, n_agents))
+
+    def _run_id(self) -> bytes:
+        """Return 16 bytes that follow from the seed, so that a run can be repeated exactly."""
+        if self.random_state is None:
+            return np.random.SeedSequence().generate_state(4).tobytes()
+        text = "\n".join([str(self.random_state), *(agent.name for agent in self.agents)])
+        return hashlib.sha256(text.encode()).digest()[:16]
+
+    def _run_pooled(
+        self, sites: Mapping[str, LocalSite], tell: Callable[[str], None]
+    ) -> NetworkRun:
+        """Pool all rows and run AdaDetect once (Baseline 1); in simulations only."""
+        tell("pooling all rows")
+        first = next(iter(sites.values()))
+        null = Rows(np.concatenate([site.null.values for site in sites.values()]))
+        test = Rows(np.concatenate([site.test.values for site in sites.values()]))
+        pool = LocalSite(null, test, first.settings)
+        ranks, n_calibration = pool.ranks({})
+        outcome = step_up([(ranks, n_calibration)], self.level, self.pi0)
+        stops = np.cumsum([len(site.test) for site in sites.values()])[:-1]
+        for site, scores, own in zip(
+            sites.values(), np.split(pool.scores, stops), np.split(ranks, stops), strict=True
+        ):
+            site.take(np.arange(own.size), scores, own, n_calibration)
+        limits = dict.fromkeys(sites, outcome.limits[0])
+        said = guarantee(self.regime, self.level, pi0=self.pi0)
+        transcript = Transcript(regime=self.regime.name, level=str(self.level))
+        return self._result(sites, limits, transcript, said)
+
+    def _result(
+        self,
+        sites: Mapping[str, LocalSite],
+        limits: Mapping[str, int],
+        transcript: Transcript,
+        said: str,
+        lost: tuple[str, ...] = (),
+    ) -> NetworkRun:
+        by_name = {agent.name: agent for agent in self.agents}
+        results = {
+            name: SiteResult(
+                name=name,
+                rejected=site.tested & (site.test_ranks <= limits[name]),
+                ranks=site.test_ranks,
+                scores=site.scores,
+                tested=site.tested,
+                n_calibration=site.n_calibration,
+                test_rows=site.test,
+                ids=_ids(by_name[name], len(site.test)),
+            )
+            for name, site in sites.items()
+        }
+        settings = {
+            "regime": self.regime.name,
+            "composite": self.composite if self.regime.exchanges_models else None,
+            "bits": self.bits if self.regime.exchanges_models else None,
+            "level": str(self.level),
+            "random_state": self.random_state,
+            "train_fraction": str(self.train_fraction),
+        }
+        n_null = {name: len(site.null) for name, site in sites.items()}
+        return NetworkRun(results, transcript, said, settings, n_null, lost)
+
+
+def _carry(
+    coordinator: Coordinator,
+    participants: Mapping[str, Participant],
+    dropouts: dict[str, Phase],
+    tell: Callable[[str], None],
+) -> Transcript:
+    """Carry messages in the order they were sent until nobody has anything left to say."""
+    transcript = Transcript()
+    queue: deque[tuple[str, bytes]] = deque()
+    gone: set[str] = set()
+
+    def vanish(name: str) -> None:
+        gone.add(name)
+        queue.extend(coordinator.drop(name))
+
+    if unknown := sorted(set(dropouts) - set(participants)):
+        raise InputError(f"there is no agent called {', '.join(unknown)} to drop out")
+    for name, participant in participants.items():
+        if dropouts.get(name) == "hello":
+            vanish(name)
+        else:
+            queue.extend(participant.join())
+    while queue:
+        receiver, data = queue.popleft()
+        message = decode(data)
+        body = message.body
+        transcript.record(data, _paper_price(body.blob) if isinstance(body, Model) else None)
+        if receiver in gone or message.sender in gone:
+            continue
+        if receiver == COORDINATOR:
+            queue.extend(coordinator.receive(data, message.sender))
+        elif body.kind in _LAST_WORD.get(dropouts.get(receiver, ""), ()):
+            vanish(receiver)
+        else:
+            tell(f"{receiver}: {body.kind.name.lower()} from {message.sender}")
+            queue.extend(participants[receiver].receive(data, message.sender))
+    return transcript
+
+
+def _raise_first_fault(participants: Mapping[str, Participant]) -> None:
+    """Raise what an agent itself found wrong, not what the others were told of it."""
+    for name, participant in participants.items():
+        error = participant.error
+        if error is None or isinstance(error, RunAbortedError):
+            continue
+        cause = error.__cause__
+        if not isinstance(error, SiteFailedError) or cause is None:
+            raise error
+        if isinstance(cause, ConovelError):
+            raise type(cause)(f"agent {name}: {cause}") from cause
+        raise cause
+
+
+def _paper_price(blob: bytes) -> float | None:
+    try:
+        return paper_bits(blob)
+    except WireError:
+        return None  # its receiver will refuse it
+
+
+def _ids(agent: Agent, m: int) -> NDArray[Any] | None:
+    if agent.ids is None:
+        return None
+    ids = np.asarray(agent.ids)
+    if ids.shape != (m,):
+        raise SampleError(f"ids has shape {ids.shape} for {m} test rows")
+    return ids

@@ -1,0 +1,181 @@
+"""An agent's own work: fit, make models for the peers, score, rank. No row leaves it.
+
+This is what the protocol asks of a site (:class:`conovel.participant.Site`); the network in
+one process and a deployment between organisations run the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.composite import composite_scores
+from conovel.errors import ModelRefusedError, SampleError, WireError
+from conovel.participant import Facts
+from conovel.ranks import conformal_ranks
+from conovel.regimes import Regime, block_sizes, own_block
+from conovel.rows import Rows
+from conovel.scoring import FittedScorer, Matrix, Mixture, Scorer, Vector, fit_best, split_null
+from conovel.surrogate import Bits, decode, make_surrogate
+from conovel.wire import Surrogate, schema_digest
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How an agent works; the same for every agent of a network unless it says otherwise."""
+
+    regime: Regime
+    composite: str
+    candidates: tuple[Scorer, ...]
+    bits: Bits
+    level: Fraction
+    train_fraction: Fraction
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows that are trained on together: all of an agent's, or 1/K of them in `split`."""
+
+    null_train: Matrix
+    mixture: Mixture
+    n_calibration: int
+    tested: NDArray[np.intp]  # which test rows are in it
+
+    def fit(self, settings: Settings) -> FittedScorer:
+        """Fit the scorer on these rows, or the best of several."""
+        return fit_best(settings.candidates, self.null_train, self.mixture, settings.level)[0]
+
+
+class LocalSite:
+    """One agent's rows and the work on them.
+
+    Parameters
+    ----------
+    null, test : Rows
+        Known normals and rows to test, checked.
+    settings : Settings
+
+    Attributes
+    ----------
+    tested : bool array of shape (m,)
+        Which test rows are tested; all but in `split`.
+    scores : float array of shape (m,)
+        Composite scores, NaN where a row is not tested.
+    test_ranks : int array of shape (m,)
+        Ranks, 0 where a row is not tested.
+    n_calibration : int
+        Calibration rows behind the ranks.
+    """
+
+    def __init__(self, null: Rows, test: Rows, settings: Settings) -> None:
+        self.null, self.test, self.settings = null, test, settings
+        self.tested = np.zeros(len(test), dtype=np.bool_)
+        self.scores = np.full(len(test), np.nan)
+        self.test_ranks = np.zeros(len(test), dtype=np.int64)
+        self.n_calibration = 0
+        self._own: tuple[Block, FittedScorer] | None = None
+
+    @property
+    def facts(self) -> Facts:
+        """Row numbers and columns, as the hello tells them."""
+        return Facts(len(self.null), len(self.test), self.null.values.shape[1], self._schema(32))
+
+    def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
+        """Fit, and make a model for every peer: one for all, or one per block in `split`."""
+        settings = self.settings
+        if not settings.regime.splits_rows:
+            block, local = self._keep(self._all_rows())
+            blob = self._surrogate(block, local)
+            return {name: blob for i, name in enumerate(names) if i != index}
+        blocks = self._blocks(len(names))
+        self._keep(blocks[own_block(index)])
+        return {
+            name: self._surrogate(block, block.fit(settings))
+            for i, (name, block) in enumerate(zip(names, blocks, strict=True))
+            if i != index
+        }
+
+    def ranks(self, models: Mapping[str, bytes]) -> tuple[NDArray[np.int64], int]:
+        """Score with everybody's models together and rank the tested rows."""
+        block, local = self._own or self._keep(self._all_rows())
+        surrogates = [self._decode(peer, blob) for peer, blob in models.items()]
+        scores = composite_scores(
+            self.settings.composite,
+            local,
+            surrogates,
+            block.null_train,
+            block.mixture,
+        )
+        calibration, tests = np.split(scores, [block.n_calibration])
+        ranks = conformal_ranks(calibration, tests)
+        self.take(block.tested, tests, ranks, block.n_calibration)
+        return ranks, block.n_calibration
+
+    def take(
+        self,
+        tested: NDArray[np.intp],
+        scores: Vector,
+        ranks: NDArray[np.int64],
+        n_calibration: int,
+    ) -> None:
+        """Note the scores and ranks of the tested rows."""
+        self.tested[tested] = True
+        self.scores[tested] = scores
+        self.test_ranks[tested] = ranks
+        self.n_calibration = n_calibration
+
+    def n_calibration_planned(self, n_agents: int) -> int:
+        """How many calibration rows the tested block will have, before any work."""
+        n = len(self.null)
+        n = n // n_agents if self.settings.regime.splits_rows else n
+        return n - int(self.settings.train_fraction * n)
+
+    def _keep(self, block: Block) -> tuple[Block, FittedScorer]:
+        self._own = block, block.fit(self.settings)
+        return self._own
+
+    def _all_rows(self) -> Block:
+        return self._block(np.arange(len(self.null)), np.arange(len(self.test)))
+
+    def _blocks(self, n_blocks: int) -> list[Block]:
+        """Cut null and test rows at random into K blocks (the paper's step 1)."""
+        rng = np.random.default_rng([self.settings.seed, n_blocks])
+        cuts = [
+            np.split(rng.permutation(n), np.cumsum(block_sizes(n, n_blocks))[:-1])
+            for n in (len(self.null), len(self.test))
+        ]
+        return [
+            self._block(np.sort(nulls), np.sort(tests)) for nulls, tests in zip(*cuts, strict=True)
+        ]
+
+    def _block(self, nulls: NDArray[np.intp], tests: NDArray[np.intp]) -> Block:
+        settings = self.settings
+        if tests.size == 0:
+            raise SampleError(f"{len(self.test)} test rows cannot be split among the agents")
+        train, calibration = split_null(nulls.size, settings.train_fraction, settings.seed)
+        rows = np.concatenate([self.null.values[nulls[calibration]], self.test.values[tests]])
+        return Block(self.null.values[nulls[train]], Mixture.of(rows), calibration.size, tests)
+
+    def _surrogate(self, block: Block, local: FittedScorer) -> bytes:
+        settings = self.settings
+        return make_surrogate(
+            settings.bits, local, block.null_train, block.mixture, settings.seed, self._schema(4)
+        )
+
+    def _decode(self, peer: str, blob: bytes) -> Surrogate:
+        try:
+            surrogate = decode(blob, schema=self._schema(4))
+        except WireError as error:
+            raise ModelRefusedError(f"the model of {peer} was refused: {error}", peer) from error
+        if surrogate.n_features != self.null.values.shape[1]:
+            raise ModelRefusedError(f"the model of {peer} is for other columns", peer)
+        return surrogate
+
+    def _schema(self, n_bytes: int) -> bytes:
+        columns = self.null.columns or tuple(map(str, range(self.null.values.shape[1])))
+        return schema_digest(columns, n_bytes)
