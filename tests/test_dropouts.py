@@ -10,18 +10,15 @@ from fake_link import (
     NAMES,
     THIRD,
     Link,
+    forge,
     quietly,
     sites_for,
 )
 
 from conovel import errors
-from conovel.messages import (
-    COORDINATOR,
-)
+from conovel.messages import COORDINATOR, Abort, decode
 from conovel.protocol import State
 from conovel.stepup import fast_lsu
-
-# Dropouts
 
 
 @pytest.mark.parametrize("in_flight", ["arrives", "is lost"])
@@ -94,6 +91,22 @@ def test_an_agent_given_up_for_lost_is_told_so_when_it_speaks():
         with pytest.raises(errors.ProtocolError):
             _ = link.agents["agent001"].limit
     assert when > 20
+
+
+@pytest.mark.parametrize("vouched", [True, False])
+def test_whoever_was_given_up_cannot_end_the_run(vouched):
+    peer = "agent001" if vouched else ""
+    last_words = [forge("agent001", COORDINATOR, Abort("agent000", "X", "lies"))]
+    if vouched:
+        last_words.append(b"noise")
+    for words in last_words:
+        link = Link(sites_for([LOW, HIGH, THIRD]), regime="counts", level=LEVEL)
+        link.post(COORDINATOR, link.coordinator.drop("agent001"))
+        [(to, answer)] = link.coordinator.receive(words, peer)
+        assert to == "agent001"
+        assert decode(answer).body.fault == "SiteVanishedError"
+        link.run()
+        assert link.coordinator.outcome.participants == ("agent000", "agent002")
 
 
 def test_everybody_may_vanish_and_nothing_is_decided():

@@ -379,6 +379,7 @@ SLOPE = LEVEL / 10
             errors.OutcomeMismatchError,
         ),
         ([(0, Outcome(0, 10, Fraction(0), 0, PAIR, (), ()))], errors.OutcomeMismatchError),
+        ([(0, Outcome(0, 0, Fraction(0), 0, PAIR, (), ()))], errors.OutcomeMismatchError),
     ],
 )
 def test_a_coordinator_that_contradicts_itself_is_found_out(bodies, error):
@@ -386,6 +387,24 @@ def test_a_coordinator_that_contradicts_itself_is_found_out(bodies, error):
     agent = lead(*([] if isinstance(bodies[0][1], Roster) else [ROSTER, MODEL]), *steps)
     assert isinstance(agent.error, error)
     assert agent.error.culprit == COORDINATOR
+
+
+def test_the_steps_begin_at_all_tests_also_with_an_estimator():
+    steps = [(COORDINATOR, 1, Step(9, SLOPE)), (COORDINATOR, 1, Step(10, SLOPE * 2))]
+    error = lead(ROSTER, MODEL, START, steps[0], pi0="storey").error
+    assert isinstance(error, errors.OutcomeMismatchError)
+    assert lead(ROSTER, MODEL, START, steps[1], pi0="storey").error is None
+
+
+def test_a_move_that_is_not_in_the_table_is_not_made(monkeypatch):
+    def jump(self, agents):
+        self.state = State.DONE
+        return [(COORDINATOR, b"never sent")]
+
+    monkeypatch.setattr(Participant, "_on_roster", jump)
+    agent = lead(ROSTER)
+    assert isinstance(agent.error, errors.LocalProtocolError)
+    assert agent.state is State.ABORTED
 
 
 def test_a_coordinator_may_not_pry():

@@ -170,6 +170,11 @@ def cut_rounds(run):
     run["transcript"]["outcome"]["rounds"] -= 1
 
 
+def numbers_for_truths(run):
+    decision = run["decisions"]["agent000"]
+    decision["rejected"] = [int(rejected) for rejected in decision["rejected"]]
+
+
 T, OUT = "transcript", "outcome"
 TAMPERED = [
     (put([T, OUT, "n_rejected"], 4), "has 4 rejections"),
@@ -211,6 +216,7 @@ TAMPERED = [
     (drop_message("COUNT"), "not those of the messages"),
     (put(["decisions", "agent000", "rejected", 0], False), "did not reject exactly"),
     (put(["decisions", "agent000", "rejected", 4], True), "did not reject exactly"),
+    (numbers_for_truths, "did not reject exactly"),
     (put(["decisions", "agent000", "ranks", 0], 9), "ranks within the limit"),
     (put(["decisions", "agent000", "ranks", 4], 0), "has 4 ranks"),
     (put(["decisions", "agent000", "ranks", 4], 21), "between 1 and n_calibration"),

@@ -269,8 +269,8 @@ class Participant(Machine):
             self._insist(self._count <= question.k < last.k, "k must fall, to the sum of counts")
         else:
             self._insist(question.k == self._n_tests, "k must begin at the number of tests")
-            plain = self.level / question.k if question.k else Fraction(0)
-            self._insist(self.estimator or question.slope == plain, "the slope is not α/m")
+            plain = question.slope * self._n_tests == self.level
+            self._insist(plain or self.estimator, "the slope is not α/m")
         self._questions.append(question)
         self._count = self._histogram.at_most(limit_of(question, self._histogram.n_calibration))
         return self._send([COORDINATOR], Count(self._count), round_)

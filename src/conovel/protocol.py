@@ -199,7 +199,7 @@ class Machine(ABC):
         """Refuse a second message for the same place in the run, whatever it says."""
         body, sender = message.body, message.sender
         about = body.agent if isinstance(body, Left) else ""
-        place = (sender, body.kind, 0 if about else message.round, about)
+        place = (sender, body.kind, message.round, about)
         if place in self._heard:
             raise DuplicateMessageError(f"{sender} sent its {body.kind.name} twice", sender)
         self._heard.add(place)
