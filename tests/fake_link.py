@@ -6,6 +6,8 @@ import random
 import warnings
 from collections import defaultdict, deque
 from fractions import Fraction
+from itertools import takewhile
+from pathlib import Path
 
 import numpy as np
 from hypothesis import strategies as st
@@ -146,3 +148,11 @@ def block(draw):
     size = draw(st.integers(1, 60))
     small = st.integers(1, min(3, size + 1))  # many small ranks, so that something is rejected
     return draw(st.lists(small | st.integers(1, size + 1), max_size=25)), size
+
+
+def table_of(page, *header):
+    """The rows of the first table with this header in a page of the documentation."""
+    lines = (Path(__file__).parents[1] / "docs" / page).read_text(encoding="utf-8").splitlines()
+    start = lines.index("| " + " | ".join(header) + " |")
+    rows = takewhile(lambda line: line.startswith("|"), lines[start + 2 :])
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]

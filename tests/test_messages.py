@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 from fractions import Fraction
 
 import pytest
+from fake_link import table_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -240,3 +242,28 @@ def test_names_that_nobody_may_have(name):
 @pytest.mark.parametrize("name", ["north", "Łódź 2", "x" * 64, "站点"])
 def test_names_that_anybody_may_have(name):
     assert as_name(name) == name
+
+
+def test_the_layout_in_the_documentation():
+    forms = {getattr(fields, form): form.lower() for form in ("U16", "U32", "U64", "DIGEST")}
+    forms |= {getattr(fields, form): form.lower() for form in ("NAME", "TEXT", "FRACTION")}
+    forms |= {fields.NAMES: "names", fields.BLOB: "blob"}
+    rows = table_of("protocol.md", "kind", "message", "from → to", "body")
+    assert [(number, name, body) for number, name, _, body in rows] == [
+        (
+            str(int(kind)),
+            kind.name,
+            ", ".join(
+                f"{part.name} {forms[code]}"
+                for part, code in zip(dataclasses.fields(body), LAYOUT[body], strict=True)
+            ),
+        )
+        for kind, body in sorted(BODIES.items())
+    ]
+
+
+def test_the_header_in_the_documentation():
+    rows = table_of("protocol.md", "offset", "bytes", "header")
+    widths = [int(width) for _, width, _ in rows]
+    assert [int(offset) for offset, *_ in rows] == [sum(widths[:i]) for i in range(len(widths))]
+    assert sum(widths) == HEADER.size

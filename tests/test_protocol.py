@@ -16,6 +16,7 @@ from fake_link import (
     block,
     quietly,
     sites_for,
+    table_of,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -193,6 +194,24 @@ def test_every_row_of_the_table_happens_and_nothing_else(monkeypatch):
     rows = {(state, event, after) for (state, event), to in TRANSITIONS.items() for after in to}
     assert seen <= rows
     assert rows - seen == set()
+
+
+def test_the_table_in_the_documentation():
+    rows = table_of("protocol.md", "state", "event", "next")
+    assert rows == [
+        [
+            state.value,
+            event.name if isinstance(event, Kind) else event.value,
+            ", ".join(sorted(after.value for after in to)),
+        ]
+        for (state, event), to in TRANSITIONS.items()
+    ]
+
+
+def test_the_errors_in_the_documentation():
+    named = {error.strip("`") for error, _ in table_of("protocol.md", "error", "when")}
+    remote = {error.__name__ for error in errors.RemoteProtocolError.__subclasses__()}
+    assert named == remote - {"RunAbortedError"} | {"SiteFailedError"}
 
 
 def test_no_state_follows_the_end():

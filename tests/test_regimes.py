@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from fake_link import table_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,3 +90,11 @@ def test_an_unproven_estimator_is_not_claimed():
     assert "not proven" not in guarantee("full", 0.1, pi0="storey")
     assert "not proven" not in guarantee("isolated", 0.1, pi0="quantile")
     assert "m0/m" not in guarantee("full", 0.1, pi0="storey")
+
+
+def test_what_is_revealed_in_the_documentation():
+    rows = table_of("revealed.md", "regime", "peers learn", "the coordinator learns")
+    assert sorted(rows) == sorted(
+        [f"`{regime.name}`", regime.peers_learn, regime.coordinator_learns]
+        for regime in REGIMES.values()
+    )

@@ -234,7 +234,7 @@ def guarantee(
     if dropped:
         said.append(
             f"Lost during the counts: {', '.join(sorted(dropped))}; their rows count as tested"
-            " and not rejected. Nobody may have been lost because of its p-values."
+            " and not rejected. Nobody may have been lost because of what others counted."
         )
         if estimator is None:  # self-consistency alone: Blanchard and Roquain 2008
             said.append(f"Whatever the reason, FDR is at most {alpha} · (1 + 1/2 + … + 1/m).")
