@@ -82,3 +82,9 @@ def test_the_message_names_the_argument():
 def test_a_level_error_is_an_input_error_and_a_value_error():
     assert issubclass(LevelError, InputError)
     assert issubclass(LevelError, ValueError)
+
+
+@pytest.mark.parametrize("text", ["1e-9999999999", "0e0", "-1e-99999999999"])
+def test_a_level_that_is_zero_for_all_purposes_is_refused_at_once(text):
+    with pytest.raises(LevelError, match="strictly between 0 and 1"):
+        as_level(text)

@@ -375,8 +375,8 @@ def test_the_warning_asks_for_exactly_the_rows_that_are_missing(call, level, row
         assert not call(rows - 1, m, level)
     assert len(caught) == 1
     text = str(caught[0].message)
-    assert text.startswith(f"no row can be rejected: {rows - 1} calibration rows give p-values of")
-    assert f"at least 1/{rows}, above the level {Fraction(str(level))}." in text
+    assert text.startswith(f"no row can be rejected at level {Fraction(str(level))}: p-values are")
+    assert f"at least 1/{rows}, from {rows - 1} calibration rows." in text
     assert f"reject a single one of {m} rows: add known normals" in text
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -474,3 +474,20 @@ def test_bad_levels(level):
 def test_reject_refuses_what_cannot_be_ranked(calibration, tests, error, message):
     with pytest.raises(error, match=re.escape(message)):
         reject(calibration, tests, 0.1)
+
+
+def test_the_warning_sees_that_agents_with_enough_rows_are_too_few_to_carry_the_others():
+    # 999 tests can never be rejected with 5 calibration rows, and one test alone is not enough.
+    with pytest.warns(ResolutionWarning, match="no row can be rejected"):
+        outcome = fast_lsu([([1], 100), ([1] * 999, 5)], 0.1)
+    assert outcome.n_rejected == 0
+
+
+def test_rank_limit_does_not_overflow_with_numpy_integers():
+    slope = Fraction(1, 10) / 10**9
+    assert rank_limit(slope, np.int64(10**9), np.int64(10**7 - 1)) == 10**6
+
+
+def test_resolution_refuses_impossible_counts():
+    with pytest.raises(SampleError, match="there cannot be -1 calibration rows"):
+        resolution(-1, 5, 0.1)

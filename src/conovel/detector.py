@@ -221,7 +221,8 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
         names = _as_ids(ids, len(test))
         split_seed, scorer_seed = seeds(self.random_state)
         train, calibration = split_null(len(null), self.train_fraction, split_seed)
-        warn_resolution([calibration.size], len(test), alpha)
+        if estimator is None:  # an estimate below m can make up for too few rows
+            warn_resolution([(len(test), calibration.size)], alpha)
         candidates = as_candidates(self.scorer, scorer_seed)
 
         null_train = null.values[train]

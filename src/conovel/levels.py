@@ -21,9 +21,15 @@ def as_level(level: Level, name: str = "level") -> Fraction:
     """
     try:
         # str of a float is its shortest decimal form: what the user typed.
-        exact = Fraction(level) if isinstance(level, Rational) else Fraction(str(level))
+        exact = Fraction(level) if isinstance(level, Rational) else _exact(str(level))
     except (ValueError, ZeroDivisionError):
         raise LevelError(f"{name} must be a number such as 0.1 or '1/10', not {level!r}") from None
     if not 0 < exact < 1:
         raise LevelError(f"{name} must lie strictly between 0 and 1, not {level}")
     return exact
+
+
+def _exact(text: str) -> Fraction:
+    if "/" not in text and float(text) == 0:  # and do not expand the likes of 1e-9999999999
+        return Fraction(0)
+    return Fraction(text)

@@ -233,11 +233,14 @@ class Network:
 
     def _warn_resolution(self, sites: Mapping[str, LocalSite]) -> None:
         regime, n_agents = self.regime, len(sites)
-        sizes = [site.n_calibration_planned(n_agents) for site in sites.values()]
-        m = sum(
-            regime.n_tested(len(site.test), i, n_agents) for i, site in enumerate(sites.values())
-        )
-        warn_resolution(sizes, m, regime.test_level(self.level, n_agents))
+        blocks = [
+            (regime.n_tested(len(site.test), i, n_agents), site.n_calibration_planned(n_agents))
+            for i, site in enumerate(sites.values())
+        ]
+        if regime.divides_level:  # each decides alone: warn when not even the largest can
+            blocks = [max(blocks, key=lambda block: block[1])]
+        if self.pi0 is None:
+            warn_resolution(blocks, regime.test_level(self.level, n_agents))
 
     def _run_id(self) -> bytes:
         """Return 16 bytes that follow from the seed, so that a run can be repeated exactly."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,7 +170,7 @@ class LocalSite:
 
     def _decode(self, peer: str, blob: bytes) -> Surrogate:
         try:
-            surrogate = decode(blob, schema=self._schema(4))
+            surrogate = _decode_once(blob, self._schema(4))
         except WireError as error:
             raise ModelRefusedError(f"the model of {peer} was refused: {error}", peer) from error
         if surrogate.n_features != self.null.values.shape[1]:
@@ -179,3 +180,8 @@ class LocalSite:
     def _schema(self, n_bytes: int) -> bytes:
         columns = self.null.columns or tuple(map(str, range(self.null.values.shape[1])))
         return schema_digest(columns, n_bytes)
+
+
+@lru_cache(maxsize=256)  # agents in one process receive the same bytes; surrogates are immutable
+def _decode_once(blob: bytes, schema: bytes) -> Surrogate:
+    return decode(blob, schema=schema)

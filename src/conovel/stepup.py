@@ -113,7 +113,7 @@ def rank_limit(slope: Fraction, k: int, n_calibration: int) -> int:
     `slope` is α/m, or α divided by the estimated number of nulls. Python integers do not
     overflow, so any m and ℓ will do.
     """
-    return slope.numerator * k * (n_calibration + 1) // slope.denominator
+    return slope.numerator * int(k) * (int(n_calibration) + 1) // slope.denominator
 
 
 def benjamini_hochberg(
@@ -206,7 +206,7 @@ def fast_lsu(
         )
     outcome = step_up(pairs, alpha, estimator)
     if outcome.n_rejected == 0:  # an estimate below m can make up for too few rows
-        warn_resolution(sizes, m, alpha)
+        warn_resolution([(ranks.size, size) for ranks, size in pairs], alpha)
     return outcome
 
 
@@ -284,7 +284,7 @@ def reject(
     common = np.result_type(calibration, tests)
     calibration, tests = calibration.astype(common, copy=False), tests.astype(common, copy=False)
     n_calibration, m = calibration.size, tests.size
-    warn_resolution([n_calibration], m, alpha)
+    warn_resolution([(m, n_calibration)], alpha)
     slope = alpha / m
     most = rank_limit(slope, m, n_calibration)  # at most α(ℓ+1) <= ℓ
     if most == 0:
@@ -330,7 +330,7 @@ def adjusted_pvalues(ranks: ArrayLike, n_calibration: int | ArrayLike) -> NDArra
     scaled = (ranks[order] * m) / ((sizes[order] + 1) * steps)
     adjusted = np.empty(m)
     adjusted[order] = np.minimum.accumulate(scaled[::-1])[::-1]
-    return np.minimum(adjusted, 1.0)
+    return adjusted
 
 
 def resolution(n_calibration: int, m: int, level: Level) -> Resolution:
@@ -342,6 +342,8 @@ def resolution(n_calibration: int, m: int, level: Level) -> Resolution:
     Resolution(fewest=60, rows_for_any=9, rows_for_one=9989)
     """
     alpha = as_level(level)
+    if n_calibration < 0 or m < 0:
+        raise SampleError(f"there cannot be {n_calibration} calibration rows and {m} tests")
     return Resolution(
         fewest=math.ceil(m / (alpha * (n_calibration + 1))),
         rows_for_any=math.ceil(1 / alpha) - 1,
@@ -349,15 +351,28 @@ def resolution(n_calibration: int, m: int, level: Level) -> Resolution:
     )
 
 
-def warn_resolution(n_calibration: Sequence[int], m: int, level: Fraction) -> None:
-    """Warn when no rejection is possible even if every row had rank 1."""
-    best = resolution(max(n_calibration), m, level)
-    if best.fewest > m:
+def warn_resolution(blocks: Sequence[tuple[int, int]], level: Fraction) -> None:
+    """Warn when no rejection is possible even if every row had rank 1.
+
+    Parameters
+    ----------
+    blocks : sequence of (n_tests, n_calibration)
+        What is decided together.
+    level : Fraction
+    """
+    m = best = sum(n_tests for n_tests, _ in blocks)
+    last = -1
+    while best != last:  # the step-up of ranks that are all 1
+        last = best
+        best = sum(n for n, size in blocks if rank_limit(level / m, last, size) >= 1)
+    if best == 0:
+        most = max(size for n, size in blocks if n)
+        need = resolution(most, m, level)
         warnings.warn(
-            f"no row can be rejected: {max(n_calibration)} calibration rows give p-values of at"
-            f" least 1/{max(n_calibration) + 1}, above the level {level}. At least"
-            f" {best.rows_for_any} calibration rows are needed, and {best.rows_for_one} to be"
-            f" able to reject a single one of {m} rows: add known normals or lower train_fraction",
+            f"no row can be rejected at level {level}: p-values are at least 1/{most + 1}, from"
+            f" {most} calibration rows. At least {need.rows_for_any} calibration rows are needed,"
+            f" and {need.rows_for_one} to be able to reject a single one of {m} rows:"
+            " add known normals or lower train_fraction",
             ResolutionWarning,
             stacklevel=3,
         )
