@@ -3,32 +3,10 @@
 import json
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-
-from conovel.cli import main
-
-
-@pytest.fixture
-def conovel(monkeypatch, capsys):
-    """Run the command line in this process; give back its exit code and what it printed."""
-
-    def run(*args, cwd=None):
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "argv", ["conovel", *map(str, args)])
-            if cwd is not None:
-                patch.chdir(cwd)
-            with pytest.raises(SystemExit) as exited:
-                main()
-        printed = capsys.readouterr()
-        return SimpleNamespace(
-            returncode=exited.value.code or 0, stdout=printed.out, stderr=printed.err
-        )
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -181,17 +181,20 @@ def _read_dropouts(texts: list[str] | None) -> dict[str, Phase]:
 
 
 def _print_run(run: NetworkRun, truth: Truth | None) -> None:
+    from rich import box  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
     settings = run.settings
-    how = f", {settings['composite']} of {settings['bits'] or 'float64'} models"
-    table = Table(title=f"{settings['regime']}{how if settings['composite'] else ''}")
-    table.add_column("agent")
-    heads = ["nulls", "tests", "tested", "flagged", "bytes sent", "received"]
-    heads += ["false alarms", "found", "novel"] if truth else []
+    bits = settings["bits"] or "float64"
+    how = f", {settings['composite']} of {f'{bits}-bit' if isinstance(bits, int) else bits} models"
+    title = f"{settings['regime']}{how if settings['composite'] else ''}"
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("agent", no_wrap=True)
+    heads = ["nulls", "tests", "tested", "flagged", "bytes out", "bytes in"]
+    heads += ["false", "found", "novel"] if truth else []
     for head in heads:
-        table.add_column(head, justify="right")
+        table.add_column(head, justify="right", no_wrap=True)
     traffic = run.transcript.totals()["by_agent"]
     rows = []
     for name, site in run.items():
