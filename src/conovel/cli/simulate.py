@@ -181,6 +181,7 @@ def _read_dropouts(texts: list[str] | None) -> dict[str, Phase]:
 
 
 def _print_run(run: NetworkRun, truth: Truth | None) -> None:
+    import numpy as np  # noqa: PLC0415
     from rich import box  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
@@ -191,32 +192,35 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
     title = f"{settings['regime']}{how if settings['composite'] else ''}"
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
     table.add_column("agent", no_wrap=True)
-    heads = ["nulls", "tests", "tested", "flagged", "bytes out", "bytes in"]
-    heads += ["false", "found", "novel"] if truth else []
-    for head in heads:
+    heads = ["nulls", "tested", "flagged", "bytes out", "bytes in"]
+    for head in [*heads, *(["false", "found"] if truth else [])]:
         table.add_column(head, justify="right", no_wrap=True)
     traffic = run.transcript.totals()["by_agent"]
-    rows = []
+    totals = np.zeros(9, dtype=int)
     for name, site in run.items():
         moved = traffic.get(name, {"sent": 0, "received": 0})
-        cells = [run.n_null[name], site.tested.size, int(site.tested.sum()), site.n_rejected]
-        cells += [moved["sent"], moved["received"]]
-        if truth:
-            novel = truth[name]
-            cells += [int((site.rejected & ~novel).sum()), int((site.rejected & novel).sum())]
-            cells.append(int(novel.sum()))
-        rows.append(cells)
-        table.add_row(name, *(f"{cell:,}" for cell in cells))
-    totals = [sum(column) for column in zip(*rows, strict=True)]
+        novel = truth[name] if truth else np.zeros_like(site.rejected)
+        found = int((site.rejected & novel).sum())
+        numbers = [run.n_null[name], int(site.tested.sum()), site.tested.size, site.n_rejected]
+        numbers += [moved["sent"], moved["received"], site.n_rejected - found, found]
+        numbers.append(int(novel.sum()))
+        totals += numbers
+        table.add_row(name, *_cells(numbers, truth is not None))
     table.add_section()
-    table.add_row("all", *(f"{total:,}" for total in totals), style="bold")
+    table.add_row("all", *_cells(totals.tolist(), truth is not None), style="bold")
     console = Console()
     console.print(table)
     console.print(f"{run.rounds} rounds of counts, {run.n_bytes:,} bytes in all messages")
     if truth:
-        false, found, novel_rows = totals[-3:]
+        false, found_in_all, novel_in_all = totals[-3:]
         console.print(
-            f"false alarms among flagged: {false / max(false + found, 1):.3f},"
-            f" novelties found: {found / max(novel_rows, 1):.3f}"
+            f"false alarms among flagged: {false / max(run.n_rejected, 1):.3f},"
+            f" novelties found: {found_in_all / max(novel_in_all, 1):.3f}"
         )
     console.print(f"[dim]{run.guarantee}[/dim]\n")
+
+
+def _cells(numbers: list[int], with_truth: bool) -> list[str]:
+    nulls, tested, tests, flagged, sent, received, false, found, novel = numbers
+    cells = [f"{nulls:,}", f"{tested:,}/{tests:,}", f"{flagged:,}", f"{sent:,}", f"{received:,}"]
+    return cells + ([f"{false:,}", f"{found:,}/{novel:,}"] if with_truth else [])
