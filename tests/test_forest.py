@@ -171,7 +171,8 @@ class TestArrays:
             (dict(base=1.0), "base 0"),
             (dict(link="sum"), "'mean' or 'logistic'"),
             (dict(link="logistic", base=np.nan), "base must be finite"),
-            (dict(n_features=0), "from 0 to -1"),
+            (dict(n_features=1, feature=[1, -1, -1]), "from 0 to 0"),
+            (dict(n_features=0), "at least one feature"),
         ],
     )
     def test_must_make_sense(self, change, message):

@@ -73,6 +73,8 @@ class Forest:
             if array.ndim != 1 or (name != "roots" and len(array) != len(self.feature)):
                 raise ModelError(f"{name} must be a list with one entry per node")
             object.__setattr__(self, name, array)
+        if self.n_features < 1:
+            raise ModelError(f"a forest needs at least one feature, got {self.n_features}")
         check_trees(self.feature, self.left, self.roots, self.n_features)
         inner = self.feature >= 0
         if np.any(self.threshold[~inner]) or np.any(self.value[inner]):
