@@ -25,7 +25,7 @@ from conovel.grids import SharedGrids, Uniform
 from conovel.linear import Linear
 from conovel.quantize import QuantizedForest, quantized_forest, uniform
 from conovel.wire import decode, encode, trees
-from conovel.wire.numbers import STREAM, code_ascending, code_float, code_uniform, code_used
+from conovel.wire.numbers import STREAM, code_float, code_list, code_uniform, code_used
 from conovel.wire.trees import Shape, code_trees
 
 HERE = Path(__file__).parent
@@ -121,27 +121,51 @@ def floats(*numbers: float, width: int = 32) -> bytes:
     return coder.finish()
 
 
-# Bytes that are something else.
+def one_leaf(width: int, key: int) -> bytes:
+    """Return an exact forest of one leaf, whose value has this key."""
+    coder, table = Encoder(), Table(STREAM)
+    code_used(coder, (), 1, most=1)
+    integer(coder, table, 0)
+    coder.uniform((64, 32, 24).index(width), 3, STREAM)
+    raw(coder, key, width, STREAM)
+    code_trees(coder, Shape(1, 1, [], 1, False), [[(LEAF, 0)]])
+    return seal(coder.finish(), bits=(0, 0), items=1)
 
 
-@attack("Truncated", "empty")
-def _() -> bytes:
-    return b""
+# What one expression can say.
 
-
-@attack("Truncated", "magic-only")
-def _() -> bytes:
-    return b"cnv"
-
-
-@attack("Magic", "zeros")
-def _() -> bytes:
-    return bytes(64)
-
-
-@attack("Magic", "capitals")
-def _() -> bytes:
-    return b"CNV" + valid()[3:]
+PLAIN: dict[str, Callable[[], bytes]] = {
+    "Truncated--empty": lambda: b"",
+    "Truncated--magic-only": lambda: b"cnv",
+    "Magic--zeros": lambda: bytes(64),
+    "Magic--capitals": lambda: b"CNV" + valid()[3:],
+    "Magic--gzip-bomb": lambda: zlib.compress(bytes(1 << 20), 9),
+    "Truncated--half-a-header": lambda: valid()[:14],
+    "Truncated--one-byte-short": lambda: valid()[:-1],
+    "Trailing--one-byte-more": lambda: valid() + b"\0",
+    "Trailing--two-models": lambda: valid() * 2,
+    "Truncated--no-payload": lambda: seal(b""),
+    "Trailing--payload-with-more-than-its-end": lambda: seal(payload([STUMP]) + bytes(4)),
+    "Structure--grid-with-exchanged-ends": lambda: seal(floats(1.0, 0.0)),
+    "Structure--mean-of-values-above-one": lambda: seal(
+        payload([STUMP], leaves=Uniform(0.0, 7.0, 2))
+    ),
+    "Structure--more-features-than-splits": lambda: seal(
+        payload([STUMP], used=(0, 1), features=2), features=2
+    ),
+    "NonFinite--threshold-grid-from-nan": lambda: seal(floats(math.nan, 1.0)),
+    "NonFinite--threshold-grid-to-infinity": lambda: seal(floats(0.0, math.inf)),
+    "NonFinite--leaf-grid-from-minus-infinity": lambda: seal(floats(0.0, 1.0, -math.inf, 1.0)),
+    "NonFinite--base-nan": lambda: seal(floats(0.0, 1.0, 0.0, 1.0, math.nan), flags=LOGISTIC),
+    "NonCanonical--double-where-single-is-enough": lambda: one_leaf(64, 0xBFE0 << 48),  # 0.5
+    "NonCanonical--fraction-where-single-is-enough": lambda: one_leaf(24, 1),  # 1 / 1
+    "NonCanonical--fraction-not-in-lowest-terms": lambda: one_leaf(
+        24, (6 - 1) * (6 + 2) // 2 + 2
+    ),  # 2 / 6
+    "NonCanonical--negative-zero": lambda: one_leaf(32, 2**31 - 1),
+}
+for _name, _make in PLAIN.items():
+    attack(*_name.split("--"))(_make)
 
 
 @attack("Magic", "pickle-that-runs-a-command")
@@ -153,11 +177,6 @@ def _() -> bytes:
             return os.system, ("touch pwned",)
 
     return pickle.dumps(Command())
-
-
-@attack("Magic", "gzip-bomb")
-def _() -> bytes:
-    return zlib.compress(bytes(1 << 20), 9)
 
 
 # Headers that lie about a valid payload, under a valid checksum.
@@ -188,27 +207,7 @@ for _name, _lie in LIES.items():
     attack(*_name.split("--"))(partial(lambda lie: seal(valid()[28:], **lie), _lie))
 
 
-# Messages of the wrong length, or damaged.
-
-
-@attack("Truncated", "half-a-header")
-def _() -> bytes:
-    return valid()[:14]
-
-
-@attack("Truncated", "one-byte-short")
-def _() -> bytes:
-    return valid()[:-1]
-
-
-@attack("Trailing", "one-byte-more")
-def _() -> bytes:
-    return valid() + b"\0"
-
-
-@attack("Trailing", "two-models")
-def _() -> bytes:
-    return valid() * 2
+# Damaged messages.
 
 
 @attack("Checksum", "one-bit")
@@ -245,16 +244,6 @@ def _() -> bytes:
     return seal(payload(long)[:-2], parts=9, items=63)
 
 
-@attack("Truncated", "no-payload")
-def _() -> bytes:
-    return seal(b"")
-
-
-@attack("Trailing", "payload-with-more-than-its-end")
-def _() -> bytes:
-    return seal(payload([STUMP]) + bytes(4))
-
-
 @attack("Structure", "more-nodes-than-announced")
 def _() -> bytes:
     deeper = [(0, 1), (0, 0), (LEAF, 0), (LEAF, 1), (LEAF, 2)]
@@ -276,28 +265,13 @@ def _() -> bytes:
     return seal(coder.finish())
 
 
-@attack("Structure", "grid-with-exchanged-ends")
-def _() -> bytes:
-    return seal(floats(1.0, 0.0))
-
-
-@attack("Structure", "mean-of-values-above-one")
-def _() -> bytes:
-    return seal(payload([STUMP], leaves=Uniform(0.0, 7.0, 2)))
-
-
 @attack("Structure", "exact-mean-of-values-below-zero")
 def _() -> bytes:
     coder, table = Encoder(), Table(STREAM)
     code_used(coder, (), 1, most=1)
-    code_ascending(coder, [-1.0], table, 1)
+    code_list(coder, [-1.0], table, 1)
     code_trees(coder, Shape(1, 1, [], 1, False), [[(LEAF, 0)]])
     return seal(coder.finish(), bits=(0, 0), items=1)
-
-
-@attack("Structure", "more-features-than-splits")
-def _() -> bytes:
-    return seal(payload([STUMP], used=(0, 1), features=2), features=2)
 
 
 @attack("Structure", "lattice-with-an-impossible-step")
@@ -372,26 +346,6 @@ def _() -> bytes:
 # Numbers that are none.
 
 
-@attack("NonFinite", "threshold-grid-from-nan")
-def _() -> bytes:
-    return seal(floats(math.nan, 1.0))
-
-
-@attack("NonFinite", "threshold-grid-to-infinity")
-def _() -> bytes:
-    return seal(floats(0.0, math.inf))
-
-
-@attack("NonFinite", "leaf-grid-from-minus-infinity")
-def _() -> bytes:
-    return seal(floats(0.0, 1.0, -math.inf, 1.0))
-
-
-@attack("NonFinite", "base-nan")
-def _() -> bytes:
-    return seal(floats(0.0, 1.0, 0.0, 1.0, math.nan), flags=LOGISTIC)
-
-
 @attack("NonFinite", "listed-infinity")
 def _() -> bytes:
     coder, table = Encoder(), Table(STREAM)
@@ -449,33 +403,11 @@ def _() -> bytes:
     raise AssertionError("every last range is too narrow")
 
 
-@attack("NonCanonical", "double-where-single-is-enough")
-def _() -> bytes:
-    coder, table = Encoder(), Table(STREAM)
-    code_used(coder, (), 1, most=1)
-    integer(coder, table, 0)
-    coder.uniform(0, 2, STREAM)
-    code_float(coder, 0.5, 64)
-    code_trees(coder, Shape(1, 1, [], 1, False), [[(LEAF, 0)]])
-    return seal(coder.finish(), bits=(0, 0), items=1)
-
-
-@attack("NonCanonical", "negative-zero")
-def _() -> bytes:
-    coder, table = Encoder(), Table(STREAM)
-    code_used(coder, (), 1, most=1)
-    integer(coder, table, 0)
-    coder.uniform(1, 2, STREAM)
-    raw(coder, 2**31 - 1, 32, STREAM)
-    code_trees(coder, Shape(1, 1, [], 1, False), [[(LEAF, 0)]])
-    return seal(coder.finish(), bits=(0, 0), items=1)
-
-
 @attack("NonCanonical", "listed-number-used-nowhere")
 def _() -> bytes:
     coder, table = Encoder(), Table(STREAM)
     code_used(coder, (), 1, most=1)
-    code_ascending(coder, [0.25, 0.5], table, 2)
+    code_list(coder, [0.25, 0.5], table, 2)
     code_trees(coder, Shape(2, 2, [], 2, False), [[(LEAF, 0)], [(LEAF, 0)]])
     return seal(coder.finish(), bits=(0, 0), parts=2, items=2)
 

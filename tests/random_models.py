@@ -16,13 +16,19 @@ def random_forest(seed, n_trees=5, max_depth=4, n_features=3, split=0.8, distinc
     """Return a forest with random shapes; `distinct` numbers are drawn again and again."""
     rng = random.Random(seed)
     link = rng.choice(["mean", "logistic"])
+    counts = rng.random() < 0.5  # leaf values that are shares of rows, as in a random forest
     pool = [rng.gauss(0, 1) for _ in range(distinct)] if distinct else None
 
     def number():
         return rng.choice(pool) if pool else rng.gauss(0, 1)
 
     def leaf_value():
-        return abs(number()) % 1 if link == "mean" else number()
+        if link == "logistic":
+            return number()
+        if counts:
+            n = rng.randrange(1, 400)
+            return rng.randrange(n + 1) / n
+        return abs(number()) % 1
 
     feature, threshold, left, value, roots = [], [], [], [], []
     for _ in range(n_trees):

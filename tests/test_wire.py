@@ -239,7 +239,7 @@ def test_golden(name):
 
 
 def test_golden_files_exist():
-    assert len(list(GOLDEN.glob("*.cnv"))) == len(list(GOLDEN.glob("*.json"))) == 14
+    assert len(list(GOLDEN.glob("*.cnv"))) == len(list(GOLDEN.glob("*.json"))) == 15
 
 
 def test_tally_agrees_with_the_encoder():

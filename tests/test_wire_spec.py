@@ -85,12 +85,12 @@ class Reader:
         return number(self.raw(w), w)
 
     def floats(self, n):
-        w = 32 if self.uniform(2) else 64
+        w = (64, 32)[self.uniform(2)]
         return [self.float(w) for _ in range(n)]
 
-    def ascending(self, table):
+    def list(self, table, widths):
         n = self.integer(table) + 1
-        w = 32 if self.uniform(2) else 64
+        w = widths[self.uniform(len(widths))]
         u = [self.raw(w)]
         while len(u) < n:
             u.append(u[-1] + self.integer(table) + 1)
@@ -98,6 +98,9 @@ class Reader:
 
 
 def number(u, w):
+    if w == 24:
+        n = (math.isqrt(8 * u + 9) - 1) // 2
+        return (u - (n - 1) * (n + 2) // 2) / n
     bits = u ^ 2 ** (w - 1) if u >> (w - 1) else u ^ (2**w - 1)
     return struct.unpack(">f" if w == 32 else ">d", bits.to_bytes(w // 8, "big"))[0]
 
@@ -226,8 +229,8 @@ def read_forest(reader, flags, b, c, features, n_trees):
         if flags & 1:
             base = reader.float(64)
         table = new_table()
-        edges = [reader.ascending(table) for _ in used]
-        values = reader.ascending(table)
+        edges = [reader.list(table, [64, 32]) for _ in used]
+        values = reader.list(new_table(), [64, 32, 24])
     trees = read_trees(reader, n_trees, [len(e) for e in edges], len(values), b > 0)
 
     def score(row):

@@ -25,6 +25,7 @@ def models():
     deep = pruned(3, n_trees=5, max_depth=12, n_features=4, split=0.9)
     leaves = pruned(5, n_trees=4, max_depth=0, n_features=2)
     repeated = pruned(4, n_trees=12, max_depth=5, n_features=3, distinct=5)
+    fractions = pruned(8, n_trees=12, max_depth=4, n_features=3)
     linear = random_network(1, n_features=5)
     dense = random_network(2, n_features=5, hidden=(4, 3), activation="tanh")
     return {
@@ -33,6 +34,7 @@ def models():
         "dense-exact": dense,
         "dense-4-bit": uniform(dense, 4),
         "forest-exact": small,
+        "forest-exact-fractions": fractions,
         "forest-exact-deep": deep,
         "forest-exact-repeated": repeated,
         "forest-1-bit": uniform(deep, 1),

@@ -20,11 +20,13 @@ from conovel.quantize import QuantizedForest, quantized_forest
 from conovel.wire.header import FOREST, Header
 from conovel.wire.numbers import (
     STREAM,
-    code_ascending,
+    WIDTHS,
     code_float,
     code_lattices,
+    code_list,
     code_uniform,
     code_used,
+    in_order,
 )
 from conovel.wire.trees import MAX_DEPTH, Shape, code_trees
 
@@ -90,17 +92,18 @@ def list_numbers(model: Forest) -> Listing:
         thresholds[f], code[at] = np.unique(threshold[at] + 0.0, return_inverse=True)
     arrays = model.feature.tolist(), code.tolist(), model.left.tolist()
     trees = [prune(*arrays, root) for root in model.roots.tolist()]
-    # Pruning may leave numbers unused: list the rest, which does not change their order.
-    kept: dict[int, list[int]] = {}
+    # Pruning may leave numbers unused: list the others, thresholds in ascending order still.
+    used: dict[int, list[int]] = {}
     for f, c in sorted({node for tree in trees for node in tree}):
-        kept.setdefault(f, []).append(c)
-    place = {(f, c): i for f, codes in kept.items() for i, c in enumerate(codes)}
-    return Listing(
-        [[(f, place[f, c]) for f, c in tree] for tree in trees],
-        {f: thresholds[f][codes].tolist() for f, codes in kept.items() if f != LEAF},
-        values[kept[LEAF]].tolist(),
-        model.base,
-    )
+        used.setdefault(f, []).append(c)
+    listed = {f: thresholds[f][codes].tolist() for f, codes in used.items() if f != LEAF}
+    kept = values[used[LEAF]].tolist()
+    ordered = in_order(kept)
+    position = {value: i for i, value in enumerate(ordered)}
+    place = {(f, c): i for f, codes in used.items() for i, c in enumerate(codes)}
+    place |= {(LEAF, c): position[v] for c, v in zip(used[LEAF], kept, strict=True)}
+    renumbered = [[(f, place[f, c]) for f, c in tree] for tree in trees]
+    return Listing(renumbered, listed, ordered, model.base)
 
 
 def exact_header(model: Forest, listing: Listing) -> Header:
@@ -131,10 +134,11 @@ def code_exact(coder: Coder, header: Header, given: Listing) -> Listing:
     table = Table(STREAM)
     thresholds: dict[int, list[float]] = {}
     for f in used:
-        thresholds[f] = code_ascending(coder, given.thresholds.get(f, []), table, n_splits)
+        known = given.thresholds.get(f, [])
+        thresholds[f] = code_list(coder, known, table, n_splits, WIDTHS[:2])
         n_splits -= len(thresholds[f])  # every listed number belongs to a split of its own
     n_leaves = (header.n_items + header.n_parts) // 2
-    values = code_ascending(coder, given.values, table, n_leaves)
+    values = code_list(coder, given.values, Table(STREAM), n_leaves)
     sizes = [len(thresholds[f]) for f in used]
     shape = Shape(header.n_parts, header.n_items, sizes, len(values), ordered=False)
     trees = _code_named(coder, shape, used, given.trees)
