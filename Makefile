@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test slow check format docs bench clean
+.PHONY: demo test slow check format docs bench fuzz clean
 demo: .venv/installed
 	$(BIN)/python -m conovel.demo
 
@@ -28,6 +28,11 @@ docs: .venv/docs
 bench: .venv/bench
 	$(BIN)/python -m benchmarks
 
+# Bytes from a peer are hostile: mutate valid models, with coverage as the guide.
+RUNS ?= 1000000
+fuzz: .venv/fuzz
+	$(BIN)/python -m fuzz.decode -runs=$(RUNS)
+
 clean:
 	rm -rf .venv docs/_build build dist
 
@@ -40,6 +45,7 @@ clean:
 .venv/dev: EXTRA := dev
 .venv/docs: EXTRA := docs
 .venv/bench: EXTRA := bench
-.venv/installed .venv/dev .venv/docs .venv/bench: .venv/bin/python pyproject.toml constraints.txt
+.venv/fuzz: EXTRA := fuzz
+.venv/installed .venv/dev .venv/docs .venv/bench .venv/fuzz: .venv/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRA)]'
 	@touch $@

@@ -94,7 +94,7 @@ def logistic(raw: NDArray[np.float64]) -> NDArray[np.float64]:
     in it keep their bits.
     """
     # Imported here to spare `import conovel` the time.
-    from scipy.special import expit  # type: ignore[import-untyped]  # noqa: PLC0415
+    from scipy.special import expit  # noqa: PLC0415
 
     return np.asarray(expit(np.nan_to_num(raw, nan=0.0, posinf=np.inf, neginf=-np.inf)))
 
