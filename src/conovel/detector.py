@@ -19,12 +19,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from conovel.errors import SampleError
 from conovel.guarantee import Guarantee, one_site
 from conovel.levels import Level, as_level
 from conovel.pi0 import NullProportion, as_estimator
 from conovel.ranks import conformal_ranks
-from conovel.rows import Rows, give_back, read_pair, read_rows
+from conovel.rows import Rows, as_ids, give_back, read_pair, read_rows, with_ids
 from conovel.scoring import (
     Mixture,
     Scorer,
@@ -111,14 +110,14 @@ class Detection:
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Per-row results by column name, ids first when there are any."""
-        named = {} if self.ids is None else {"id": self.ids}
-        return named | {
-            "score": self.scores,
-            "rank": self.ranks,
-            "p_value": self.p_values,
-            "adjusted_p_value": self.adjusted,
-            "rejected": self.rejected,
-        }
+        return with_ids(
+            self.ids,
+            score=self.scores,
+            rank=self.ranks,
+            p_value=self.p_values,
+            adjusted_p_value=self.adjusted,
+            rejected=self.rejected,
+        )
 
     def to_frame(self) -> Any:
         """Per-row results as the kind of frame ``X_test`` was, a pandas index kept."""
@@ -218,7 +217,7 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
         tell("checking rows")
         alpha, estimator = as_level(self.level), as_estimator(self.pi0)
         null, test = read_pair(X_null, X_test)
-        names = _as_ids(ids, len(test))
+        names = as_ids(ids, len(test))
         split_seed, scorer_seed = seeds(self.random_state)
         train, calibration = split_null(len(null), self.train_fraction, split_seed)
         if estimator is None:  # an estimate below m can make up for too few rows
@@ -283,12 +282,3 @@ def seeds(random_state: int | None) -> tuple[int, int]:
     """Derive the seed of the split and that of the scorers; None draws fresh ones."""
     split, scorer = np.random.SeedSequence(random_state).generate_state(2)
     return int(split), int(scorer)
-
-
-def _as_ids(ids: ArrayLike | None, m: int) -> NDArray[Any] | None:
-    if ids is None:
-        return None
-    names = np.asarray(ids)
-    if names.shape != (m,):
-        raise SampleError(f"ids has shape {names.shape}, but there are {m} test rows")
-    return names

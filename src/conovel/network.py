@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from conovel import __version__
 from conovel.composite import as_composite
@@ -23,7 +23,6 @@ from conovel.errors import (
     ConovelError,
     InputError,
     RunAbortedError,
-    SampleError,
     SiteFailedError,
     WireError,
 )
@@ -33,7 +32,7 @@ from conovel.participant import Participant
 from conovel.pi0 import NullProportion, as_estimator
 from conovel.regimes import as_regime, guarantee
 from conovel.results import NetworkRun, SiteResult
-from conovel.rows import Rows, read_pair
+from conovel.rows import Rows, as_ids, read_pair
 from conovel.scoring import Scorer, as_candidates
 from conovel.site import LocalSite, Settings
 from conovel.stepup import step_up, warn_resolution
@@ -217,7 +216,7 @@ class Network:
                     train_fraction=self.train_fraction,
                     seed=seed,
                 )
-                _ids(agent, len(test))
+                as_ids(agent.ids, len(test))
             except ConovelError as error:
                 raise type(error)(f"agent {agent.name}: {error}") from error
             sites[agent.name] = LocalSite(null, test, settings)
@@ -288,7 +287,7 @@ class Network:
                 tested=site.tested,
                 n_calibration=site.n_calibration,
                 test_rows=site.test,
-                ids=_ids(by_name[name], len(site.test)),
+                ids=as_ids(by_name[name].ids, len(site.test)),
             )
             for name, site in sites.items()
         }
@@ -362,12 +361,3 @@ def _paper_price(blob: bytes) -> float | None:
         return paper_bits(blob)
     except WireError:
         return None  # its receiver will refuse it
-
-
-def _ids(agent: Agent, m: int) -> NDArray[Any] | None:
-    if agent.ids is None:
-        return None
-    ids = np.asarray(agent.ids)
-    if ids.shape != (m,):
-        raise SampleError(f"ids has shape {ids.shape} for {m} test rows")
-    return ids

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.files import write_json
-from conovel.rows import Rows, give_back
+from conovel.rows import Rows, give_back, with_ids
 from conovel.transcript import Transcript
 
 
@@ -45,14 +45,14 @@ class SiteResult:
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Per-row results by column name."""
-        named = {} if self.ids is None else {"id": self.ids}
-        return named | {
-            "score": self.scores,
-            "rank": self.ranks,
-            "p_value": self.p_values,
-            "tested": self.tested,
-            "rejected": self.rejected,
-        }
+        return with_ids(
+            self.ids,
+            score=self.scores,
+            rank=self.ranks,
+            p_value=self.p_values,
+            tested=self.tested,
+            rejected=self.rejected,
+        )
 
     def to_frame(self) -> Any:
         """Per-row results as the kind of frame ``X_test`` was."""

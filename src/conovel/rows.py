@@ -14,7 +14,7 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import ColumnError, DataWarning, MissingExtraError, SampleError
 
@@ -92,6 +92,21 @@ def read_pair(X_null: Any, X_test: Any) -> tuple[Rows, Rows]:
 def column_label(columns: Sequence[str] | None, index: int) -> str:
     """Name a column the way the user knows it."""
     return f"column {columns[index]!r}" if columns is not None else f"column {index}"
+
+
+def with_ids(ids: NDArray[Any] | None, **columns: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Put the row names, if there are any, in front of per-row results."""
+    return columns if ids is None else {"id": ids, **columns}
+
+
+def as_ids(ids: ArrayLike | None, m: int) -> NDArray[Any] | None:
+    """Check that there is one name for each of the m test rows."""
+    if ids is None:
+        return None
+    names = np.asarray(ids)
+    if names.shape != (m,):
+        raise SampleError(f"ids has shape {names.shape}, but there are {m} test rows")
+    return names
 
 
 def give_back(test: Rows, data: dict[str, NDArray[Any]]) -> Any:
