@@ -22,7 +22,7 @@ with atheris.instrument_imports(include=["conovel"]):
     from conovel.wire.header import SIZE
 
 HERE = Path(__file__).parent
-LIMITS = ["-rss_limit_mb=1024", "-timeout=60", "-max_len=512"]
+LIMITS = ["-rss_limit_mb=1024", "-timeout=60", "-max_len=256"]
 REPORT = 100_000
 _HIGH_BYTES = (9, 11, 14, 15)  # of features, of trees or layers, of nodes or weights
 
