@@ -35,7 +35,7 @@ def main() -> None:
     table = Table(title="At most one false alarm in ten flagged rows (α = 0.1)")
     table.add_column("regime", no_wrap=True)
     table.add_column("leaves a site", no_wrap=True)
-    for head in ("flagged", "novelties found", "false alarms", "bytes sent", "rounds"):
+    for head in ("flagged", "found", "false alarms", "bytes sent", "rounds"):
         table.add_column(head, justify="right")
     with Progress(
         SpinnerColumn(), "{task.description}", TimeElapsedColumn(), console=console, transient=True
