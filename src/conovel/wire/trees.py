@@ -37,7 +37,7 @@ class _Place:
 
     depth: int
     parent: int  # where the parent of a right child stands in the tree; otherwise -1
-    alive: int  # bit f is set while a split on feature f can still tell rows apart
+    dead: frozenset[int]  # features of which ancestors leave no code
     bounds: dict[int, tuple[int, int]]  # the codes that ancestors leave to a feature
 
 
@@ -86,7 +86,7 @@ class _Trees:
         """Code one tree in preorder."""
         tree: Tree = []
         splits = 0
-        stack = [_Place(0, -1, (1 << len(self._shape.n_codes)) - 1, {})]
+        stack = [_Place(0, -1, frozenset(), {})]
         while stack:
             place = stack.pop()
             if not self.nodes_left:
@@ -113,7 +113,7 @@ class _Trees:
     def _is_split(
         self, place: _Place, node: Node, sibling: Node | None, splits: int, n_open: int
     ) -> bool:
-        if not place.alive:
+        if len(place.dead) == len(self._shape.n_codes):
             return False
         if place.depth == 0 and self._previous is not None and self._previous[0] != LEAF:
             return True  # trees of one leaf come first
@@ -132,8 +132,11 @@ class _Trees:
                 feature += 1
             return feature
 
+        n_features, dead = len(self._shape.n_codes), place.dead
+
         def possible(start: int, stop: int) -> bool:
-            return place.alive >> start & ((1 << (stop - start)) - 1) != 0
+            stop = min(stop, n_features)
+            return stop - start > len(dead) or any(f not in dead for f in range(start, stop))
 
         table = self._features[min(place.depth, 1)]
         return symbol(self._coder, table, node[0], self._feature_bits, possible)
@@ -164,5 +167,5 @@ class _Trees:
 
 
 def _child(place: _Place, parent: int, feature: int, low: int, high: int) -> _Place:
-    alive = place.alive if low <= high else place.alive & ~(1 << feature)
-    return _Place(place.depth + 1, parent, alive, {**place.bounds, feature: (low, high)})
+    dead = place.dead if low <= high else place.dead | {feature}
+    return _Place(place.depth + 1, parent, dead, {**place.bounds, feature: (low, high)})
