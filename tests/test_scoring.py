@@ -19,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC, OneClassSVM
 
 from conovel.errors import InputError, ScorerError
+from conovel.refine import Refined
 from conovel.scoring import (
     Mixture,
     OneClass,
@@ -44,6 +45,10 @@ SCORERS = {
     "pipeline": make_pipeline(StandardScaler(), MLPClassifier((3,), max_iter=9, random_state=0)),
     "linear svm": LinearSVC(random_state=0),
     "neighbours": KNeighborsClassifier(3),
+    "refined trees": Refined(ExtraTreesClassifier(10, max_depth=3, random_state=0), n_folds=3),
+    "refined linear": Refined(
+        RandomForestClassifier(10, max_depth=3, random_state=0), LogisticRegression(), n_folds=3
+    ),
     "isolation forest": OneClass(IsolationForest(n_estimators=10, random_state=0), "normal"),
 }
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from conovel.pi0 import Storey as Storey
     from conovel.ranks import conformal_pvalues as conformal_pvalues
     from conovel.ranks import conformal_ranks as conformal_ranks
+    from conovel.refine import Refined as Refined
     from conovel.results import NetworkRun as NetworkRun
     from conovel.results import SiteResult as SiteResult
     from conovel.scoring import OneClass as OneClass
@@ -49,6 +50,7 @@ _HOMES = {
     "NetworkRun": "results",
     "OneClass": "scoring",
     "Quantile": "pi0",
+    "Refined": "refine",
     "SiteResult": "results",
     "StepUp": "stepup",
     "Storey": "pi0",

@@ -54,6 +54,7 @@ class Mixture:
     @classmethod
     def of(cls, rows: Matrix) -> Mixture:
         """Sort the rows by value; rows that are equal become one."""
+        rows = rows + 0.0  # equal rows have equal bytes: -0.0 becomes 0.0
         order = np.lexsort(rows.T[::-1])
         ordered = rows[order]
         new = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])
@@ -104,8 +105,20 @@ class OneClass(BaseEstimator):  # type: ignore[misc]
         self.higher = higher
         self.method = method
 
+    def fit_on(self, null_train: Matrix, mixture: Mixture) -> FittedScorer:
+        """Fit on null_train alone; the mixture is not looked at."""
+        if self.higher not in ("normal", "novel"):
+            raise ScorerError(f"OneClass(higher=...) is 'normal' or 'novel', not {self.higher!r}")
+        if not hasattr(self.model, "fit"):
+            raise ScorerError(f"{_name(self.model)} has no fit method")
+        method, sign = self.method, 1.0 if self.higher == "novel" else -1.0
+        model = clone(self.model, safe=False).fit(null_train)
+        return FittedScorer(
+            model, self, lambda fitted, X: sign * getattr(fitted, method)(X), "ordinal"
+        )
 
-Scorer: TypeAlias = Any  # a classifier, a pipeline ending in one, or a OneClass
+
+Scorer: TypeAlias = Any  # a classifier, a pipeline ending in one, or what has fit_on
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,11 +133,12 @@ class FittedScorer:
     scorer: Scorer  # what was fitted, for fitting it again on other features
     read: Callable[[Any, Matrix], Vector]
     scale: Literal["probability", "log-odds", "ordinal"]
+    weights: Vector | None = None  # what each row of Mixture.rows counted for, if not 1
 
     @property
     def name(self) -> str:
         """The model in a word, for reports."""
-        return _name(self.estimator)
+        return _name(self.scorer)
 
     def score(self, X: Matrix) -> Vector:
         """Score each row; NaN or a wrong shape is an error, never a small p-value."""
@@ -151,20 +165,17 @@ def fit_scorer(scorer: Scorer, null_train: Matrix, mixture: Mixture) -> FittedSc
 
     Parameters
     ----------
-    scorer : classifier, pipeline or OneClass
-        Left untouched; a clone is fitted.
+    scorer : classifier, pipeline, OneClass or Refined
+        Left untouched; a clone is fitted. Anything with ``fit_on(null_train, mixture)``
+        says itself how it is fitted.
     null_train : array of shape (k, d)
         Known normals set aside for training, in a fixed order.
     mixture : Mixture
         Calibration and test rows together.
     """
-    if isinstance(scorer, OneClass):
-        _require_one_class(scorer)
-        method, sign = scorer.method, 1.0 if scorer.higher == "novel" else -1.0
-        model = clone(scorer.model, safe=False).fit(null_train)
-        return FittedScorer(
-            model, scorer, lambda fitted, X: sign * getattr(fitted, method)(X), "ordinal"
-        )
+    if hasattr(scorer, "fit_on"):
+        fitted: FittedScorer = scorer.fit_on(null_train, mixture)
+        return fitted
     _require_classifier(scorer)
     unlabelled = mixture.rows
     labels = np.repeat([0, 1], [len(null_train), len(unlabelled)])
@@ -280,6 +291,11 @@ def named_scorers() -> Mapping[str, Callable[[], Scorer]]:
     from sklearn.pipeline import make_pipeline  # noqa: PLC0415
     from sklearn.preprocessing import StandardScaler  # noqa: PLC0415
 
+    from conovel.refine import Refined  # noqa: PLC0415
+
+    def _trees(n_trees: int) -> ExtraTreesClassifier:
+        return ExtraTreesClassifier(n_trees, max_depth=8, min_samples_leaf=2)
+
     return {
         # Chosen by measurement: docs/decisions/0006-default-scorer.md.
         "default": lambda: ExtraTreesClassifier(300, max_depth=12, min_samples_leaf=5),
@@ -289,6 +305,10 @@ def named_scorers() -> Mapping[str, Callable[[], Scorer]]:
         "boosting": lambda: HistGradientBoostingClassifier(max_iter=100, max_leaf_nodes=8),
         "logistic": lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
         "mlp": lambda: make_pipeline(StandardScaler(), MLPClassifier((32,), max_iter=300)),
+        "refined-trees": lambda: Refined(_trees(100), _trees(100)),
+        "refined-linear": lambda: Refined(
+            _trees(100), make_pipeline(StandardScaler(), LogisticRegression(C=0.03))
+        ),
         "isolation-forest": lambda: OneClass(IsolationForest(n_estimators=200), higher="normal"),
     }
 
@@ -306,11 +326,11 @@ def scorer_by_name(name: str) -> Scorer:
     return known[name]()
 
 
-def _require_one_class(scorer: OneClass) -> None:
-    if scorer.higher not in ("normal", "novel"):
-        raise ScorerError(f"OneClass(higher=...) is 'normal' or 'novel', not {scorer.higher!r}")
-    if not hasattr(scorer.model, "fit"):
-        raise ScorerError(f"{_name(scorer.model)} has no fit method")
+def require_probabilities(scorer: Scorer) -> None:
+    """Check that a scorer is a classifier whose scores are probabilities."""
+    _require_classifier(scorer)
+    if not hasattr(scorer, "predict_proba"):
+        raise ScorerError(f"{_name(scorer)} has no predict_proba, which this needs")
 
 
 def _require_classifier(scorer: Scorer) -> None:
@@ -332,4 +352,6 @@ def _name(estimator: Any) -> str:
         return " + ".join(_name(step) for _, step in steps)
     if isinstance(estimator, OneClass):
         return _name(estimator.model)
+    if hasattr(estimator, "first"):
+        return f"Refined {_name(estimator.first)}, {_name(estimator.second or estimator.first)}"
     return type(estimator).__name__
