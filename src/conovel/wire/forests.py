@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from conovel.canonical import LEAF, Tree, depth, flatten, prune
 from conovel.coder import Coder, Table
@@ -85,25 +84,19 @@ def list_numbers(model: Forest) -> Listing:
     Scores stay the same to the last bit, for pruning removes only what no row can tell.
     """
     threshold = round_down(model.threshold) if model.single else model.threshold
-    values, code = np.unique(model.value + 0.0, return_inverse=True)
-    thresholds: dict[int, NDArray[np.float64]] = {}
-    for f in np.unique(model.feature[model.feature != LEAF]).tolist():
-        at = model.feature == f
-        thresholds[f], code[at] = np.unique(threshold[at] + 0.0, return_inverse=True)
+    # One ascending list for all numbers: positions in it compare like the numbers.
+    numbers, code = np.unique(threshold + model.value + 0.0, return_inverse=True)
     arrays = model.feature.tolist(), code.tolist(), model.left.tolist()
     trees = [prune(*arrays, root) for root in model.roots.tolist()]
-    # Pruning may leave numbers unused: list the others, thresholds in ascending order still.
-    used: dict[int, list[int]] = {}
+    lists: dict[int, list[float]] = {}
     for f, c in sorted({node for tree in trees for node in tree}):
-        used.setdefault(f, []).append(c)
-    listed = {f: thresholds[f][codes].tolist() for f, codes in used.items() if f != LEAF}
-    kept = values[used[LEAF]].tolist()
-    ordered = in_order(kept)
-    position = {value: i for i, value in enumerate(ordered)}
-    place = {(f, c): i for f, codes in used.items() for i, c in enumerate(codes)}
-    place |= {(LEAF, c): position[v] for c, v in zip(used[LEAF], kept, strict=True)}
-    renumbered = [[(f, place[f, c]) for f, c in tree] for tree in trees]
-    return Listing(renumbered, listed, ordered, model.base)
+        lists.setdefault(f, []).append(float(numbers[c]))
+    lists[LEAF] = in_order(lists[LEAF])
+    place = {f: {number: i for i, number in enumerate(own)} for f, own in lists.items()}
+    number = numbers.tolist()
+    trees = [[(f, place[f][number[c]]) for f, c in tree] for tree in trees]
+    values = lists.pop(LEAF)
+    return Listing(trees, lists, values, model.base)
 
 
 def exact_header(model: Forest, listing: Listing) -> Header:
@@ -116,10 +109,11 @@ def read_exact(coder: Coder, header: Header) -> Forest:
     """Read an exact forest."""
     read = code_exact(coder, header, Listing([], {}, [], 0.0))
     feature, code, left, roots = flatten(read.trees)
-    threshold, value = np.zeros(len(feature)), np.zeros(len(feature))
-    value[feature == LEAF] = np.array(read.values)[code[feature == LEAF]]
-    for f, listed in read.thresholds.items():
-        threshold[feature == f] = np.array(listed)[code[feature == f]]
+    lists = {**read.thresholds, LEAF: read.values}
+    pairs = zip(feature.tolist(), code.tolist(), strict=True)
+    number = np.array([lists[f][c] for f, c in pairs])
+    threshold = np.where(feature == LEAF, 0.0, number)
+    value = np.where(feature == LEAF, number, 0.0)
     single = bool(header.flags & SINGLE)
     return Forest(
         feature, threshold, left, value, roots, header.n_features, _link(header), read.base, single
