@@ -412,6 +412,16 @@ def _() -> bytes:
     return seal(coder.finish(), bits=(0, 0), parts=2, items=2)
 
 
+@attack("Structure", "bomb-in-a-blanket")
+def _() -> bytes:
+    # Numbers that nobody uses make the payload long enough for 10,000 equal trees.
+    coder = Encoder()
+    code_used(coder, (), 1, most=1)
+    code_list(coder, [i / 512 for i in range(100)], Table(STREAM), 100)
+    code_trees(coder, Shape(10_000, 10_000, [], 100, False), [[(LEAF, 0)]] * 10_000)
+    return seal(coder.finish(), bits=(0, 0), parts=10_000, items=10_000)
+
+
 @attack("NonCanonical", "single-threshold-in-double")
 def _() -> bytes:
     # No row of single precision can tell this threshold from the float32 below it.

@@ -52,6 +52,15 @@ def encode(model: Surrogate, *, bits: int | None = None, schema: bytes = NO_SCHE
     -------
     bytes
         A header of 28 bytes and the payload.
+
+    Examples
+    --------
+    >>> stump = Forest([0, -1, -1], [0.5, 0, 0], [1, 1, 2], [0, 0.1, 0.8], [0], n_features=1)
+    >>> message = encode(stump, bits=4)
+    >>> len(message)
+    46
+    >>> decode(message).score([[0.4], [0.6]]).round(2)
+    array([0.1, 0.8])
     """
     if bits is not None:
         if isinstance(model, QuantizedForest | QuantizedDense):
@@ -90,10 +99,11 @@ def decode(message: bytes, *, schema: bytes | None = None) -> Surrogate:
     coder = Decoder(payload)
     try:
         model = _read(coder, about)
-    except ModelError as error:  # numbers that no model of its family has
+        coder.finish()
+        canonical = encode(model, schema=about.schema)
+    except ModelError as error:  # numbers that no model has, or a model that nobody may send
         raise StructureError(str(error)) from error
-    coder.finish()
-    if encode(model, schema=about.schema) != message:
+    if canonical != message:
         raise NonCanonicalError("the bytes are not the canonical form of their model")
     return model
 
