@@ -293,3 +293,14 @@ def test_elementary_functions_have_fixed_bits():
     ]
     steps = elementary.expit(np.linspace(-40, 40, 100_001))
     assert (np.diff(steps) >= 0).all()
+
+
+@given(forests(), st.integers(1, 16))
+def test_edges_are_the_thresholds_in_use(model, width):
+    """A grid of 16 bits has 65,536 numbers for each feature; scoring needs those in use."""
+    quantized = uniform(model, width)
+    for f, edges in enumerate(quantized.edges):
+        at = quantized.feature == f
+        levels = quantized.grids.thresholds.values()
+        assert edges.tolist() == levels[np.unique(quantized.code[at])].tolist()
+        assert (edges[quantized.threshold_code[at]] == levels[quantized.code[at]]).all()

@@ -17,9 +17,20 @@ from random_models import (
     random_network,
     rows_for,
 )
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from conovel import wire
 from conovel.coder import Tally
+from conovel.convert import to_flat
 from conovel.dense import Dense
 from conovel.errors import InputError, ModelError, SchemaError
 from conovel.forest import Forest
@@ -268,3 +279,27 @@ def test_golden_quantizers(source, target, quantize):
     """Quantizers are fixed: the same model becomes the same bytes for ever."""
     model = decode((GOLDEN / f"{source}.cnv").read_bytes())
     assert encode(quantize(model)) == (GOLDEN / f"{target}.cnv").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        RandomForestClassifier(10, random_state=0),
+        ExtraTreesClassifier(10, max_depth=5, random_state=0),
+        GradientBoostingClassifier(n_estimators=10, random_state=0),
+        HistGradientBoostingClassifier(max_iter=10, random_state=0),
+        LogisticRegression(),
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        make_pipeline(StandardScaler(), MLPClassifier((5,), max_iter=50, random_state=0)),
+    ],
+    ids=lambda estimator: repr(estimator).partition("(")[0] + str(len(repr(estimator))),
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_fitted_models_survive_the_wire(estimator):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4)) * [1, 10, 0.1, 5]
+    flat = to_flat(estimator.fit(X, X[:, 0] + rng.normal(size=300) > 0))
+    rows = rng.normal(size=(500, 4)) * [1, 10, 0.1, 5]
+    assert (decode(encode(flat)).score(rows) == flat.score(rows)).all()
+    surrogate = decode(encode(flat, bits=12))
+    assert np.corrcoef(surrogate.score(rows), flat.score(rows))[0, 1] > 0.99

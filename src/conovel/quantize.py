@@ -36,7 +36,7 @@ from conovel.elementary import expit
 from conovel.errors import InputError, ModelError
 from conovel.flat import check_rows
 from conovel.forest import Forest
-from conovel.grids import FeatureGrids, Lattice, SharedGrids, Uniform, single
+from conovel.grids import MAX_BITS, FeatureGrids, Lattice, SharedGrids, Uniform, single
 from conovel.kernels import bin_features, leaf_sums
 from conovel.linear import Linear
 from conovel.quantized_dense import QuantizedDense, quantize_layers
@@ -70,12 +70,29 @@ class QuantizedForest:
         return _canonical(self.feature, self.code, self.left, self.roots)
 
     @cached_property
+    def _thresholds(self) -> tuple[list[NDArray[np.float64]], NDArray[np.int64]]:
+        inner = self.feature != LEAF
+        pairs = self.feature[inner].astype(np.int64) << MAX_BITS | self.code[inner]
+        used, rank = np.unique(pairs, return_inverse=True)
+        first = np.searchsorted(used, np.arange(self.n_features) << MAX_BITS)
+        lists = np.split(used & ((1 << MAX_BITS) - 1), first[1:])
+        edges = [
+            self.grids.of(f).total(codes, 1) if len(codes) else np.empty(0)
+            for f, codes in enumerate(lists)
+        ]
+        position = np.zeros(len(inner), dtype=np.int64)
+        position[inner] = rank - first[self.feature[inner]]
+        return edges, position
+
+    @property
     def edges(self) -> list[NDArray[np.float64]]:
-        """The thresholds that codes stand for, feature by feature."""
-        edges = [np.empty(0)] * self.n_features
-        for f in set(self.feature.tolist()) - {LEAF}:
-            edges[f] = self.grids.of(f).values()
-        return edges
+        """Distinct thresholds of each feature, increasing."""
+        return self._thresholds[0]
+
+    @property
+    def threshold_code(self) -> NDArray[np.int64]:
+        """Position of each node's threshold among the edges of its feature; 0 at a leaf."""
+        return self._thresholds[1]
 
     def score(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the score of each row: higher is more novel.
@@ -84,8 +101,8 @@ class QuantizedForest:
         the score. The result is the same to the last bit on every machine.
         """
         codes = bin_features(check_rows(X, self.n_features), self.edges)
-        code = self.code.astype(np.int64)
-        total = leaf_sums(codes, self.feature, code, self.left, code, self.roots)
+        nodes = self.feature, self.threshold_code, self.left, self.code, self.roots
+        total = leaf_sums(codes, *nodes)
         margin = self.grids.leaves.total(total, self.n_trees)
         return margin / self.n_trees if self.link == "mean" else expit(self.base + margin)
 
