@@ -9,7 +9,7 @@ from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
 
-SHORT = ["statistics"]  # what a plain `python -m benchmarks` runs
+SHORT = ["statistics", "scoring_speed", "model_sizes", "network_growth"]  # what a plain `python -m benchmarks` runs
 
 
 def available() -> dict[str, str]:
