@@ -1,36 +1,56 @@
 """From a fitted model to the bytes a peer receives.
 
 ``bits`` says how: None sends the model in float64, an integer is the paper's uniform
-quantizer, and ``"compact"`` trains a small forest on the same rows and sends that.
+quantizer, and ``"compact"`` grows a small forest that imitates the model and sends that;
+``"compact:300"`` sends the best one of at most 300 bytes.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, cast
-
-from sklearn.ensemble import RandomForestClassifier
+from numbers import Integral
+from typing import Any, TypeAlias
 
 from conovel import wire
+from conovel.compact import encode_compact
 from conovel.convert import to_flat
 from conovel.errors import InputError
-from conovel.forest import Forest
 from conovel.grids import check_bits
-from conovel.quantize import per_feature
-from conovel.scoring import FittedScorer, Matrix, Mixture, fit_scorer
-from conovel.wire import NO_SCHEMA, Surrogate, decode
+from conovel.scoring import FittedScorer, Matrix, Mixture
+from conovel.wire import NO_SCHEMA, decode
 
 __all__ = ["Bits", "as_bits", "decode", "encode", "make_surrogate"]
 
-Bits: TypeAlias = int | Literal["compact"] | None
+Bits: TypeAlias = int | str | None
+_COMPACT = "compact"
 
 
 def as_bits(bits: Bits) -> Bits:
-    """Check a precision: None, an integer from 1 to 16, or "compact"."""
-    if bits is None or bits == "compact":
-        return bits
+    """Check a precision and return its one spelling.
+
+    Parameters
+    ----------
+    bits : None, int or str
+        None, an integer from 1 to 16, "compact", or "compact:300" for a compact model of at
+        most 300 bytes.
+
+    Examples
+    --------
+    >>> as_bits("compact:0300")
+    'compact:300'
+    """
+    if bits is None:
+        return None
     if isinstance(bits, str):
-        raise InputError(f"bits must be None, an integer from 1 to 16 or 'compact', not {bits!r}")
-    return check_bits(bits)
+        name, colon, text = bits.partition(":")
+        if name == _COMPACT and not colon:
+            return _COMPACT
+        if name == _COMPACT and text.isascii() and text.isdigit() and int(text) > 0:
+            return f"{_COMPACT}:{int(text)}"
+    elif isinstance(bits, Integral) and not isinstance(bits, bool):
+        return check_bits(int(bits))
+    raise InputError(
+        f"bits must be None, an integer from 1 to 16, 'compact:BYTES' or 'compact', not {bits!r}"
+    )
 
 
 def encode(model: Any, *, bits: int | None = None, schema: bytes = NO_SCHEMA) -> bytes:
@@ -65,14 +85,28 @@ def make_surrogate(
     seed: int,
     schema: bytes = NO_SCHEMA,
 ) -> bytes:
-    """Make what a peer receives from (null_train, mixture) and the model fitted on them."""
-    if bits == "compact":
-        return wire.encode(fit_compact(null_train, mixture, seed), schema=schema)
+    """Make what a peer receives from the model fitted on (null_train, mixture).
+
+    Parameters
+    ----------
+    bits : None, int or str
+        See :func:`as_bits`; a compact model imitates `local`, see :mod:`conovel.compact`.
+    local : FittedScorer
+    null_train : array of shape (k, d)
+    mixture : Mixture
+    seed : int
+        Seed of a compact model.
+    schema : bytes
+        Digest of the columns, see :func:`conovel.wire.schema_digest`.
+    """
+    if isinstance(bits, str):
+        _, _, budget = bits.partition(":")
+        return encode_compact(
+            local,
+            null_train,
+            mixture,
+            seed,
+            budget=int(budget) if budget else None,
+            schema=schema,
+        )
     return encode(local.estimator, bits=bits, schema=schema)
-
-
-def fit_compact(null_train: Matrix, mixture: Mixture, seed: int) -> Surrogate:
-    """Train the small forest that is sent by default: 100 trees of 4 leaves."""
-    small = RandomForestClassifier(100, max_leaf_nodes=4, random_state=seed)
-    flat = cast(Forest, to_flat(fit_scorer(small, null_train, mixture).estimator))
-    return per_feature(flat, threshold_bits=4, leaf_bits=3)

@@ -44,7 +44,10 @@ def simulate(
         str, typer.Option(help="How scores go together: mean, max (the paper's), min or stacked.")
     ] = "mean",
     bits: Annotated[
-        str, typer.Option(help="How models are sent: compact, 1 to 16 bits, or float64.")
+        str,
+        typer.Option(
+            help="How models are sent: compact, compact:BYTES, 1 to 16 bits, or float64."
+        ),
     ] = "compact",
     level: Annotated[
         str, typer.Option(help="Largest tolerated share of false alarms over the whole network.")
@@ -129,14 +132,14 @@ def read_bits(text: str) -> Bits:
 
     Examples
     --------
-    >>> read_bits("4"), read_bits("float64"), read_bits("compact")
-    (4, None, 'compact')
+    >>> read_bits("4"), read_bits("float64"), read_bits("compact:300")
+    (4, None, 'compact:300')
     """
     from conovel.surrogate import as_bits  # noqa: PLC0415
 
     if text in ("float64", "none"):
         return None
-    return as_bits(int(text) if text.isdigit() else text)  # type: ignore[arg-type]
+    return as_bits(int(text) if text.isdigit() else text)
 
 
 def _draw_agents(
