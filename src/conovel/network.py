@@ -58,7 +58,7 @@ class Agent:
         Known normals, and rows to test.
     scorer : classifier, OneClass, str, list of these, or None
         Overrides the network's.
-    bits : int, "compact" or None
+    bits : int, "compact", "compact:BYTES" or None
         Overrides the network's: how its own model is sent.
     ids : array of shape (m,), optional
         Names of the test rows.
@@ -83,9 +83,9 @@ class Network:
         Who tests what at which level, see :mod:`conovel.regimes`.
     composite : {"mean", "max", "min", "stacked"}
         How an agent's own score and its peers' models go together; "max" is the paper's.
-    bits : int, "compact" or None
-        How models are sent: the paper's quantizer with that many bits, a small forest
-        trained for sending, or float64.
+    bits : int, "compact", "compact:BYTES" or None
+        How models are sent: the paper's quantizer with that many bits, a small forest that
+        imitates the model (the best one of at most so many bytes), or float64.
     level : float, str or Fraction
         Target false discovery rate over all agents together.
     scorer : classifier, OneClass, str, list of these, or None
