@@ -9,7 +9,8 @@ from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
 
-SHORT = ["statistics", "scoring_speed", "model_sizes", "network_growth"]  # what a plain `python -m benchmarks` runs
+# What a plain `python -m benchmarks` runs.
+SHORT = ["statistics", "scoring_speed", "model_sizes", "network_growth"]
 
 
 def available() -> dict[str, str]:

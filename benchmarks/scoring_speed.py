@@ -47,7 +47,7 @@ def ours(forest: RandomForestClassifier, X: np.ndarray) -> dict[str, Score]:
     flat = to_flat(forest)
     small = per_feature(flat, threshold_bits=4, leaf_bits=3)
     codes = kernels.bin_features(X, small.edges)
-    nodes = small.feature, small.code, small.left, small.code, small.roots
+    nodes = small.feature, small.threshold_code, small.left, small.code, small.roots
 
     def with_numpy() -> np.ndarray:
         with without_numba():

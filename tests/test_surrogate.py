@@ -111,3 +111,16 @@ def test_a_model_without_a_flat_form_can_only_be_sent_compact(rows):
     with pytest.raises(ModelError, match="GaussianNB has no flat form"):
         make_surrogate(4, local, X[:100], mixture, 0)
     assert cn.decode(make_surrogate("compact", local, X[:100], mixture, 0)).n_features == 4
+
+
+@pytest.mark.parametrize("bits", [None, 4])
+@pytest.mark.parametrize(
+    "model",
+    [RandomForestClassifier(3, max_depth=2, random_state=0), LogisticRegression()],
+    ids=["forest", "linear"],
+)
+def test_every_decoded_surrogate_describes_itself(model, bits):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    blob = cn.encode(model.fit(X, X[:, 0] > 0), bits=bits)
+    facts = cn.decode(blob).describe()
+    assert facts["bytes"]["header"] + facts["bytes"]["payload"] == len(blob)

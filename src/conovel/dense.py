@@ -11,13 +11,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import ModelError
-from conovel.flat import affine, check_rows, freeze, freeze_scaler, logistic, standardise
+from conovel.flat import (
+    Described,
+    affine,
+    check_rows,
+    freeze,
+    freeze_scaler,
+    logistic,
+    standardise,
+)
 
 Activation = Literal["relu", "tanh", "logistic", "identity"]
 
 
 @dataclass(frozen=True, eq=False)
-class Dense:
+class Dense(Described):
     """An immutable perceptron with one logistic output, and its scaler if any.
 
     With ``z = (x - centre) / scale``, each layer is ``z @ weight + bias``; ``activation``

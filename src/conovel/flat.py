@@ -25,6 +25,16 @@ class FlatModel(Protocol):
         """Return the probability, in [0, 1], that each row is novel."""
 
 
+class Described:
+    """A model that can say what it is made of."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return size, shape and where the bytes go; see `conovel.wire.describe`."""
+        from conovel.wire import describe  # noqa: PLC0415  (the wire imports this module)
+
+        return describe(self)  # type: ignore[arg-type]
+
+
 def freeze(values: ArrayLike, dtype: type[np.generic], name: str) -> NDArray[Any]:
     """Copy numbers into a read-only array that nothing else can reach.
 

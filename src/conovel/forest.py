@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import ModelError
-from conovel.flat import check_rows, freeze, logistic
+from conovel.flat import Described, check_rows, freeze, logistic
 from conovel.kernels import bin_features, check_trees, leaf_sums, tree_depths
 
 
@@ -26,7 +26,7 @@ class Tree(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Forest:
+class Forest(Described):
     """An immutable ensemble of binary trees; node arrays are concatenated over the trees.
 
     A row goes left where ``x[feature] <= threshold``. The right child stands next to the
@@ -135,21 +135,30 @@ class Forest:
         return freeze(tree_depths(self.left, self.roots), np.int64, "depths")
 
     @cached_property
-    def edges(self) -> tuple[NDArray[np.float64], ...]:
-        """Distinct thresholds of each feature, increasing."""
-        return tuple(
-            freeze(np.unique(self.threshold[self.feature == f]), np.float64, "edges")
-            for f in range(self.n_features)
+    def _distinct(self) -> tuple[tuple[NDArray[np.float64], ...], NDArray[np.int64]]:
+        """Edges and codes by one sort of all splits, whatever the number of features."""
+        splits = np.flatnonzero(self.feature >= 0)
+        order = splits[np.lexsort((self.threshold[splits], self.feature[splits]))]
+        feature, threshold = self.feature[order], self.threshold[order]
+        new = np.ones(order.size, dtype=np.bool_)
+        new[1:] = (feature[1:] != feature[:-1]) | (threshold[1:] != threshold[:-1])
+        first = np.searchsorted(feature[new], np.arange(self.n_features))
+        code = np.zeros(len(self.feature), dtype=np.int64)
+        code[order] = np.cumsum(new) - 1 - first[feature]
+        edges = np.split(threshold[new], first[1:])
+        return tuple(freeze(e, np.float64, "edges") for e in edges), freeze(
+            code, np.int64, "threshold codes"
         )
 
-    @cached_property
+    @property
+    def edges(self) -> tuple[NDArray[np.float64], ...]:
+        """Distinct thresholds of each feature, increasing."""
+        return self._distinct[0]
+
+    @property
     def threshold_code(self) -> NDArray[np.int64]:
         """Position of each node's threshold among the edges of its feature; 0 at a leaf."""
-        code = np.zeros(len(self.feature), dtype=np.int64)
-        for f, edges in enumerate(self.edges):
-            here = self.feature == f
-            code[here] = np.searchsorted(edges, self.threshold[here])
-        return freeze(code, np.int64, "threshold codes")
+        return self._distinct[1]
 
     def score(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability that each row is novel.

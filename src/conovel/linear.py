@@ -8,11 +8,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import ModelError
-from conovel.flat import affine, check_rows, freeze, freeze_scaler, logistic, standardise
+from conovel.flat import (
+    Described,
+    affine,
+    check_rows,
+    freeze,
+    freeze_scaler,
+    logistic,
+    standardise,
+)
 
 
 @dataclass(frozen=True, eq=False)
-class Linear:
+class Linear(Described):
     """An immutable logistic regression, with the scaler that stands before it if any.
 
     The score of a row x is ``logistic(coef · z + intercept)`` with

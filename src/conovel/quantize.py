@@ -34,7 +34,7 @@ from conovel.canonical import LEAF, Tree, flatten, prune
 from conovel.dense import Dense
 from conovel.elementary import expit
 from conovel.errors import InputError, ModelError
-from conovel.flat import check_rows
+from conovel.flat import Described, check_rows
 from conovel.forest import Forest
 from conovel.grids import MAX_BITS, FeatureGrids, Lattice, SharedGrids, Uniform, single
 from conovel.kernels import bin_features, leaf_sums
@@ -43,7 +43,7 @@ from conovel.quantized_dense import QuantizedDense, quantize_layers
 
 
 @dataclass(frozen=True, eq=False)
-class QuantizedForest:
+class QuantizedForest(Described):
     """An immutable forest on integer codes, in canonical form.
 
     Nodes are laid out as in `conovel.forest.Forest`. Trees are pruned and sorted: sums of
@@ -105,12 +105,6 @@ class QuantizedForest:
         total = leaf_sums(codes, *nodes)
         margin = self.grids.leaves.total(total, self.n_trees)
         return margin / self.n_trees if self.link == "mean" else expit(self.base + margin)
-
-    def describe(self) -> dict[str, Any]:
-        """Return size and shape; see `conovel.wire.describe`."""
-        from conovel.wire import describe  # noqa: PLC0415  (the wire imports this module)
-
-        return describe(self)
 
 
 def quantized_forest(

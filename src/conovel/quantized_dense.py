@@ -15,14 +15,14 @@ array([0.5])
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.dense import Activation, Dense
 from conovel.elementary import expit, tanh
-from conovel.flat import affine, check_rows
+from conovel.flat import Described, affine, check_rows
 from conovel.grids import Uniform
 from conovel.linear import Linear
 
@@ -55,7 +55,7 @@ class Coded(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class QuantizedDense:
+class QuantizedDense(Described):
     """An immutable network whose last layer has one output, the logit of the score."""
 
     exponents: tuple[int, ...]  # feature f is divided by 2 ** exponents[f] …
@@ -83,12 +83,6 @@ class QuantizedDense:
                 z = _activate(z, self.activation)
             z = affine(np.clip(z, -_LARGEST, _LARGEST), weights.numbers(), biases.numbers())
         return expit(z[:, 0])
-
-    def describe(self) -> dict[str, Any]:
-        """Return size and shape; see `conovel.wire.describe`."""
-        from conovel.wire import describe  # noqa: PLC0415  (the wire imports this module)
-
-        return describe(self)
 
 
 def layers_of(model: Linear | Dense) -> tuple[Arrays, Arrays]:
