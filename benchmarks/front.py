@@ -1,13 +1,14 @@
 """Power against bytes: the paper's quantizer, small surrogates and no exchange at all.
 
-    python -m benchmarks front [--trials 100] [--out front.jsonl]
+    python -m benchmarks front [--trials 100] [--out front.jsonl] [--data SET.npz]
 
 The paper's Gaussian design at δ = 2, three agents, α = 0.1. In one trial of one setting all
 rows of the table share data, splits and the agents' local models (the default scorer with
 100 trees instead of 300, for time); only what is sent to peers differs. Bytes are those of
 `conovel.wire`, header included; large forests are encoded in the first ten trials only, since
 their sizes hardly vary. With ``--out`` every trial is kept as a line of JSON, and a run that
-was broken off goes on from there.
+was broken off goes on from there. ``--data`` takes a data set of the `default_scorer`
+benchmark instead of the design, dealt out to three agents at random.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rich.progress import track
 from sklearn.ensemble import RandomForestClassifier
 
 import conovel as cn
+from benchmarks.default_scorer import real
 from conovel import wire
 from conovel.compact import DEFAULT, PROFILES, fit_compact
 from conovel.convert import to_flat
@@ -65,6 +67,7 @@ PUBLISHED = {
 N_MODELS = K * (K - 1)
 
 Model = Any
+Agents = Callable[[int], list[Labelled]]  # the agents of a trial
 Row = tuple[Model, int | None]  # what a peer scores with, and its bytes if they were counted
 
 
@@ -84,10 +87,23 @@ class Block:
         self.local = fit_scorer(scorer, self.null_train, self.mixture)
 
 
-def draw(trial: int, setting: str) -> list[list[Block]]:
+def dealt(file: Path) -> Agents:
+    """Deal the rows of a real data set out to the agents."""
+    sample = real(file)
+
+    def agents(trial: int) -> list[Labelled]:
+        rng = np.random.default_rng(trial)
+        X_null, X_test, is_novel = sample(rng)
+        tests = np.array_split(rng.permutation(len(X_test)), K)
+        nulls = np.array_split(X_null, K)
+        return [Labelled(n, X_test[t], is_novel[t]) for n, t in zip(nulls, tests, strict=True)]
+
+    return agents
+
+
+def blocks_of(agents: list[Labelled], trial: int, setting: str) -> list[list[Block]]:
     """Return the block that agent i makes a model from for agent j, at [i][j]."""
     seeds = np.random.SeedSequence(trial).generate_state(K).tolist()
-    agents = gaussian_design(2.0, trial, n_agents=K)
     return [
         [whole_block(agent, seed)] * K if setting == "unsplit" else thirds(agent, seed)
         for agent, seed in zip(agents, seeds, strict=True)
@@ -138,9 +154,9 @@ def compact_name(profile: Any) -> str:
     return f"{'compact (default)' if profile == DEFAULT else 'compact'}, {profile}"
 
 
-def run_trial(trial: int, setting: str) -> dict[str, Any]:
+def run_trial(agents: Agents, trial: int, setting: str) -> dict[str, Any]:
     """Return power, false discovery proportion and bytes of every row of one setting."""
-    blocks = draw(trial, setting)
+    blocks = blocks_of(agents(trial), trial, setting)
     own = [blocks[j][j] for j in range(K)]
     local = [block.local.score(block.mixture.distinct) for block in own]
     made: dict[str, dict[int, Row]] = {}
@@ -261,16 +277,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--out", type=Path, help="where to keep the trials, as lines of JSON")
+    parser.add_argument("--data", type=Path, help="an .npz file; only the unsplit setting runs")
     args, _ = parser.parse_known_args()
+    settings = ["unsplit"] if args.data else list(COLUMNS)
+    agents = dealt(args.data) if args.data else partial(gaussian_design, 2.0, n_agents=K)
     lines = read(args.out)
     done = {(line["trial"], line["setting"]) for line in lines}
-    wanted = [pair for pair in product(range(args.trials), COLUMNS) if pair not in done]
+    wanted = [pair for pair in product(range(args.trials), settings) if pair not in done]
     for trial, setting in track(wanted, description="trials"):
-        lines.append(run_trial(trial, setting))
+        lines.append(run_trial(agents, trial, setting))
         if args.out is not None:
             with args.out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(lines[-1]) + "\n")
-    for setting in COLUMNS:
+    for setting in settings:
         n = sum(line["setting"] == setting for line in lines)
         print(f"\n{setting}, {n} trials\n\n{table(lines, setting)}\n\n{gains(lines, setting)}")
 
