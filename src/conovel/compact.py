@@ -92,8 +92,7 @@ def encode_compact(
     InputError
         If no profile fits the budget.
     """
-    rows = np.concatenate([null_train, mixture.rows])
-    target = _log_odds(probability(local, null_train, rows))
+    rows, target = _lesson(local, null_train, mixture)
     if budget is None:
         return wire.encode(_imitate(rows, target, seed, DEFAULT), schema=schema)
     sizes = []
@@ -129,9 +128,14 @@ def fit_compact(
     >>> bool(np.corrcoef(small.score(rows), local.score(rows))[0, 1] > 0.9)
     True
     """
-    rows = np.concatenate([null_train, mixture.rows])
-    target = _log_odds(probability(local, null_train, rows))
+    rows, target = _lesson(local, null_train, mixture)
     return _imitate(rows, target, seed, profile)
+
+
+def _lesson(local: FittedScorer, null_train: Matrix, mixture: Mixture) -> tuple[Matrix, Vector]:
+    """Return the rows to learn from and the log-odds that the local model gives them."""
+    rows = np.concatenate([null_train, mixture.rows])
+    return rows, _log_odds(probability(local, null_train, rows))
 
 
 def _imitate(rows: Matrix, target: Vector, seed: int, profile: Profile) -> QuantizedForest:

@@ -293,13 +293,16 @@ def named_scorers() -> Mapping[str, Callable[[], Scorer]]:
 
     from conovel.refine import Refined  # noqa: PLC0415
 
+    def extra_trees() -> ExtraTreesClassifier:
+        # Chosen by measurement: docs/decisions/0006-default-scorer.md.
+        return ExtraTreesClassifier(300, max_depth=12, min_samples_leaf=5)
+
     def _trees(n_trees: int) -> ExtraTreesClassifier:
         return ExtraTreesClassifier(n_trees, max_depth=8, min_samples_leaf=2)
 
     return {
-        # Chosen by measurement: docs/decisions/0006-default-scorer.md.
-        "default": lambda: ExtraTreesClassifier(300, max_depth=12, min_samples_leaf=5),
-        "extra-trees": lambda: ExtraTreesClassifier(300, max_depth=12, min_samples_leaf=5),
+        "default": extra_trees,
+        "extra-trees": extra_trees,
         # The reference AdaDetect's forest.
         "random-forest": lambda: RandomForestClassifier(100, max_depth=10),
         "boosting": lambda: HistGradientBoostingClassifier(max_iter=100, max_leaf_nodes=8),
