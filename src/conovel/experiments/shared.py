@@ -1,0 +1,293 @@
+"""One trial, every regime: each model is fitted once and each score computed once.
+
+`counts`, `isolated`, `full` and `conservative` differ in what is sent and at which level is
+decided, not in what an agent learns, and precisions and composites differ later still. So all
+cells of a table share the fits of a trial. The steps are those of :class:`conovel.network.Network`,
+and so are the decisions, bit for bit; only the wire is skipped where nobody counts its bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel import wire
+from conovel.composite import composite_scores
+from conovel.convert import to_flat
+from conovel.experiments.gaussian import Labelled
+from conovel.levels import Level, as_level
+from conovel.quantize import uniform
+from conovel.ranks import conformal_ranks
+from conovel.regimes import Regime, as_regime, own_block
+from conovel.rows import Rows
+from conovel.scoring import FittedScorer, Matrix, Scorer, ScoreModel, Vector, as_candidates
+from conovel.site import Block, LocalSite, Settings
+from conovel.stepup import StepUp, step_up
+from conovel.surrogate import Bits, decode, make_surrogate
+
+_SIDE_BITS = 2.33  # what the paper spends on feature and structure, see wire.paper_bits
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One way to decide: a regime, and for an exchange the composite and the precision."""
+
+    regime: str
+    composite: str = ""
+    bits: Bits = None
+
+    @property
+    def precision(self) -> str:
+        """The precision in a word, empty without an exchange."""
+        return str(self.bits or "float64") if self.composite else ""
+
+
+class Traffic(NamedTuple):
+    """What the models of a network cost."""
+
+    n_bytes: int | None
+    """Messages of the wire format over all peers; None when nobody counted."""
+    paper_bits: float
+    """The same by the paper's formula."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """What a cell decided, agent by agent; rows that are not tested are not rejected."""
+
+    rejected: list[NDArray[np.bool_]]
+    tested: list[NDArray[np.bool_]]
+    totals: tuple[int, ...]
+    """Rejections that FastLSU counted in each round; empty without counts."""
+    traffic: Traffic
+
+
+class Trial:
+    """The agents of one trial and everything they have learned so far.
+
+    Parameters
+    ----------
+    agents : sequence of Labelled
+        The truth in it is not looked at.
+    scorer : classifier, str or None
+        As in :class:`conovel.network.Network`.
+    level : float, str or Fraction
+    train_fraction : float, str or Fraction
+    seed : int
+        The network's ``random_state``.
+    sized : bool
+        Whether to count the bytes of large models; compact ones are always counted.
+
+    Examples
+    --------
+    >>> from conovel.experiments.gaussian import gaussian_design
+    >>> trial = Trial(gaussian_design(2.0, 0), "logistic", seed=0)
+    >>> [sum(map(np.sum, trial.decide(Cell(r)).rejected)) for r in ("isolated", "counts")]
+    [88, 99]
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[Labelled],
+        scorer: Scorer | str | None,
+        *,
+        level: Level = 0.1,
+        train_fraction: Level = 0.5,
+        seed: int = 0,
+        sized: bool = False,
+    ) -> None:
+        self.level = as_level(level)
+        self.sized = sized
+        seeds = np.random.SeedSequence(seed).generate_state(len(agents)).tolist()
+        self.sites = [
+            _Site(
+                Rows(np.ascontiguousarray(agent.X_null)),
+                Rows(np.ascontiguousarray(agent.X_test)),
+                Settings(
+                    regime=as_regime("full"),
+                    composite="mean",
+                    candidates=tuple(as_candidates(scorer, own)),
+                    bits=None,
+                    level=self.level,
+                    train_fraction=as_level(train_fraction, "train_fraction"),
+                    seed=own,
+                ),
+            )
+            for agent, own in zip(agents, seeds, strict=True)
+        ]
+        self._scores: dict[tuple[bool, str, Bits], list[tuple[NDArray[np.int64], int]]] = {}
+
+    def decide(self, cell: Cell) -> Decision:
+        """Decide as a network of that regime, composite and precision would."""
+        regime = as_regime(cell.regime)
+        if not regime.deployable:
+            return self._decide_pooled()
+        ranks = self._ranks(cell, regime)
+        K = len(self.sites)
+        level = regime.test_level(self.level, K)
+        totals: tuple[int, ...] = ()
+        if regime.divides_level:
+            masks = [step_up([pair], level, None).rejected[0] for pair in ranks]
+        else:
+            outcome = step_up(ranks, level, None)
+            masks, totals = list(outcome.rejected), _totals(outcome)
+        rejected = [np.zeros(len(site.test), dtype=np.bool_) for site in self.sites]
+        tested = [np.zeros(len(site.test), dtype=np.bool_) for site in self.sites]
+        for j, mask in enumerate(masks):
+            rows = self._own(j, regime).block.tested
+            tested[j][rows] = True
+            rejected[j][rows] = mask
+        return Decision(rejected, tested, totals, self._traffic(cell, regime))
+
+    def _decide_pooled(self) -> Decision:
+        null, test = (
+            Rows(np.concatenate([getattr(site, part).values for site in self.sites]))
+            for part in ("null", "test")
+        )
+        pool = _Site(null, test, self.sites[0].settings)
+        learned = pool.whole()
+        scores = learned.block.mixture.score(learned.local)
+        ranks, size = _rank(learned.block, scores)
+        outcome = step_up([(ranks, size)], self.level, None)
+        stops = np.cumsum([len(site.test) for site in self.sites])[:-1]
+        rejected = np.split(outcome.rejected[0], stops)
+        tested = [np.ones(mask.size, dtype=np.bool_) for mask in rejected]
+        return Decision(rejected, tested, (), Traffic(0, 0.0))
+
+    def _own(self, j: int, regime: Regime) -> _Learned:
+        """What agent j scores its own rows with."""
+        return self._learned(j, j, regime)
+
+    def _learned(self, i: int, j: int, regime: Regime) -> _Learned:
+        """What agent i learned for agent j."""
+        site = self.sites[i]
+        return site.blocks(len(self.sites))[own_block(j)] if regime.splits_rows else site.whole()
+
+    def _ranks(self, cell: Cell, regime: Regime) -> list[tuple[NDArray[np.int64], int]]:
+        key = (regime.splits_rows, cell.composite, cell.bits)
+        if key not in self._scores:
+            self._scores[key] = [self._rank_agent(j, cell, regime) for j in range(len(self.sites))]
+        return self._scores[key]
+
+    def _rank_agent(self, j: int, cell: Cell, regime: Regime) -> tuple[NDArray[np.int64], int]:
+        own = self._own(j, regime)
+        peers = range(len(self.sites)) if regime.exchanges_models else ()
+        surrogates = [
+            self._learned(i, j, regime).sent(cell.bits, self.sized).model for i in peers if i != j
+        ]
+        scores = composite_scores(
+            cell.composite or "mean", own.local, surrogates, own.block.null_train, own.block.mixture
+        )
+        return _rank(own.block, scores)
+
+    def _traffic(self, cell: Cell, regime: Regime) -> Traffic:
+        if not regime.exchanges_models:
+            return Traffic(0, 0.0)
+        K = len(self.sites)
+        sent = [
+            self._learned(i, j, regime).sent(cell.bits, self.sized)
+            for i in range(K)
+            for j in range(K)
+            if i != j
+        ]
+        sizes = [one.n_bytes for one in sent]
+        known = [size for size in sizes if size is not None]
+        return Traffic(
+            sum(known) if len(known) == len(sizes) else None,
+            math.fsum(one.paper_bits for one in sent),
+        )
+
+
+class _Sent(NamedTuple):
+    model: ScoreModel
+    n_bytes: int | None
+    paper_bits: float
+
+
+class _Learned:
+    """A block, the model fitted on it, and the surrogates made from that model."""
+
+    def __init__(self, block: Block, settings: Settings) -> None:
+        self.block, self.settings = block, settings
+        fitted = block.fit(settings)
+        self.local: FittedScorer = replace(fitted, read=_Memory(fitted.read))
+        self._sent: dict[Bits, _Sent] = {}
+
+    def sent(self, bits: Bits, sized: bool) -> _Sent:
+        """Return what peers receive at this precision."""
+        if bits not in self._sent:
+            self._sent[bits] = self._compact(bits) if isinstance(bits, str) else self._exact(bits)
+        one = self._sent[bits]
+        if sized and one.n_bytes is None:
+            one = one._replace(n_bytes=len(wire.encode(one.model.model)))  # type: ignore[attr-defined]
+            self._sent[bits] = one
+        return one
+
+    def _compact(self, bits: str) -> _Sent:
+        block = self.block
+        blob = make_surrogate(
+            bits, self.local, block.null_train, block.mixture, self.settings.seed
+        )
+        return _Sent(_Remembered(decode(blob)), len(blob), wire.paper_bits(blob))
+
+    def _exact(self, bits: int | None) -> _Sent:
+        flat = to_flat(self.local.estimator)
+        numbers = len(flat.feature) if hasattr(flat, "feature") else 0
+        model = flat if bits is None else uniform(flat, bits)
+        return _Sent(_Remembered(model), None, numbers * ((bits or 64) + _SIDE_BITS))
+
+
+class _Site(LocalSite):
+    """A site that keeps what it learned, on all rows and block by block."""
+
+    _whole: _Learned | None = None
+    _parts: list[_Learned] | None = None
+
+    def whole(self) -> _Learned:
+        if self._whole is None:
+            self._whole = _Learned(self._all_rows(), self.settings)
+        return self._whole
+
+    def blocks(self, n_blocks: int) -> list[_Learned]:
+        if self._parts is None:
+            self._parts = [_Learned(block, self.settings) for block in self._blocks(n_blocks)]
+        return self._parts
+
+
+class _Memory:
+    """A score function that computes once for each matrix it is given."""
+
+    def __init__(self, read: Any) -> None:
+        self._read = read
+        self._known: dict[int, tuple[Matrix, Vector]] = {}
+
+    def __call__(self, estimator: Any, X: Matrix) -> Vector:
+        # The matrix is kept beside its scores, so that no other can take over its identity.
+        if id(X) not in self._known:
+            self._known[id(X)] = X, self._read(estimator, X)
+        return self._known[id(X)][1]
+
+
+class _Remembered:
+    """A surrogate that scores each matrix once."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self._memory = _Memory(lambda inner, X: inner.score(X))
+
+    def score(self, X: Matrix) -> Vector:
+        return self._memory(self.model, X)
+
+
+def _rank(block: Block, scores: Vector) -> tuple[NDArray[np.int64], int]:
+    calibration, tests = np.split(scores, [block.n_calibration])
+    return conformal_ranks(calibration, tests), block.n_calibration
+
+
+def _totals(outcome: StepUp) -> tuple[int, ...]:
+    return tuple(sum(counts) for counts in outcome.counts)
