@@ -10,7 +10,9 @@
     │   ├── ScorerError          a scorer without a usable, declared score
     │   └── ModelError           a fitted model that has no flat form
     ├── FileError                a file that cannot be read or written (also OSError)
+    │   └── RunFileError         a file that is not a run, or not a whole one
     ├── MissingExtraError        an optional dependency is not installed (also ImportError)
+    ├── FederationError          a kit, a certificate or a process that does not work
     ├── ProtocolError            a run between agents that was broken off
     │   ├── LocalProtocolError       on this side
     │   │   └── SiteFailedError          the site could not do its part
@@ -30,6 +32,7 @@
     │       ├── CountRisingError         counts that no ranks can give
     │       ├── OutcomeMismatchError     an outcome that does not follow from the run
     │       ├── SiteVanishedError        gone while it was needed
+    │       ├── RefusedError             a site that does not agree to the terms
     │       └── RunAbortedError          another party broke the run off
     └── WireError                bytes from a peer that are not a model (also ValueError)
         ├── MagicError           does not begin like a model
@@ -85,11 +88,19 @@ class FileError(ConovelError, OSError):
     """A file or folder that cannot be read or written."""
 
 
+class RunFileError(FileError):
+    """A file that is not a run; the message names the field that is missing or wrong."""
+
+
 class MissingExtraError(ConovelError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"this needs {package}: install it with  pip install 'conovel[{extra}]'")
+
+
+class FederationError(ConovelError):
+    """A start-up kit, a certificate, a process or a connection that does not work."""
 
 
 class ProtocolError(ConovelError):
@@ -176,6 +187,10 @@ class OutcomeMismatchError(RemoteProtocolError):
 
 class SiteVanishedError(RemoteProtocolError):
     """A party vanished when the run could not do without it."""
+
+
+class RefusedError(RemoteProtocolError):
+    """A site does not agree to what the run asks of it."""
 
 
 class RunAbortedError(RemoteProtocolError):
