@@ -1,0 +1,225 @@
+"""The coordinator's part in one run: who owes an answer, since when, and what to do then."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from operator import index
+from typing import Any, Protocol
+
+from conovel.coordinator import Coordinator
+from conovel.errors import (
+    ConovelError,
+    LocalProtocolError,
+    MalformedMessageError,
+    RefusedError,
+    RemoteProtocolError,
+    SiteVanishedError,
+)
+from conovel.federation.actor import Actor
+from conovel.federation.member import Deliver
+from conovel.federation.terms import Terms
+from conovel.messages import Kind, decode
+from conovel.protocol import Outbox, State
+from conovel.regimes import guarantee
+from conovel.transcript import Entry, Transcript, as_plain
+
+FORMAT = "conovel-outcome-1"
+QUESTIONS = frozenset({Kind.ROSTER, Kind.BELOW, Kind.STEP})  # what a site has to answer
+TICK_SECONDS = 0.1
+
+
+class Replies(Protocol):
+    """What came of a call to every site."""
+
+    values: Mapping[str, Any]
+    failures: Mapping[str, str]
+
+
+class Sites(Protocol):
+    """How the engine reaches all sites at once."""
+
+    def begin(self, terms: Mapping[str, Any]) -> Replies:
+        """Propose the terms; a site answers with its objection, or with nothing."""
+
+    def settle(self, names: Sequence[str]) -> Replies:
+        """Ask these to confirm the outcome; a site answers with the sizes of its models."""
+
+    def publish(self, names: Sequence[str]) -> Replies:
+        """Tell these to write their decisions."""
+
+
+class Chair:
+    """The coordinator in one run.
+
+    Parameters
+    ----------
+    terms : Terms
+    deliver : callable
+        Carries messages away; gives back who could not be reached, and why.
+
+    Attributes
+    ----------
+    transcript : Transcript
+        What the coordinator saw, and at the end the sizes of the models it did not see.
+    """
+
+    def __init__(self, terms: Terms, deliver: Deliver) -> None:
+        self.terms = terms
+        self.transcript = Transcript()
+        self._deliver = deliver
+        self._coordinator = Coordinator(
+            terms.agents,
+            regime=terms.regime,
+            level=terms.level,
+            run_id=terms.run_bytes,
+            pi0=terms.pi0 or None,
+            on_dropout=terms.on_dropout,
+        )
+        self._began = time.monotonic()
+        self._owing = dict.fromkeys(terms.agents, self._began)
+        self._over = threading.Event()
+        self._actor = Actor("conovel coordinator")
+
+    def take(self, data: bytes, sender: str) -> None:
+        """Take a message of a site that the transport vouches for."""
+        self._actor.do(self._receive, data, sender)
+
+    def run(self, sites: Sites) -> dict[str, Any]:
+        """Run to the end, and give what the submitter gets: counts, threshold, transcript."""
+        self._propose(sites)
+        self._wait()
+        unpublished = self._settle(sites)
+        self._actor.stop()
+        return self._account(unpublished)
+
+    def stop(self, reason: str) -> None:
+        """Break the run off for a reason of the engine's or of a person's."""
+        self._abort(LocalProtocolError(reason))
+
+    def progress(self) -> dict[str, Any]:
+        """Tell how far the run is, in JSON types."""
+        transcript = self.transcript
+        sizes = dict(transcript.agents)
+        rounds = dict(transcript.rounds)
+        return {
+            "state": self._coordinator.state.value,
+            "here": sorted(sizes),
+            "ready": sorted(name for name, s in sizes.items() if s.n_calibration),
+            "owing": sorted(self._owing),
+            "round": max(rounds, default=0),
+            "bytes": sum(entry.n_bytes for entry in list(transcript.entries)),
+            "seconds": time.monotonic() - self._began,
+        }
+
+    def _propose(self, sites: Sites) -> None:
+        replies = sites.begin(self.terms.to_dict())
+        for name, objection in sorted(replies.values.items()):
+            if objection:
+                self._abort(RefusedError(f"{name} refuses: {objection}", name))
+                return
+        self._give_up({name: f"did not begin: {why}" for name, why in replies.failures.items()})
+
+    def _wait(self) -> None:
+        terms = self.terms
+        while not self._over.wait(TICK_SECONDS):
+            now = time.monotonic()
+            if now - self._began > terms.run_seconds:
+                late = ", ".join(sorted(self._owing)) or "nobody"
+                why = f"no outcome within {terms.run_seconds:g} s, waiting for {late}"
+                self._abort(SiteVanishedError(why))
+            late_ones = [n for n, at in list(self._owing.items()) if now - at > terms.stage_seconds]
+            why = f"did not answer within {terms.stage_seconds:g} s"
+            self._give_up(dict.fromkeys(late_ones, why))
+
+    def _settle(self, sites: Sites) -> dict[str, str]:
+        """Let nobody publish before everybody has confirmed the outcome; say who did not."""
+        if self._coordinator.error is not None:
+            return {}
+        names = self._coordinator.outcome.participants
+        replies = sites.settle(names)
+        for name, why in sorted(replies.failures.items()):
+            if self.terms.on_dropout == "abort":
+                self._abort(SiteVanishedError(f"{name} did not confirm the outcome: {why}", name))
+                return {}
+        try:
+            for name, rows in sorted(replies.values.items()):
+                self.transcript.entries += [self._entry(name, row) for row in rows]
+        except MalformedMessageError as error:
+            self._abort(error)
+            return {}
+        return {**replies.failures, **sites.publish(sorted(replies.values)).failures}
+
+    def _entry(self, sender: str, row: Any) -> Entry:
+        """Read what a site says about a model it sent to a peer."""
+        try:
+            receiver, n_bytes, bits = row
+            if receiver in self.terms.agents and index(n_bytes) > 0:
+                return Entry(0, sender, receiver, "MODEL", n_bytes, bits and float(bits))
+        except (TypeError, ValueError):
+            pass
+        raise MalformedMessageError(f"{sender} sent sizes of models that are none", sender)
+
+    def _receive(self, data: bytes, sender: str) -> None:
+        try:
+            self.transcript.record(data)
+        except RemoteProtocolError:
+            pass  # the machine names the fault
+        self._owing.pop(sender, None)
+        self._send(self._coordinator.receive(data, sender))
+
+    def _give_up(self, why: Mapping[str, str]) -> None:
+        for name in sorted(why):
+            self._owing.pop(name, None)
+            if self.terms.on_dropout == "abort":
+                self._abort(SiteVanishedError(f"{name} {why[name]}", name))
+            else:
+                self._actor.do(lambda name=name: self._send(self._coordinator.drop(name)))
+
+    def _abort(self, error: ConovelError) -> None:
+        self._actor.do(lambda: self._send(self._coordinator.abort(error))).result()
+
+    def _send(self, outbox: Outbox) -> None:
+        for receiver, data in outbox:
+            self.transcript.record(data)
+            if decode(data).body.kind in QUESTIONS:
+                self._owing[receiver] = time.monotonic()
+        lost = self._deliver(outbox)
+        state = self._coordinator.state
+        if state in (State.DONE, State.ABORTED):
+            self._over.set()
+        elif lost:
+            self._drop_unreached(lost)
+
+    def _drop_unreached(self, lost: Mapping[str, str]) -> None:
+        for name, why in sorted(lost.items()):
+            self._owing.pop(name, None)
+            error = SiteVanishedError(f"{name} could not be reached: {why}", name)
+            gone = self.terms.on_dropout == "abort"
+            self._send(self._coordinator.abort(error) if gone else self._coordinator.drop(name))
+
+    def _account(self, unpublished: Mapping[str, str]) -> dict[str, Any]:
+        terms, error = self.terms, self._coordinator.error
+        account: dict[str, Any] = {
+            "format": FORMAT,
+            "command": "run",
+            "state": "done" if error is None else "failed",
+            "message": "" if error is None else str(error),
+            "fault": "" if error is None else type(error).__name__,
+            "culprit": getattr(error, "culprit", ""),
+            "terms": terms.to_dict(),
+            "unpublished": dict(unpublished),
+            "transcript": self.transcript.to_dict(),
+        }
+        if error is None:
+            outcome = self._coordinator.outcome
+            account["outcome"] = as_plain(outcome)
+            account["guarantee"] = guarantee(
+                terms.regime,
+                terms.level,
+                pi0=terms.pi0 or None,
+                left_out=outcome.left_out,
+                dropped=outcome.dropped,
+            )
+        return account

@@ -1,0 +1,239 @@
+"""The one file that touches NVFlare: what runs inside its processes.
+
+A job names :class:`CoordinatorApp` and :class:`SiteApp`, classes of the installed conovel;
+the kits allow these, Collab's own controller and executor, and nothing else. Both objects
+only pass bytes between the machines' drivers and Collab calls.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_context import FLContext
+from nvflare.collab import collab
+from nvflare.collab.api.exceptions import CollabCallError
+from nvflare.widgets.widget import Widget
+
+from conovel.errors import ConovelError, FederationError, ProtocolError
+from conovel.federation.chair import Chair
+from conovel.federation.ground import Ground
+from conovel.federation.ledger import DONE, FAILED, Ledger
+from conovel.federation.member import Member
+from conovel.federation.settings import ENVIRONMENT, read_federation, read_site
+from conovel.federation.terms import Terms
+from conovel.files import write_json
+from conovel.messages import COORDINATOR
+from conovel.protocol import Outbox
+
+SERVER = "server"  # what Collab calls the coordinator
+OUTCOME_FILE = "conovel_outcome.json"
+TOPIC = "conovel"  # the operator's questions to a run
+JOINED_FILE = "joined"
+_log = logging.getLogger("conovel.federation")
+
+
+class SiteApp:
+    """A site's end of the Collab calls."""
+
+    def __init__(self) -> None:
+        self._member: Member | None = None
+
+    @collab.init  # type: ignore[untyped-decorator]
+    def prepare(self, context: Any) -> None:
+        """Note who can be called."""
+        self._proxies = {proxy.name: proxy for proxy in context.clients}
+        self._proxies[COORDINATOR] = context.server
+        self._file = read_site(Path(os.environ[ENVIRONMENT]))
+        if context.app.name != self._file.name:
+            raise FederationError(f"{self._file.path} is not about {context.app.name}")
+
+    @collab.publish  # type: ignore[untyped-decorator]
+    def begin(self, terms: dict[str, Any]) -> str:
+        """Take part, or answer why not."""
+        _require_coordinator()
+        try:
+            if self._member is not None:
+                raise FederationError("a run has begun here already")
+            agreed = Terms.from_dict(terms)
+            if objection := self._file.limits.objection(agreed):
+                return objection
+            if self._file.name not in agreed.agents or set(agreed.agents) - set(self._proxies):
+                return "the terms name other agents than the job"
+            record = Ledger(self._file.state).open(agreed.run_id, agreed.run_seconds)
+        except ConovelError as error:
+            return str(error)
+        ground = Ground(self._file, agreed)
+        post = _Post(self._proxies, agreed.call_seconds)
+        self._member = Member(
+            self._file.name,
+            agreed,
+            self._file.limits,
+            record,
+            ground.open,
+            post,
+            ground.publish,
+        )
+        self._member.begin()
+        return ""
+
+    @collab.publish  # type: ignore[untyped-decorator]
+    def take(self, data: bytes) -> None:
+        """Take one message."""
+        caller = collab.caller
+        self._begun().take(bytes(data), COORDINATOR if caller == SERVER else caller)
+
+    @collab.publish  # type: ignore[untyped-decorator]
+    def settle(self) -> list[list[Any]]:
+        """Confirm the outcome."""
+        _require_coordinator()
+        member = self._begun()
+        return member.settle(member.terms.call_seconds)
+
+    @collab.publish  # type: ignore[untyped-decorator]
+    def publish(self) -> None:
+        """Write the decisions."""
+        _require_coordinator()
+        member = self._begun()
+        member.publish(member.terms.stage_seconds)
+
+    def _begun(self) -> Member:
+        if self._member is None:
+            raise FederationError("no run has begun here")
+        return self._member
+
+
+class CoordinatorApp:
+    """The coordinator's end of the Collab calls.
+
+    Parameters
+    ----------
+    terms : dict
+        The terms of the run, as the submitter wrote them into the job.
+    """
+
+    def __init__(self, terms: dict[str, Any]) -> None:
+        self._terms = terms
+        self._chair: Chair | None = None
+
+    @collab.publish  # type: ignore[untyped-decorator]
+    def take(self, data: bytes) -> None:
+        """Take one message."""
+        if self._chair is None:
+            raise FederationError("no run has begun here")
+        self._chair.take(bytes(data), collab.caller)
+
+    @collab.main  # type: ignore[untyped-decorator]
+    def run(self, context: Any) -> None:
+        """Run to the end; what the submitter gets is a file of the job."""
+        terms = Terms.from_dict(self._terms)
+        file = read_federation(Path(os.environ[ENVIRONMENT]))
+        proxies = {proxy.name: proxy for proxy in context.clients}
+        if set(proxies) != set(terms.agents):
+            raise FederationError("the terms name other agents than the job")
+        record = Ledger(file.state).open(terms.run_id, terms.run_seconds)
+        self._chair = Chair(terms, _Post(proxies, terms.call_seconds))
+        engine = collab.fl_ctx.get_engine()
+        engine.register_app_command(TOPIC, self._answer)
+        account = self._chair.run(_Sites(proxies, terms))
+        folder = Path(context.workspace.get_run_dir(collab.fl_ctx.get_job_id()))
+        write_json(folder / OUTCOME_FILE, account)
+        if account["state"] == "failed":
+            record.finish(FAILED, account["message"])
+            raise ProtocolError(account["message"])
+        record.finish(DONE, f"{account['outcome']['n_rejected']:,} rows flagged in all")
+
+    def _answer(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:
+        return self._chair.progress() if self._chair else {}
+
+
+class Presence(Widget):  # type: ignore[misc]
+    """Leaves a file once the coordinator has accepted this site, for whoever supervises it."""
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """Act on the engine's events."""
+        if event_type == EventType.SYSTEM_START:
+            file = read_site(Path(os.environ[ENVIRONMENT]))
+            Ledger(file.state).folder.joinpath(JOINED_FILE).write_text(str(os.getpid()))
+
+
+@dataclass
+class _Replies:
+    values: dict[str, Any] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+class _Sites:
+    """Calls to many sites at once; a site that fails is named, never left out in silence."""
+
+    def __init__(self, proxies: Mapping[str, Any], terms: Terms) -> None:
+        self._proxies, self._terms = proxies, terms
+
+    def begin(self, terms: Mapping[str, Any]) -> _Replies:
+        return self._call(
+            self._terms.agents, lambda site: site(timeout=self._terms.call_seconds).begin(terms)
+        )
+
+    def settle(self, names: Sequence[str]) -> _Replies:
+        seconds = 2 * self._terms.call_seconds
+        return self._call(names, lambda site: site(timeout=seconds).settle())
+
+    def publish(self, names: Sequence[str]) -> _Replies:
+        seconds = self._terms.stage_seconds + self._terms.call_seconds
+        return self._call(names, lambda site: site(timeout=seconds).publish())
+
+    def _call(self, names: Sequence[str], call: Callable[[Any], Any]) -> _Replies:
+        replies = _Replies()
+
+        def one(name: str) -> None:
+            try:
+                replies.values[name] = call(self._proxies[name])
+            except CollabCallError as error:
+                replies.failures[name] = str(error.cause)
+
+        if names:
+            with ThreadPoolExecutor(len(names)) as pool:
+                list(pool.map(one, names))
+        return replies
+
+
+class _Post:
+    """Carries an outbox: to many receivers at once, to each of them in order."""
+
+    def __init__(self, proxies: Mapping[str, Any], seconds: float) -> None:
+        self._proxies, self._seconds = proxies, seconds
+
+    def __call__(self, outbox: Outbox) -> dict[str, str]:
+        letters: dict[str, list[bytes]] = {}
+        for receiver, data in outbox:
+            letters.setdefault(receiver, []).append(data)
+        if not letters:
+            return {}
+        with ThreadPoolExecutor(len(letters)) as pool:
+            results = pool.map(lambda item: self._send(*item), letters.items())
+            return {name: why for name, why in results if why}
+
+    def _send(self, receiver: str, letters: list[bytes]) -> tuple[str, str]:
+        # What is not for the coordinator, or from it, is encrypted from end to end.
+        proxy = self._proxies.get(receiver)
+        if proxy is None:
+            return receiver, "it does not take part"
+        between_sites = COORDINATOR in self._proxies and receiver != COORDINATOR
+        try:
+            for data in letters:
+                proxy(timeout=self._seconds, secure=between_sites).take(data)
+        except CollabCallError as error:
+            _log.warning("%s could not be reached: %s", receiver, error.cause)
+            return receiver, str(error.cause)
+        return receiver, ""
+
+
+def _require_coordinator() -> None:
+    if collab.caller != SERVER:
+        raise FederationError(f"{collab.caller} is not the coordinator")

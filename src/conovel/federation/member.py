@@ -1,0 +1,223 @@
+"""One site's part in one run: consent, deadlines, the record; the machine does the rest.
+
+How bytes travel is the engine's affair. Everything that concerns the machine happens on one
+thread (:class:`~conovel.federation.actor.Actor`). Decisions are written only when the
+coordinator has heard from every site that it has the outcome, and asks to publish.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel import __version__
+from conovel.errors import (
+    ConovelError,
+    LocalProtocolError,
+    RefusedError,
+    RemoteProtocolError,
+    SiteFailedError,
+    SiteVanishedError,
+    WireError,
+)
+from conovel.federation.actor import Actor
+from conovel.federation.consent import Limits
+from conovel.federation.ledger import DONE, FAILED, Record
+from conovel.federation.terms import Terms
+from conovel.messages import COORDINATOR, Model, decode
+from conovel.participant import Facts, Participant
+from conovel.protocol import Outbox, State
+from conovel.site import LocalSite
+from conovel.transcript import Transcript
+from conovel.wire import paper_bits
+from conovel.wire.header import VERSION as WIRE_VERSION
+
+Deliver: TypeAlias = Callable[[Outbox], Mapping[str, str]]  # who could not be reached, and why
+Publish: TypeAlias = Callable[[LocalSite, Participant, Transcript], Path]
+
+
+class Member:
+    """One site in one run.
+
+    Parameters
+    ----------
+    name : str
+        The site's name.
+    terms : Terms
+        What the run is.
+    limits : Limits
+        What the site agrees to.
+    record : Record
+        Where the end of the run is noted.
+    open_site : callable
+        Reads the rows. Called on the member's own thread, once.
+    deliver : callable
+        Carries messages away; gives back who could not be reached, and why.
+    publish : callable
+        Writes the decisions; gives back where.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        terms: Terms,
+        limits: Limits,
+        record: Record,
+        open_site: Callable[[], LocalSite],
+        deliver: Deliver,
+        publish: Publish,
+    ) -> None:
+        self.terms, self.limits, self.record = terms, limits, record
+        self._deliver, self._publish = deliver, publish
+        self._site = _Opened(open_site)
+        self._participant = Participant(
+            name,
+            self._site,
+            regime=terms.regime,
+            level=terms.level,
+            run_id=terms.run_bytes,
+            pi0=terms.pi0 or None,
+            software=__version__,
+            wire_version=WIRE_VERSION,
+        )
+        self._transcript = Transcript()  # what this site sent and received, and nothing else
+        self._bytes_in = 0
+        self._n_here = len(terms.agents)
+        self._settled = False
+        self._actor = Actor(f"conovel {name}")
+        self._alarm = threading.Timer(terms.run_seconds, self._expire)
+        self._alarm.daemon = True
+
+    def begin(self) -> None:
+        """Say hello as soon as the rows are read."""
+        self._alarm.start()
+        self._actor.do(self._step, self._participant.join)
+
+    def take(self, data: bytes, sender: str) -> None:
+        """Take a message of a party that the transport vouches for."""
+        self._actor.do(self._step, lambda: self._receive(data, sender))
+
+    def settle(self, seconds: float) -> list[list[Any]]:
+        """Confirm that the outcome is here; give the sizes of the models that were sent."""
+        return self._actor.do(self._settle).result(seconds)
+
+    def publish(self, seconds: float) -> None:
+        """Write the decisions, after everybody has settled."""
+        self._actor.do(self._write).result(seconds)
+
+    def _step(self, work: Callable[[], Outbox]) -> None:
+        """Do one thing with the machine and send what it says; no error leaves this thread."""
+        try:
+            outbox = work()
+        except Exception as error:
+            name = self._participant.name
+            failure = SiteFailedError(f"{name} could not go on ({type(error).__name__})")
+            failure.__cause__ = error
+            outbox = self._participant.abort(failure)
+        self._send(outbox)
+        if self._participant.error is not None:
+            self._end(self._participant.error)
+
+    def _receive(self, data: bytes, sender: str) -> Outbox:
+        self._bytes_in += len(data)
+        if self._bytes_in > self.limits.max_bytes_in:
+            return self._refuse(f"more than {self.limits.max_bytes_in:,} bytes came in")
+        try:
+            message = decode(data, sender)
+        except RemoteProtocolError:
+            pass  # the machine names the fault
+        else:
+            self._transcript.record(data)
+            objection, self._n_here = self.limits.objection_to(message, self.terms, self._n_here)
+            if objection:
+                return self._refuse(objection)
+        return self._participant.receive(data, sender)
+
+    def _refuse(self, reason: str) -> Outbox:
+        name = self._participant.name
+        return self._participant.abort(RefusedError(f"{name} refuses: {reason}", name))
+
+    def _send(self, outbox: Outbox) -> None:
+        for _, data in outbox:
+            body = decode(data).body
+            self._transcript.record(data, price(body.blob) if isinstance(body, Model) else None)
+        unreached = self._deliver(outbox)
+        if not unreached or self._participant.state is State.ABORTED:
+            return
+        # Without the coordinator there is no run. A peer that cannot be reached is the
+        # coordinator's to give up, unless the terms are to break off at once.
+        lost = COORDINATOR if COORDINATOR in unreached else min(unreached)
+        if lost == COORDINATOR or self.terms.on_dropout == "abort":
+            reason = f"{self._participant.name} could not reach {lost}: {unreached[lost]}"
+            self._deliver(self._participant.abort(SiteVanishedError(reason, lost)))
+
+    def _settle(self) -> list[list[Any]]:
+        _ = self._participant.outcome  # raises the error of a broken run
+        self._settled = True
+        sent = [e for e in self._transcript.entries if e.sender == self._participant.name]
+        return [[e.receiver, e.n_bytes, e.paper_bits] for e in sent if e.kind == "MODEL"]
+
+    def _write(self) -> None:
+        if not self._settled:
+            raise LocalProtocolError("the run is not settled: nothing may be published")
+        if not self.record.is_open:
+            raise LocalProtocolError("the run has ended here: nothing may be published")
+        try:
+            path = self._publish(self._site.local, self._participant, self._transcript)
+        except ConovelError as error:
+            self._end(error)
+            raise
+        flagged = self._participant.n_rejected
+        self.record.finish(DONE, f"{flagged:,} rows flagged, see {path}", results=str(path))
+        self._close()
+
+    def _expire(self) -> None:
+        reason = f"no outcome within {self.terms.run_seconds:g} s"
+        # Noted at once: the thread may be the very thing that hangs.
+        if self.record.finish(FAILED, reason):
+            error = SiteVanishedError(f"{self._participant.name}: {reason}", COORDINATOR)
+            self._actor.do(self._step, lambda: self._participant.abort(error))
+
+    def _end(self, error: ConovelError) -> None:
+        cause = error.__cause__
+        self.record.finish(FAILED, f"{error}: {cause}" if cause else str(error))
+        self._close()
+
+    def _close(self) -> None:
+        self._alarm.cancel()
+
+
+class _Opened:
+    """A site whose rows are read when they are first asked for."""
+
+    def __init__(self, open_site: Callable[[], LocalSite]) -> None:
+        self._open = open_site
+
+    @cached_property
+    def local(self) -> LocalSite:
+        return self._open()
+
+    @property
+    def facts(self) -> Facts:
+        return self.local.facts
+
+    def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
+        return self.local.models(index, names)
+
+    def ranks(self, models: Mapping[str, bytes]) -> tuple[NDArray[np.int64], int]:
+        return self.local.ranks(models)
+
+
+def price(blob: bytes) -> float | None:
+    """Say what the paper charges for a model, if it is one."""
+    try:
+        return paper_bits(blob)
+    except WireError:
+        return None
+

@@ -1,0 +1,128 @@
+"""The engine's processes: started with our settings, watched, and stopped with all they began.
+
+Workers of a job have process sessions of their own, so that stopping means walking the
+children.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from conovel.errors import FederationError
+from conovel.federation.settings import ENVIRONMENT
+
+SERVER_MODULE = "nvflare.private.fed.app.server.server_train"
+SITE_MODULE = "nvflare.private.fed.app.client.client_train"
+LOG_FILE = "engine.log"
+STOP_SECONDS = 5.0
+
+
+def start_coordinator(kit: Path, settings: Path, state: Path) -> subprocess.Popen[bytes]:
+    """Start the coordinator's engine."""
+    _place_store(kit)
+    org = _read(kit / "startup" / "fed_server.json")["servers"][0]["name"]
+    options = [f"org={org}"]
+    return _start(SERVER_MODULE, "fed_server.json", options, kit, settings, state)
+
+
+def start_site(kit: Path, name: str, settings: Path, state: Path) -> subprocess.Popen[bytes]:
+    """Start a site's engine."""
+    options = [f"uid={name}", f"org={name}"]
+    return _start(SITE_MODULE, "fed_client.json", options, kit, settings, state)
+
+
+def _start(
+    module: str, config: str, options: Sequence[str], kit: Path, settings: Path, state: Path
+) -> subprocess.Popen[bytes]:
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    command = [sys.executable, "-m", module, "-m", str(kit), "-s", config]
+    command += ["--set", "secure_train=true", "config_folder=config", *options]
+    descriptor = os.open(state / LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(descriptor, "ab") as log:
+        return subprocess.Popen(  # noqa: S603
+            command,
+            env=os.environ | {ENVIRONMENT: str(settings)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def stop_tree(pid: int, seconds: float = STOP_SECONDS) -> None:
+    """End a process and all it began: politely, then by force."""
+    family = [pid, *descendants(pid)]
+    for sign, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, seconds)):
+        family = [*dict.fromkeys(family + descendants(pid))]
+        for member in family:
+            try:
+                os.kill(member, sign)
+            except ProcessLookupError:
+                continue
+        if wait_for(lambda: not any(map(is_running, family)), patience):
+            return
+
+
+def descendants(pid: int) -> list[int]:
+    """List the processes that a process began, and those that they began."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                # The name is in brackets and may hold anything: the parent is the second after.
+                after = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents.setdefault(int(after[1]), []).append(int(entry.name))
+    found: list[int] = []
+    queue = [pid]
+    while queue:
+        children = parents.get(queue.pop(), [])
+        found += children
+        queue += children
+    return found
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process is there and not merely waiting to be collected."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def wait_for(happened: Callable[[], object], seconds: float, every: float = 0.1) -> bool:
+    """Wait until something has happened; False if it has not in time."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(every)
+    return True
+
+
+def _place_store(kit: Path) -> None:
+    """Let the coordinator keep its jobs in its own kit, wherever that was put."""
+    path = kit / "local" / "resources.json"
+    resources = _read(path)
+    store = kit.resolve() / "store"
+    resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = f"{store}/snapshots"
+    for component in resources["components"]:
+        if component["id"] == "job_manager":
+            component["args"]["uri_root"] = f"{store}/jobs"
+    path.write_text(json.dumps(resources, indent=2) + "\n")
+
+
+def _read(path: Path) -> dict:  # type: ignore[type-arg]
+    try:
+        return json.loads(path.read_text())  # type: ignore[no-any-return]
+    except (OSError, ValueError) as error:
+        raise FederationError(f"{path.parent.parent} is not a kit of this kind: {error}") from None

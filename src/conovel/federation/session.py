@@ -1,0 +1,149 @@
+"""An operator's connection to the coordinator: submit a run, watch it, fetch its outcome.
+
+Besides :mod:`conovel.federation.engine`, which runs inside NVFlare's processes, the only
+file that calls NVFlare.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from conovel.errors import FederationError
+from conovel.federation.kits import COLLAB, ENGINE, require_engine
+from conovel.federation.settings import FederationFile
+from conovel.federation.terms import Terms
+from conovel.files import read_json
+
+TOPIC = "conovel"
+OUTCOME_FILE = "conovel_outcome.json"
+
+
+class Session:
+    """A connection of an operator; made by :func:`connect`."""
+
+    def __init__(self, session: Any, kit: Path) -> None:
+        self._session, self._kit = session, kit
+
+    def connected(self) -> list[str]:
+        """Name the sites that are connected to the coordinator."""
+        return sorted(client.name for client in self._do(self._session.get_connected_client_list))
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """List the jobs that the coordinator knows."""
+        return list(self._do(self._session.list_jobs, True))
+
+    def submit(self, terms: Terms) -> str:
+        """Submit a run; give the number of its job."""
+        with tempfile.TemporaryDirectory() as folder:
+            job = Path(folder) / "conovel"
+            write_job(job, terms)
+            return str(self._do(self._session.submit_job, str(job)))
+
+    def status(self, job: str) -> str:
+        """Give the state of a job in NVFlare's words."""
+        return str(self._do(self._session.get_job_meta, job).get("status", ""))
+
+    def progress(self, job: str) -> dict[str, Any]:
+        """Ask a run how far it is; empty while it cannot say."""
+        try:
+            return dict(self._session.do_app_command(job, TOPIC, {"ask": "progress"}))
+        except Exception:  # not begun, or over
+            return {}
+
+    def stop(self, job: str) -> None:
+        """Break a run off."""
+        self._do(self._session.abort_job, job)
+
+    def outcome(self, job: str) -> dict[str, Any]:
+        """Fetch what the submitter gets."""
+        folder = Path(self._do(self._session.download_job_result, job))
+        try:
+            found = sorted(folder.rglob(OUTCOME_FILE))
+            if not found:
+                raise FederationError("the coordinator kept no outcome of this run")
+            return read_json(found[0])
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _do(self, call: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return call(*args)
+        except Exception as error:
+            raise FederationError(f"the coordinator did not do it: {error}") from error
+
+
+@contextmanager
+def connect(file: FederationFile, seconds: float = 15.0) -> Iterator[Session]:
+    """Connect as the operator of a federation file."""
+    require_engine()
+    from nvflare.fuel.flare_api.flare_api import new_secure_session  # noqa: PLC0415
+
+    if file.operator is None or file.operator_kit is None:
+        raise FederationError(f"{file.path} has no [operator]: only an operator can do this")
+    try:
+        session = new_secure_session(file.operator, str(file.operator_kit), timeout=seconds)
+    except Exception as error:
+        raise FederationError(
+            f"no connection to the coordinator of {file.name}: {error}"
+            " (is it running, and is this kit of this federation?)"
+        ) from error
+    try:
+        yield Session(session, file.operator_kit)
+    finally:
+        session.close()
+
+
+def write_job(folder: Path, terms: Terms) -> None:
+    """Write a job: classes by name, terms as numbers, no code."""
+    server = {
+        "format_version": 2,
+        "workflows": [
+            {
+                "id": "controller",
+                "path": f"{COLLAB}.controller.CollabController",
+                "args": {"server_obj_id": "conovel", "sync_task_timeout": 60},
+            }
+        ],
+        "components": [
+            {
+                "id": "conovel",
+                "path": f"{ENGINE}.CoordinatorApp",
+                "args": {"terms": terms.to_dict()},
+            }
+        ],
+    }
+    site = {
+        "format_version": 2,
+        "executors": [
+            {
+                "tasks": ["*"],
+                "executor": {
+                    "path": f"{COLLAB}.executor.CollabExecutor",
+                    "args": {"client_obj_id": "conovel"},
+                },
+            }
+        ],
+        "components": [{"id": "conovel", "path": f"{ENGINE}.SiteApp", "args": {}}],
+    }
+    meta = {
+        "name": "conovel",
+        "resource_spec": {},
+        "min_clients": len(terms.agents),
+        "mandatory_clients": list(terms.agents),
+        "deploy_map": {"coordinator": ["server"], "site": list(terms.agents)},
+    }
+    files = {
+        "meta.json": meta,
+        "coordinator/config/config_fed_server.json": server,
+        "site/config/config_fed_client.json": site,
+    }
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content, indent=2) + "\n")

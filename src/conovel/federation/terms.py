@@ -1,0 +1,152 @@
+"""What a run asks of every site: names and numbers, never a path, a class or code."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from fractions import Fraction
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from conovel.composite import as_composite
+from conovel.errors import InputError
+from conovel.levels import as_level
+from conovel.messages import as_name
+from conovel.pi0 import as_estimator
+from conovel.protocol import spell_pi0
+from conovel.regimes import Regime, as_deployable
+from conovel.surrogate import Bits, as_bits
+
+MAX_SECONDS = 7 * 24 * 3600
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms of one run, as every site gets them; checked when they are made.
+
+    Attributes
+    ----------
+    agents : tuple of str
+        Who takes part, in canonical order.
+    run_id : str
+        32 hexadecimal digits that no other run has; drawn if not given.
+    regime, level, pi0, composite, bits, train_fraction, seed
+        As of :class:`conovel.Network`; `level` and `train_fraction` as text, `pi0` empty for
+        none.
+    on_dropout : {"abort", "conservative"}
+        When a site vanishes at any stage: break off, or go on as docs/protocol.md has it.
+    call_seconds : float
+        How long a message may take to arrive.
+    stage_seconds : float
+        How long a site may take to answer: read its rows, fit and rank, or count.
+    run_seconds : float
+        How long the whole run may take.
+
+    Examples
+    --------
+    >>> terms = Terms(("south", "north"), regime="counts", level="0.1")
+    >>> terms.agents, terms.level, Terms.from_dict(terms.to_dict()) == terms
+    (('north', 'south'), '1/10', True)
+    """
+
+    agents: tuple[str, ...]
+    run_id: str = ""
+    regime: str = "full"
+    level: str = "1/10"
+    pi0: str = ""
+    composite: str = "mean"
+    bits: Bits = "compact"
+    train_fraction: str = "1/2"
+    seed: int = 0
+    on_dropout: str = "abort"
+    call_seconds: float = 30.0
+    stage_seconds: float = 900.0
+    run_seconds: float = 3600.0
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "agents", _names(self.agents))
+        put(self, "run_id", _run_id(self.run_id))
+        put(self, "regime", as_deployable(_text("regime", self.regime)).name)
+        put(self, "level", str(as_level(self.level)))
+        put(self, "pi0", spell_pi0(as_estimator(_text("pi0", self.pi0) or None)))
+        put(self, "composite", as_composite(_text("composite", self.composite)))
+        put(self, "bits", as_bits(self.bits))
+        put(self, "train_fraction", str(as_level(self.train_fraction, "train_fraction")))
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
+            raise InputError(f"seed must be an integer from 0, not {self.seed!r}")
+        if self.on_dropout not in ("abort", "conservative"):
+            raise InputError(
+                f"on_dropout must be 'abort' or 'conservative', not {self.on_dropout!r}"
+            )
+        for name in ("call_seconds", "stage_seconds", "run_seconds"):
+            put(self, name, _seconds(name, getattr(self, name)))
+
+    @property
+    def run_bytes(self) -> bytes:
+        """The run id as messages carry it."""
+        return bytes.fromhex(self.run_id)
+
+    @property
+    def rules(self) -> Regime:
+        """The regime itself."""
+        return as_deployable(self.regime)
+
+    @property
+    def alpha(self) -> Fraction:
+        """The level as a number."""
+        return Fraction(self.level)
+
+    def seed_of(self, agent: str) -> int:
+        """Give an agent its own seed, the same that a network in one process gives it."""
+        seeds = np.random.SeedSequence(self.seed).generate_state(len(self.agents))
+        return int(seeds[self.agents.index(agent)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the terms as plain JSON types."""
+        return asdict(self) | {"agents": list(self.agents)}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Terms:
+        """Read what :meth:`to_dict` wrote; :class:`InputError` for anything else."""
+        if not isinstance(plain, Mapping):
+            raise InputError("the terms of a run are a table")
+        known = {field.name for field in fields(cls)}
+        if unknown := sorted(map(str, set(plain) - known)):
+            raise InputError(f"the terms of a run say nothing about {', '.join(unknown)}")
+        if missing := sorted({"agents", "run_id"} - set(plain)):
+            raise InputError(f"the terms of a run lack {', '.join(missing)}")
+        return cls(**plain)
+
+
+def _names(names: Any) -> tuple[str, ...]:
+    if not isinstance(names, list | tuple):
+        raise InputError("agents must be a list of names")
+    checked = sorted(as_name(name) for name in names)
+    if len(checked) < 2 or len(set(checked)) < len(checked):
+        raise InputError(f"a run needs at least two agents of different names, not {checked}")
+    return tuple(checked)
+
+
+def _run_id(text: Any) -> str:
+    if text == "":
+        return secrets.token_hex(16)
+    if isinstance(text, str) and len(text) == 32 and set(text) <= set("0123456789abcdef"):
+        return text
+    raise InputError(f"a run id has 32 hexadecimal digits, not {text!r}")
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"{name} must be a text, not {value!r}")
+    return value
+
+
+def _seconds(name: str, value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value):
+        if 0 < value <= MAX_SECONDS:
+            return float(value)
+    raise InputError(f"{name} must be a number of seconds up to {MAX_SECONDS}, not {value!r}")
