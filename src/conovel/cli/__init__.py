@@ -7,7 +7,7 @@ import warnings
 
 import typer
 
-from conovel.cli import detect, inspect, simulate, verify
+from conovel.cli import detect, inspect, limit, report, reproduce, simulate, verify
 from conovel.errors import ConovelError, ConovelWarning
 
 app = typer.Typer(
@@ -21,7 +21,10 @@ app = typer.Typer(
 app.command("detect")(detect.detect)
 app.command("simulate")(simulate.simulate)
 app.command("verify")(verify.verify)
+app.command("report")(report.report)
 app.command("inspect")(inspect.inspect)
+app.command("reproduce")(reproduce.reproduce)
+app.command("limit")(limit.limit)
 
 
 @app.callback(invoke_without_command=True)

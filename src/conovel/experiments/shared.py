@@ -2,8 +2,9 @@
 
 `counts`, `isolated`, `full` and `conservative` differ in what is sent and at which level is
 decided, not in what an agent learns, and precisions and composites differ later still. So all
-cells of a table share the fits of a trial. The steps are those of :class:`conovel.network.Network`,
-and so are the decisions, bit for bit; only the wire is skipped where nobody counts its bytes.
+cells of a table share the fits of a trial. The steps are those of
+:class:`conovel.network.Network`, and so are the decisions, bit for bit; only the wire is skipped
+where nobody counts its bytes.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from conovel.experiments.gaussian import Labelled
 from conovel.levels import Level, as_level
 from conovel.quantize import uniform
 from conovel.ranks import conformal_ranks
-from conovel.regimes import Regime, as_regime, own_block
+from conovel.regimes import Regime, as_regime, block_sizes, own_block
 from conovel.rows import Rows
-from conovel.scoring import FittedScorer, Matrix, Scorer, ScoreModel, Vector, as_candidates
+from conovel.scoring import FittedScorer, Matrix, ScoreModel, Scorer, Vector, as_candidates
 from conovel.site import Block, LocalSite, Settings
-from conovel.stepup import StepUp, step_up
+from conovel.stepup import StepUp, resolution, step_up
 from conovel.surrogate import Bits, decode, make_surrogate
 
 _SIDE_BITS = 2.33  # what the paper spends on feature and structure, see wire.paper_bits
@@ -52,8 +53,8 @@ class Traffic(NamedTuple):
 
     n_bytes: int | None
     """Messages of the wire format over all peers; None when nobody counted."""
-    paper_bits: float
-    """The same by the paper's formula."""
+    paper_bits: float | None
+    """The same by the paper's formula; None when nothing was made."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,8 @@ class Decision:
     """What a cell decided, agent by agent; rows that are not tested are not rejected."""
 
     rejected: list[NDArray[np.bool_]]
-    tested: list[NDArray[np.bool_]]
+    ranks: list[NDArray[np.int64]]
+    """0 where a row is not tested."""
     totals: tuple[int, ...]
     """Rejections that FastLSU counted in each round; empty without counts."""
     traffic: Traffic
@@ -120,7 +122,7 @@ class Trial:
             )
             for agent, own in zip(agents, seeds, strict=True)
         ]
-        self._scores: dict[tuple[bool, str, Bits], list[tuple[NDArray[np.int64], int]]] = {}
+        self._known_ranks: dict[tuple[bool, str, Bits], list[tuple[NDArray[np.int64], int]]] = {}
 
     def decide(self, cell: Cell) -> Decision:
         """Decide as a network of that regime, composite and precision would."""
@@ -136,13 +138,27 @@ class Trial:
         else:
             outcome = step_up(ranks, level, None)
             masks, totals = list(outcome.rejected), _totals(outcome)
-        rejected = [np.zeros(len(site.test), dtype=np.bool_) for site in self.sites]
-        tested = [np.zeros(len(site.test), dtype=np.bool_) for site in self.sites]
-        for j, mask in enumerate(masks):
-            rows = self._own(j, regime).block.tested
-            tested[j][rows] = True
-            rejected[j][rows] = mask
-        return Decision(rejected, tested, totals, self._traffic(cell, regime))
+        sizes = [len(site.test) for site in self.sites]
+        rejected = [np.zeros(m, dtype=np.bool_) for m in sizes]
+        all_ranks = [np.zeros(m, dtype=np.int64) for m in sizes]
+        for j, (mask, (own, _)) in enumerate(zip(masks, ranks, strict=True)):
+            rows = self._learned(j, j, regime).block.tested
+            rejected[j][rows], all_ranks[j][rows] = mask, own
+        return Decision(rejected, all_ranks, totals, self._traffic(cell, regime))
+
+    def resolves(self, cell: Cell) -> bool:
+        """Tell, before any fit, whether calibration is fine enough to be worth a try.
+
+        Blocks of many agents are so small that a step-up over them rejects more than half of
+        all tests or nothing.
+        """
+        if not as_regime(cell.regime).splits_rows:
+            return True
+        K = len(self.sites)
+        m = sum(block_sizes(len(s.test), K)[own_block(j)] for j, s in enumerate(self.sites))
+        nulls = max(len(site.null) for site in self.sites) // K
+        size = nulls - int(self.sites[0].settings.train_fraction * nulls)
+        return 2 * resolution(size, m, self.level).fewest <= m
 
     def _decide_pooled(self) -> Decision:
         null, test = (
@@ -156,32 +172,33 @@ class Trial:
         outcome = step_up([(ranks, size)], self.level, None)
         stops = np.cumsum([len(site.test) for site in self.sites])[:-1]
         rejected = np.split(outcome.rejected[0], stops)
-        tested = [np.ones(mask.size, dtype=np.bool_) for mask in rejected]
-        return Decision(rejected, tested, (), Traffic(0, 0.0))
-
-    def _own(self, j: int, regime: Regime) -> _Learned:
-        """What agent j scores its own rows with."""
-        return self._learned(j, j, regime)
+        return Decision(rejected, np.split(ranks, stops), (), Traffic(0, 0.0))
 
     def _learned(self, i: int, j: int, regime: Regime) -> _Learned:
-        """What agent i learned for agent j."""
+        """Return what agent i learned for agent j."""
         site = self.sites[i]
         return site.blocks(len(self.sites))[own_block(j)] if regime.splits_rows else site.whole()
 
     def _ranks(self, cell: Cell, regime: Regime) -> list[tuple[NDArray[np.int64], int]]:
         key = (regime.splits_rows, cell.composite, cell.bits)
-        if key not in self._scores:
-            self._scores[key] = [self._rank_agent(j, cell, regime) for j in range(len(self.sites))]
-        return self._scores[key]
+        if key not in self._known_ranks:
+            self._known_ranks[key] = [
+                self._rank_agent(j, cell, regime) for j in range(len(self.sites))
+            ]
+        return self._known_ranks[key]
 
     def _rank_agent(self, j: int, cell: Cell, regime: Regime) -> tuple[NDArray[np.int64], int]:
-        own = self._own(j, regime)
+        own = self._learned(j, j, regime)
         peers = range(len(self.sites)) if regime.exchanges_models else ()
         surrogates = [
             self._learned(i, j, regime).sent(cell.bits, self.sized).model for i in peers if i != j
         ]
         scores = composite_scores(
-            cell.composite or "mean", own.local, surrogates, own.block.null_train, own.block.mixture
+            cell.composite or "mean",
+            own.local,
+            surrogates,
+            own.block.null_train,
+            own.block.mixture,
         )
         return _rank(own.block, scores)
 

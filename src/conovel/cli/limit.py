@@ -1,0 +1,42 @@
+"""``conovel limit``: the best power that is possible on the Gaussian design."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from conovel.cli.show import print_json, split_names
+
+
+def limit(
+    shifts: Annotated[
+        str, typer.Option(help="Shifts δ between the agents' normals, with commas.")
+    ] = "0,0.5,1,2,3,4",
+    level: Annotated[str, typer.Option(help="Level of the step-up.")] = "0.1",
+    null_share: Annotated[
+        float, typer.Option(help="Share of normals among the tests.", min=0, max=1)
+    ] = 0.9,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Print the largest power on the paper's Gaussian design when all densities are known.
+
+    With a common p-value threshold, as step-up procedures have, and with rows ranked across
+    agents by likelihood ratio.
+
+    Example: `conovel limit --shifts 2,3,4 --level 0.05`
+    """
+    from conovel.errors import InputError  # noqa: PLC0415
+    from conovel.experiments.limit import limit_table  # noqa: PLC0415
+
+    try:
+        values = [float(text) for text in split_names(shifts)]
+    except ValueError:
+        raise InputError(f"--shifts {shifts}: write numbers with commas, as in 0,1,2") from None
+    rows = limit_table(values, level, null_share)
+    if json:
+        print_json([{"shift": shift, **found._asdict()} for shift, found in rows])
+        return
+    typer.echo(f"{'shift':>6}  {'common threshold':>16}  {'likelihood ratio':>16}")
+    for shift, found in rows:
+        typer.echo(f"{shift:>6g}  {found.common:>16.4f}  {found.ratio:>16.4f}")

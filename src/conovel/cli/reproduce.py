@@ -1,0 +1,143 @@
+"""``conovel reproduce``: the paper's tables, and more, next to the published numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from conovel.cli.show import split_names
+
+if TYPE_CHECKING:
+    from conovel.experiments.tables import Table
+    from conovel.experiments.tasks import Learner
+
+
+def reproduce(
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            help="shift, quantization, conservative-shift, conservative-quantization, or all of"
+            " these; agents, real or grid."
+        ),
+    ],
+    trials: Annotated[
+        int | None,
+        typer.Option(help="Trials; 100 by default, 20 for agents and real, 10 for grid.", min=1),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Trials that run at a time; -1 for every core.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of data, splits and scorers.", min=0)] = 0,
+    out: Annotated[
+        Path, typer.Option(help="Folder for tables, rows and figures; a run goes on from there.")
+    ] = Path("reproduce"),
+    data: Annotated[
+        Path | None, typer.Option(help="real: folder of .npz data sets; by default digits.")
+    ] = None,
+    scorer: Annotated[
+        str,
+        typer.Option(
+            help="forest (the paper's kind), default (what conovel does), or both with a comma."
+        ),
+    ] = "forest",
+    composites: Annotated[
+        str, typer.Option(help="Composites to try, of max, mean, min and stacked.")
+    ] = "max,mean,min",
+    level: Annotated[str, typer.Option(help="Largest tolerated share of false alarms.")] = "0.1",
+    trees: Annotated[int, typer.Option(help="Trees of the forest.", min=1)] = 100,
+    depth: Annotated[
+        str, typer.Option(help="Depth of the forest's trees, or none for no limit.")
+    ] = "10",
+    train_fraction: Annotated[
+        str, typer.Option(help="Share of the known normals that the forest is trained on.")
+    ] = "1/2",
+) -> None:
+    """Repeat the paper's experiments and set the results beside the published ones.
+
+    Example: `conovel reproduce all --jobs 2 --out tables`
+
+    Example: `conovel reproduce real --data sets --scorer forest,default`
+    """
+    from conovel.composite import as_composite  # noqa: PLC0415
+    from conovel.experiments.plans import Options  # noqa: PLC0415
+    from conovel.experiments.reproduce import reproduce as run  # noqa: PLC0415
+    from conovel.levels import as_level  # noqa: PLC0415
+
+    usual = {"agents": 20, "real": 20, "grid": 10}.get(experiment, 100)
+    options = Options(
+        trials=usual if trials is None else trials,
+        seed=seed,
+        level=str(as_level(level)),
+        learners=_learners(scorer, trees, depth, train_fraction),
+        composites=tuple(as_composite(name) for name in split_names(composites)),
+        data=data,
+    )
+    with _progress(experiment) as tell:
+        outcomes = run(experiment, options, out, n_jobs=jobs, on_done=tell)
+    for outcome in outcomes:
+        for table in outcome.tables:
+            _print_table(table)
+    files = [file for outcome in outcomes for file in outcome.files]
+    typer.echo("written: " + ", ".join(map(str, files)))
+
+
+def _learners(scorer: str, trees: int, depth: str, train_fraction: str) -> tuple[Learner, ...]:
+    from conovel.errors import InputError  # noqa: PLC0415
+    from conovel.experiments.tasks import Learner  # noqa: PLC0415
+    from conovel.levels import as_level  # noqa: PLC0415
+
+    if depth != "none" and not (depth.isdigit() and int(depth) > 0):
+        raise InputError(f"--depth {depth}: write a number of levels, or none")
+    levels = None if depth == "none" else int(depth)
+    share = str(as_level(train_fraction, "train_fraction"))
+    known = {"forest": Learner("forest", trees, levels, share), "default": Learner("default")}
+    names = split_names(scorer)
+    if not names or set(names) - set(known):
+        raise InputError(f"--scorer {scorer}: choose from {', '.join(known)}")
+    return tuple(known[name] for name in names)
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
+    """Show how far the run is and how long it will take, on standard error."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    with Progress(
+        "{task.description}",
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        "left",
+        # Trials are slow and uneven: look back far for the speed.
+        TimeRemainingColumn(),
+        console=console,
+        speed_estimate_period=600,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task(name, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _print_table(table: Table) -> None:
+    from rich import box  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table as RichTable  # noqa: PLC0415
+
+    shown = RichTable(title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1), title_justify="left")
+    for index, head in enumerate(table.columns):
+        shown.add_column(head, justify="right" if index else "left")
+    for row in table.rows:
+        shown.add_row(*row)
+    Console().print(shown)

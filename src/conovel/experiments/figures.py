@@ -1,0 +1,276 @@
+"""Figures of the experiments; readable without colour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conovel.experiments.limit import gaussian_limit
+from conovel.experiments.published import QUANTIZATION, QUANTIZED_AT, SHIFT
+from conovel.experiments.style import BLACK, GREY, LOOKS, figure, save
+from conovel.experiments.tables import estimate, where
+from conovel.experiments.tasks import Row
+
+_LABELS = {
+    "isolated": "B2, isolated (α/K)",
+    "counts": "B3, counts",
+    "pooled": "B1, pooled",
+    "split": "ME, split",
+    "conservative": "conservative ME (α/K)",
+    "full": "full (ours)",
+}
+# The composite that a curve shows when there are several: the paper's for its own regimes.
+_PREFERRED = {"split": "max", "conservative": "max", "full": "mean"}
+
+
+def figures(name: str, rows: Sequence[Row], folder: Path) -> list[str]:
+    """Draw the figures of an experiment and return the names of their SVG files."""
+    files: list[str] = []
+    for draw in _FIGURES.get(name, ()):
+        for scorer in dict.fromkeys(row["scorer"] for row in rows):
+            suffix = "" if scorer == "forest" else f"-{scorer}"
+            made = draw(where(rows, scorer=scorer), folder, f"{name}{suffix}")
+            files += [made] if made else []
+    return files
+
+
+def against_shift(rows: Sequence[Row], folder: Path, name: str) -> str | None:
+    """Power and FDR against δ with bands of two standard errors, the limit and the paper."""
+    shifts = sorted({row["shift"] for row in rows})
+    if len(shifts) < 2:
+        return None
+    with figure(2) as (drawing, (left, right)):
+        fine = np.linspace(shifts[0], shifts[-1], 81)
+        limit = [gaussian_limit(delta).common for delta in fine]
+        left.plot(fine, limit, color=BLACK, linewidth=1, label="limit, densities known")
+        for regime, composite in _curves(rows):
+            mine = where(rows, regime=regime, composite=composite)
+            label = _label(regime, composite)
+            _curve(left, mine, "shift", "power", regime, label)
+            _curve(right, mine, "shift", "fdp", regime, None)
+            published = SHIFT.get(regime, {})
+            for axes, part in ((left, "power"), (right, "fdr")):
+                points = [getattr(published[s], part)[0] for s in shifts if s in published]
+                if points:
+                    axes.plot(shifts, points, **_hollow(regime))
+        left.plot([], [], "o", color=GREY, markerfacecolor="white", label="published")
+        right.axhline(0.1, color=BLACK, linewidth=1)
+        right.annotate("level α", (shifts[-1], 0.1), ha="right", va="bottom", fontsize=8)
+        left.set(xlabel="shift δ between agents", ylabel="power", ylim=(-0.02, 1.04))
+        right.set(xlabel="shift δ between agents", ylabel="false discovery rate", ylim=(0, 0.13))
+        drawing.legend(loc="outside lower center", ncols=4, fontsize=8)
+        return save(drawing, folder, f"{name}-sweep")
+
+
+def rounds(rows: Sequence[Row], folder: Path, name: str) -> str | None:
+    """How FastLSU comes down to its fixed point, and in how many rounds."""
+    regimes = [r for r in ("counts", "split", "full") if where(rows, regime=r)]
+    shifts = sorted({row["shift"] for row in rows if row["shift"] is not None})
+    if not regimes or not shifts:
+        return None
+    with figure(2, 3.2) as (drawing, (left, right)):
+        middle = QUANTIZED_AT if QUANTIZED_AT in shifts else shifts[0]
+        for regime in regimes:
+            composite = _composite(rows, regime)
+            mine = where(rows, regime=regime, composite=composite)
+            here = [row for row in where(mine, shift=middle) if row["totals"]]
+            if not here:
+                continue
+            paths = _padded([[row["tested"], *row["totals"]] for row in here])
+            look, label = LOOKS[regime], _label(regime, composite)
+            steps = np.arange(paths.shape[1])
+            style = {"color": look.colour, "marker": look.marker, "linestyle": look.line}
+            left.plot(steps, np.median(paths, axis=0), label=label, **style)
+            low, high = np.quantile(paths, [0.1, 0.9], axis=0)
+            left.fill_between(steps, low, high, color=look.colour, alpha=0.15, linewidth=0)
+            lengths = [{**row, "rounds": len(row["totals"])} for row in mine if row["totals"]]
+            _curve(right, lengths, "shift", "rounds", regime, None)
+        left.set(
+            xlabel="round of counts",
+            ylabel="rows still in question",
+            yscale="symlog",
+            title=f"δ = {middle:g}: median, 10 % to 90 %",
+        )
+        right.set(xlabel="shift δ between agents", ylabel="rounds until it stays")
+        right.set_ylim(bottom=0)
+        drawing.legend(loc="outside lower center", ncols=3, fontsize=8)
+        return save(drawing, folder, f"{name}-rounds")
+
+
+def against_bytes(rows: Sequence[Row], folder: Path, name: str) -> str | None:
+    """Power against kilobits, by the paper's own count, with the paper's points."""
+    with figure(1, 3.8, 5.4) as (drawing, (axes,)):
+        for regime, composite in _curves(rows):
+            mine = where(rows, regime=regime, composite=composite)
+            if regime in ("isolated", "counts", "pooled"):
+                power = estimate(row["power"] for row in mine).mean
+                look = LOOKS[regime]
+                axes.axhline(power, color=look.colour, linestyle=look.line, linewidth=1)
+                axes.annotate(
+                    _LABELS[regime],
+                    (1, power),
+                    xycoords=("axes fraction", "data"),
+                    ha="right",
+                    va="bottom",
+                    fontsize=7,
+                    color=look.colour,
+                )
+                continue
+            _by_precision(axes, mine, regime, _label(regime, composite))
+            published = [p for p in QUANTIZATION.get(regime, {}).values() if p.kilobits]
+            if published:
+                axes.plot(
+                    [p.kilobits[0] for p in published if p.kilobits],
+                    [p.power[0] for p in published],
+                    **{**_hollow(regime), "label": f"{_LABELS[regime]}, published"},
+                )
+        limit = gaussian_limit(QUANTIZED_AT).common
+        axes.axhline(limit, color=BLACK, linewidth=1)
+        axes.set(
+            xscale="log",
+            xlabel="kilobits for three agents, by the paper's formula",
+            ylabel="power",
+            ylim=(-0.02, 1.05),
+            title="δ = 2; top line: the limit with densities known",
+        )
+        drawing.legend(loc="outside lower center", ncols=2, fontsize=8)
+        return save(drawing, folder, f"{name}-bytes")
+
+
+def against_agents(rows: Sequence[Row], folder: Path, name: str) -> str | None:
+    """Power against the number of agents that share the same total data."""
+    shifts = sorted({row["shift"] for row in rows})
+    with figure(len(shifts), 3.2) as (drawing, panels):
+        for axes, shift in zip(panels, shifts, strict=True):
+            here = where(rows, shift=shift)
+            for regime, composite in _curves(here):
+                mine = where(here, regime=regime, composite=composite)
+                label = _label(regime, composite) if axes is panels[0] else None
+                _curve(axes, mine, "agents", "power", regime, label)
+            counts = sorted({row["agents"] for row in rows})
+            axes.set(xscale="log", xlabel="agents K", ylim=(-0.03, 1.03), title=f"δ = {shift:g}")
+            axes.set_xticks(counts, [str(k) for k in counts])
+            axes.minorticks_off()
+        panels[0].set_ylabel("power, same total data")
+        drawing.legend(loc="outside lower center", ncols=3, fontsize=8)
+        return save(drawing, folder, f"{name}-power")
+
+
+def by_data(rows: Sequence[Row], folder: Path, name: str) -> str | None:
+    """Power and FDR of every regime on each real data set."""
+    sets = list(dict.fromkeys(row["data"] for row in rows))
+    with figure(2, 0.9 + 0.75 * len(sets)) as (drawing, (left, right)):
+        curves = _curves(rows)
+        for index, (regime, composite) in enumerate(curves):
+            look = LOOKS[regime]
+            for axes, what in ((left, "power"), (right, "fdp")):
+                for place, data in enumerate(sets):
+                    mine = where(rows, data=data, regime=regime, composite=composite)
+                    mean, error = estimate(row[what] for row in mine)
+                    axes.errorbar(
+                        mean,
+                        place + 0.12 * (index - (len(curves) - 1) / 2),
+                        xerr=2 * error,
+                        color=look.colour,
+                        marker=look.marker,
+                        linestyle="none",
+                        elinewidth=1,
+                        label=_label(regime, composite) if axes is left and not place else None,
+                    )
+        left.set(xlabel="power", xlim=(-0.02, 1.02))
+        right.set(xlabel="false discovery rate", xlim=(0, 0.14))
+        right.axvline(0.1, color=BLACK, linewidth=1)
+        for axes in (left, right):
+            axes.set_yticks(range(len(sets)), sets)
+            axes.invert_yaxis()
+        drawing.legend(loc="outside lower center", ncols=3, fontsize=8)
+        return save(drawing, folder, f"{name}-data")
+
+
+_FIGURES: Mapping[str, Sequence[Callable[[Sequence[Row], Path, str], str | None]]] = {
+    "shift": (against_shift, rounds),
+    "conservative-shift": (against_shift,),
+    "quantization": (against_bytes,),
+    "conservative-quantization": (against_bytes,),
+    "agents": (against_agents,),
+    "real": (by_data,),
+}
+
+
+def _curve(
+    axes: Any, rows: Sequence[Row], by: str, what: str, regime: str, label: str | None
+) -> None:
+    """Draw means against a column, with a band of two standard errors."""
+    places = sorted({row[by] for row in rows})
+    points = [estimate(row[what] for row in where(rows, **{by: place})) for place in places]
+    mean, error = np.array(points).T if points else (np.empty(0), np.empty(0))
+    look = LOOKS[regime]
+    style = {"color": look.colour, "marker": look.marker, "linestyle": look.line}
+    axes.plot(places, mean, label=label, **style)
+    error = np.nan_to_num(error)
+    axes.fill_between(
+        places, mean - 2 * error, mean + 2 * error, color=look.colour, alpha=0.18, linewidth=0
+    )
+
+
+def _by_precision(axes: Any, rows: Sequence[Row], regime: str, label: str) -> None:
+    look = LOOKS[regime]
+    precisions = list(dict.fromkeys(row["precision"] for row in rows))
+    cells = {p: where(rows, precision=p) for p in precisions}
+    x = [estimate(row["paper_bits"] for row in cell).mean / 1000 for cell in cells.values()]
+    y = [estimate(row["power"] for row in cell) for cell in cells.values()]
+    axes.errorbar(
+        x,
+        [e.mean for e in y],
+        [2 * e.error for e in y],
+        color=look.colour,
+        marker=look.marker,
+        linestyle="none",
+        elinewidth=1,
+        capsize=2,
+        label=label,
+    )
+    for place, value, precision in zip(x, y, precisions, strict=True):
+        text = precision if precision == "compact" else precision.replace("float", "")
+        axes.annotate(
+            text,
+            (place, value.mean),
+            xytext=(0, -11),
+            textcoords="offset points",
+            ha="center",
+            fontsize=7,
+        )
+
+
+def _curves(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    present = dict.fromkeys(row["regime"] for row in rows)
+    return [(regime, _composite(rows, regime)) for regime in LOOKS if regime in present]
+
+
+def _composite(rows: Sequence[Row], regime: str) -> str:
+    present = list(dict.fromkeys(row["composite"] for row in rows if row["regime"] == regime))
+    preferred = _PREFERRED.get(regime, "")
+    return preferred if preferred in present else present[0]
+
+
+def _label(regime: str, composite: str) -> str:
+    return f"{_LABELS[regime]}, {composite}" if composite else _LABELS[regime]
+
+
+def _hollow(regime: str) -> dict[str, Any]:
+    look = LOOKS[regime]
+    return {
+        "color": look.colour,
+        "marker": look.marker,
+        "linestyle": "none",
+        "markerfacecolor": "white",
+    }
+
+
+def _padded(paths: list[list[int]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Give every path the longest length; a count that stays, stays."""
+    longest = max(map(len, paths))
+    return np.array([[*path, *[path[-1]] * (longest - len(path))] for path in paths], dtype=float)

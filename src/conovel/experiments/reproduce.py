@@ -1,0 +1,104 @@
+"""Run an experiment and write what it gives: rows, tables and figures."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel import __version__
+from conovel.errors import DataWarning, FileError, InputError, MissingExtraError
+from conovel.experiments.figures import figures
+from conovel.experiments.plans import EXPERIMENTS, PAPER, Options, merged, rows_of
+from conovel.experiments.runner import run_tasks
+from conovel.experiments.tables import Table
+from conovel.experiments.tasks import Row
+from conovel.experiments.views import views
+from conovel.files import write_json, write_table, write_text
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one experiment gave, and the files that hold it."""
+
+    name: str
+    tables: tuple[Table, ...]
+    rows: tuple[Row, ...]
+    files: tuple[Path, ...]
+
+
+def reproduce(
+    name: str,
+    options: Options,
+    folder: Path,
+    *,
+    n_jobs: int | None = None,
+    on_done: Callable[[int, int], None] | None = None,
+) -> list[Outcome]:
+    """Run an experiment, or go on with it, and write rows, tables and figures to a folder.
+
+    Parameters
+    ----------
+    name : str
+        One of `EXPERIMENTS`, or "all" for the five tables of the paper.
+    options : Options
+    folder : Path
+        For NAME.parquet (a row for each trial and cell), NAME.json, NAME.md, NAME.tex and
+        figures; results of single trials are kept in ``parts``.
+    n_jobs : int, optional
+        As in :class:`joblib.Parallel`.
+    on_done : callable, optional
+        Told how many tasks are done, and of how many.
+    """
+    if name != "all" and name not in EXPERIMENTS:
+        raise InputError(
+            f"no experiment is called {name!r}: choose from {', '.join(EXPERIMENTS)} or all"
+        )
+    names = PAPER if name == "all" else (name,)
+    planned = {each: EXPERIMENTS[each](options) for each in names}
+    tasks = merged(task for each in planned.values() for task in each)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{folder} cannot be made: {error.strerror}") from None
+    tell = on_done or (lambda done, total: None)
+    rows = run_tasks(tasks, folder, n_jobs, lambda done: tell(done, len(tasks)))
+    return [_write(each, rows_of(rows, planned[each]), options, folder) for each in names]
+
+
+def _write(name: str, rows: Sequence[Row], options: Options, folder: Path) -> Outcome:
+    tables = views(name, rows, options.level)
+    try:
+        drawn = figures(name, rows, folder)
+    except MissingExtraError as error:
+        warnings.warn(f"no figures were drawn: {error}", DataWarning, stacklevel=2)
+        drawn = []
+    files = [folder / f"{name}.{ending}" for ending in ("json", "parquet", "md", "tex")]
+    write_json(files[0], {**_about(name, options), **_content(tables, drawn)})
+    write_table(files[1], {column: _objects([row[column] for row in rows]) for column in rows[0]})
+    write_text(files[2], "\n\n".join(table.to_markdown() for table in tables) + "\n")
+    write_text(files[3], "\n\n".join(table.to_latex() for table in tables) + "\n")
+    return Outcome(name, tuple(tables), tuple(rows), (*files, *(folder / each for each in drawn)))
+
+
+def _objects(values: list[Any]) -> NDArray[np.object_]:
+    """Keep lists and missing values as they are."""
+    column = np.empty(len(values), dtype=np.object_)
+    column[:] = values
+    return column
+
+
+def _about(name: str, options: Options) -> dict[str, Any]:
+    settings = asdict(options)
+    settings["data"] = None if options.data is None else options.data.name
+    settings["version"] = __version__
+    return {"command": "reproduce", "experiment": name, "settings": settings}
+
+
+def _content(tables: Sequence[Table], drawn: Sequence[str]) -> dict[str, Any]:
+    return {"tables": [table.to_dict() for table in tables], "figures": list(drawn)}
