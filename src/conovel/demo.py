@@ -6,21 +6,26 @@ are used only to show how well the decisions did.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 from rich.table import Table
 
 from conovel.experiments.gaussian import gaussian_design
+from conovel.files import write_json
 from conovel.network import Agent, Network
+from conovel.report import network_content, write_report
 from conovel.results import NetworkRun
 
+REPORT = Path("conovel-demo.html")
 NAMES = ("north", "south", "west")
 LEAVES_A_SITE = {"isolated": "nothing", "counts": "counts", "full": "models, counts"}
 
 
 def main() -> None:
-    """Run the network in three regimes and print them side by side."""
+    """Run the network in three regimes, print them side by side, and report on the last."""
     rows = dict(zip(NAMES, gaussian_design(1.0, 0, n_null=1500, n_test=500), strict=True))
     agents = [Agent(name, r.X_null, r.X_test) for name, r in rows.items()]
     truth = {name: r.is_novel for name, r in rows.items()}
@@ -51,7 +56,10 @@ def main() -> None:
         f"A model on the wire takes about {int(np.median(models))} bytes; no row is in it,"
         " and every decision follows from the counts.\n"
     )
-    console.print(f"[bold]Guaranteed in the last row:[/bold] {run.guarantee}")
+    console.print(f"[bold]Guaranteed in the last row:[/bold] {run.guarantee}\n")
+    write_json(REPORT.with_suffix(".json"), network_content(run, truth))
+    write_report(REPORT.with_suffix(".json"), REPORT)
+    console.print(f"[bold]A report on the last row:[/bold] {REPORT} (open it in any browser)")
 
 
 def _cells(run: NetworkRun, truth: dict[str, np.ndarray]) -> list[str]:

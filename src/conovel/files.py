@@ -107,7 +107,11 @@ def write_table(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write JSON, whole or not at all."""
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text, whole or not at all."""
     _atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 

@@ -68,6 +68,7 @@ def detect(
         write_json,
         write_table,
     )
+    from conovel.report import of_detection  # noqa: PLC0415
 
     if out is not None:
         require_writable(out)
@@ -80,7 +81,7 @@ def detect(
     summary = {"command": "detect", "null": str(null), "test": str(test), **result.summary()}
     if out is not None:
         write_table(out, result.columns())
-        write_json(out.with_suffix(".json"), summary)
+        write_json(out.with_suffix(".json"), {**summary, "picture": of_detection(result)})
     if json:
         print_json(summary)
     else:
@@ -110,4 +111,5 @@ def _print_summary(result: Detection, out: Path | None) -> None:
         table.add_row("", f"[dim]needs:[/dim] {assumption}")
     if out is not None:
         table.add_row("written", f"{out} and {out.with_suffix('.json').name}")
+        table.add_row("a page", f"conovel report {out.with_suffix('.json')}")
     Console().print(table)

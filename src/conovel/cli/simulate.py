@@ -90,7 +90,9 @@ def simulate(
     Example: `conovel simulate --agent north=n0.parquet,n1.csv --agent south=s0.parquet,s1.csv`
     """
     from conovel.errors import InputError  # noqa: PLC0415
+    from conovel.files import write_json  # noqa: PLC0415
     from conovel.network import Network  # noqa: PLC0415
+    from conovel.report import network_content  # noqa: PLC0415
 
     regimes = split_names(regime)
     if out is not None and len(regimes) > 1:
@@ -117,7 +119,7 @@ def simulate(
             for name in regimes
         ]
     if out is not None:
-        runs[0].save(out)
+        write_json(out, network_content(runs[0], truth))
     if json:
         print_json([run.to_dict() for run in runs])
         return
@@ -125,6 +127,7 @@ def simulate(
         _print_run(run, truth)
     if out is not None:
         typer.echo(f"written to {out}; check it with: conovel verify {out}")
+        typer.echo(f"a page about it: conovel report {out}")
 
 
 def read_bits(text: str) -> Bits:

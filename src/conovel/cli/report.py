@@ -1,0 +1,35 @@
+"""``conovel report``: a page about any run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    run: Annotated[
+        Path,
+        typer.Argument(help="A result of detect, simulate, a deployment or reproduce (.json)."),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Where to write the page; beside the result if not given."
+        ),
+    ] = None,
+) -> None:
+    """Write one self-contained HTML page about a run.
+
+    Example: `conovel report flagged.json -o report.html`
+
+    The page says what was decided and what is guaranteed, and shows the most novel rows, the
+    step-up, p-values and scores, and for networks every message and who learned what. It works
+    offline, on a phone and on paper.
+    """
+    from conovel.report import write_report  # noqa: PLC0415
+
+    page = out or run.with_suffix(".html")
+    write_report(run, page)
+    typer.echo(f"written to {page}")

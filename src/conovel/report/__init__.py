@@ -1,0 +1,13 @@
+"""One page about any run: what was decided, what is guaranteed, and the pictures behind it.
+
+The path: a run's JSON → ``checked`` reading → a ``story`` of sections, ``tables`` and
+``drawing`` marks → Jinja2 templates → one HTML file. Everything in the JSON is treated as
+anybody's text.
+"""
+
+from __future__ import annotations
+
+from conovel.report.page import render, write_report
+from conovel.report.picture import network_content, of_detection, of_network
+
+__all__ = ["network_content", "of_detection", "of_network", "render", "write_report"]

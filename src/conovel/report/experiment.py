@@ -1,0 +1,91 @@
+"""A reproduced experiment: its tables, and its figures as images that cannot run anything."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+from conovel.errors import RunFileError
+from conovel.report.checked import Checked
+from conovel.report.drawing import spelled
+from conovel.report.picture import shortened
+from conovel.report.sections import settings_section
+from conovel.report.view import Figure, Section, Story, Table
+
+MOST_FIGURE_BYTES = 600_000  # of all figures together, so that the page stays below 1 MB
+MOST_CELLS = 20_000
+
+
+def tell_experiment(run: Checked, folder: Path | None) -> Story:
+    """Tell what an experiment gave."""
+    name = shortened(run.text("experiment"))
+    settings = run.object("settings") if "settings" in run else Checked({})
+    tables = [_table(table) for table in run.objects("tables")]
+    if sum(len(table.rows) * len(table.columns) for table in tables) > MOST_CELLS:
+        run.refuse("tables", f"have more than {MOST_CELLS:,} cells")
+    figures, left_out = _figures(run, folder)
+    asked = settings_section(settings.value.items())
+    sections = []
+    if figures:
+        sections.append(Section("Figures", figures=figures))
+    sections += [Section(table.caption, tables=[table]) for table in tables]
+    return Story(
+        kind="Experiment",
+        headline=f"Experiment “{name}”",
+        lead=f"{len(tables)} tables" + (f" and {len(figures)} figures." if figures else "."),
+        facts=asked.points[:6],
+        warnings=left_out,
+        sections=[*sections, asked],
+    )
+
+
+def _table(content: Checked) -> Table:
+    columns = content.texts("columns")
+    rows = content.rows("rows")
+    for i, row in enumerate(rows):
+        if not isinstance(row, list) or len(row) != len(columns):
+            content.refuse(f"rows[{i}]", f"has not {len(columns)} cells")
+    text = frozenset(
+        j for j in range(len(columns)) if any(isinstance(row[j], str) for row in rows)
+    )
+    cells = [[_cell(value) for value in row] for row in rows]
+    return Table(shortened(content.text("title"), 200), columns, cells, text=text)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return spelled(value) if abs(value) < 1e300 else str(value)
+    return shortened(str(value), 200)
+
+
+def _figures(run: Checked, folder: Path | None) -> tuple[list[Figure], list[str]]:
+    if "figures" not in run:
+        return [], []
+    given, figures, left_out, room = run.object("figures"), [], [], MOST_FIGURE_BYTES
+    for name in given:
+        image = _image(given, name, folder)
+        room -= len(image)
+        if room < 0:
+            left_out.append(f"figure {shortened(name)} is too large for this page")
+            continue
+        # As the source of an <img>, a drawing can neither run scripts nor load anything.
+        address = "data:image/svg+xml;base64," + base64.b64encode(image).decode("ascii")
+        figures.append(Figure(shortened(name).replace("_", " "), address))
+    return figures, left_out
+
+
+def _image(given: Checked, name: str, folder: Path | None) -> bytes:
+    """Take a drawing from the file itself, or from an ``.svg`` that lies beside it."""
+    text = given.text(name)
+    if text.lstrip().startswith("<"):
+        return text.encode("utf-8")
+    path = Path(text)
+    if folder is None or path.name != text or path.suffix != ".svg":
+        given.refuse(name, "is neither a drawing nor the name of an .svg beside the file")
+    try:
+        return (folder / path).read_bytes()
+    except OSError as error:
+        raise RunFileError(f"figures.{name}: {text} cannot be read: {error.strerror}") from None

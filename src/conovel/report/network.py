@@ -1,0 +1,210 @@
+"""What a network decided, or as much of it as one site has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from conovel.audit import verify
+from conovel.errors import ConovelError, InputError, RunFileError
+from conovel.levels import as_level
+from conovel.messages import Step
+from conovel.pi0 import as_estimator
+from conovel.regimes import as_regime
+from conovel.report.checked import Checked
+from conovel.report.picture import Block, lines_of, picture, shortened
+from conovel.report.plots import rounds_plot
+from conovel.report.sections import (
+    NOT_CLAIMED,
+    lead,
+    percent,
+    row_sections,
+    selection_section,
+    settings_section,
+    threshold_fact,
+)
+from conovel.report.tables import Truth, agent_rows, message_rows, revealed_rows, round_rows
+from conovel.report.view import Picture, Section, Story, read_picture
+from conovel.transcript import Transcript
+
+
+def tell_network(run: Checked) -> Story:
+    """Tell a run of several sites: its decisions as far as they are known, and its messages."""
+    try:
+        transcript = Transcript.from_dict(run.object("transcript").value)
+        level = float(as_level(transcript.level))
+        as_regime(transcript.regime), as_estimator(transcript.pi0 or None)
+    except InputError as error:
+        raise RunFileError(f"transcript: {shortened(str(error), 300)}") from None
+    drawn, truth = _picture(run, transcript), _truth(run)
+    headline, n_rejected = _headline(transcript, drawn)
+    settings = run.object("settings").value if "settings" in run else {}
+    return Story(
+        kind="Several sites",
+        headline=headline,
+        lead=f"{lead(n_rejected, level)}{_realised(truth)}" if n_rejected is not None else "",
+        facts=_facts(transcript, drawn, level),
+        warnings=_doubts(run, transcript, drawn),
+        **_promise(run, transcript),
+        sections=[
+            *(row_sections(drawn) if drawn else []),
+            *selection_section(run),
+            Section("The sites", tables=[agent_rows(transcript, drawn, truth)]),
+            *_counting(transcript),
+            *_messages(transcript),
+            settings_section(settings.items()),
+        ],
+    )
+
+
+def _picture(run: Checked, transcript: Transcript) -> Picture | None:
+    """Read the picture, or make one from the ranks when nobody drew any."""
+    if "picture" in run:
+        return read_picture(run.object("picture"))
+    decisions = run.object("decisions") if "decisions" in run else Checked({})
+    blocks = {}
+    for name in decisions:
+        site = decisions.object(name)
+        ranks = np.array(site.integers("ranks"), dtype=np.int64)
+        rejected = np.array(site.flags("rejected"), dtype=np.bool_)
+        n_calibration = site.integer("n_calibration")
+        if ranks.shape != rejected.shape:
+            site.refuse("rejected", "is not one entry for each rank")
+        if ranks.max(initial=0) > n_calibration + 1:
+            site.refuse("ranks", "has a rank beyond the number of known normals")
+        rows = np.flatnonzero(ranks)
+        if rows.size:
+            blocks[name] = Block(ranks[rows], rejected[rows], n_calibration, rows)
+    if not blocks:
+        return None
+    try:
+        plain = picture(blocks, lines_of(transcript, blocks))
+    except (ConovelError, ZeroDivisionError) as error:
+        raise RunFileError(f"decisions cannot be drawn: {error}") from None
+    return read_picture(Checked(plain, "decisions"))
+
+
+def _headline(transcript: Transcript, drawn: Picture | None) -> tuple[str, int | None]:
+    outcome = transcript.outcome
+    if transcript.abort or (outcome is None and transcript.entries):
+        return "The run was broken off: nothing was decided", None
+    if drawn:
+        n_rejected = sum(site.n_rejected for site in drawn.sites.values())
+        tested = sum(site.n_tested for site in drawn.sites.values())
+        alone = len(drawn.sites) == 1 < len(transcript.roster)
+        whose = f" of {shortened(next(iter(drawn.sites)))}" if alone else ""
+        return f"{n_rejected:,} of {tested:,} rows{whose} flagged as novel", n_rejected
+    if outcome and as_regime(transcript.regime).uses_counts:
+        n_rejected = outcome.n_rejected
+        return f"{n_rejected:,} of {outcome.n_tests:,} rows flagged as novel", n_rejected
+    return "Every site decided for itself", None
+
+
+def _facts(transcript: Transcript, drawn: Picture | None, level: float) -> list[tuple[str, str]]:
+    outcome = transcript.outcome
+    sites = drawn.sites if drawn else {}
+    tested = sum(site.n_tested for site in sites.values())
+    facts = [
+        ("false alarms, at most on average", percent(level)),
+        ("sites", f"{len(transcript.roster) or len(sites):,}"),
+        ("rows tested", f"{outcome.n_tests if outcome else tested:,}"),
+    ]
+    if outcome and drawn and not all(curve.whole for curve in drawn.step_up):
+        facts.append(("flagged over all sites", f"{outcome.n_rejected:,}"))
+    if transcript.entries:
+        facts.append(("rounds of counts", f"{len(transcript.rounds):,}"))
+        facts.append(("bytes in all messages", f"{transcript.totals()['bytes']:,}"))
+    return facts + (threshold_fact(drawn) if drawn else [])
+
+
+def _promise(run: Checked, transcript: Transcript) -> dict[str, Any]:
+    """Put the guarantee in plain words, and its exact wording below."""
+    exact, outcome = shortened(run.text("guarantee", ""), 2000), transcript.outcome
+    if not exact or (outcome is None and transcript.entries):
+        return {}
+    regime, estimator = as_regime(transcript.regime), as_estimator(transcript.pi0 or None)
+    bound = percent(float(as_level(transcript.level)))
+    said = (
+        "Among all flagged rows of all sites together, the expected share of false alarms is at"
+        f" most {bound}."
+    )
+    if estimator and regime.uses_counts and not estimator.proven_for_several:
+        said = f"Meant to keep false alarms to {bound}, but no proof covers this setting."
+    needs = [
+        "at each site, the known normals and the normal rows under test are exchangeable, for"
+        " instance drawn independently from the same source",
+        "scores do not depend on the order of the rows, which conovel sees to",
+    ]
+    if not regime.deployable:
+        needs[0] = "the normals of all sites together are exchangeable given the novelties"
+    elif regime.uses_counts or regime.exchanges_models:
+        needs.insert(0, "the data of the sites are independent of one another")
+    if outcome and outcome.left_out and regime.uses_counts:
+        needs.append("nobody left because of how its own rows were split")
+    if outcome and outcome.dropped:
+        needs.append("nobody was lost because of what others counted")
+    caveats = [NOT_CLAIMED, f"In its exact wording: {exact}"]
+    return {"guarantee": said, "assumptions": needs, "caveats": caveats}
+
+
+def _counting(transcript: Transcript) -> list[Section]:
+    if not transcript.rounds:
+        return []
+    words = (
+        "The sites never compare rows. Each round asks how many p-values lie within the current"
+        " limit; the limit falls until the answer stays."
+    )
+    steps = [r for _, r in sorted(transcript.rounds.items()) if isinstance(r.question, Step)]
+    counts = [sum(r.counts.values()) for r in steps]
+    plots = [rounds_plot(transcript.n_tests, counts, "Rows still in question")] if steps else []
+    table = round_rows(transcript)
+    return [Section(table.caption, [words], plots=plots, tables=[table])]
+
+
+def _messages(transcript: Transcript) -> list[Section]:
+    regime = as_regime(transcript.regime)
+    revealed = revealed_rows(regime)
+    words = f"What became known beyond each site in the regime “{regime.name}”."
+    sections = [Section(revealed.caption, [words], tables=[revealed])]
+    if transcript.entries:
+        words = "Every message that was sent, by its size. No message holds a row."
+        sections.append(Section("Messages", [words], tables=message_rows(transcript)))
+    return sections
+
+
+def _doubts(run: Checked, transcript: Transcript, drawn: Picture | None) -> list[str]:
+    """Derive the outcome again where all that it needs is in the file."""
+    outcome = transcript.outcome
+    if outcome is None or "decisions" not in run:
+        return []
+    decisions = run.object("decisions")
+    if not set(outcome.participants) <= set(decisions):
+        return []  # one site's view
+    found = verify(run.value)
+    decided = sum(sum(decisions.object(name).flags("rejected")) for name in decisions)
+    flagged = sum(site.n_rejected for site in drawn.sites.values()) if drawn else 0
+    if flagged != decided:
+        found.append(f"{flagged} rows are drawn as flagged, and {decided} are")
+    return [shortened(sentence, 300) for sentence in found[:20]]
+
+
+def _truth(run: Checked) -> dict[str, Truth]:
+    truth = run.object("truth") if "truth" in run else Checked({})
+    return {
+        name: Truth(*(truth.object(name).integer(key) for key in ("novel", "found", "false")))
+        for name in truth
+    }
+
+
+def _realised(truth: Mapping[str, Truth]) -> str:
+    if not truth:
+        return ""
+    novel, found, false = (
+        sum(getattr(t, key) for t in truth.values()) for key in ("novel", "found", "false")
+    )
+    return (
+        f" This is a simulation, so the truth is known: {found:,} of {novel:,} novelties were"
+        f" found, and {false:,} of the flagged rows are false alarms."
+    )

@@ -1,0 +1,48 @@
+"""The page: one HTML file with its style and drawings in it, and no script."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from conovel import __version__
+from conovel.files import read_json, write_text
+from conovel.report.story import tell
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def render(content: Mapping[str, Any], folder: Path | None = None) -> str:
+    """Write the page of a run as text.
+
+    Parameters
+    ----------
+    content : mapping
+        A result as its command wrote it; see :func:`conovel.report.story.tell`.
+    folder : Path, optional
+        Where figures named in it lie.
+    """
+    template = _environment().get_template("page.html")
+    page = template.render(story=tell(content, folder), version=__version__)
+    return page.encode("utf-8", "replace").decode("utf-8")  # JSON may hold half a character
+
+
+def write_report(run: Path, out: Path) -> None:
+    """Read a result and write its page, whole or not at all."""
+    write_text(out, render(read_json(run), run.parent))
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+
+    return Environment(
+        loader=PackageLoader("conovel.report"),
+        autoescape=True,  # names in a run are anybody's
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

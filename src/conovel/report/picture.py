@@ -1,0 +1,322 @@
+"""What a report draws of a run, in bounded space: a few hundred numbers, however many rows.
+
+The commands write it beside their results under ``"picture"``, while the rows are at hand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.levels import as_level
+from conovel.pi0 import NullProportion, as_estimator
+from conovel.regimes import as_regime
+from conovel.stepup import rank_limit, step_up
+
+if TYPE_CHECKING:
+    from conovel.detector import Detection
+    from conovel.results import NetworkRun
+    from conovel.transcript import Transcript
+
+FORMAT = "conovel-picture-1"
+MOST_ROWS = 100  # rows listed, the most novel first
+MOST_POINTS = 400  # points of a step-up
+MOST_LETTERS = 80  # of a row's name
+BINS = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The tested rows of one site.
+
+    Attributes
+    ----------
+    ranks, rejected : arrays of shape (m,)
+    n_calibration : int
+    names : array of shape (m,)
+        What the rows are called.
+    scores : float array of shape (m,), optional
+    calibration_scores : float array of shape (ℓ,), optional
+    """
+
+    ranks: NDArray[np.int64]
+    rejected: NDArray[np.bool_]
+    n_calibration: int
+    names: NDArray[Any]
+    scores: NDArray[np.float64] | None = None
+    calibration_scores: NDArray[np.float64] | None = None
+
+    @property
+    def p_values(self) -> NDArray[np.float64]:
+        """Conformal p-values."""
+        return self.ranks / (self.n_calibration + 1)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One step-up: p-values are held against ``slope · k``.
+
+    Attributes
+    ----------
+    sites : tuple of str
+        Whose rows take part, as far as they are known here.
+    slope : Fraction
+        α/m, or α over the estimated number of nulls.
+    n_rejected : int
+        The k it ended with, over all sites that took part.
+    whole : bool
+        False when there were rows of others that nobody here has seen.
+    """
+
+    sites: tuple[str, ...]
+    slope: Fraction
+    n_rejected: int
+    whole: bool = True
+
+
+def picture(blocks: Mapping[str, Block], lines: Sequence[Line]) -> dict[str, Any]:
+    """Summarise rows for drawing.
+
+    Parameters
+    ----------
+    blocks : mapping of Block
+        By the name of the site.
+    lines : sequence of Line
+        The step-ups that decided; every site is in one of them.
+
+    Examples
+    --------
+    >>> block = Block(np.array([1, 5, 1]), np.array([True, False, True]), 9, np.array(list("abc")))
+    >>> drawn = picture({"here": block}, [Line(("here",), Fraction(1, 15), 2)])
+    >>> drawn["step_up"][0]["k"], drawn["step_up"][0]["p_value"]
+    ([1, 2, 3], [0.1, 0.1, 0.5])
+    >>> [row["row"] for row in drawn["most_novel"]]
+    ['a', 'c', 'b']
+    """
+    line_of = {name: line for line in lines for name in line.sites}
+    return {
+        "format": FORMAT,
+        "step_up": [_curve(line, [blocks[name] for name in line.sites]) for line in lines],
+        "p_values": _p_value_histogram(list(blocks.values())),
+        "sites": {name: _site(block, line_of[name]) for name, block in blocks.items()},
+        "most_novel": most_novel(blocks, MOST_ROWS),
+    }
+
+
+def of_detection(detection: Detection) -> dict[str, Any]:
+    """Summarise the decisions at one site."""
+    outcome = detection.stepup
+    slope = outcome.level / (detection.ranks.size * (outcome.pi0 or 1))
+    block = Block(
+        ranks=detection.ranks,
+        rejected=detection.rejected,
+        n_calibration=detection.n_calibration,
+        names=row_names(detection.ids, detection.ranks.size),
+        scores=detection.scores,
+        calibration_scores=detection.calibration_scores,
+    )
+    return picture({"": block}, [Line(("",), slope, detection.n_rejected)])
+
+
+def of_network(run: NetworkRun) -> dict[str, Any]:
+    """Summarise the decisions of a network."""
+    blocks = {}
+    for name, site in run.items():
+        if name in run.lost:
+            continue
+        rows = np.flatnonzero(site.tested)
+        blocks[name] = Block(
+            ranks=site.ranks[rows],
+            rejected=site.rejected[rows],
+            n_calibration=site.n_calibration,
+            names=row_names(site.ids, site.tested.size)[rows],
+            scores=site.scores[rows],
+        )
+    return picture(blocks, lines_of(run.transcript, blocks))
+
+
+def network_content(
+    run: NetworkRun, truth: Mapping[str, NDArray[np.bool_]] | None = None
+) -> dict[str, Any]:
+    """Give a run as JSON together with its picture, and with the truth if it is known.
+
+    Parameters
+    ----------
+    run : NetworkRun
+    truth : mapping of bool arrays, optional
+        In a simulation, which test rows of each site are novel.
+    """
+    content = {**run.to_dict(), "picture": of_network(run)}
+    if truth is not None:
+        content["truth"] = {
+            name: {
+                "novel": int(truth[name].sum()),
+                "found": int((site.rejected & truth[name]).sum()),
+                "false": int((site.rejected & ~truth[name]).sum()),
+            }
+            for name, site in run.items()
+        }
+    return content
+
+
+def lines_of(transcript: Transcript, blocks: Mapping[str, Block]) -> list[Line]:
+    """Find the step-ups of a network run: one for all through counts, or one per site."""
+    level, regime = as_level(transcript.level), as_regime(transcript.regime)
+    estimator = as_estimator(transcript.pi0 or None)
+    outcome, names = transcript.outcome, tuple(blocks)
+    if regime.divides_level:
+        level = regime.test_level(level, len(transcript.roster))
+        return [_decided({name: block}, level, estimator) for name, block in blocks.items()]
+    if outcome is None:  # rows were pooled, and no message was sent
+        return [_decided(blocks, level, estimator)]
+    whole = set(outcome.participants) <= set(names)
+    return [Line(names, outcome.slope, outcome.n_rejected, whole)]
+
+
+def most_novel(blocks: Mapping[str, Block], most: int) -> list[dict[str, Any]]:
+    """List rows by p-value, and by score where p-values are equal."""
+    rows: list[tuple[float, float, dict[str, Any]]] = []
+    for name, block in blocks.items():
+        scores = np.zeros(block.ranks.size) if block.scores is None else block.scores
+        for i in np.lexsort((-scores, block.ranks))[:most]:
+            row = {
+                "site": name,
+                "row": shortened(str(block.names[i])),
+                "score": None if block.scores is None else _short(scores[i]),
+                "rank": int(block.ranks[i]),
+                "p_value": _short(block.p_values[i]),
+                "rejected": bool(block.rejected[i]),
+            }
+            rows.append((block.p_values[i], -scores[i], row))
+    rows.sort(key=lambda item: item[:2])
+    return [row for *_, row in rows[:most]]
+
+
+def thinned(m: int, n_rejected: int, most: int = MOST_POINTS) -> NDArray[np.int64]:
+    """Pick the places 1 ≤ k ≤ m of a step-up that are drawn.
+
+    The picture ends at three times the number of rejections, so that the crossing is seen;
+    the places around the crossing are always among them.
+
+    Examples
+    --------
+    >>> thinned(1000, 5)[[0, -1]]
+    array([ 1, 40])
+    >>> thinned(10**6, 10**5).size <= MOST_POINTS + 2
+    True
+    """
+    last = min(m, max(40, 3 * n_rejected))
+    even = np.linspace(1, last, min(last, most)).round().astype(np.int64)
+    near = np.array([n_rejected, n_rejected + 1])
+    return np.union1d(even, near[(near >= 1) & (near <= m)])
+
+
+def score_histogram(block: Block, bins: int = BINS) -> dict[str, list[Any]] | None:
+    """Count calibration and test rows by score.
+
+    Where the calibration scores were not kept, they are counted through the ranks: a test row
+    of rank r has r - 1 of them at or above it. The edges are then test scores, and whatever lies
+    outside them is counted in the outermost bins.
+    """
+    if block.scores is None or block.scores.size == 0:
+        return None
+    scores, kept = block.scores, block.calibration_scores
+    every = scores if kept is None else np.concatenate([scores, kept])
+    low, high = float(every.min()), float(every.max())
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    edges = np.linspace(low, high, bins + 1)
+    if kept is not None:
+        calibration = np.histogram(kept, edges)[0]
+    else:
+        order = np.argsort(scores)
+        ascending, above = scores[order], block.ranks[order] - 1
+        inner = np.unique(np.searchsorted(ascending, edges[1:-1]))
+        inner = inner[(inner > 0) & (inner < scores.size)]
+        edges = np.unique([edges[0], *ascending[inner], edges[-1]])
+        first = np.searchsorted(ascending, edges[1:-1])
+        calibration = -np.diff([block.n_calibration, *above[first], 0])
+    return {
+        "edges": [_short(edge) for edge in edges],
+        "calibration": calibration.tolist(),
+        "tests": np.histogram(scores, edges)[0].tolist(),
+        "rejected": np.histogram(scores[block.rejected], edges)[0].tolist(),
+    }
+
+
+def row_names(ids: NDArray[Any] | None, m: int) -> NDArray[Any]:
+    """Name rows by their ids, or else by their place from 0."""
+    return np.arange(m) if ids is None else ids
+
+
+def shortened(text: str, most: int = MOST_LETTERS) -> str:
+    """Cut a long name.
+
+    Examples
+    --------
+    >>> shortened("north-east", 6)
+    'north…'
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _decided(
+    blocks: Mapping[str, Block], level: Fraction, estimator: NullProportion | None
+) -> Line:
+    pairs = [(block.ranks, block.n_calibration) for block in blocks.values()]
+    m = sum(ranks.size for ranks, _ in pairs)
+    outcome = step_up(pairs, level, estimator)
+    return Line(tuple(blocks), level / (m * (outcome.pi0 or 1)), outcome.n_rejected)
+
+
+def _curve(line: Line, blocks: Sequence[Block]) -> dict[str, Any]:
+    p_values = np.sort(np.concatenate([block.p_values for block in blocks]))
+    here = sum(int(block.rejected.sum()) for block in blocks)
+    places = thinned(p_values.size, here)
+    return {
+        "sites": list(line.sites),
+        "n_tests": int(p_values.size),
+        "n_rejected": line.n_rejected,
+        "n_rejected_here": here,
+        "slope": float(line.slope),
+        "whole": line.whole,
+        "k": places.tolist(),
+        "p_value": [_short(p) for p in p_values[places - 1]],
+    }
+
+
+def _p_value_histogram(blocks: Sequence[Block]) -> dict[str, list[Any]]:
+    # A p-value on an edge belongs to the bin it closes: p is one of 1/(ℓ+1), …, 1.
+    edges = np.linspace(0, 1, 21)
+    counts = {"tests": np.zeros(20, dtype=int), "rejected": np.zeros(20, dtype=int)}
+    for block in blocks:
+        bins = -(-block.ranks * 20 // (block.n_calibration + 1)) - 1
+        counts["tests"] += np.bincount(bins, minlength=20)
+        counts["rejected"] += np.bincount(bins[block.rejected], minlength=20)
+    return {"edges": [_short(e) for e in edges]} | {k: c.tolist() for k, c in counts.items()}
+
+
+def _site(block: Block, line: Line) -> dict[str, Any]:
+    flagged = None if block.scores is None else block.scores[block.rejected]
+    return {
+        "n_tested": int(block.ranks.size),
+        "n_calibration": block.n_calibration,
+        "n_rejected": int(block.rejected.sum()),
+        "limit": rank_limit(line.slope, line.n_rejected, block.n_calibration),
+        "fewest": math.ceil(1 / (line.slope * (block.n_calibration + 1))),
+        "lowest_rejected_score": _short(flagged.min())
+        if flagged is not None and flagged.size
+        else None,
+        "scores": score_histogram(block),
+    }
+
+
+def _short(number: float) -> float:
+    """Keep six digits: enough for any drawing."""
+    return float(f"{number:.6g}")

@@ -1,0 +1,230 @@
+"""The plots of a report, as geometry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from conovel.report.drawing import (
+    BOTTOM,
+    LEFT,
+    LETTER,
+    RIGHT,
+    TOP,
+    Bar,
+    Dot,
+    Key,
+    Mark,
+    Plot,
+    Scale,
+    Tick,
+    Words,
+    spelled,
+    ticks,
+    trace,
+    x_scale,
+    y_scale,
+)
+from conovel.report.view import Curve, Histogram
+
+_FEW = 130  # as many p-values can be seen as single dots
+_SHARES = (0, 0.01, 0.1, 0.4)
+
+
+def step_up_plot(curve: Curve, title: str) -> Plot:
+    """Draw the sorted p-values against the line they are held against."""
+    last = curve.k[-1]
+    height = 1.12 * max(
+        curve.slope * last if curve.whole else 0.0,
+        1.6 * curve.threshold,
+        curve.p_value[min(curve.n_rejected_here, len(curve.k) - 1)],
+    )
+    x, y = x_scale(0, last), y_scale(0, min(height, 1.0) or 1.0)
+    seen = [(k, p) for k, p in zip(curve.k, curve.p_value, strict=True) if p <= y.high]
+    marks: list[Mark] = []
+    if curve.whole:
+        end = min(last, y.high / curve.slope)
+        marks.append(trace([(x(0), y(0)), (x(end), y(curve.slope * end))], "line bound"))
+    if curve.n_rejected:
+        level = y(curve.threshold)
+        marks.append(trace([(LEFT, level), (RIGHT, level)], "line limit"))
+    flagged = [(x(k), y(p)) for k, p in seen if k <= curve.n_rejected_here]
+    others = [(x(k), y(p)) for k, p in seen if k > curve.n_rejected_here]
+    if len(seen) <= _FEW:
+        marks += [Dot(*place, "open") for place in others]
+        marks += [Dot(*place, "full") for place in flagged]
+    else:
+        marks += [trace(others, "line thin"), trace(flagged, "line thick")]
+    if curve.n_rejected_here:
+        at = x(curve.n_rejected_here)
+        marks.append(trace([(at, y(curve.threshold)), (at, BOTTOM)], "line drop"))
+        words = f"k = {curve.n_rejected_here:,}"
+        side = "end" if at > (LEFT + RIGHT) / 2 else "start"
+        marks.append(Words(at + (-6 if side == "end" else 6), BOTTOM - 8, words, side, "strong"))
+    compared = "rising line" if curve.whole else "threshold"
+    return Plot(
+        title=title,
+        description=(
+            f"The {curve.n_tests:,} p-values in order, the {last:,} smallest drawn."
+            f" {curve.n_rejected_here:,} lie at or below the threshold"
+            f" {spelled(curve.threshold)} that the {compared} gives."
+        ),
+        x_label="rows, most novel first (k)",
+        y_label="p-value",
+        x_ticks=ticks(x, whole=True),
+        y_ticks=ticks(y, 4),
+        marks=marks,
+        keys=[
+            Key("dot full" if len(seen) <= _FEW else "line thick", "flagged"),
+            Key("dot open" if len(seen) <= _FEW else "line thin", "not flagged"),
+            *([Key("line bound", "step-up line, level · k / m")] if curve.whole else []),
+            *([Key("line limit", f"threshold {curve.threshold:.4g}")] if curve.n_rejected else []),
+        ],
+    )
+
+
+def p_value_plot(histogram: Histogram, title: str) -> Plot:
+    """Draw the histogram of p-values, and what normal rows alone would look like."""
+    n = sum(histogram.tests)
+    bins = len(histogram.tests)
+    fair = n / bins
+    x, y = x_scale(0, 1), y_scale(0, 1.1 * max([*histogram.tests, fair, 1]))
+    marks: list[Mark] = []
+    for i, (tests, rejected) in enumerate(zip(histogram.tests, histogram.rejected, strict=True)):
+        start, stop = x(histogram.edges[i]), x(histogram.edges[i + 1])
+        marks += _column(start, stop, y(0), y(rejected), "flagged")
+        marks += _column(start, stop, y(rejected), y(tests), "tests")
+    marks.append(trace([(LEFT, y(fair)), (RIGHT, y(fair))], "line bound"))
+    low = histogram.tests[0]
+    return Plot(
+        title=title,
+        description=(
+            f"{n:,} p-values in {bins} equal bins. Normal rows spread evenly, about {fair:,.0f}"
+            f" in a bin; the first bin, up to {histogram.edges[1]:g}, holds {low:,}."
+        ),
+        x_label="p-value",
+        y_label="rows",
+        x_ticks=ticks(x),
+        y_ticks=ticks(y, 4, whole=True),
+        marks=marks,
+        keys=[
+            Key("bar flagged", "flagged"),
+            Key("bar tests", "not flagged"),
+            Key("line bound", "if every row were normal"),
+        ],
+    )
+
+
+def score_plot(scores: Histogram, lowest_flagged: float | None, title: str) -> Plot:
+    """Draw test scores upwards and known normals downwards, as shares of their samples.
+
+    Heights are square roots: novel rows are few and spread out, and would vanish beside the
+    bulk of the normal ones.
+    """
+    edges = scores.edges
+    m, known = sum(scores.tests), sum(scores.calibration)
+    tests, rejected, normals = (
+        _densities(counts, total, edges)
+        for counts, total in (
+            (scores.tests, m),
+            (scores.rejected, m),
+            (scores.calibration, known),
+        )
+    )
+    top = max([*tests, *normals, 1e-9])
+    x, root = x_scale(edges[0], edges[-1]), y_scale(-1.04 * top**0.5, 1.04 * top**0.5)
+
+    def y(share: float) -> float:
+        return root(math.copysign(abs(share) ** 0.5, share))
+
+    marks: list[Mark] = []
+    for i, (left, right) in enumerate(pairwise(edges)):
+        start, stop = x(left), x(right)
+        marks += _column(start, stop, y(0), y(rejected[i]), "flagged")
+        marks += _column(start, stop, y(rejected[i]), y(tests[i]), "tests")
+        marks += _column(start, stop, y(-normals[i]), y(0), "normals")
+    marks.append(trace([(LEFT, y(0)), (RIGHT, y(0))], "line axis"))
+    if lowest_flagged is not None:
+        at = x(lowest_flagged)
+        marks.append(trace([(at, TOP), (at, BOTTOM)], "line limit"))
+        words = "flagged from here"
+        fits = at + 6 + LETTER * len(words) < RIGHT
+        marks.append(
+            Words(at + 6, TOP + 9, f"{words} →")
+            if fits
+            else Words(at - 6, TOP + 9, f"{words} →", "end")
+        )
+    return Plot(
+        title=title,
+        description=(
+            f"Upwards {m:,} tested rows, {sum(scores.rejected):,} of them flagged; downwards"
+            f" {known:,} known normals they were compared with."
+        ),
+        x_label="score (higher is more novel)",
+        y_label="share of rows, root scale",
+        x_ticks=ticks(x, 4),
+        y_ticks=[
+            Tick(y(sign * share), f"{share:.0%}")
+            for share in _SHARES
+            if share <= top
+            for sign in ((1, -1) if share else (1,))
+        ],
+        marks=marks,
+        keys=[
+            Key("bar flagged", "tested, flagged"),
+            Key("bar tests", "tested, not flagged"),
+            Key("bar normals", "known normals"),
+        ],
+    )
+
+
+def rounds_plot(n_tests: int, counts: Sequence[int], title: str) -> Plot:
+    """Draw how the number of rows in question falls, round by round, until it stays."""
+    levels = [n_tests, *counts]
+    # The last number is written to the right of its dot.
+    x = Scale(0, max(len(counts), 1), LEFT + 14, RIGHT - 34)
+    y = y_scale(0, 1.12 * max([*levels, 1]))
+    places = [(x(i), y(level)) for i, level in enumerate(levels)]
+    steps = [places[0]]
+    for (_, before), (right, now) in pairwise(places):
+        steps += [(right, before), (right, now)]
+    marks: list[Mark] = [trace(steps, "line thick")]
+    few = len(levels) <= 14
+    for i, (place, level) in enumerate(zip(places, levels, strict=True)):
+        marks.append(Dot(*place, "full", 3.8))
+        if few or i in (0, len(levels) - 1):
+            marks.append(Words(place[0] + 7, place[1] - 7, f"{level:,}", "start", "strong"))
+    return Plot(
+        title=title,
+        description=(
+            f"The count begins with all {n_tests:,} tested rows and, after {len(counts)} rounds,"
+            f" stays at {levels[-1]:,}: " + ", ".join(f"{level:,}" for level in levels) + "."
+        )
+        if few
+        else f"From {n_tests:,} to {levels[-1]:,} rows in {len(counts)} rounds.",
+        x_label="round of counts",
+        y_label="rows",
+        x_ticks=[
+            Tick(x(i), "start" if i == 0 else str(i))
+            for i in range(len(levels))
+            if i % (1 + len(levels) // 12) == 0
+        ],
+        y_ticks=ticks(y, 4, whole=True),
+        marks=marks,
+    )
+
+
+def _densities(counts: Sequence[int], total: int, edges: Sequence[float]) -> list[float]:
+    """Give shares, lower where a bin is wider than the others, so that areas compare."""
+    even = (edges[-1] - edges[0]) / len(counts)
+    widths = [b - a for a, b in pairwise(edges)]
+    return [c / max(total, 1) * even / w for c, w in zip(counts, widths, strict=True)]
+
+
+def _column(start: float, stop: float, y_from: float, y_to: float, look: str) -> list[Mark]:
+    upper, lower = min(y_from, y_to), max(y_from, y_to)
+    if lower - upper < 0.01:
+        return []
+    width = round(max(stop - start - 1, 0.5), 2)
+    return [Bar(start, upper, width, round(lower - upper, 2), look)]

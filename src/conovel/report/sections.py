@@ -1,0 +1,132 @@
+"""Parts of a page that runs of one site and of several share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from conovel.report.checked import Checked
+from conovel.report.picture import shortened
+from conovel.report.plots import p_value_plot, score_plot, step_up_plot
+from conovel.report.tables import novel_rows, resolution_rows, selection_tables
+from conovel.report.view import Picture, Section
+
+MOST_PANELS = 12  # plots or tables of the same kind
+
+NOT_CLAIMED = (
+    "The bound is on the average over many runs like this one, not on this very run, and says"
+    " nothing about novelties that were missed."
+)
+
+
+def row_sections(drawn: Picture) -> list[Section]:
+    """Show the most novel rows, how they were decided on, and how finely."""
+    rows, resolution = novel_rows(drawn), resolution_rows(drawn)
+    return [
+        Section(rows.caption, tables=[rows]),
+        _decision(drawn),
+        *_scores(drawn),
+        Section(resolution.caption, _tolerance(drawn), tables=[resolution]),
+    ]
+
+
+def selection_section(run: Checked, chosen: str | None = None) -> list[Section]:
+    """Show which candidates there were, if there was a choice, and why one was taken."""
+    tables = []
+    if "selection" in run:
+        tables += selection_tables(run.object("selection"), chosen, "Candidates")
+    if "decisions" in run:
+        decisions = run.object("decisions")
+        for name in decisions:
+            if "selection" in (site := decisions.object(name)):
+                tables += selection_tables(site.object("selection"), None, name)
+    if not tables:
+        return []
+    words = (
+        "The choice was made without looking at which rows are the known normals that test rows"
+        " are compared with, so it costs nothing of the guarantee."
+    )
+    return [Section("How the score was chosen", [words], tables=tables[:MOST_PANELS])]
+
+
+def settings_section(settings: Iterable[tuple[str, object]]) -> Section:
+    """List what the run was asked to do."""
+    points = [
+        (shortened(term).replace("_", " "), shortened(str(value), 200))
+        for term, value in settings
+        if isinstance(value, str | int | float) and value != ""
+    ]
+    return Section("Settings", points=points)
+
+
+def lead(n_rejected: int, level: float) -> str:
+    """Say in one sentence what a flag means."""
+    if n_rejected == 0:
+        return "No row stands out enough to be flagged at this level."
+    return f"On average at most {percent(level)} of the flagged rows are false alarms."
+
+
+def threshold_fact(drawn: Picture) -> list[tuple[str, str]]:
+    """Give the largest p-value that is flagged, where there is one for all."""
+    if len(drawn.step_up) != 1 or not drawn.step_up[0].n_rejected:
+        return []
+    return [("flagged up to p-value", f"{drawn.step_up[0].threshold:.4f}")]
+
+
+def percent(share: float) -> str:
+    """Write a share for people.
+
+    Examples
+    --------
+    >>> percent(0.1), percent(0.005)
+    ('10 %', '0.5 %')
+    """
+    return f"{100 * share:.4g} %"
+
+
+def _decision(drawn: Picture) -> Section:
+    words = [
+        "A row is flagged when its p-value lies at or below the threshold, where the sorted"
+        " p-values leave the line for good. All comparisons were made in whole numbers.",
+        "Normal rows have evenly spread p-values; novel ones pile up on the left.",
+    ]
+    several = len(drawn.step_up) > 1
+    curves = [
+        step_up_plot(c, f"Step-up of {shortened(c.sites[0], 30)}" if several else "The step-up")
+        for c in drawn.step_up[:MOST_PANELS]
+    ]
+    return Section(
+        "How it was decided",
+        words + _not_drawn(len(drawn.step_up)),
+        plots=[*curves, p_value_plot(drawn.p_values, "The p-values")],
+    )
+
+
+def _scores(drawn: Picture) -> list[Section]:
+    plots = [
+        score_plot(
+            site.scores,
+            site.lowest_rejected_score,
+            f"Scores at {shortened(name, 30)}" if name else "Scores",
+        )
+        for name, site in drawn.sites.items()
+        if site.scores is not None
+    ]
+    if not plots:
+        return []
+    words = "Tested rows upwards, the known normals they are compared with downwards."
+    return [Section("Scores", [words, *_not_drawn(len(plots))], plots=plots[:MOST_PANELS])]
+
+
+def _not_drawn(n: int) -> list[str]:
+    return [f"{n - MOST_PANELS} further sites are not drawn."] if n > MOST_PANELS else []
+
+
+def _tolerance(drawn: Picture) -> list[str]:
+    sites = {(site.limit, site.n_calibration) for site in drawn.sites.values()}
+    if len(sites) != 1:
+        return []
+    ((limit, known),) = sites
+    if limit == 0:
+        return [f"Not even a row more novel than all {known:,} known normals was flagged."]
+    most = f"at most {limit - 1:,}" if limit > 1 else "none"
+    return [f"A row is flagged when {most} of {known:,} known normals look at least as novel."]

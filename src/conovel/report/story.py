@@ -1,0 +1,97 @@
+"""From a result's JSON to what its page says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from conovel.errors import InputError
+from conovel.levels import as_level
+from conovel.report.checked import Checked
+from conovel.report.experiment import tell_experiment
+from conovel.report.network import tell_network
+from conovel.report.picture import shortened
+from conovel.report.sections import (
+    NOT_CLAIMED,
+    lead,
+    percent,
+    row_sections,
+    selection_section,
+    settings_section,
+    threshold_fact,
+)
+from conovel.report.view import Story, read_picture
+
+
+def tell(content: Mapping[str, Any], folder: Path | None = None) -> Story:
+    """Read any result.
+
+    Parameters
+    ----------
+    content : mapping
+        What ``conovel detect``, ``simulate``, a deployment or ``reproduce`` wrote.
+    folder : Path, optional
+        Where the file lies; figures of an experiment are looked for here.
+
+    Examples
+    --------
+    >>> tell({"level": "1/10"})
+    Traceback (most recent call last):
+    ...
+    conovel.errors.RunFileError: command is missing
+    """
+    run = Checked(content)
+    command = run.text("command")
+    if command == "detect":
+        return tell_detection(run)
+    if command == "reproduce":
+        return tell_experiment(run, folder)
+    if "transcript" not in run:
+        run.refuse("transcript", f"is missing, which {shortened(command)!r} needs")
+    return tell_network(run)
+
+
+def tell_detection(run: Checked) -> Story:
+    """Tell what one site decided."""
+    n_rejected, n_test = run.integer("n_rejected"), run.integer("n_test")
+    n_calibration, scorer = run.integer("n_calibration"), run.text("scorer")
+    level, said = _level(run), run.object("guarantee")
+    drawn = read_picture(run.object("picture"))
+    facts = [
+        ("false alarms, at most on average", percent(level)),
+        ("rows tested", f"{n_test:,}"),
+        ("known normals to train on", f"{run.integer('n_train'):,}"),
+        ("known normals to compare with", f"{n_calibration:,}"),
+        *threshold_fact(drawn),
+    ]
+    if "pi0" in run:
+        facts.append(("share of normals, estimated", f"{run.number('pi0'):.3f}"))
+    return Story(
+        kind="One site",
+        headline=f"{n_rejected:,} of {n_test:,} rows flagged as novel",
+        lead=lead(n_rejected, level),
+        facts=facts,
+        guarantee=said.text("statement"),
+        assumptions=said.texts("assumptions"),
+        caveats=[NOT_CLAIMED],
+        sections=[
+            *row_sections(drawn),
+            *selection_section(run, scorer),
+            settings_section(
+                [
+                    ("known normals", run.text("null", "")),
+                    ("rows to test", run.text("test", "")),
+                    ("level", run.text("level")),
+                    ("scorer", scorer),
+                ]
+            ),
+        ],
+    )
+
+
+def _level(run: Checked) -> float:
+    try:
+        return float(as_level(run.text("level")))
+    except InputError:
+        run.refuse("level", "is not a level between 0 and 1")

@@ -1,0 +1,246 @@
+"""The tables of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from conovel.counting import Question
+from conovel.messages import COORDINATOR, Step
+from conovel.regimes import Regime
+from conovel.report.checked import Checked
+from conovel.report.drawing import spelled
+from conovel.report.picture import shortened
+from conovel.report.view import Picture, Table
+from conovel.transcript import Transcript
+
+MOST_MESSAGES = 300
+MOST_COLUMNS = 8  # agents side by side in one table
+
+MEANING = {
+    "HELLO": "says who takes part, with how many rows",
+    "ROSTER": "says who takes part",
+    "MODEL": "a score model, as bytes",
+    "READY": "says that the ranks are ready",
+    "LEFT": "says who vanished",
+    "START": "says how many tests there are",
+    "BELOW": "asks for p-values below a limit",
+    "STEP": "asks for p-values within the step-up",
+    "COUNT": "answers with one number",
+    "OUTCOME": "says where the counts came to rest",
+    "ABORT": "breaks the run off",
+}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What is known only in a simulation: how many novelties there were and were found."""
+
+    novel: int
+    found: int
+    false: int
+
+
+def novel_rows(picture: Picture) -> Table:
+    """List the most novel rows first."""
+    several = len(picture.sites) > 1
+    with_score = any(row.score is not None for row in picture.most_novel)
+    columns = [
+        "row",
+        *(["site"] if several else []),
+        "decision",
+        "p-value",
+        "rank",
+        *(["score"] if with_score else []),
+    ]
+    rows = []
+    for row in picture.most_novel:
+        cells = [row.row, *([row.site] if several else [])]
+        cells.append("● flagged" if row.rejected else "○ not flagged")
+        cells += [f"{row.p_value:.4f}", f"{row.rank:,}"]
+        if with_score:
+            cells.append("" if row.score is None else f"{row.score:.4f}")
+        rows.append(cells)
+    m = sum(site.n_tested for site in picture.sites.values())
+    note = (
+        "Smallest p-value first; equal ones by score. The rank is one more than the number of"
+        " known normals that look at least as novel."
+    )
+    if len(rows) < m:
+        note += f" The other {m - len(rows):,} tested rows are not listed here."
+    text = frozenset({0, *range(1, 3 if several else 2)})
+    return Table("The most novel rows", columns, rows, note, text, shown=15)
+
+
+def resolution_rows(picture: Picture) -> Table:
+    """Say how finely each site can see, and where its limit lies."""
+    rows = []
+    for name, site in picture.sites.items():
+        rows.append(
+            [
+                shortened(name) or "this site",
+                f"{1 / (site.n_calibration + 1):.2g}",
+                f"{site.fewest:,}",
+                f"{site.n_calibration:,}",
+                f"{site.limit - 1:,}" if site.limit else "not flagged",
+            ]
+        )
+    columns = [
+        "site",
+        "smallest p-value possible",
+        "fewest rows that could be flagged",
+        "known normals compared with",
+        "of which as novel as a flagged row, at most",
+    ]
+    note = (
+        "A p-value is at least one over the number of known normals plus one, so a step-up can"
+        " only flag rows in groups of some size. Where the last column is 0 or 1, more known"
+        " normals would sharpen the decision."
+    )
+    return Table("Resolution left", columns, rows, note)
+
+
+def agent_rows(
+    transcript: Transcript, picture: Picture | None, truth: Mapping[str, Truth]
+) -> Table:
+    """One line per site: rows, decisions, traffic."""
+    traffic = transcript.totals()["by_agent"]
+    sites = picture.sites if picture else {}
+    columns = ["site", "took part", "known normals", "calibrating", "tests", "tested", "flagged"]
+    columns += ["bytes sent", "bytes received"]
+    columns += ["found", "false alarms"] if truth else []
+    rows = []
+    for name in sorted({*transcript.agents, *sites}):
+        sizes, site = transcript.agents.get(name), sites.get(name)
+        moved = traffic.get(name, {"sent": 0, "received": 0})
+        left = transcript.left.get(name)
+        status = "to the end" if left is None else "lost in the counts" if left else "left before"
+        cells = [shortened(name), status]
+        known: tuple[int | None, ...] = (None,) * 4
+        if sizes:
+            known = (sizes.n_null, sizes.n_calibration, sizes.n_test, sizes.n_tested)
+        elif site:  # rows were pooled, and nobody said hello
+            known = (None, site.n_calibration, None, site.n_tested)
+        cells += map(_count, known)
+        cells += [_count(site.n_rejected) if site else "not told"]
+        cells += [_count(moved["sent"]), _count(moved["received"])]
+        if truth:
+            told = truth.get(name)
+            cells += [f"{told.found:,} of {told.novel:,}", f"{told.false:,}"] if told else ["", ""]
+        rows.append(cells)
+    return Table("The sites", columns, rows, text=frozenset({0, 1}), shown=30)
+
+
+def round_rows(transcript: Transcript) -> Table:
+    """One line per round of counts."""
+    names = list(transcript.roster) if len(transcript.roster) <= MOST_COLUMNS else []
+    rows = []
+    for number, round_ in sorted(transcript.rounds.items()):
+        counts = round_.counts
+        rows.append(
+            [str(number), asked(round_.question), f"{sum(counts.values()):,}"]
+            + [_count(counts.get(name)) for name in names]
+        )
+    columns = ["round", "p-values counted", "in all", *(shortened(name, 24) for name in names)]
+    return Table("The counts", columns, rows, text=frozenset({1}), shown=12)
+
+
+def asked(question: Question) -> str:
+    """Say which p-values a round counts."""
+    if isinstance(question, Step):
+        return f"up to {spelled(float(question.slope * question.k))}"
+    return f"below {spelled(float(question.p_value))}"
+
+
+def message_rows(transcript: Transcript) -> list[Table]:
+    """List messages by kind, and one by one as far as there is room."""
+    totals = transcript.totals()
+    by_kind = [
+        [kind.lower(), MEANING.get(kind, ""), f"{sums['messages']:,}", f"{sums['bytes']:,}"]
+        for kind, sums in totals["by_kind"].items()
+    ]
+    by_kind.append(["all", "", f"{totals['messages']:,}", f"{totals['bytes']:,}"])
+    listed = sorted(transcript.entries, key=lambda entry: entry.place)
+    every = [
+        [
+            str(i + 1),
+            entry.kind.lower(),
+            shortened(entry.sender, 24),
+            shortened(entry.receiver, 24),
+            str(entry.round or ""),
+            f"{entry.n_bytes:,}",
+        ]
+        for i, entry in enumerate(listed[:MOST_MESSAGES])
+    ]
+    more = len(listed) - len(every)
+    note = f"{more:,} further messages are in the run's own file." if more else ""
+    heads = ["kind", "what it does", "messages", "bytes"]
+    return [
+        Table("Messages by kind", heads, by_kind, text=frozenset({1}), total=True),
+        Table(
+            "Every message",
+            ["no.", "kind", "from", "to", "round", "bytes"],
+            every,
+            note,
+            text=frozenset({1, 2, 3}),
+            shown=0,
+        ),
+    ]
+
+
+def revealed_rows(regime: Regime) -> Table:
+    """Say who learned what (docs/revealed.md)."""
+    rows = [["what this regime sends", regime.peers_learn, regime.coordinator_learns]]
+    if regime.deployable:
+        rows += [
+            ["names of the sites", "all", "all"],
+            ["numbers of rows", "totals over all sites", "of each site"],
+            ["names of the columns", "that they are equal", "their number and a digest"],
+            ["who vanished, and when", "yes", "yes"],
+            ["rows, scores, ranks, p-values", "nothing", "nothing"],
+            ["which rows are flagged", "nothing", "nothing"],
+        ]
+    return Table(
+        "What was revealed to whom",
+        ["what", "to the other sites", f"to the {COORDINATOR}"],
+        rows,
+        text=frozenset({0, 1, 2}),
+    )
+
+
+def selection_tables(selection: Checked, chosen: str | None, about: str) -> list[Table]:
+    """Show candidates and the values they were chosen by.
+
+    `selection` holds ``candidates`` and lists of as many numbers, each a criterion; or objects
+    that do, by what they choose or for whom.
+    """
+    key = next((k for k in ("candidates", "names") if k in selection), None)
+    if key is None:
+        nested = [k for k in selection if isinstance(selection.value[k], Mapping)]
+        return [
+            table
+            for k in nested
+            for table in selection_tables(selection.object(k), None, f"{about}: {k}")
+        ]
+    candidates = selection.texts(key)
+    given = selection.value.get("chosen", chosen)
+    if isinstance(given, int) and 0 <= given < len(candidates):
+        given = candidates[given]
+    criteria = [
+        k
+        for k in selection
+        if k != key
+        and isinstance(selection.value[k], list)
+        and len(selection.value[k]) == len(candidates)
+    ]
+    values = [selection.numbers(k) for k in criteria]
+    rows = [
+        [shortened(name), "● chosen" if name == given else "○", *(spelled(v[i]) for v in values)]
+        for i, name in enumerate(candidates)
+    ]
+    heads = [k.replace("_", " ") for k in criteria]
+    return [Table(shortened(about), ["candidate", "choice", *heads], rows, text=frozenset({0, 1}))]
+
+
+def _count(n: int | None) -> str:
+    return "" if n is None else f"{n:,}"
