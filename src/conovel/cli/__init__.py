@@ -7,7 +7,18 @@ import warnings
 
 import typer
 
-from conovel.cli import detect, inspect, limit, report, reproduce, simulate, verify
+from conovel.cli import (
+    agent,
+    detect,
+    federation,
+    inspect,
+    limit,
+    report,
+    reproduce,
+    run,
+    simulate,
+    verify,
+)
 from conovel.errors import ConovelError, ConovelWarning
 
 app = typer.Typer(
@@ -25,6 +36,12 @@ app.command("report")(report.report)
 app.command("inspect")(inspect.inspect)
 app.command("reproduce")(reproduce.reproduce)
 app.command("limit")(limit.limit)
+app.add_typer(federation.federation, name="federation")
+app.command("coordinate")(agent.coordinate)
+app.command("agent")(agent.agent)
+app.command("run")(run.run)
+app.command("status")(run.status)
+app.command("stop")(run.stop)
 
 
 @app.callback(invoke_without_command=True)

@@ -40,6 +40,9 @@ class Replies(Protocol):
 class Sites(Protocol):
     """How the engine reaches all sites at once."""
 
+    def are_cut_off(self) -> bool:
+        """Tell whether the engine has stopped the run: nobody can be reached any more."""
+
     def begin(self, terms: Mapping[str, Any]) -> Replies:
         """Propose the terms; a site answers with its objection, or with nothing."""
 
@@ -89,7 +92,7 @@ class Chair:
     def run(self, sites: Sites) -> dict[str, Any]:
         """Run to the end, and give what the submitter gets: counts, threshold, transcript."""
         self._propose(sites)
-        self._wait()
+        self._wait(sites)
         unpublished = self._settle(sites)
         self._actor.stop()
         return self._account(unpublished)
@@ -121,15 +124,19 @@ class Chair:
                 return
         self._give_up({name: f"did not begin: {why}" for name, why in replies.failures.items()})
 
-    def _wait(self) -> None:
+    def _wait(self, sites: Sites) -> None:
         terms = self.terms
         while not self._over.wait(TICK_SECONDS):
             now = time.monotonic()
+            if sites.are_cut_off():
+                self.stop("the run was stopped")
             if now - self._began > terms.run_seconds:
                 late = ", ".join(sorted(self._owing)) or "nobody"
                 why = f"no outcome within {terms.run_seconds:g} s, waiting for {late}"
                 self._abort(SiteVanishedError(why))
-            late_ones = [n for n, at in list(self._owing.items()) if now - at > terms.stage_seconds]
+            late_ones = [
+                n for n, at in list(self._owing.items()) if now - at > terms.stage_seconds
+            ]
             why = f"did not answer within {terms.stage_seconds:g} s"
             self._give_up(dict.fromkeys(late_ones, why))
 

@@ -18,7 +18,7 @@ from typing import Any
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_context import FLContext
 from nvflare.collab import collab
-from nvflare.collab.api.exceptions import CollabCallError
+from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 from nvflare.widgets.widget import Widget
 
 from conovel.errors import ConovelError, FederationError, ProtocolError
@@ -26,16 +26,15 @@ from conovel.federation.chair import Chair
 from conovel.federation.ground import Ground
 from conovel.federation.ledger import DONE, FAILED, Ledger
 from conovel.federation.member import Member
+from conovel.federation.session import OUTCOME_FILE, TOPIC
 from conovel.federation.settings import ENVIRONMENT, read_federation, read_site
+from conovel.federation.supervise import JOINED_FILE
 from conovel.federation.terms import Terms
 from conovel.files import write_json
 from conovel.messages import COORDINATOR
-from conovel.protocol import Outbox
+from conovel.protocol import Outbox, as_text
 
 SERVER = "server"  # what Collab calls the coordinator
-OUTCOME_FILE = "conovel_outcome.json"
-TOPIC = "conovel"  # the operator's questions to a run
-JOINED_FILE = "joined"
 _log = logging.getLogger("conovel.federation")
 
 
@@ -51,6 +50,9 @@ class SiteApp:
         self._proxies = {proxy.name: proxy for proxy in context.clients}
         self._proxies[COORDINATOR] = context.server
         self._file = read_site(Path(os.environ[ENVIRONMENT]))
+        cell = collab.fl_ctx.get_engine().get_cell()
+        if not cell.core_cell.credential_manager.enforce_identity:
+            raise FederationError("peers cannot be told apart here: no models will be sent")
         if context.app.name != self._file.name:
             raise FederationError(f"{self._file.path} is not about {context.app.name}")
 
@@ -121,6 +123,7 @@ class CoordinatorApp:
     def __init__(self, terms: dict[str, Any]) -> None:
         self._terms = terms
         self._chair: Chair | None = None
+        self._account: dict[str, Any] = {}
 
     @collab.publish  # type: ignore[untyped-decorator]
     def take(self, data: bytes) -> None:
@@ -141,7 +144,8 @@ class CoordinatorApp:
         self._chair = Chair(terms, _Post(proxies, terms.call_seconds))
         engine = collab.fl_ctx.get_engine()
         engine.register_app_command(TOPIC, self._answer)
-        account = self._chair.run(_Sites(proxies, terms))
+        account = self._chair.run(_Sites(proxies, terms, context))
+        self._account = account
         folder = Path(context.workspace.get_run_dir(collab.fl_ctx.get_job_id()))
         write_json(folder / OUTCOME_FILE, account)
         if account["state"] == "failed":
@@ -150,7 +154,16 @@ class CoordinatorApp:
         record.finish(DONE, f"{account['outcome']['n_rejected']:,} rows flagged in all")
 
     def _answer(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:
-        return self._chair.progress() if self._chair else {}
+        """Answer an operator."""
+        match data:
+            case {"ask": "outcome"}:
+                return self._account
+            case {"ask": "progress"} if self._chair:
+                return self._chair.progress()
+            case {"ask": "stop", "reason": str(reason)} if self._chair and not self._account:
+                self._chair.stop(as_text(reason, 200))
+                return {"stopped": True}
+        return {}
 
 
 class Presence(Widget):  # type: ignore[misc]
@@ -172,8 +185,11 @@ class _Replies:
 class _Sites:
     """Calls to many sites at once; a site that fails is named, never left out in silence."""
 
-    def __init__(self, proxies: Mapping[str, Any], terms: Terms) -> None:
-        self._proxies, self._terms = proxies, terms
+    def __init__(self, proxies: Mapping[str, Any], terms: Terms, context: Any) -> None:
+        self._proxies, self._terms, self._context = proxies, terms, context
+
+    def are_cut_off(self) -> bool:
+        return bool(self._context.is_aborted())
 
     def begin(self, terms: Mapping[str, Any]) -> _Replies:
         return self._call(
@@ -194,8 +210,8 @@ class _Sites:
         def one(name: str) -> None:
             try:
                 replies.values[name] = call(self._proxies[name])
-            except CollabCallError as error:
-                replies.failures[name] = str(error.cause)
+            except (CollabCallError, RunAborted) as error:
+                replies.failures[name] = _reason(error)
 
         if names:
             with ThreadPoolExecutor(len(names)) as pool:
@@ -228,10 +244,19 @@ class _Post:
         try:
             for data in letters:
                 proxy(timeout=self._seconds, secure=between_sites).take(data)
-        except CollabCallError as error:
-            _log.warning("%s could not be reached: %s", receiver, error.cause)
-            return receiver, str(error.cause)
+        except (CollabCallError, RunAborted) as error:
+            _log.warning("%s could not be reached: %s", receiver, error)
+            return receiver, _reason(error)
         return receiver, ""
+
+
+def _reason(error: Exception) -> str:
+    """Put a failed call into a few words that hold nothing of the other side's."""
+    if isinstance(error, RunAborted):
+        return "the job was stopped"
+    if isinstance(error, CollabCallError) and error.cause_type == "TimeoutError":
+        return "no answer in time"
+    return as_text(str(getattr(error, "cause", error)), 200)
 
 
 def _require_coordinator() -> None:

@@ -38,9 +38,7 @@ class Ground:
     def open(self) -> LocalSite:
         """Read the rows, as an agent of a network in one process would have them."""
         file, terms = self.file, self.terms
-        known, self._tests = read_pair_of_files(
-            file.null, file.test, file.columns, file.id_column
-        )
+        known, self._tests = read_pair_of_files(file.null, file.test, file.columns, file.id_column)
         null, test = read_pair(known.features, self._tests.features)
         as_ids(self._tests.ids, len(test))
         seed = terms.seed_of(file.name)

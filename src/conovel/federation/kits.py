@@ -223,7 +223,7 @@ def _forget_keys(made: Path) -> None:
 
 
 def _harden(kit: Path) -> None:
-    """Replace the permissive defaults of a kit, and its scripts, which would start without ours."""
+    """Replace the permissive defaults of a kit, and its scripts, which lack ours."""
     local = kit / "local"
     for path in [*kit.glob("startup/*.sh"), *kit.rglob("readme.txt"), *kit.rglob("*.ipynb")]:
         path.unlink()
@@ -247,6 +247,7 @@ def _permissions() -> dict[str, Any]:
         "manage_job": "any",
         "download_job": "n:submitter",
         "view": "any",
+        "app_command": "any",
         "operate": "none",
         "shell_commands": "none",
         "byoc": "none",

@@ -77,8 +77,9 @@ class Ledger:
                 continue
         yield from sorted(found, key=lambda run: run.get("began", 0.0))
 
-    def bury(self) -> None:
-        """Close the files of runs whose process is gone or whose time is long up."""
+    def bury(self) -> list[dict[str, Any]]:
+        """Close the files of runs whose process is gone or whose time is long up; give them."""
+        buried = []
         for run in self.runs():
             if run["state"] != RUNNING:
                 continue
@@ -87,6 +88,8 @@ class Ledger:
                 why = "its deadline passed" if late else "its process ended"
                 record = Record(self.folder / f"{run['run_id']}.json", run)
                 record.finish(FAILED, f"{why} without an outcome: nothing was published")
+                buried.append(run)
+        return buried
 
 
 class Record:

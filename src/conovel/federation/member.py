@@ -220,4 +220,3 @@ def price(blob: bytes) -> float | None:
         return paper_bits(blob)
     except WireError:
         return None
-

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from conovel.errors import FederationError
@@ -66,7 +67,7 @@ def stop_tree(pid: int, seconds: float = STOP_SECONDS) -> None:
                 os.kill(member, sign)
             except ProcessLookupError:
                 continue
-        if wait_for(lambda: not any(map(is_running, family)), patience):
+        if wait_for(partial(_all_gone, family), patience):
             return
 
 
@@ -88,6 +89,10 @@ def descendants(pid: int) -> list[int]:
         found += children
         queue += children
     return found
+
+
+def _all_gone(pids: Sequence[int]) -> bool:
+    return not any(map(is_running, pids))
 
 
 def is_running(pid: int) -> bool:

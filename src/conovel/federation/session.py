@@ -20,7 +20,7 @@ from conovel.federation.settings import FederationFile
 from conovel.federation.terms import Terms
 from conovel.files import read_json
 
-TOPIC = "conovel"
+TOPIC = "conovel"  # an operator's questions to a run
 OUTCOME_FILE = "conovel_outcome.json"
 
 
@@ -51,17 +51,19 @@ class Session:
 
     def progress(self, job: str) -> dict[str, Any]:
         """Ask a run how far it is; empty while it cannot say."""
-        try:
-            return dict(self._session.do_app_command(job, TOPIC, {"ask": "progress"}))
-        except Exception:  # not begun, or over
-            return {}
+        return self._ask(job, "progress")
 
-    def stop(self, job: str) -> None:
-        """Break a run off."""
-        self._do(self._session.abort_job, job)
+    def stop(self, job: str, reason: str) -> None:
+        """Break a run off: by its coordinator, who tells everybody, or else by force."""
+        if not self._ask(job, "stop", reason=reason):
+            self._do(self._session.abort_job, job)
 
     def outcome(self, job: str) -> dict[str, Any]:
-        """Fetch what the submitter gets."""
+        """Fetch what the submitter gets, once the run is over; empty if it is not."""
+        if account := self._ask(job, "outcome"):
+            return account
+        if not self.status(job).startswith("FINISHED"):
+            return {}
         folder = Path(self._do(self._session.download_job_result, job))
         try:
             found = sorted(folder.rglob(OUTCOME_FILE))
@@ -70,6 +72,14 @@ class Session:
             return read_json(found[0])
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _ask(self, job: str, question: str, **more: str) -> dict[str, Any]:
+        """Ask the run itself; empty while there is none, or no more."""
+        try:
+            answer = self._session.do_app_command(job, TOPIC, {"ask": question, **more})
+        except Exception:  # NVFlare raises its own kinds for a job that is not running
+            return {}
+        return dict(answer or {})
 
     def _do(self, call: Callable[..., Any], *args: Any) -> Any:
         try:
@@ -103,6 +113,7 @@ def write_job(folder: Path, terms: Terms) -> None:
     """Write a job: classes by name, terms as numbers, no code."""
     server = {
         "format_version": 2,
+        "server": {"task_request_interval": 0.2},
         "workflows": [
             {
                 "id": "controller",

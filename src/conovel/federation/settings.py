@@ -166,13 +166,13 @@ def _read(path: Path, known: Mapping[str, Mapping[str, tuple[Any, bool]]]) -> di
         if not isinstance(table, dict):
             raise InputError(f"{path}: {name} must be a table, [{name}]")
         if unknown := sorted(set(table) - set(keys)):
-            raise InputError(f"{path}: [{name}] has no key {unknown[0]!r}; known are {_list(keys)}")
+            raise InputError(
+                f"{path}: [{name}] has no key {unknown[0]!r}; known are {_list(keys)}"
+            )
         for key, (kind, needed) in keys.items():
             if needed and key not in table:
                 raise InputError(f"{path}: [{name}] needs the key {key!r}")
-            if key in table and (
-                not isinstance(table[key], kind) or isinstance(table[key], bool)
-            ):
+            if key in table and (not isinstance(table[key], kind) or isinstance(table[key], bool)):
                 raise InputError(f"{path}: {key} in [{name}] cannot be {table[key]!r}")
     return tables
 

@@ -146,7 +146,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _seconds(name: str, value: Any) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value):
-        if 0 < value <= MAX_SECONDS:
-            return float(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and isfinite(value) and 0 < value <= MAX_SECONDS:
+        return float(value)
     raise InputError(f"{name} must be a number of seconds up to {MAX_SECONDS}, not {value!r}")

@@ -1,0 +1,51 @@
+"""``conovel agent`` and ``conovel coordinate``: the two processes of a federation."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+_ONCE = typer.Option("--once", help="End after one run; exit code 1 if it failed.")
+_JOIN = typer.Option(help="Seconds until it must be up.", min=1)
+
+
+def agent(
+    settings: Annotated[Path, typer.Argument(help="The site's settings, site.toml.")],
+    once: Annotated[bool, _ONCE] = False,
+    join_seconds: Annotated[float, _JOIN] = 60.0,
+) -> None:
+    """Serve a site: take part in runs within the limits of its site.toml.
+
+    Decisions go to the site's results folder; no row leaves the site. Ends on Ctrl-C.
+    """
+    from conovel.federation.settings import read_site  # noqa: PLC0415
+    from conovel.federation.supervise import serve_site  # noqa: PLC0415
+    from conovel.files import open_dataset  # noqa: PLC0415
+
+    file = read_site(settings)
+    for path in (file.null, file.test):
+        open_dataset(path)  # a wrong path is told now, not in the middle of a run
+    raise typer.Exit(serve_site(file, _tell, join_seconds=join_seconds, once=once))
+
+
+def coordinate(
+    settings: Annotated[Path, typer.Argument(help="The coordinator's federation.toml.")],
+    once: Annotated[bool, _ONCE] = False,
+    join_seconds: Annotated[float, _JOIN] = 60.0,
+) -> None:
+    """Serve a federation as its coordinator, who sees counts, but no rows and no models."""
+    from conovel.federation.settings import read_federation  # noqa: PLC0415
+    from conovel.federation.supervise import serve_coordinator  # noqa: PLC0415
+
+    file = read_federation(settings)
+    raise typer.Exit(serve_coordinator(file, _tell, join_seconds=join_seconds, once=once))
+
+
+def _tell(text: str) -> None:
+    typer.echo(f"{datetime.now():%H:%M:%S} {text}")
+    import sys  # noqa: PLC0415
+
+    sys.stdout.flush()

@@ -1,0 +1,69 @@
+"""``conovel federation``: make the kits of a federation, and renew them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+federation = typer.Typer(
+    help="Set up runs between organisations: certificates, start-up kits, settings.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+
+@federation.command("init")
+def init(
+    name: Annotated[str, typer.Argument(help="Name of the federation.")],
+    site: Annotated[list[str], typer.Option(help="Name of a site; repeat for each.")],
+    operator: Annotated[
+        list[str], typer.Option(help="E-mail address of somebody who may start runs; repeat.")
+    ],
+    host: Annotated[
+        str, typer.Option(help="Where sites and operators reach the coordinator.")
+    ] = "localhost",
+    port: Annotated[int, typer.Option(help="The coordinator's port for sites.")] = 8002,
+    admin_port: Annotated[int, typer.Option(help="Its port for operators.")] = 8003,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to make; named like the federation by default.")
+    ] = None,
+) -> None:
+    """Make a certificate authority and a hardened start-up kit for every party.
+
+    Example: `conovel federation init hospitals --host hub.example.org
+    --site north --site south --operator ana@example.org`
+    """
+    from conovel.federation.kits import Plan, make_federation  # noqa: PLC0415
+
+    folder = out or Path(name)
+    plan = Plan(name, host, tuple(site), tuple(operator), port, admin_port)
+    _tell(folder, make_federation(plan, folder), plan.operators)
+
+
+@federation.command("renew")
+def renew(
+    folder: Annotated[Path, typer.Argument(help="What `federation init` made.")],
+) -> None:
+    """Give every party a new certificate of the same authority.
+
+    Sites and operators that were added to authority/project.json get their first one.
+    """
+    from conovel.federation.kits import renew_federation  # noqa: PLC0415
+
+    given = renew_federation(folder)
+    _tell(folder, given, [party.name for party in given if "@" in party.name])
+
+
+def _tell(folder: Path, given: list[Path], operators: list[str] | tuple[str, ...]) -> None:
+    typer.echo("Hand out, each over a channel that you trust with a private key:")
+    for party in given:
+        if party.name == "coordinator":
+            what = "to whoever runs the coordinator:  conovel coordinate federation.toml"
+        elif party.name in operators:
+            what = "to that operator:  conovel run --federation federation.toml"
+        else:
+            what = "to that site, who edits site.toml:  conovel agent site.toml"
+        typer.echo(f"  {party}/  {what}")
+    typer.echo(f"Keep {folder / 'authority'}/ to yourself, off line: its key makes certificates.")

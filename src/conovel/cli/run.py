@@ -1,0 +1,209 @@
+"""``conovel run``, ``status`` and ``stop``: what an operator does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from conovel.cli.show import print_json, split_names, stages
+from conovel.cli.simulate import read_bits
+
+if TYPE_CHECKING:
+    from conovel.federation.settings import FederationFile
+
+_FEDERATION = typer.Option("--federation", help="The operator's federation.toml.")
+
+
+def run(
+    federation: Annotated[Path, _FEDERATION],
+    regime: Annotated[
+        str, typer.Option(help="full, counts, isolated, split or conservative.")
+    ] = "full",
+    level: Annotated[
+        str, typer.Option(help="Largest tolerated share of false alarms over all sites.")
+    ] = "0.1",
+    sites: Annotated[
+        str | None, typer.Option(help="Which sites, separated by commas; all if not given.")
+    ] = None,
+    composite: Annotated[str, typer.Option(help="As in `conovel simulate`.")] = "mean",
+    bits: Annotated[
+        str, typer.Option(help="How models are sent, unless a site has its own rule.")
+    ] = "compact",
+    train_fraction: Annotated[
+        str, typer.Option(help="Share of the known normals used for training.")
+    ] = "1/2",
+    pi0: Annotated[str | None, typer.Option(help="storey or quantile.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of splits and scorers.", min=0)] = 0,
+    on_dropout: Annotated[
+        str, typer.Option(help="When a site vanishes: abort, or conservative to go on.")
+    ] = "abort",
+    stage_seconds: Annotated[
+        float, typer.Option(help="How long a site may take to answer.", min=0.1)
+    ] = 900.0,
+    run_seconds: Annotated[
+        float, typer.Option(help="How long the run may take in all.", min=0.1)
+    ] = 3600.0,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write the outcome (.json), for verify.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Start a run between the sites of a federation and wait for its outcome.
+
+    Every site writes its own decisions; here arrive counts, the threshold and the transcript.
+    Exit code 1 when the run was broken off or a site could not publish.
+
+    Example: `conovel run --federation federation.toml --level 0.1 --regime full`
+    """
+    from conovel.federation.operator import choose_sites  # noqa: PLC0415
+    from conovel.federation.operator import run as run_terms  # noqa: PLC0415
+    from conovel.federation.session import connect  # noqa: PLC0415
+    from conovel.federation.settings import read_federation  # noqa: PLC0415
+    from conovel.federation.terms import Terms  # noqa: PLC0415
+    from conovel.files import write_json  # noqa: PLC0415
+
+    file = read_federation(federation)
+    terms = Terms(
+        choose_sites(file.sites, split_names(sites) if sites else None),
+        regime=regime,
+        level=level,
+        pi0=pi0 or "",
+        composite=composite,
+        bits=read_bits(bits),
+        train_fraction=train_fraction,
+        seed=seed,
+        on_dropout=on_dropout,
+        stage_seconds=stage_seconds,
+        run_seconds=run_seconds,
+        call_seconds=min(30.0, stage_seconds),
+    )
+    with stages() as tell:
+        tell("connecting")
+        with connect(file) as session:
+            tell("starting a process at every site")
+            account = run_terms(session, terms, lambda progress: tell(_in_words(progress)))
+    if out is not None:
+        write_json(out, account)
+    if json:
+        print_json(account)
+    else:
+        _print_account(account)
+    if account["state"] != "done" or account["unpublished"]:
+        raise typer.Exit(1)
+
+
+def status(
+    settings: Annotated[Path, typer.Argument(help="federation.toml, or a site's site.toml.")],
+) -> None:
+    """Tell who is connected and what became of the runs."""
+    if _is_site(settings):
+        from conovel.federation.ledger import Ledger  # noqa: PLC0415
+        from conovel.federation.settings import read_site  # noqa: PLC0415
+
+        _print_runs(Ledger(read_site(settings).state))
+        return
+    from conovel.federation.session import connect  # noqa: PLC0415
+
+    file = _federation(settings)
+    with connect(file) as session:
+        here = session.connected()
+        for site in file.sites:
+            typer.echo(f"{site}: {'connected' if site in here else 'NOT connected'}")
+        for job in session.jobs():
+            typer.echo(f"run {job.get('job_id')}: {job.get('status')}, {job.get('submit_time')}")
+
+
+def stop(
+    settings: Annotated[
+        Path, typer.Argument(help="An operator's federation.toml, or a party's own file.")
+    ],
+    reason: Annotated[
+        str, typer.Option(help="What to tell the sites.")
+    ] = "an operator stopped it",
+) -> None:
+    """Break off all runs of a federation; or stop the local agent or coordinator."""
+    from conovel.federation.supervise import stop_party  # noqa: PLC0415
+
+    if _is_site(settings):
+        from conovel.federation.settings import read_site  # noqa: PLC0415
+
+        stopped = stop_party(read_site(settings).state)
+        typer.echo("stopped" if stopped else "no agent is running here")
+        return
+    file = _federation(settings)
+    if file.operator_kit is None:
+        stopped = stop_party(file.state)
+        typer.echo("stopped" if stopped else "no coordinator is running here")
+        return
+    from conovel.federation.operator import stop_runs  # noqa: PLC0415
+    from conovel.federation.session import connect  # noqa: PLC0415
+
+    with connect(file) as session:
+        jobs = stop_runs(session, reason)
+    typer.echo(f"stopped {len(jobs)} runs" if jobs else "no run is under way")
+
+
+def _federation(path: Path) -> FederationFile:
+    from conovel.federation.settings import read_federation  # noqa: PLC0415
+
+    return read_federation(path)
+
+
+def _is_site(path: Path) -> bool:
+    return path.name != "federation.toml" and "[site]" in _text(path)
+
+
+def _text(path: Path) -> str:
+    from conovel.errors import FileError  # noqa: PLC0415
+
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path} cannot be read: {error}") from None
+
+
+def _in_words(progress: dict[str, Any]) -> str:
+    where = f"round {progress['round']}" if progress["round"] else progress["state"]
+    owing = f", waiting for {', '.join(progress['owing'])}" if progress["owing"] else ""
+    return f"{where}: {len(progress['here'])} sites here{owing}; {progress['bytes']:,} bytes"
+
+
+def _print_runs(ledger: Any) -> None:
+    from datetime import datetime  # noqa: PLC0415
+
+    for record in ledger.runs():
+        began = datetime.fromtimestamp(record["began"])
+        typer.echo(
+            f"{began:%Y-%m-%d %H:%M} {record['run_id']} {record['state']}: {record['message']}"
+        )
+
+
+def _print_account(account: dict[str, Any]) -> None:
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    console = Console()
+    terms, transcript = account["terms"], account["transcript"]
+    if account["state"] != "done":
+        console.print(f"[bold]broken off[/bold]: {account['message']}", highlight=False)
+        console.print("Nothing was decided, and nothing was published anywhere.")
+        return
+    outcome = account["outcome"]
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column()
+    table.add_row("run", terms["run_id"])
+    table.add_row("sites", ", ".join(outcome["participants"]))
+    table.add_row("rows tested", f"{outcome['n_tests']:,}")
+    if outcome["slope"] != "0":
+        table.add_row("rows flagged", f"[bold]{outcome['n_rejected']:,}[/bold] in all")
+        table.add_row("threshold", f"p ≤ {outcome['n_rejected']} · {outcome['slope']}")
+        table.add_row("rounds", str(outcome["rounds"]))
+    for name, moved in transcript["totals"]["by_agent"].items():
+        table.add_row(name, f"{moved['sent']:,} bytes out, {moved['received']:,} bytes in")
+    table.add_row("guaranteed", account["guarantee"])
+    for name, why in account["unpublished"].items():
+        table.add_row("not published", f"[bold]{name}[/bold]: {why}")
+    console.print(table)
