@@ -119,9 +119,7 @@ def stop(
     settings: Annotated[
         Path, typer.Argument(help="An operator's federation.toml, or a party's own file.")
     ],
-    reason: Annotated[
-        str, typer.Option(help="What to tell the sites.")
-    ] = "an operator stopped it",
+    reason: Annotated[str, typer.Option(help="Told to the sites.")] = "an operator stopped it",
 ) -> None:
     """Break off all runs of a federation; or stop the local agent or coordinator."""
     from conovel.federation.supervise import stop_party  # noqa: PLC0415

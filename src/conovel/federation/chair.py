@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from operator import index
 from typing import Any, Protocol
 
@@ -30,11 +32,12 @@ QUESTIONS = frozenset({Kind.ROSTER, Kind.BELOW, Kind.STEP})  # what a site has t
 TICK_SECONDS = 0.1
 
 
-class Replies(Protocol):
-    """What came of a call to every site."""
+@dataclass
+class Replies:
+    """What came of a call to several sites: what they answered, and why others did not."""
 
-    values: Mapping[str, Any]
-    failures: Mapping[str, str]
+    values: dict[str, Any] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
 
 
 class Sites(Protocol):
@@ -134,11 +137,10 @@ class Chair:
                 late = ", ".join(sorted(self._owing)) or "nobody"
                 why = f"no outcome within {terms.run_seconds:g} s, waiting for {late}"
                 self._abort(SiteVanishedError(why))
-            late_ones = [
-                n for n, at in list(self._owing.items()) if now - at > terms.stage_seconds
-            ]
+            limit = now - terms.stage_seconds
+            overdue = [name for name, since in list(self._owing.items()) if since < limit]
             why = f"did not answer within {terms.stage_seconds:g} s"
-            self._give_up(dict.fromkeys(late_ones, why))
+            self._give_up(dict.fromkeys(overdue, why))
 
     def _settle(self, sites: Sites) -> dict[str, str]:
         """Let nobody publish before everybody has confirmed the outcome; say who did not."""
@@ -169,10 +171,8 @@ class Chair:
         raise MalformedMessageError(f"{sender} sent sizes of models that are none", sender)
 
     def _receive(self, data: bytes, sender: str) -> None:
-        try:
+        with suppress(RemoteProtocolError):  # which the machine will name
             self.transcript.record(data)
-        except RemoteProtocolError:
-            pass  # the machine names the fault
         self._owing.pop(sender, None)
         self._send(self._coordinator.receive(data, sender))
 
@@ -182,7 +182,10 @@ class Chair:
             if self.terms.on_dropout == "abort":
                 self._abort(SiteVanishedError(f"{name} {why[name]}", name))
             else:
-                self._actor.do(lambda name=name: self._send(self._coordinator.drop(name)))
+                self._actor.do(self._drop, name)
+
+    def _drop(self, name: str) -> None:
+        self._send(self._coordinator.drop(name))
 
     def _abort(self, error: ConovelError) -> None:
         self._actor.do(lambda: self._send(self._coordinator.abort(error))).result()

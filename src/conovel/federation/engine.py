@@ -11,7 +11,6 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 from nvflare.widgets.widget import Widget
 
 from conovel.errors import ConovelError, FederationError, ProtocolError
-from conovel.federation.chair import Chair
+from conovel.federation.chair import Chair, Replies
 from conovel.federation.ground import Ground
 from conovel.federation.ledger import DONE, FAILED, Ledger
 from conovel.federation.member import Member
@@ -176,12 +175,6 @@ class Presence(Widget):  # type: ignore[misc]
             Ledger(file.state).folder.joinpath(JOINED_FILE).write_text(str(os.getpid()))
 
 
-@dataclass
-class _Replies:
-    values: dict[str, Any] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)
-
-
 class _Sites:
     """Calls to many sites at once; a site that fails is named, never left out in silence."""
 
@@ -191,21 +184,21 @@ class _Sites:
     def are_cut_off(self) -> bool:
         return bool(self._context.is_aborted())
 
-    def begin(self, terms: Mapping[str, Any]) -> _Replies:
+    def begin(self, terms: Mapping[str, Any]) -> Replies:
         return self._call(
             self._terms.agents, lambda site: site(timeout=self._terms.call_seconds).begin(terms)
         )
 
-    def settle(self, names: Sequence[str]) -> _Replies:
+    def settle(self, names: Sequence[str]) -> Replies:
         seconds = 2 * self._terms.call_seconds
         return self._call(names, lambda site: site(timeout=seconds).settle())
 
-    def publish(self, names: Sequence[str]) -> _Replies:
+    def publish(self, names: Sequence[str]) -> Replies:
         seconds = self._terms.stage_seconds + self._terms.call_seconds
         return self._call(names, lambda site: site(timeout=seconds).publish())
 
-    def _call(self, names: Sequence[str], call: Callable[[Any], Any]) -> _Replies:
-        replies = _Replies()
+    def _call(self, names: Sequence[str], call: Callable[[Any], Any]) -> Replies:
+        replies = Replies()
 
         def one(name: str) -> None:
             try:
