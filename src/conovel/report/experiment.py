@@ -6,7 +6,7 @@ import base64
 from pathlib import Path
 from typing import Any
 
-from conovel.errors import RunFileError
+from conovel.files import read_bytes
 from conovel.report.checked import Checked
 from conovel.report.drawing import spelled
 from conovel.report.picture import shortened
@@ -46,11 +46,13 @@ def _table(content: Checked) -> Table:
     for i, row in enumerate(rows):
         if not isinstance(row, list) or len(row) != len(columns):
             content.refuse(f"rows[{i}]", f"has not {len(columns)} cells")
-    text = frozenset(
-        j for j in range(len(columns)) if any(isinstance(row[j], str) for row in rows)
-    )
     cells = [[_cell(value) for value in row] for row in rows]
+    text = frozenset(j for j in range(len(columns)) if any(_is_words(row[j]) for row in cells))
     return Table(shortened(content.text("title"), 200), columns, cells, text=text)
+
+
+def _is_words(cell: str) -> bool:
+    return bool(cell) and cell[0] not in "0123456789.-−+±≤<"
 
 
 def _cell(value: Any) -> str:
@@ -62,30 +64,26 @@ def _cell(value: Any) -> str:
 
 
 def _figures(run: Checked, folder: Path | None) -> tuple[list[Figure], list[str]]:
-    if "figures" not in run:
-        return [], []
-    given, figures, left_out, room = run.object("figures"), [], [], MOST_FIGURE_BYTES
-    for name in given:
-        image = _image(given, name, folder)
-        room -= len(image)
-        if room < 0:
+    figures: list[Figure] = []
+    left_out: list[str] = []
+    room = MOST_FIGURE_BYTES
+    for name in run.texts("figures", ()):
+        image = _image(run, name, folder)
+        if len(image) > room:
             left_out.append(f"figure {shortened(name)} is too large for this page")
             continue
+        room -= len(image)
         # As the source of an <img>, a drawing can neither run scripts nor load anything.
         address = "data:image/svg+xml;base64," + base64.b64encode(image).decode("ascii")
-        figures.append(Figure(shortened(name).replace("_", " "), address))
+        figures.append(Figure(shortened(Path(name).stem).replace("-", " "), address))
     return figures, left_out
 
 
-def _image(given: Checked, name: str, folder: Path | None) -> bytes:
-    """Take a drawing from the file itself, or from an ``.svg`` that lies beside it."""
-    text = given.text(name)
-    if text.lstrip().startswith("<"):
-        return text.encode("utf-8")
-    path = Path(text)
-    if folder is None or path.name != text or path.suffix != ".svg":
-        given.refuse(name, "is neither a drawing nor the name of an .svg beside the file")
-    try:
-        return (folder / path).read_bytes()
-    except OSError as error:
-        raise RunFileError(f"figures.{name}: {text} cannot be read: {error.strerror}") from None
+def _image(run: Checked, name: str, folder: Path | None) -> bytes:
+    """Read a drawing that lies beside the file, and nowhere else."""
+    path = Path(name)
+    if folder is None or path.name != name or path.suffix != ".svg":
+        run.refuse("figures", f"names {shortened(name)!r}, which is no .svg beside the file")
+    if (folder / path).is_symlink():
+        run.refuse("figures", f"names {shortened(name)!r}, which is a link")
+    return read_bytes(folder / path, MOST_FIGURE_BYTES)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from conovel.audit import verify
 from conovel.errors import ConovelError, InputError, RunFileError
@@ -40,11 +42,14 @@ def tell_network(run: Checked) -> Story:
         raise RunFileError(f"transcript: {shortened(str(error), 300)}") from None
     drawn, truth = _picture(run, transcript), _truth(run)
     headline, n_rejected = _headline(transcript, drawn)
-    settings = run.object("settings").value if "settings" in run else {}
+    asked = next((key for key in ("settings", "terms") if key in run), None)
+    settings = run.object(asked).value if asked else {}
     return Story(
         kind="Several sites",
         headline=headline,
-        lead=f"{lead(n_rejected, level)}{_realised(truth)}" if n_rejected is not None else "",
+        lead=lead(n_rejected, level, " of all sites together") + _realised(truth)
+        if n_rejected is not None
+        else "",
         facts=_facts(transcript, drawn, level),
         warnings=_doubts(run, transcript, drawn),
         **_promise(run, transcript),
@@ -76,7 +81,8 @@ def _picture(run: Checked, transcript: Transcript) -> Picture | None:
             site.refuse("ranks", "has a rank beyond the number of known normals")
         rows = np.flatnonzero(ranks)
         if rows.size:
-            blocks[name] = Block(ranks[rows], rejected[rows], n_calibration, rows)
+            block = Block(ranks[rows], rejected[rows], n_calibration, rows)
+            blocks[name] = _with_names(block, site, rows, ranks.size)
     if not blocks:
         return None
     try:
@@ -84,6 +90,21 @@ def _picture(run: Checked, transcript: Transcript) -> Picture | None:
     except (ConovelError, ZeroDivisionError) as error:
         raise RunFileError(f"decisions cannot be drawn: {error}") from None
     return read_picture(Checked(plain, "decisions"))
+
+
+def _with_names(block: Block, site: Checked, rows: NDArray[np.intp], m: int) -> Block:
+    """Add names and scores of the rows, where the file has them."""
+    for key in ("ids", "scores"):
+        if key in site and len(site.rows(key)) != m:
+            site.refuse(key, "is not one entry for each rank")
+    if "ids" in site:
+        ids = site.rows("ids")
+        block = replace(block, names=np.array([str(ids[row]) for row in rows], dtype=object))
+    if "scores" in site:
+        scores = site.rows("scores")
+        tested = Checked({"scores": [scores[row] for row in rows]}, site.path).numbers("scores")
+        block = replace(block, scores=np.array(tested, dtype=np.float64))
+    return block
 
 
 def _headline(transcript: Transcript, drawn: Picture | None) -> tuple[str, int | None]:
@@ -156,9 +177,12 @@ def _counting(transcript: Transcript) -> list[Section]:
         "The sites never compare rows. Each round asks how many p-values lie within the current"
         " limit; the limit falls until the answer stays."
     )
-    steps = [r for _, r in sorted(transcript.rounds.items()) if isinstance(r.question, Step)]
-    counts = [sum(r.counts.values()) for r in steps]
-    plots = [rounds_plot(transcript.n_tests, counts, "Rows still in question")] if steps else []
+    # Every question tells the last total, so that one site's record is enough.
+    questions = [r.question for _, r in sorted(transcript.rounds.items())]
+    totals = [question.k for question in questions if isinstance(question, Step)]
+    if transcript.outcome:
+        totals.append(transcript.outcome.n_rejected)
+    plots = [rounds_plot(totals, "Rows still in question")] if len(totals) > 1 else []
     table = round_rows(transcript)
     return [Section(table.caption, [words], plots=plots, tables=[table])]
 
@@ -176,6 +200,8 @@ def _messages(transcript: Transcript) -> list[Section]:
 
 def _doubts(run: Checked, transcript: Transcript, drawn: Picture | None) -> list[str]:
     """Derive the outcome again where all that it needs is in the file."""
+    if run.text("state", "") == "failed":
+        return [shortened(run.text("message", "the run failed"), 300)]
     outcome = transcript.outcome
     if outcome is None or "decisions" not in run:
         return []

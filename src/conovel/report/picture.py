@@ -237,9 +237,7 @@ def score_histogram(block: Block, bins: int = BINS) -> dict[str, list[Any]] | No
     else:
         order = np.argsort(scores)
         ascending, above = scores[order], block.ranks[order] - 1
-        inner = np.unique(np.searchsorted(ascending, edges[1:-1]))
-        inner = inner[(inner > 0) & (inner < scores.size)]
-        edges = np.unique([edges[0], *ascending[inner], edges[-1]])
+        edges = _edges_among(ascending, edges)
         first = np.searchsorted(ascending, edges[1:-1])
         calibration = -np.diff([block.n_calibration, *above[first], 0])
     return {
@@ -248,6 +246,17 @@ def score_histogram(block: Block, bins: int = BINS) -> dict[str, list[Any]] | No
         "tests": np.histogram(scores, edges)[0].tolist(),
         "rejected": np.histogram(scores[block.rejected], edges)[0].tolist(),
     }
+
+
+def _edges_among(ascending: NDArray[np.float64], even: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Move inner edges up to the next score, and leave out those that come too close."""
+    moved = ascending[np.searchsorted(ascending, even[1:-1])]
+    narrowest = (even[-1] - even[0]) / (2 * (even.size - 1))
+    edges = [even[0]]
+    for edge in moved:
+        if edge - edges[-1] >= narrowest and even[-1] - edge >= narrowest:
+            edges.append(edge)
+    return np.array([*edges, even[-1]])
 
 
 def row_names(ids: NDArray[Any] | None, m: int) -> NDArray[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from conovel.report.drawing import (
@@ -29,7 +29,7 @@ from conovel.report.drawing import (
 from conovel.report.view import Curve, Histogram
 
 _FEW = 130  # as many p-values can be seen as single dots
-_SHARES = (0, 0.01, 0.1, 0.4)
+_SHARES = (0.01, 0.1, 0.4)
 
 
 def step_up_plot(curve: Curve, title: str) -> Plot:
@@ -78,7 +78,7 @@ def step_up_plot(curve: Curve, title: str) -> Plot:
         keys=[
             Key("dot full" if len(seen) <= _FEW else "line thick", "flagged"),
             Key("dot open" if len(seen) <= _FEW else "line thin", "not flagged"),
-            *([Key("line bound", "step-up line, level · k / m")] if curve.whole else []),
+            *([Key("line bound", "step-up line")] if curve.whole else []),
             *([Key("line limit", f"threshold {curve.threshold:.4g}")] if curve.n_rejected else []),
         ],
     )
@@ -106,7 +106,7 @@ def p_value_plot(histogram: Histogram, title: str) -> Plot:
         x_label="p-value",
         y_label="rows",
         x_ticks=ticks(x),
-        y_ticks=ticks(y, 4, whole=True),
+        y_ticks=ticks(y, whole=True),
         marks=marks,
         keys=[
             Key("bar flagged", "flagged"),
@@ -164,12 +164,7 @@ def score_plot(scores: Histogram, lowest_flagged: float | None, title: str) -> P
         x_label="score (higher is more novel)",
         y_label="share of rows, root scale",
         x_ticks=ticks(x, 4),
-        y_ticks=[
-            Tick(y(sign * share), f"{share:.0%}")
-            for share in _SHARES
-            if share <= top
-            for sign in ((1, -1) if share else (1,))
-        ],
+        y_ticks=_mirrored(y, top),
         marks=marks,
         keys=[
             Key("bar flagged", "tested, flagged"),
@@ -179,12 +174,12 @@ def score_plot(scores: Histogram, lowest_flagged: float | None, title: str) -> P
     )
 
 
-def rounds_plot(n_tests: int, counts: Sequence[int], title: str) -> Plot:
+def rounds_plot(levels: Sequence[int], title: str) -> Plot:
     """Draw how the number of rows in question falls, round by round, until it stays."""
-    levels = [n_tests, *counts]
+    rounds = len(levels) - 1
     # The last number is written to the right of its dot.
-    x = Scale(0, max(len(counts), 1), LEFT + 14, RIGHT - 34)
-    y = y_scale(0, 1.12 * max([*levels, 1]))
+    x = Scale(0, rounds, LEFT + 14, RIGHT - 34)
+    y = y_scale(0, 1.12 * max(levels) or 1)
     places = [(x(i), y(level)) for i, level in enumerate(levels)]
     steps = [places[0]]
     for (_, before), (right, now) in pairwise(places):
@@ -198,11 +193,11 @@ def rounds_plot(n_tests: int, counts: Sequence[int], title: str) -> Plot:
     return Plot(
         title=title,
         description=(
-            f"The count begins with all {n_tests:,} tested rows and, after {len(counts)} rounds,"
+            f"The count begins with all {levels[0]:,} tested rows and, after {rounds} rounds,"
             f" stays at {levels[-1]:,}: " + ", ".join(f"{level:,}" for level in levels) + "."
         )
         if few
-        else f"From {n_tests:,} to {levels[-1]:,} rows in {len(counts)} rounds.",
+        else f"From {levels[0]:,} to {levels[-1]:,} rows in {rounds} rounds.",
         x_label="round of counts",
         y_label="rows",
         x_ticks=[
@@ -210,9 +205,18 @@ def rounds_plot(n_tests: int, counts: Sequence[int], title: str) -> Plot:
             for i in range(len(levels))
             if i % (1 + len(levels) // 12) == 0
         ],
-        y_ticks=ticks(y, 4, whole=True),
+        y_ticks=ticks(y, whole=True),
         marks=marks,
     )
+
+
+def _mirrored(y: Callable[[float], float], top: float) -> list[Tick]:
+    """Mark shares above and below the middle, as far as their labels do not touch."""
+    marked = [Tick(y(0), "0%")]
+    for share in _SHARES:
+        if share <= top and abs(y(share) - marked[-1].at) > 14:
+            marked += [Tick(y(-share), f"{share:.0%}"), Tick(y(share), f"{share:.0%}")]
+    return marked
 
 
 def _densities(counts: Sequence[int], total: int, edges: Sequence[float]) -> list[float]:

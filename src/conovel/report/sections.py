@@ -58,11 +58,11 @@ def settings_section(settings: Iterable[tuple[str, object]]) -> Section:
     return Section("Settings", points=points)
 
 
-def lead(n_rejected: int, level: float) -> str:
+def lead(n_rejected: int, level: float, where: str = "") -> str:
     """Say in one sentence what a flag means."""
     if n_rejected == 0:
         return "No row stands out enough to be flagged at this level."
-    return f"On average at most {percent(level)} of the flagged rows are false alarms."
+    return f"On average at most {percent(level)} of the flagged rows{where} are false alarms."
 
 
 def threshold_fact(drawn: Picture) -> list[tuple[str, str]]:

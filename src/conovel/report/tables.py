@@ -90,7 +90,7 @@ def resolution_rows(picture: Picture) -> Table:
         "smallest p-value possible",
         "fewest rows that could be flagged",
         "known normals compared with",
-        "of which as novel as a flagged row, at most",
+        "as novel as a flagged row, at most",
     ]
     note = (
         "A p-value is at least one over the number of known normals plus one, so a step-up can"
@@ -132,16 +132,18 @@ def agent_rows(
 
 
 def round_rows(transcript: Transcript) -> Table:
-    """One line per round of counts."""
-    names = list(transcript.roster) if len(transcript.roster) <= MOST_COLUMNS else []
+    """One line per round of counts; one site's record has only its own counts."""
+    told = {name for round_ in transcript.rounds.values() for name in round_.counts}
+    names = sorted(told) if len(told) <= MOST_COLUMNS else []
+    whole = told >= set(transcript.outcome.participants) if transcript.outcome else False
     rows = []
     for number, round_ in sorted(transcript.rounds.items()):
         counts = round_.counts
-        rows.append(
-            [str(number), asked(round_.question), f"{sum(counts.values()):,}"]
-            + [_count(counts.get(name)) for name in names]
-        )
-    columns = ["round", "p-values counted", "in all", *(shortened(name, 24) for name in names)]
+        cells = [str(number), asked(round_.question)]
+        cells += [f"{sum(counts.values()):,}"] if whole else []
+        rows.append(cells + [_count(counts.get(name)) for name in names])
+    columns = ["round", "p-values counted", *(["all sites"] if whole else [])]
+    columns += [shortened(name, 24) for name in names]
     return Table("The counts", columns, rows, text=frozenset({1}), shown=12)
 
 
