@@ -208,8 +208,10 @@ def _doubts(run: Checked, transcript: Transcript, drawn: Picture | None) -> list
     decisions = run.object("decisions")
     if not set(outcome.participants) <= set(decisions):
         return []  # one site's view
-    found = verify(run.value)
     decided = sum(sum(decisions.object(name).flags("rejected")) for name in decisions)
+    for name in decisions:
+        decisions.object(name).integers("ranks")
+    found = verify(run.value)
     flagged = sum(site.n_rejected for site in drawn.sites.values()) if drawn else 0
     if flagged != decided:
         found.append(f"{flagged} rows are drawn as flagged, and {decided} are")

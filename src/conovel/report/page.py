@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conovel import __version__
+from conovel.errors import RunFileError
 from conovel.files import read_json, write_text
 from conovel.report.story import tell
 
@@ -32,7 +33,11 @@ def render(content: Mapping[str, Any], folder: Path | None = None) -> str:
 
 def write_report(run: Path, out: Path) -> None:
     """Read a result and write its page, whole or not at all."""
-    write_text(out, render(read_json(run), run.parent))
+    try:
+        page = render(read_json(run), run.parent)
+    except RunFileError as error:
+        raise RunFileError(f"{run}: {error}") from None
+    write_text(out, page)
 
 
 @cache

@@ -250,7 +250,8 @@ def score_histogram(block: Block, bins: int = BINS) -> dict[str, list[Any]] | No
 
 def _edges_among(ascending: NDArray[np.float64], even: NDArray[np.float64]) -> NDArray[np.float64]:
     """Move inner edges up to the next score, and leave out those that come too close."""
-    moved = ascending[np.searchsorted(ascending, even[1:-1])]
+    inner = even[1:-1]
+    moved = ascending[np.searchsorted(ascending, inner[inner <= ascending[-1]])]
     narrowest = (even[-1] - even[0]) / (2 * (even.size - 1))
     edges = [even[0]]
     for edge in moved:
