@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -63,12 +64,21 @@ def stop_tree(pid: int, seconds: float = STOP_SECONDS) -> None:
     for sign, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, seconds)):
         family = [*dict.fromkeys(family + descendants(pid))]
         for member in family:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(member, sign)
-            except ProcessLookupError:
-                continue
         if wait_for(partial(_all_gone, family), patience):
             return
+
+
+def kill_tree(pid: int) -> None:
+    """End a process and all it began by force, the parents first: nobody restarts anybody."""
+    family = [pid, *descendants(pid)]
+    for member in family:
+        with suppress(ProcessLookupError):
+            os.kill(member, signal.SIGSTOP)
+    for member in dict.fromkeys([*family, *descendants(pid)]):
+        with suppress(ProcessLookupError):
+            os.kill(member, signal.SIGKILL)
 
 
 def descendants(pid: int) -> list[int]:

@@ -1,0 +1,83 @@
+"""Between processes with certificates as within one: the same bytes, the same decisions."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import SCORER, SITES
+
+import conovel as cn
+from conovel.audit import verify
+from conovel.files import read_json
+from conovel.messages import Count, Message, encode
+from conovel.participant import Participant
+
+# The run id follows from the seed, and no run id is accepted twice.
+RUNS = [("full", 1), ("counts", 2), ("split", 3)]
+
+
+def in_process(rows, regime, seed):
+    tables = {name: map(pa.table, pair) for name, pair in rows.items()}
+    agents = [cn.Agent(name, *pair) for name, pair in tables.items()]
+    return cn.Network(agents, regime, "mean", 4, 0.1, SCORER, seed, train_fraction="1/2")
+
+
+@pytest.fixture(scope="module")
+def done():
+    """Accounts of the runs of this module, by regime."""
+    return {}
+
+
+@pytest.mark.parametrize(("regime", "seed"), RUNS)
+def test_a_federation_decides_what_one_process_decides(regime, seed, loopback, submit, rows, done):
+    network = in_process(rows, regime, seed)
+    expected = network.run()
+    run_id = network._run_id().hex()
+    terms = {"regime": regime, "level": "0.1", "composite": "mean", "bits": 4, "seed": seed}
+    account = done[regime] = submit(**terms, run_id=run_id)
+    assert account["state"] == "done", account["message"]
+    assert not account["unpublished"]
+    assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
+    assert verify(account) == []
+    assert account["guarantee"] == expected.guarantee
+    assert account["outcome"]["n_rejected"] == expected.n_rejected > 0
+    for name in SITES:
+        folder = loopback.folder / name / "results" / run_id
+        written = pq.read_table(folder / "decisions.parquet")
+        for column, values in expected[name].columns().items():
+            assert np.array_equal(written[column].to_numpy(), values, equal_nan=True), column
+        own = read_json(folder / "run.json")
+        assert own["decisions"][name] == expected.to_dict()["decisions"][name]
+        senders = {row[1] for row in own["transcript"]["messages"] if row[3] == "COUNT"}
+        assert senders == {name}  # nobody learns the counts of another
+
+
+def test_the_submitter_gets_no_decisions(done):
+    for account in done.values():
+        text = json.dumps(account)
+        assert '"decisions"' not in text
+        assert '"ranks"' not in text
+
+
+def test_a_tap_on_the_relay_shows_counts_but_no_model(loopback, rows, done, monkeypatch):
+    network = in_process(rows, "full", 1)
+    models = []
+    sent = Participant._on_model
+    monkeypatch.setattr(
+        Participant,
+        "_on_model",
+        lambda self, sender, blob: models.append(blob) or sent(self, sender, blob),
+    )
+    network.run()
+    assert len(models) == 6
+    tapped = b"".join(path.read_bytes() for path in loopback.sabotage.glob("tap-*"))
+    run_id = network._run_id()
+    first = done["full"]["transcript"]["rounds"][0]["counts"]
+    for name, count in first.items():  # the tap works
+        assert encode(Message(run_id, name, "coordinator", 1, Count(count))) in tapped
+    for blob in models:
+        pieces = [blob[i : i + 16] for i in range(0, len(blob) - 16, 8)]
+        assert pieces
+        assert not any(piece in tapped for piece in pieces)
