@@ -14,17 +14,18 @@ by likelihood ratio spends F where it finds most, which no agent can do alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from conovel.errors import InputError
 from conovel.experiments.gaussian import centres, novelty_centre
 from conovel.levels import Level, as_level
 
+Tail: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 _FAR = 50.0  # beyond so many standard deviations every tail is empty
 
 
@@ -62,23 +63,26 @@ def power_limit(distances: ArrayLike, level: Level = 0.1, null_share: float = 0.
         raise InputError(f"null_share must lie between 0 and 1, not {null_share}")
     alpha = float(as_level(level))
 
-    def best(tails: Callable[[float], tuple[NDArray[np.float64], NDArray[np.float64]]]) -> float:
-        def excess(threshold: float) -> float:
-            # t <= α R / m, solved for equality: false = α (π0 false + (1 − π0) true).
-            false, true = (float(share.mean()) for share in tails(threshold))
-            return false * (1 - alpha * null_share) - alpha * (1 - null_share) * true
+    def best(false: Tail, true: Tail) -> float:
+        """Return the novelties found at the loosest threshold that keeps the level."""
 
-        # Scanned from the loosest threshold down, like FastLSU: the first root is the largest.
+        def excess(thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
+            # p <= α R / m with equality: F = α (π0 F + (1 − π0) T), averaged over agents.
+            spent, gained = (tail(thresholds).mean(axis=0) for tail in (false, true))
+            over: NDArray[np.float64] = spent * (1 - alpha * null_share) - alpha * (1 - null_share) * gained
+            return over
+
+        # Coming from the loosest threshold, like FastLSU, the first root is the one.
         grid = np.linspace(-_FAR, _FAR, 2001)
-        first = int(np.argmax([excess(c) <= 0 for c in grid]))
-        if first == 0:
-            return 0.0
-        root = brentq(excess, grid[first - 1], grid[first], xtol=1e-12)
-        return float(tails(root)[1].mean())
+        first = int(np.argmax(excess(grid) <= 0))
+        low, high = grid[first - 1 : first + 1]
+        root = brentq(lambda c: excess(np.array([c])).item(), low, high, xtol=1e-12)
+        return float(true(np.array([root])).mean())
 
+    d = d[:, None]
     return Limit(
-        common=best(lambda z: (np.full(d.size, norm.sf(z)), norm.sf(z - d))),
-        ratio=best(lambda c: (norm.sf(c / d + d / 2), norm.sf(c / d - d / 2))),
+        common=best(lambda z: ndtr(-z) + 0 * d, lambda z: ndtr(d - z)),
+        ratio=best(lambda c: ndtr(-c / d - d / 2), lambda c: ndtr(d / 2 - c / d)),
     )
 
 
