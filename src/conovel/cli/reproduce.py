@@ -51,7 +51,7 @@ def reproduce(
     trees: Annotated[int, typer.Option(help="Trees of the forest.", min=1)] = 100,
     depth: Annotated[
         str, typer.Option(help="Depth of the forest's trees, or none for no limit.")
-    ] = "10",
+    ] = "5",
     train_fraction: Annotated[
         str, typer.Option(help="Share of the known normals that the forest is trained on.")
     ] = "1/2",

@@ -133,7 +133,7 @@ def against_bytes(rows: Sequence[Row], folder: Path, name: str) -> str | None:
             xscale="log",
             xlabel="kilobits for three agents, by the paper's formula",
             ylabel="power",
-            ylim=(-0.02, 1.05),
+            ylim=(-0.06, 1.05),
             title="δ = 2; top line: the limit with densities known",
         )
         drawing.legend(loc="outside lower center", ncols=2, fontsize=8)

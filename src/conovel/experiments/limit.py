@@ -69,8 +69,8 @@ def power_limit(distances: ArrayLike, level: Level = 0.1, null_share: float = 0.
         def excess(thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
             # p <= α R / m with equality: F = α (π0 F + (1 − π0) T), averaged over agents.
             spent, gained = (tail(thresholds).mean(axis=0) for tail in (false, true))
-            over: NDArray[np.float64] = spent * (1 - alpha * null_share) - alpha * (1 - null_share) * gained
-            return over
+            kept, won = 1 - alpha * null_share, alpha * (1 - null_share)
+            return np.asarray(kept * spent - won * gained, dtype=np.float64)
 
         # Coming from the loosest threshold, like FastLSU, the first root is the one.
         grid = np.linspace(-_FAR, _FAR, 2001)
