@@ -211,17 +211,8 @@ class Chair:
 
     def _account(self, unpublished: Mapping[str, str]) -> dict[str, Any]:
         terms, error = self.terms, self._coordinator.error
-        account: dict[str, Any] = {
-            "format": FORMAT,
-            "command": "run",
-            "state": "done" if error is None else "failed",
-            "message": "" if error is None else str(error),
-            "fault": "" if error is None else type(error).__name__,
-            "culprit": getattr(error, "culprit", ""),
-            "terms": terms.to_dict(),
-            "unpublished": dict(unpublished),
-            "transcript": self.transcript.to_dict(),
-        }
+        account = account_of(error, terms.to_dict(), self.transcript)
+        account["unpublished"] = dict(unpublished)
         if error is None:
             outcome = self._coordinator.outcome
             account["outcome"] = as_plain(outcome)
@@ -233,3 +224,20 @@ class Chair:
                 dropped=outcome.dropped,
             )
         return account
+
+
+def account_of(
+    error: ConovelError | None, terms: Mapping[str, Any], transcript: Transcript | None = None
+) -> dict[str, Any]:
+    """Give what every account of a run has, also of one that could not begin."""
+    return {
+        "format": FORMAT,
+        "command": "run",
+        "state": "done" if error is None else "failed",
+        "message": "" if error is None else str(error),
+        "fault": "" if error is None else type(error).__name__,
+        "culprit": getattr(error, "culprit", ""),
+        "terms": dict(terms),
+        "unpublished": {},
+        "transcript": (transcript or Transcript()).to_dict(),
+    }

@@ -21,7 +21,7 @@ from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 from nvflare.widgets.widget import Widget
 
 from conovel.errors import ConovelError, FederationError, ProtocolError
-from conovel.federation.chair import Chair, Replies
+from conovel.federation.chair import Chair, Replies, account_of
 from conovel.federation.ground import Ground
 from conovel.federation.ledger import DONE, FAILED, Ledger
 from conovel.federation.member import Member
@@ -134,6 +134,16 @@ class CoordinatorApp:
     @collab.main  # type: ignore[untyped-decorator]
     def run(self, context: Any) -> None:
         """Run to the end; what the submitter gets is a file of the job."""
+        try:
+            self._account = self._conduct(context)
+        except ConovelError as error:
+            self._account = account_of(error, self._terms)
+        folder = Path(context.workspace.get_run_dir(collab.fl_ctx.get_job_id()))
+        write_json(folder / OUTCOME_FILE, self._account)
+        if self._account["state"] == "failed":
+            raise ProtocolError(self._account["message"])
+
+    def _conduct(self, context: Any) -> dict[str, Any]:
         terms = Terms.from_dict(self._terms)
         file = read_federation(Path(os.environ[ENVIRONMENT]))
         proxies = {proxy.name: proxy for proxy in context.clients}
@@ -144,13 +154,11 @@ class CoordinatorApp:
         engine = collab.fl_ctx.get_engine()
         engine.register_app_command(TOPIC, self._answer)
         account = self._chair.run(_Sites(proxies, terms, context))
-        self._account = account
-        folder = Path(context.workspace.get_run_dir(collab.fl_ctx.get_job_id()))
-        write_json(folder / OUTCOME_FILE, account)
         if account["state"] == "failed":
             record.finish(FAILED, account["message"])
-            raise ProtocolError(account["message"])
-        record.finish(DONE, f"{account['outcome']['n_rejected']:,} rows flagged in all")
+        else:
+            record.finish(DONE, f"{account['outcome']['n_rejected']:,} rows flagged in all")
+        return account
 
     def _answer(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:
         """Answer an operator."""

@@ -72,6 +72,11 @@ class Loopback:
         """The operator's file."""
         return read_federation(self.settings(OPERATOR))
 
+    @property
+    def running(self) -> set[str]:
+        """Who has not ended."""
+        return {party for party, process in self._parties.items() if process.poll() is None}
+
     def settings(self, party: str) -> Path:
         """Where a party's TOML file is."""
         name = "site.toml" if party in self.sites else "federation.toml"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from conovel.errors import FederationError, InputError
-from conovel.federation.session import Session
+from conovel.federation.session import NoOutcomeError, Session
 from conovel.federation.terms import Terms
 
 POLL_SECONDS = 0.3
@@ -61,6 +61,8 @@ def follow(
             if account := session.outcome(job):
                 return account
             heard = time.monotonic()
+        except NoOutcomeError:
+            raise
         except FederationError:
             if time.monotonic() - heard > LOST_SECONDS:
                 raise FederationError(

@@ -24,6 +24,10 @@ TOPIC = "conovel"  # an operator's questions to a run
 OUTCOME_FILE = "conovel_outcome.json"
 
 
+class NoOutcomeError(FederationError):
+    """The engine ended a job before our coordinator could give an account of it."""
+
+
 class Session:
     """A connection of an operator; made by :func:`connect`."""
 
@@ -62,13 +66,14 @@ class Session:
         """Fetch what the submitter gets, once the run is over; empty if it is not."""
         if account := self._ask(job, "outcome"):
             return account
-        if not self.status(job).startswith("FINISHED"):
+        status = self.status(job)
+        if not status.startswith("FINISHED"):
             return {}
         folder = Path(self._do(self._session.download_job_result, job))
         try:
             found = sorted(folder.rglob(OUTCOME_FILE))
             if not found:
-                raise FederationError("the coordinator kept no outcome of this run")
+                raise NoOutcomeError(f"the engine ended the run before it began ({status})")
             return read_json(found[0])
         finally:
             shutil.rmtree(folder, ignore_errors=True)
