@@ -1,0 +1,97 @@
+"""Photograph reports of real runs for the docs: ``python docs/screenshots.py``.
+
+Needs Chromium and the extra ``dev``. The one site is scikit-learn's breast cancer data: benign
+tumours are the known normals, and malignant ones hide among the rows to test. The network is
+that of ``make demo``, with more rows.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from playwright.sync_api import Browser, sync_playwright
+from sklearn.datasets import load_breast_cancer
+
+import conovel as cn
+from conovel.experiments.gaussian import gaussian_design
+from conovel.report import network_content, of_detection, render
+
+FOLDER = Path(__file__).parent / "_static"
+
+
+def one_site() -> dict[str, object]:
+    """Find malignant tumours among benign ones."""
+    data = load_breast_cancer()
+    rng = np.random.default_rng(0)
+    benign = rng.permutation(np.flatnonzero(data.target == 1))
+    malignant = rng.permutation(np.flatnonzero(data.target == 0))
+    rows = rng.permutation(np.concatenate([benign[260:], malignant[:30]]))
+    result = cn.AdaDetect(level=0.1).detect(
+        data.data[benign[:260]], data.data[rows], ids=[f"case {row:03d}" for row in rows]
+    )
+    return {
+        "command": "detect",
+        "null": "benign.parquet",
+        "test": "today.parquet",
+        **result.summary(),
+        "picture": of_detection(result),
+    }
+
+
+def network() -> dict[str, object]:
+    """Let three sites decide together."""
+    drawn = gaussian_design(1.0, 0, n_null=4500, n_test=1500)
+    rows = dict(zip(("north", "south", "west"), drawn, strict=True))
+    agents = [cn.Agent(name, r.X_null, r.X_test) for name, r in rows.items()]
+    truth = {name: r.is_novel for name, r in rows.items()}
+    return network_content(cn.Network(agents).run(), truth)
+
+
+def photograph(
+    browser: Browser,
+    page: Path,
+    name: str,
+    width: int,
+    height: int,
+    scheme: str,
+    start: str | None = None,
+) -> None:
+    """Take a picture of one screen of a page, from its top or from a heading."""
+    phone = width < 500
+    opened = browser.new_page(
+        viewport={"width": width, "height": height},
+        color_scheme=scheme,
+        device_scale_factor=2 if phone else 1,
+    )
+    opened.goto(page.as_uri())
+    if start:
+        opened.locator("h2", has_text=start).evaluate(
+            "heading => window.scrollTo(0, heading.getBoundingClientRect().top + scrollY - 32)"
+        )
+    opened.screenshot(path=FOLDER / f"{name}.png")
+    opened.close()
+
+
+def main() -> None:
+    """Run, report, and photograph."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
+        pages = {}
+        for name, content in (("site", one_site()), ("network", network())):
+            pages[name] = Path(folder) / f"{name}.html"
+            pages[name].write_text(render(content), encoding="utf-8")
+        browser = driver.chromium.launch(executable_path=chromium)
+        site, together = pages["site"], pages["network"]
+        photograph(browser, together, "report-network", 1180, 900, "light")
+        photograph(browser, together, "report-decision", 1180, 1120, "light", "How it was decided")
+        photograph(browser, together, "report-counts", 1180, 1080, "dark", "The counts")
+        photograph(browser, site, "report-phone", 390, 844, "light")
+        photograph(browser, site, "report-phone-dark", 390, 844, "dark", "How it was decided")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
