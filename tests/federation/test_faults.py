@@ -159,7 +159,7 @@ def test_replayed_run(everybody_up, loopback, submit, published, row):
 @fault(
     "a job brings code",
     "BYOC not permitted",
-    "nothing is started at any site, the operator exits with 1",
+    "nothing is started at any site, the operator exits with 2",
 )
 def test_job_with_code(everybody_up, connection, published, row, tmp_path):
     job, proof = _job_with_code(tmp_path)
@@ -169,24 +169,41 @@ def test_job_with_code(everybody_up, connection, published, row, tmp_path):
     assert not proof.exists()
 
 
-@fault(
-    "a job names a class that is not ours",
-    "is not in allow_list",
-    "nothing of it is built, the operator exits with 1",
-)
-def test_foreign_class(everybody_up, loopback, connection, published, row, tmp_path):
+def refuse_class(loopback, connection, published, row, tmp_path, party, config, foreign):
     job = tmp_path / "conovel"
     write_job(job, Terms(SITES, **QUICK))
-    path = job / "coordinator" / "config" / "config_fed_server.json"
-    content = json.loads(path.read_text())
-    content["components"].append(
-        {"id": "more", "path": "nvflare.app_common.np.np_model_persistor.NPModelPersistor"}
-    )
-    path.write_text(json.dumps(content))
+    content = json.loads((job / config).read_text())
+    content["components"].append({"id": "more", "path": foreign})
+    (job / config).write_text(json.dumps(content))
     before = published()
-    _submit_and_fail(connection(), job)
+    assert "refused by the engine" in _submit_and_fail(connection(), job)
     assert published() == before
-    assert row.told in (loopback.folder / COORDINATOR / "state" / "engine.log").read_text()
+    assert row.told in (loopback.folder / party / "state" / "engine.log").read_text()
+
+
+@fault(
+    "a job names a class for the sites that is not ours",
+    "is not in allow_list",
+    "nothing of it is built, the operator exits with 2",
+)
+def test_foreign_class(everybody_up, loopback, connection, published, row, tmp_path):
+    config = "site/config/config_fed_client.json"
+    foreign = "nvflare.app_common.np.np_trainer.NPTrainer"
+    refuse_class(loopback, connection, published, row, tmp_path, "north", config, foreign)
+
+
+@pytest.mark.slow
+@fault(
+    "a job names a class for the coordinator that is not ours",
+    "is not in allow_list",
+    "nothing of it is built, the operator exits with 2",
+)
+def test_foreign_class_at_the_coordinator(
+    everybody_up, loopback, connection, published, row, tmp_path
+):
+    config = "coordinator/config/config_fed_server.json"
+    foreign = "nvflare.app_common.np.np_model_persistor.NPModelPersistor"
+    refuse_class(loopback, connection, published, row, tmp_path, COORDINATOR, config, foreign)
 
 
 @fault(

@@ -28,7 +28,8 @@ def agent(
     file = read_site(settings)
     for path in (file.null, file.test):
         open_dataset(path)  # a wrong path is told now, not in the middle of a run
-    raise typer.Exit(serve_site(file, _tell, join_seconds=join_seconds, once=once))
+    code = serve_site(file, _tell, join_seconds=join_seconds, once=once, on_done=_write_report)
+    raise typer.Exit(code)
 
 
 def coordinate(
@@ -44,8 +45,17 @@ def coordinate(
     raise typer.Exit(serve_coordinator(file, _tell, join_seconds=join_seconds, once=once))
 
 
-def _tell(text: str) -> None:
-    typer.echo(f"{datetime.now():%H:%M:%S} {text}")
-    import sys  # noqa: PLC0415
+def _write_report(folder: Path) -> None:
+    """Put a page beside the decisions; they stand without it."""
+    from conovel.errors import ConovelError  # noqa: PLC0415
 
-    sys.stdout.flush()
+    try:
+        from conovel.report import write_report  # noqa: PLC0415
+
+        write_report(folder / "run.json", folder / "report.html")
+    except (ConovelError, ImportError) as error:
+        _tell(f"no report was written: {error}")
+
+
+def _tell(text: str) -> None:
+    print(f"{datetime.now():%H:%M:%S} {text}", flush=True)

@@ -112,7 +112,8 @@ def status(
         for site in file.sites:
             typer.echo(f"{site}: {'connected' if site in here else 'NOT connected'}")
         for job in session.jobs():
-            typer.echo(f"run {job.get('job_id')}: {job.get('status')}, {job.get('submit_time')}")
+            name = str(job.get("job_name", job.get("job_id"))).removeprefix("conovel-")
+            typer.echo(f"run {name}: {job.get('status')}, {job.get('submit_time')}")
 
 
 def stop(

@@ -14,20 +14,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_context import FLContext
 from nvflare.collab import collab
 from nvflare.collab.api.exceptions import CollabCallError, RunAborted
-from nvflare.widgets.widget import Widget
 
 from conovel.errors import ConovelError, FederationError, ProtocolError
 from conovel.federation.chair import Chair, Replies, account_of
 from conovel.federation.ground import Ground
 from conovel.federation.ledger import DONE, FAILED, Ledger
 from conovel.federation.member import Member
+from conovel.federation.places import ENVIRONMENT
 from conovel.federation.session import OUTCOME_FILE, TOPIC
-from conovel.federation.settings import ENVIRONMENT, read_federation, read_site
-from conovel.federation.supervise import JOINED_FILE
+from conovel.federation.settings import read_federation, read_site
 from conovel.federation.terms import Terms
 from conovel.files import write_json
 from conovel.messages import COORDINATOR
@@ -156,8 +154,10 @@ class CoordinatorApp:
         account = self._chair.run(_Sites(proxies, terms, context))
         if account["state"] == "failed":
             record.finish(FAILED, account["message"])
-        else:
+        elif terms.rules.uses_counts:
             record.finish(DONE, f"{account['outcome']['n_rejected']:,} rows flagged in all")
+        else:
+            record.finish(DONE, "every site decided alone")
         return account
 
     def _answer(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:
@@ -171,16 +171,6 @@ class CoordinatorApp:
                 self._chair.stop(as_text(reason, 200))
                 return {"stopped": True}
         return {}
-
-
-class Presence(Widget):  # type: ignore[misc]
-    """Leaves a file once the coordinator has accepted this site, for whoever supervises it."""
-
-    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Act on the engine's events."""
-        if event_type == EventType.SYSTEM_START:
-            file = read_site(Path(os.environ[ENVIRONMENT]))
-            Ledger(file.state).folder.joinpath(JOINED_FILE).write_text(str(os.getpid()))
 
 
 class _Sites:

@@ -101,14 +101,22 @@ class Ground:
             "outcome": as_plain(outcome),
             "limit": participant.limit,
             "n_rejected": result.n_rejected,
-            "decisions": {
-                result.name: {
-                    "n_calibration": result.n_calibration,
-                    "ranks": result.ranks.tolist(),
-                    "tested": result.tested.tolist(),
-                    "rejected": result.rejected.tolist(),
-                }
-            },
+            "decisions": {result.name: _plain(result)},
             # What this site sent and received: the counts of others are not in it.
             "transcript": transcript.to_dict(),
         }
+
+
+def _plain(result: SiteResult) -> dict[str, Any]:
+    """Give the decisions as JSON types; a score that is not there is null."""
+    ids = {} if result.ids is None else {"ids": [str(name) for name in result.ids]}
+    return ids | {
+        "n_calibration": result.n_calibration,
+        "ranks": result.ranks.tolist(),
+        "scores": [
+            score if tested else None
+            for score, tested in zip(result.scores.tolist(), result.tested, strict=True)
+        ],
+        "tested": result.tested.tolist(),
+        "rejected": result.rejected.tolist(),
+    }

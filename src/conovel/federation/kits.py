@@ -327,7 +327,7 @@ def _site_resources() -> dict[str, Any]:
                 "path": "nvflare.app_common.job_launcher.client_process_launcher"
                 ".ClientProcessJobLauncher",
             },
-            {"id": "presence", "path": f"{ENGINE}.Presence"},
+            {"id": "presence", "path": "conovel.federation.presence.Presence"},
         ],
     }
 

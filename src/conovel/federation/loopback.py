@@ -91,7 +91,7 @@ class Loopback:
         """Start parties, or all of them, in the order given."""
         for party in parties or (COORDINATOR, *self.sites):
             command = "agent" if party in self.sites else "coordinate"
-            arguments = [command, str(self.settings(party)), *options]
+            arguments = [command, str(self.settings(party)), "--join-seconds", "240", *options]
             with (self.folder / party / "console.txt").open("wb") as console:
                 self._parties[party] = subprocess.Popen(  # noqa: S603
                     [sys.executable, "-c", _MAIN, *arguments],
@@ -101,7 +101,7 @@ class Loopback:
                     stderr=subprocess.STDOUT,
                 )
 
-    def wait_until_up(self, *parties: str, seconds: float = 90.0) -> None:
+    def wait_until_up(self, *parties: str, seconds: float = 240.0) -> None:
         """Wait until parties, or all of them, say that they are up."""
         for party in parties or (COORDINATOR, *self.sites):
             word = "is connected" if party in self.sites else "listens"

@@ -18,11 +18,10 @@ from functools import partial
 from pathlib import Path
 
 from conovel.errors import FederationError
-from conovel.federation.settings import ENVIRONMENT
+from conovel.federation.places import ENVIRONMENT, LOG_FILE
 
 SERVER_MODULE = "nvflare.private.fed.app.server.server_train"
 SITE_MODULE = "nvflare.private.fed.app.client.client_train"
-LOG_FILE = "engine.log"
 STOP_SECONDS = 5.0
 
 

@@ -10,7 +10,8 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ class Session:
 
     def status(self, job: str) -> str:
         """Give the state of a job in NVFlare's words."""
-        return str(self._do(self._session.get_job_meta, job).get("status", ""))
+        return str(self._meta(job).get("status", ""))
 
     def progress(self, job: str) -> dict[str, Any]:
         """Ask a run how far it is; empty while it cannot say."""
@@ -66,17 +67,20 @@ class Session:
         """Fetch what the submitter gets, once the run is over; empty if it is not."""
         if account := self._ask(job, "outcome"):
             return account
-        status = self.status(job)
-        if not status.startswith("FINISHED"):
+        meta = self._meta(job)
+        if not str(meta.get("status", "")).startswith("FINISHED"):
             return {}
         folder = Path(self._do(self._session.download_job_result, job))
         try:
             found = sorted(folder.rglob(OUTCOME_FILE))
             if not found:
-                raise NoOutcomeError(f"the engine ended the run before it began ({status})")
+                raise NoOutcomeError(f"the run was refused by the engine: {_why(meta)}")
             return read_json(found[0])
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _meta(self, job: str) -> dict[str, Any]:
+        return dict(self._do(self._session.get_job_meta, job))
 
     def _ask(self, job: str, question: str, **more: str) -> dict[str, Any]:
         """Ask the run itself; empty while there is none, or no more."""
@@ -102,7 +106,8 @@ def connect(file: FederationFile, seconds: float = 15.0) -> Iterator[Session]:
     if file.operator is None or file.operator_kit is None:
         raise FederationError(f"{file.path} has no [operator]: only an operator can do this")
     try:
-        session = new_secure_session(file.operator, str(file.operator_kit), timeout=seconds)
+        with redirect_stdout(StringIO()):  # which NVFlare tells of its progress
+            session = new_secure_session(file.operator, str(file.operator_kit), timeout=seconds)
     except Exception as error:
         raise FederationError(
             f"no connection to the coordinator of {file.name}: {error}"
@@ -112,6 +117,13 @@ def connect(file: FederationFile, seconds: float = 15.0) -> Iterator[Session]:
         yield Session(session, file.operator_kit)
     finally:
         session.close()
+
+
+def _why(meta: dict[str, Any]) -> str:
+    """Give NVFlare's reasons for not running a job, or at least its word for the end."""
+    details = [str(detail) for detail in meta.get("job_deploy_detail") or []]
+    refusals = [detail for detail in details if not detail.endswith(": OK")]
+    return "; ".join(refusals) or f"{meta.get('status')}, the logs of its parties say more"
 
 
 def write_job(folder: Path, terms: Terms) -> None:
@@ -148,7 +160,7 @@ def write_job(folder: Path, terms: Terms) -> None:
         "components": [{"id": "conovel", "path": f"{ENGINE}.SiteApp", "args": {}}],
     }
     meta = {
-        "name": "conovel",
+        "name": f"conovel-{terms.run_id}",
         "resource_spec": {},
         "min_clients": len(terms.agents),
         "mandatory_clients": list(terms.agents),

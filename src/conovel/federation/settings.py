@@ -14,11 +14,10 @@ from typing import Any
 
 from conovel.errors import ConovelError, FileError, InputError
 from conovel.federation.consent import Limits
+from conovel.federation.places import state_of
+from conovel.federation.terms import read_bits
 from conovel.messages import as_name
-from conovel.scoring import named_scorers
-from conovel.surrogate import Bits, as_bits
 
-ENVIRONMENT = "CONOVEL_SETTINGS"  # where a process of the engine finds its file
 AS_PROPOSED: Any = "as the run proposes"
 _NUMBER = int | float
 
@@ -75,13 +74,13 @@ class SiteFile:
     columns: list[str] | None
     id_column: str | None
     scorer: list[str] | None
-    bits: Bits
+    bits: int | str | None
     limits: Limits
 
     @property
     def state(self) -> Path:
         """Where the records of runs are."""
-        return self.path.parent / "state"
+        return state_of(self.path)
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ class FederationFile:
     @property
     def state(self) -> Path:
         """Where the records of runs are."""
-        return self.path.parent / "state"
+        return state_of(self.path)
 
 
 def read_site(path: Path) -> SiteFile:
@@ -109,7 +108,7 @@ def read_site(path: Path) -> SiteFile:
     try:
         bits = model.get("bits", AS_PROPOSED)
         if bits is not AS_PROPOSED:
-            bits = None if bits == "float64" else as_bits(bits)
+            bits = read_bits(None if bits == "float64" else bits)
         return SiteFile(
             path=path.resolve(),
             name=as_name(site["name"]),
@@ -190,6 +189,8 @@ def _texts(key: str, values: list[Any]) -> list[str]:
 def _scorers(value: str | list[Any] | None) -> list[str] | None:
     if value is None:
         return None
+    from conovel.scoring import named_scorers  # noqa: PLC0415  (loads scikit-learn)
+
     names = [value] if isinstance(value, str) else _texts("scorer", value)
     known = named_scorers()
     for name in names:

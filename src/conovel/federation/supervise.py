@@ -18,10 +18,9 @@ from conovel.federation import processes
 from conovel.federation.certificates import check_certificate
 from conovel.federation.kits import require_engine
 from conovel.federation.ledger import DONE, RUNNING, Ledger
+from conovel.federation.places import JOINED_FILE, LOG_FILE, PID_FILE
 from conovel.federation.settings import FederationFile, SiteFile
 
-JOINED_FILE = "joined"
-PID_FILE = "supervisor.pid"
 TICK_SECONDS = 0.3
 
 
@@ -30,7 +29,12 @@ class Stopped(Exception):
 
 
 def serve_site(
-    file: SiteFile, tell: Callable[[str], None], *, join_seconds: float, once: bool
+    file: SiteFile,
+    tell: Callable[[str], None],
+    *,
+    join_seconds: float,
+    once: bool,
+    on_done: Callable[[Path], None] = lambda folder: None,
 ) -> int:
     """Run a site until it is stopped; give the exit code.
 
@@ -43,6 +47,8 @@ def serve_site(
         How long the coordinator may take to accept this site.
     once : bool
         End after one run: 0 if it was published, 1 if it was not.
+    on_done : callable
+        Told the folder of every run that was published, before the line about it.
     """
     require_engine()
     _tell_if(tell, check_certificate(file.kit, file.name))
@@ -56,10 +62,10 @@ def serve_site(
                 raise FederationError(
                     f"{file.name} was not accepted by the coordinator at {where} within"
                     f" {join_seconds:g} s: is it running there, and is this kit of its federation?"
-                    f" (see {file.state / processes.LOG_FILE})"
+                    f" (see {file.state / LOG_FILE})"
                 )
             tell(f"{file.name} is connected to {where} and waits for runs")
-            code.append(_watch(engine, Ledger(file.state), tell, once))
+            code.append(_watch(engine, Ledger(file.state), tell, once, on_done))
     return code[-1]
 
 
@@ -81,7 +87,7 @@ def serve_coordinator(
             if not _comes_up(engine, lambda: all(map(_listens, ports)), join_seconds):
                 raise FederationError(
                     f"the coordinator did not come up within {join_seconds:g} s"
-                    f" (see {file.state / processes.LOG_FILE})"
+                    f" (see {file.state / LOG_FILE})"
                 )
             tell(f"the coordinator of {file.name} listens on ports {ports[0]} and {ports[1]}")
             code.append(_watch(engine, Ledger(file.state), tell, once))
@@ -100,7 +106,11 @@ def stop_party(state: Path, seconds: float = 20.0) -> bool:
 
 
 def _watch(
-    engine: subprocess.Popen[bytes], ledger: Ledger, tell: Callable[[str], None], once: bool
+    engine: subprocess.Popen[bytes],
+    ledger: Ledger,
+    tell: Callable[[str], None],
+    once: bool,
+    on_done: Callable[[Path], None] = lambda folder: None,
 ) -> int:
     """Tell of every run that begins or ends; go on until the engine ends, or one run has."""
     ledger.bury()
@@ -116,6 +126,8 @@ def _watch(
             if state == RUNNING:
                 tell(f"run {run_id[:8]} begins")
                 continue
+            if state == DONE and "results" in run:
+                on_done(Path(run["results"]))
             tell(f"run {run_id[:8]} {state}: {run['message']}")
             if once:
                 return 0 if state == DONE else 1

@@ -11,14 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from conovel.composite import as_composite
 from conovel.errors import InputError
 from conovel.levels import as_level
 from conovel.messages import as_name
 from conovel.pi0 import as_estimator
 from conovel.protocol import spell_pi0
 from conovel.regimes import Regime, as_deployable
-from conovel.surrogate import Bits, as_bits
 
 MAX_SECONDS = 7 * 24 * 3600
 
@@ -58,7 +56,7 @@ class Terms:
     level: str = "1/10"
     pi0: str = ""
     composite: str = "mean"
-    bits: Bits = "compact"
+    bits: int | str | None = "compact"
     train_fraction: str = "1/2"
     seed: int = 0
     on_dropout: str = "abort"
@@ -73,8 +71,8 @@ class Terms:
         put(self, "regime", as_deployable(_text("regime", self.regime)).name)
         put(self, "level", str(as_level(self.level)))
         put(self, "pi0", spell_pi0(as_estimator(_text("pi0", self.pi0) or None)))
-        put(self, "composite", as_composite(_text("composite", self.composite)))
-        put(self, "bits", as_bits(self.bits))
+        put(self, "composite", _composite(self.composite))
+        put(self, "bits", read_bits(self.bits))
         put(self, "train_fraction", str(as_level(self.train_fraction, "train_fraction")))
         if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
             raise InputError(f"seed must be an integer from 0, not {self.seed!r}")
@@ -120,6 +118,19 @@ class Terms:
         if missing := sorted({"agents", "run_id"} - set(plain)):
             raise InputError(f"the terms of a run lack {', '.join(missing)}")
         return cls(**plain)
+
+
+def read_bits(bits: Any) -> int | str | None:
+    """Check how models are sent."""
+    from conovel.surrogate import as_bits  # noqa: PLC0415  (loads scikit-learn)
+
+    return as_bits(bits)
+
+
+def _composite(name: Any) -> str:
+    from conovel.composite import as_composite  # noqa: PLC0415  (loads scikit-learn)
+
+    return as_composite(_text("composite", name))
 
 
 def _names(names: Any) -> tuple[str, ...]:

@@ -1,0 +1,237 @@
+"""Chair and members over an engine in memory: consent, deadlines, and who publishes what."""
+
+import json
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from conftest import SCORER, SITES
+from fake_engine import FakeEngine
+
+import conovel as cn
+from conovel.audit import verify
+from conovel.federation.consent import Limits
+from conovel.federation.processes import wait_for
+from conovel.federation.settings import read_site
+from conovel.federation.terms import Terms
+from conovel.files import write_table
+
+TABLE = {
+    "site": '[site]\nname = "{name}"\nkit = "kit"\n',
+    "data": '[data]\nnull = "normal.parquet"\ntest = "test.csv"\nid = "who"\n',
+}
+
+
+@pytest.fixture
+def files(rows, tmp_path):
+    """Write the settings and rows of three sites; read them as an agent does."""
+    found = {}
+    for name, (null, test) in rows.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        write_table(folder / "normal.parquet", null)
+        ids = np.array([f"{name}-{i}" for i in range(len(test["x0"]))])
+        pa_csv.write_csv(pa.table({"who": ids, **test}), folder / "test.csv")
+        text = "\n".join(TABLE.values()).format(name=name)
+        (folder / "site.toml").write_text(f'{text}\n[model]\nscorer = "{SCORER}"\n')
+        found[name] = read_site(folder / "site.toml")
+    return found
+
+
+def terms(**more):
+    return Terms(SITES, **({"bits": 4, "call_seconds": 5, "stage_seconds": 20} | more))
+
+
+def states(engine):
+    return {name: site.record._content["state"] for name, site in engine.sites.items()}
+
+
+def messages(engine):
+    return {name: site.record._content["message"] for name, site in engine.sites.items()}
+
+
+def published(files):
+    return {name for name, file in files.items() if any(file.results.glob("*/run.json"))}
+
+
+@pytest.mark.parametrize("regime", ["full", "counts", "isolated", "split", "conservative"])
+def test_every_regime_as_in_one_process(regime, files, rows):
+    tables = {name: map(pa.table, pair) for name, pair in rows.items()}
+    agents = [cn.Agent(name, *pair) for name, pair in tables.items()]
+    network = cn.Network(agents, regime, "mean", 4, 0.1, SCORER, 5, train_fraction="1/2")
+    expected = network.run()
+    asked = terms(
+        regime=regime,
+        composite="mean",
+        train_fraction="1/2",
+        seed=5,
+        run_id=network._run_id().hex(),
+    )
+    engine = FakeEngine(asked, files)
+    account = engine.run()
+    assert account["state"] == "done", account["message"]
+    assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
+    assert verify(account) == []
+    assert states(engine) == dict.fromkeys(SITES, "done")
+    for name, file in files.items():
+        table = pq.read_table(file.results / asked.run_id / "decisions.parquet")
+        assert np.array_equal(table["rejected"].to_numpy(), expected[name].rejected)
+        assert table["id"][0].as_py() == f"{name}-0"
+
+
+def test_a_refusal_ends_the_run_before_it_begins(files):
+    limits = {"west": Limits(regimes=("counts",))}
+    engine = FakeEngine(terms(regime="full"), files, limits)
+    account = engine.run()
+    assert account["fault"] == "RefusedError"
+    assert account["culprit"] == "west"
+    assert "west refuses: regime 'full' is not among" in account["message"]
+    assert not published(files)
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (Limits(max_bytes_in=300), "west refuses: more than 300 bytes came in"),
+        (Limits(min_agents=3), "west refuses: a run of 2 agents is too small"),
+    ],
+)
+def test_a_refusal_during_the_run_is_told_to_all(limits, said, files):
+    engine = FakeEngine(terms(on_dropout="conservative"), files, {"west": limits})
+    if limits.min_agents == 3:  # somebody is gone before the roster
+        engine.cut_off.add("south")
+    account = engine.run()
+    assert said in account["message"]
+    assert wait_for(lambda: "failed" in states(engine)["north"], 5)
+    assert said in messages(engine)["north"]
+    assert not published(files)
+
+
+def test_a_site_that_vanishes_ends_the_run(files):
+    engine = FakeEngine(terms(), files)
+    engine.cut_off.add("south")
+    account = engine.run()
+    assert (account["fault"], account["culprit"]) == ("SiteVanishedError", "south")
+    assert not published(files)
+
+
+def test_or_is_left_out_where_the_terms_say_so(files):
+    engine = FakeEngine(terms(on_dropout="conservative"), files)
+    engine.cut_off.add("south")
+    account = engine.run()
+    assert account["state"] == "done", account["message"]
+    assert account["outcome"]["left_out"] == ["south"]
+    assert "Left out before the counts: south" in account["guarantee"]
+    assert published(files) == {"north", "west"}
+
+
+def test_a_silent_site_is_given_up_at_its_deadline(files):
+    engine = FakeEngine(terms(stage_seconds=0.5), files)
+    engine.mute.add("south")
+    account = engine.run()
+    assert account["message"] == "south did not answer within 0.5 s"
+    assert not published(files)
+
+
+def test_a_run_that_takes_too_long_ends(files):
+    engine = FakeEngine(terms(run_seconds=0.5), files)
+    engine.mute.add("south")
+    account = engine.run()
+    assert "no outcome within 0.5 s" in account["message"]
+    assert wait_for(lambda: set(states(engine).values()) == {"failed"}, 5)
+
+
+def test_a_site_does_not_wait_for_its_coordinator_for_ever(files):
+    engine = FakeEngine(terms(run_seconds=0.5), files)
+    engine.chair.take = lambda data, sender: None
+    engine.sites["north"].member.begin()
+    assert wait_for(lambda: states(engine)["north"] == "failed", 5)
+    assert messages(engine)["north"] == "no outcome within 0.5 s"
+
+
+def test_what_goes_wrong_at_a_site_stays_there_but_for_its_kind(files):
+    files["west"].null.write_bytes(b"no Parquet at all: patient 4711")
+    engine = FakeEngine(terms(), files)
+    account = engine.run()
+    assert "west could not go on (FileError)" in account["message"]
+    assert "4711" not in json.dumps(account)
+    assert wait_for(lambda: states(engine)["west"] == "failed", 5)
+    assert "normal.parquet" in messages(engine)["west"]
+
+
+def test_nobody_publishes_before_everybody_has_the_outcome(files):
+    engine = FakeEngine(terms(), files)
+
+    def settle(names):
+        engine.cut_off.add("south")
+        return FakeEngine.settle(engine, names)
+
+    engine.settle = settle
+    account = engine.run()
+    assert "south did not confirm the outcome" in account["message"]
+    assert wait_for(lambda: states(engine)["north"] == "failed", 5)
+    assert not published(files)
+
+
+def test_a_site_without_room_for_its_decisions_is_named(files):
+    engine = FakeEngine(terms(), files)
+    files["south"].results.parent.joinpath("results").write_text("in the way")
+    account = engine.run()
+    assert account["state"] == "done"
+    assert set(account["unpublished"]) == {"south"}
+    assert states(engine)["south"] == "failed"
+    assert published(files) == {"north", "west"}
+
+
+def test_publishing_needs_a_settled_run(files):
+    engine = FakeEngine(terms(), files)
+    with pytest.raises(cn.errors.LocalProtocolError, match="not settled"):
+        engine.sites["north"].member.publish(5)
+
+
+@pytest.mark.parametrize("row", [["north", 10], ["nobody", 10, 1.0], ["west", -1, None], 7])
+def test_sizes_of_models_that_are_none_end_the_run(row, files):
+    engine = FakeEngine(terms(), files)
+
+    def settle(names):
+        replies = FakeEngine.settle(engine, names)
+        replies.values["south"] = [row]
+        return replies
+
+    engine.settle = settle
+    account = engine.run()
+    assert (account["fault"], account["culprit"]) == ("MalformedMessageError", "south")
+    assert not published(files)
+
+
+def test_a_person_can_stop_a_run(files):
+    engine = FakeEngine(terms(), files)
+    engine.mute.add("south")
+    threading.Timer(0.5, engine.chair.stop, ["an operator stopped it"]).start()
+    account = engine.run()
+    assert account["message"] == "an operator stopped it"
+    assert wait_for(lambda: "failed" in states(engine)["north"], 5)
+    assert "an operator stopped it" in messages(engine)["north"]
+
+
+def test_progress_tells_who_is_waited_for(files):
+    engine = FakeEngine(terms(stage_seconds=2), files)
+    engine.mute.add("south")
+    runner = threading.Thread(target=engine.run)
+    runner.start()
+    assert wait_for(lambda: engine.chair.progress()["owing"] == ["south"], 10)
+    progress = engine.chair.progress()
+    assert progress["here"] == ["north", "west"]
+    assert progress["state"] == "gathering"
+    runner.join()
+
+
+def test_a_site_may_say_how_its_own_model_is_sent(files):
+    small = {name: replace(file, bits=1) for name, file in files.items() if name == "west"}
+    account = FakeEngine(terms(bits=16), files | small).run()
+    sizes = {row[1]: row[4] for row in account["transcript"]["messages"] if row[3] == "MODEL"}
+    assert sizes["west"] < sizes["north"]
