@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import conovel as cn
+from conovel import demo
 from conovel.errors import FileError, RunFileError
 from conovel.experiments.gaussian import gaussian_design
 from conovel.report import network_content, of_detection, render
@@ -111,6 +112,16 @@ def test_the_step_up_line_is_straight_through_the_origin_and_the_last_rejection(
     assert y0 + (y1 - y0) * (at_two - x0) / (x1 - x0) == pytest.approx(limit[0][1], abs=0.02)
 
 
+@pytest.mark.parametrize("m", [50, 10**6])
+def test_the_crossing_stays_in_sight_however_many_rows(m):
+    p_values = np.concatenate([np.full(m // 10, 1e-4), np.linspace(0.5, 1, m - m // 10)])
+    places = thinned(m, m // 10)
+    line = curve(places.tolist(), p_values[places - 1].tolist(), slope=0.1 / m, rejected=m // 10)
+    (limit,) = [m for m in step_up_plot(line, "step-up").marks if m.look == "line limit"]
+    height = float(limit.points.split()[0].split(",")[1])
+    assert (TOP + BOTTOM) / 2 < height < BOTTOM - 20
+
+
 def test_one_sites_view_has_no_line_to_compare_with():
     drawn = step_up_plot(curve([1, 2], [0.1, 0.2], slope=0.1, rejected=1, whole=False), "step-up")
     assert not [mark for mark in drawn.marks if getattr(mark, "look", "") == "line bound"]
@@ -194,6 +205,15 @@ def test_calibration_rows_are_counted_through_the_ranks(calibration, tests):
     assert drawn["calibration"] == np.histogram(calibration, edges)[0].tolist()
     assert sum(drawn["tests"]) == tests.size
     assert len(drawn["tests"]) <= BINS
+
+
+@pytest.mark.parametrize("scores", [[1e9, 1e9 + 1e-6], [0.0, 0.0], [0.5, np.inf]])
+def test_scores_that_hardly_differ_or_are_endless_still_make_a_page(detection, scores):
+    scores = np.array(scores)
+    block = Block(np.array([1, 1]), np.array([True, True]), 19, np.arange(2), scores)
+    drawn = json.loads(json.dumps(picture({"": block}, [Line(("",), Fraction(1, 20), 2)])))
+    assert (drawn["sites"][""]["scores"] is None) == (not np.isfinite(scores).all())
+    assert "● flagged" in render({**detection, "picture": drawn})
 
 
 def test_p_values_on_an_edge_belong_to_the_bin_that_they_close():
@@ -520,6 +540,31 @@ def test_uneven_tables_are_refused(experiment):
 
 
 # The command
+
+
+def test_the_demo_ends_with_a_report(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    demo.main()
+    assert "conovel-demo.html" in capsys.readouterr().out
+    page = (tmp_path / "conovel-demo.html").read_text(encoding="utf-8")
+    assert "novelties were found" in page
+    assert "What does not hold" not in page
+
+
+def test_a_detection_on_files_can_be_reported(conovel, tmp_path):
+    rng = np.random.default_rng(0)
+    np.savetxt(
+        tmp_path / "null.csv", rng.normal(size=(300, 2)), delimiter=",", header="a,b", comments=""
+    )
+    rows = [f"{SCRIPT},{x},{y}" for x, y in rng.normal(5, 1, size=(40, 2))]
+    (tmp_path / "test.csv").write_text("\n".join(["txn,a,b", *rows]))
+    options = ("--id", "txn", "--scorer", "logistic", "--out", "flagged.csv")
+    run = conovel("detect", "--null", "null.csv", "--test", "test.csv", *options, cwd=tmp_path)
+    assert "conovel report flagged.json" in run.stdout
+    assert conovel("report", "flagged.json", cwd=tmp_path).returncode == 0
+    page = Page((tmp_path / "flagged.html").read_text(encoding="utf-8"))
+    assert page.words.count(SCRIPT) >= 20
+    assert "script" not in page.tags
 
 
 def test_the_command_writes_beside_the_run_or_where_it_is_told(conovel, runs, tmp_path):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +99,7 @@ def picture(blocks: Mapping[str, Block], lines: Sequence[Line]) -> dict[str, Any
     >>> [row["row"] for row in drawn["most_novel"]]
     ['a', 'c', 'b']
     """
+    blocks = {name: _drawable(block) for name, block in blocks.items()}
     line_of = {name: line for line in lines for name in line.sites}
     return {
         "format": FORMAT,
@@ -185,15 +186,16 @@ def most_novel(blocks: Mapping[str, Block], most: int) -> list[dict[str, Any]]:
     for name, block in blocks.items():
         scores = np.zeros(block.ranks.size) if block.scores is None else block.scores
         for i in np.lexsort((-scores, block.ranks))[:most]:
+            p_value = int(block.ranks[i]) / (block.n_calibration + 1)
             row = {
                 "site": name,
                 "row": shortened(str(block.names[i])),
                 "score": None if block.scores is None else _short(scores[i]),
                 "rank": int(block.ranks[i]),
-                "p_value": _short(block.p_values[i]),
+                "p_value": _short(p_value),
                 "rejected": bool(block.rejected[i]),
             }
-            rows.append((block.p_values[i], -scores[i], row))
+            rows.append((p_value, -float(scores[i]), row))
     rows.sort(key=lambda item: item[:2])
     return [row for *_, row in rows[:most]]
 
@@ -229,7 +231,7 @@ def score_histogram(block: Block, bins: int = BINS) -> dict[str, list[Any]] | No
     scores, kept = block.scores, block.calibration_scores
     every = scores if kept is None else np.concatenate([scores, kept])
     low, high = float(every.min()), float(every.max())
-    if low == high:
+    if high - low <= 1e-9 * max(abs(low), abs(high)):
         low, high = low - 0.5, high + 0.5
     edges = np.linspace(low, high, bins + 1)
     if kept is not None:
@@ -241,7 +243,7 @@ def score_histogram(block: Block, bins: int = BINS) -> dict[str, list[Any]] | No
         first = np.searchsorted(ascending, edges[1:-1])
         calibration = -np.diff([block.n_calibration, *above[first], 0])
     return {
-        "edges": [_short(edge) for edge in edges],
+        "edges": edges.tolist(),
         "calibration": calibration.tolist(),
         "tests": np.histogram(scores, edges)[0].tolist(),
         "rejected": np.histogram(scores[block.rejected], edges)[0].tolist(),
@@ -310,6 +312,15 @@ def _p_value_histogram(blocks: Sequence[Block]) -> dict[str, list[Any]]:
         counts["tests"] += np.bincount(bins, minlength=20)
         counts["rejected"] += np.bincount(bins[block.rejected], minlength=20)
     return {"edges": [_short(e) for e in edges]} | {k: c.tolist() for k, c in counts.items()}
+
+
+def _drawable(block: Block) -> Block:
+    """Leave out scores that no axis can hold; decisions rest on ranks alone."""
+    finite = block.scores is not None and np.isfinite(block.scores).all()
+    kept = block.calibration_scores
+    if finite and (kept is None or np.isfinite(kept).all()):
+        return block
+    return replace(block, scores=None, calibration_scores=None)
 
 
 def _site(block: Block, line: Line) -> dict[str, Any]:

@@ -35,12 +35,7 @@ _SHARES = (0.01, 0.1, 0.4)
 def step_up_plot(curve: Curve, title: str) -> Plot:
     """Draw the sorted p-values against the line they are held against."""
     last = curve.k[-1]
-    height = 1.12 * max(
-        curve.slope * last if curve.whole else 0.0,
-        1.6 * curve.threshold,
-        curve.p_value[min(curve.n_rejected_here, len(curve.k) - 1)],
-    )
-    x, y = x_scale(0, last), y_scale(0, min(height, 1.0) or 1.0)
+    x, y = x_scale(0, last), y_scale(0, _p_value_height(curve))
     seen = [(k, p) for k, p in zip(curve.k, curve.p_value, strict=True) if p <= y.high]
     marks: list[Mark] = []
     if curve.whole:
@@ -79,9 +74,19 @@ def step_up_plot(curve: Curve, title: str) -> Plot:
             Key("dot full" if len(seen) <= _FEW else "line thick", "flagged"),
             Key("dot open" if len(seen) <= _FEW else "line thin", "not flagged"),
             *([Key("line bound", "step-up line")] if curve.whole else []),
-            *([Key("line limit", f"threshold {curve.threshold:.4g}")] if curve.n_rejected else []),
+            *([Key("line limit", f"threshold {curve.threshold:.3g}")] if curve.n_rejected else []),
         ],
     )
+
+
+def _p_value_height(curve: Curve) -> float:
+    """Choose the highest p-value drawn, so that the crossing is in the middle of the plot."""
+    places = zip(curve.k, curve.p_value, strict=True)
+    above = next((p for k, p in places if k > curve.n_rejected_here), 0.0)
+    if curve.n_rejected:
+        above = min(above, 3 * curve.threshold)
+    line = curve.slope * curve.k[-1] if curve.whole else 0.0
+    return min(1.12 * max(line, 1.6 * curve.threshold, above), 1.0) or 1.0
 
 
 def p_value_plot(histogram: Histogram, title: str) -> Plot:

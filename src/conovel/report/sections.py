@@ -69,7 +69,7 @@ def threshold_fact(drawn: Picture) -> list[tuple[str, str]]:
     """Give the largest p-value that is flagged, where there is one for all."""
     if len(drawn.step_up) != 1 or not drawn.step_up[0].n_rejected:
         return []
-    return [("flagged up to p-value", f"{drawn.step_up[0].threshold:.4f}")]
+    return [("flagged up to p-value", f"{drawn.step_up[0].threshold:.3g}")]
 
 
 def percent(share: float) -> str:

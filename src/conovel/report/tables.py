@@ -44,6 +44,9 @@ class Truth:
 def novel_rows(picture: Picture) -> Table:
     """List the most novel rows first."""
     several = len(picture.sites) > 1
+    # As many digits as tell the steps of 1/(ℓ+1) apart.
+    finest = max((site.n_calibration for site in picture.sites.values()), default=0)
+    digits = min(max(4, len(str(finest))), 9)
     with_score = any(row.score is not None for row in picture.most_novel)
     columns = [
         "row",
@@ -57,7 +60,7 @@ def novel_rows(picture: Picture) -> Table:
     for row in picture.most_novel:
         cells = [row.row, *([row.site] if several else [])]
         cells.append("● flagged" if row.rejected else "○ not flagged")
-        cells += [f"{row.p_value:.4f}", f"{row.rank:,}"]
+        cells += [f"{row.p_value:.{digits}f}", f"{row.rank:,}"]
         if with_score:
             cells.append("" if row.score is None else f"{row.score:.4f}")
         rows.append(cells)
