@@ -2,9 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test slow check format docs bench fuzz clean
+.PHONY: demo test slow check format docs bench fuzz clean federation-demo
 demo: .venv/installed
 	$(BIN)/python -m conovel.demo
+
+# A coordinator, three sites and an operator as processes of their own, over mutual TLS.
+federation-demo: .venv/dev
+	$(BIN)/conovel federation demo
 
 test: check
 	$(BIN)/python -m pytest -q

@@ -1,6 +1,7 @@
 """One federation of three sites on loopback for all tests here: real processes, real kits."""
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -48,7 +49,12 @@ def loopback(rows, tmp_path_factory):
     sabotage.mkdir()
     environment = {
         "CONOVEL_SABOTAGE": str(sabotage),
-        "PYTHONPATH": str(Path(__file__).parent / "saboteur"),
+        "PYTHONPATH": os.pathsep.join(
+            [
+                str(Path(__file__).parent / "saboteur"),
+                *filter(None, [os.environ.get("PYTHONPATH")]),
+            ]
+        ),
         "OMP_NUM_THREADS": "1",
     }
     federation = Loopback(

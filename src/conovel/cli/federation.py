@@ -7,11 +7,16 @@ from typing import Annotated
 
 import typer
 
+from conovel.cli.federation_demo import demo
+
 federation = typer.Typer(
     help="Set up runs between organisations: certificates, start-up kits, settings.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
+
+
+federation.command("demo")(demo)
 
 
 @federation.command("init")

@@ -121,6 +121,11 @@ class Loopback:
             command, env=self._environment, capture_output=True, text=True, check=False
         )
 
+    def wait_for_reports(self, seconds: float = 30.0) -> None:
+        """Wait until every agent has told of the end of its last run."""
+        for site in self.sites:
+            processes.wait_for(lambda site=site: " done: " in self.console(site), seconds)
+
     def wait(self, party: str, seconds: float) -> int | None:
         """Wait for a party to end by itself; give its exit code."""
         try:
