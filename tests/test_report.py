@@ -381,11 +381,30 @@ def test_a_selection_is_shown_with_its_criteria(detection):
     (table,) = sections(story)["How the score was chosen"].tables
     assert table.columns == ["candidate", "choice", "rejections", "excess"]
     assert table.rows == [["a", "○", "3", "1.5"], ["b", "● chosen", "5", "2.25"]]
-    nested = {"north": {"names": ["mean", "max"], "gain": [1, 2], "chosen": 0}}
-    (table,) = sections(tell({**detection, "selection": nested}))[
-        "How the score was chosen"
-    ].tables
-    assert [row[1] for row in table.rows] == ["● chosen", "○"]
+    nested = {
+        "scorer": {"candidates": ["a", "b"], "chosen": "a", "gain": [1, 2]},
+        "composite": {"candidates": ["mean", "max"], "chosen": 1, "gain": [3, 4]},
+    }
+    story = tell({**detection, "selection": nested, "scorer": "b"})
+    (table,) = sections(story)["How the score was chosen"].tables
+    assert table.columns == ["candidate", "for", "choice", "gain"]
+    assert [row[0] for row in table.rows if "chosen" in row[2]] == ["a", "max"]
+
+
+def test_a_selection_without_end_is_cut_short(detection):
+    deep = {}
+    for _ in range(900):
+        deep = {"again": deep}
+    assert "How the score was chosen" not in sections(tell({**detection, "selection": deep}))
+
+
+def test_each_sites_choice_is_shown(runs):
+    content = copy.deepcopy(runs["full"])
+    selection = {"candidates": ["mean", "local"], "chosen": "mean", "enrichment": [2.5, 2.25]}
+    for site in content["decisions"].values():
+        site["selection"] = selection
+    (table,) = sections(tell(content))["How the score was chosen"].tables
+    assert {row[1] for row in table.rows if "chosen" in row[2]} == set(content["decisions"])
 
 
 # Names are anybody's
@@ -582,6 +601,7 @@ def test_the_command_writes_beside_the_run_or_where_it_is_told(conovel, runs, tm
     ("text", "words"),
     [
         ("{", "cannot be read"),
+        ('{"a":' * 10**5, "cannot be read"),
         ("[]", "does not hold a JSON object"),
         ("{}", "command is missing"),
         ('{"command": "network"}', "transcript is missing"),

@@ -119,7 +119,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FileError(f"{path} cannot be read: {_first_line(error)}") from None
     if not isinstance(content, dict):
         raise FileError(f"{path} does not hold a JSON object")

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from conovel.report.checked import Checked
 from conovel.report.picture import shortened
 from conovel.report.plots import p_value_plot, score_plot, step_up_plot
-from conovel.report.tables import novel_rows, resolution_rows, selection_tables
+from conovel.report.tables import choice_rows, novel_rows, read_choices, resolution_rows
 from conovel.report.view import Picture, Section
 
-MOST_PANELS = 12  # plots or tables of the same kind
+MOST_PANELS = 6  # plots of the same kind
 
 NOT_CLAIMED = (
     "The bound is on the average over many runs like this one, not on this very run, and says"
@@ -31,21 +31,21 @@ def row_sections(drawn: Picture) -> list[Section]:
 
 def selection_section(run: Checked, chosen: str | None = None) -> list[Section]:
     """Show which candidates there were, if there was a choice, and why one was taken."""
-    tables = []
+    choices = []
     if "selection" in run:
-        tables += selection_tables(run.object("selection"), chosen, "Candidates")
-    if "decisions" in run:
-        decisions = run.object("decisions")
-        for name in decisions:
-            if "selection" in (site := decisions.object(name)):
-                tables += selection_tables(site.object("selection"), None, name)
-    if not tables:
+        choices += read_choices(run.object("selection"), chosen=chosen)
+    decisions = run.object("decisions") if "decisions" in run else Checked({})
+    for name in decisions:
+        if "selection" in (site := decisions.object(name)):
+            choices += read_choices(site.object("selection"), name)
+    if not choices:
         return []
     words = (
         "The choice was made without looking at which rows are the known normals that test rows"
         " are compared with, so it costs nothing of the guarantee."
     )
-    return [Section("How the score was chosen", [words], tables=tables[:MOST_PANELS])]
+    table = choice_rows(choices)
+    return [Section(table.caption, [words], tables=[table])]
 
 
 def settings_section(settings: Iterable[tuple[str, object]]) -> Section:

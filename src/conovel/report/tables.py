@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from conovel.counting import Question
@@ -15,6 +15,7 @@ from conovel.report.view import Picture, Table
 from conovel.transcript import Transcript
 
 MOST_MESSAGES = 300
+MOST_CHOICES = 600
 MOST_COLUMNS = 8  # agents side by side in one table
 
 MEANING = {
@@ -39,6 +40,16 @@ class Truth:
     novel: int
     found: int
     false: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One choice between candidates, and the values it was made by."""
+
+    about: str
+    names: Sequence[str]
+    chosen: str | None
+    criteria: Mapping[str, Sequence[float]]
 
 
 def novel_rows(picture: Picture) -> Table:
@@ -213,38 +224,52 @@ def revealed_rows(regime: Regime) -> Table:
     )
 
 
-def selection_tables(selection: Checked, chosen: str | None, about: str) -> list[Table]:
-    """Show candidates and the values they were chosen by.
+def read_choices(
+    selection: Checked, about: str = "", chosen: str | None = None, deep: int = 2
+) -> list[Choice]:
+    """Read a selection, or several by what they choose.
 
-    `selection` holds ``candidates`` and lists of as many numbers, each a criterion; or objects
-    that do, by what they choose or for whom.
+    A selection holds ``candidates`` and lists of as many numbers, each a criterion; `chosen` is
+    a name or a place, or else what is known from elsewhere.
     """
-    key = next((k for k in ("candidates", "names") if k in selection), None)
-    if key is None:
-        nested = [k for k in selection if isinstance(selection.value[k], Mapping)]
+    if "candidates" not in selection:
+        inner = [key for key in selection if isinstance(selection.value[key], Mapping)]
         return [
-            table
-            for k in nested
-            for table in selection_tables(selection.object(k), None, f"{about}: {k}")
+            choice
+            for key in inner[: MOST_CHOICES if deep else 0]
+            for choice in read_choices(
+                selection.object(key), f"{about}, {key}" if about else key, chosen, deep - 1
+            )
         ]
-    candidates = selection.texts(key)
+    names = selection.texts("candidates")
     given = selection.value.get("chosen", chosen)
-    if isinstance(given, int) and 0 <= given < len(candidates):
-        given = candidates[given]
-    criteria = [
-        k
-        for k in selection
-        if k != key
-        and isinstance(selection.value[k], list)
-        and len(selection.value[k]) == len(candidates)
-    ]
-    values = [selection.numbers(k) for k in criteria]
-    rows = [
-        [shortened(name), "● chosen" if name == given else "○", *(spelled(v[i]) for v in values)]
-        for i, name in enumerate(candidates)
-    ]
-    heads = [k.replace("_", " ") for k in criteria]
-    return [Table(shortened(about), ["candidate", "choice", *heads], rows, text=frozenset({0, 1}))]
+    if isinstance(given, int) and 0 <= given < len(names):
+        given = names[given]
+    criteria = {
+        key: selection.numbers(key)
+        for key, values in selection.value.items()
+        if key != "candidates" and isinstance(values, list) and len(values) == len(names)
+    }
+    return [Choice(about, names, given if isinstance(given, str) else None, criteria)]
+
+
+def choice_rows(choices: Sequence[Choice]) -> Table:
+    """Show candidates and the values they were chosen by."""
+    criteria = list(dict.fromkeys(key for choice in choices for key in choice.criteria))
+    several = len(choices) > 1
+    rows = []
+    for choice in choices:
+        for i, name in enumerate(choice.names):
+            cells = [shortened(name), *([shortened(choice.about)] if several else [])]
+            cells.append("● chosen" if name == choice.chosen else "○")
+            values = [
+                choice.criteria[key][i] if key in choice.criteria else None for key in criteria
+            ]
+            rows.append(cells + ["" if value is None else spelled(value) for value in values])
+    heads = ["candidate", *(["for"] if several else []), "choice"]
+    text = frozenset(range(len(heads)))
+    heads += [shortened(key).replace("_", " ") for key in criteria]
+    return Table("How the score was chosen", heads, rows[:MOST_CHOICES], text=text, shown=16)
 
 
 def _count(n: int | None) -> str:
