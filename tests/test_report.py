@@ -319,13 +319,19 @@ def test_one_sites_record_of_a_deployment(runs):
     del content["picture"], content["truth"]
     content["command"] = "agent"
     content["decisions"] = {"north": content["decisions"]["north"]}
-    for round_ in content["transcript"]["rounds"]:
+    transcript = content["transcript"]
+    transcript["agents"] = {"north": transcript["agents"]["north"]}
+    for round_ in transcript["rounds"]:
         round_["counts"] = {"north": round_["counts"]["north"]}
     story = tell(content)
     assert "rows of north flagged" in story.headline
     assert ("flagged over all sites", str(content["n_rejected"])) in story.facts
     assert not story.warnings
     assert "all sites together" in story.lead
+    assert "this site sent or received" in sections(story)["Messages"].words[0]
+    others = [row for row in sections(story)["The sites"].tables[0].rows if row[0] != "north"]
+    assert len(others) == 2
+    assert all(row[2:] == ["", "", "", "", "not told", "", ""] for row in others)
     counts = sections(story)["The counts"]
     assert counts.tables[0].columns == ["round", "p-values counted", "north"]
     assert counts.plots == sections(tell(runs["full"]))["The counts"].plots

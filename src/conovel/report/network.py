@@ -136,7 +136,8 @@ def _facts(transcript: Transcript, drawn: Picture | None, level: float) -> list[
         facts.append(("flagged over all sites", f"{outcome.n_rejected:,}"))
     if transcript.entries:
         facts.append(("rounds of counts", f"{len(transcript.rounds):,}"))
-        facts.append(("bytes in all messages", f"{transcript.totals()['bytes']:,}"))
+        moved = "bytes in its messages" if _is_one_sites(transcript) else "bytes in all messages"
+        facts.append((moved, f"{transcript.totals()['bytes']:,}"))
     return facts + (threshold_fact(drawn) if drawn else [])
 
 
@@ -193,9 +194,15 @@ def _messages(transcript: Transcript) -> list[Section]:
     words = f"What became known beyond each site in the regime “{regime.name}”."
     sections = [Section(revealed.caption, [words], tables=[revealed])]
     if transcript.entries:
-        words = "Every message that was sent, by its size. No message holds a row."
+        which = "this site sent or received" if _is_one_sites(transcript) else "was sent"
+        words = f"Every message that {which}, by its size. No message holds a row."
         sections.append(Section("Messages", [words], tables=message_rows(transcript)))
     return sections
+
+
+def _is_one_sites(transcript: Transcript) -> bool:
+    """Tell a site's own record from a whole one: it heard nobody else's hello."""
+    return len(transcript.agents) == 1 < len(transcript.roster)
 
 
 def _doubts(run: Checked, transcript: Transcript, drawn: Picture | None) -> list[str]:

@@ -124,7 +124,7 @@ def agent_rows(
     columns += ["bytes sent", "bytes received"]
     columns += ["found", "false alarms"] if truth else []
     rows = []
-    for name in sorted({*transcript.agents, *sites}):
+    for name in sorted({*transcript.roster, *transcript.agents, *sites}):
         sizes, site = transcript.agents.get(name), sites.get(name)
         moved = traffic.get(name, {"sent": 0, "received": 0})
         left = transcript.left.get(name)
@@ -137,7 +137,7 @@ def agent_rows(
             known = (None, site.n_calibration, None, site.n_tested)
         cells += map(_count, known)
         cells += [_count(site.n_rejected) if site else "not told"]
-        cells += [_count(moved["sent"]), _count(moved["received"])]
+        cells += [_count(moved["sent"]), _count(moved["received"])] if sizes else ["", ""]
         if truth:
             told = truth.get(name)
             cells += [f"{told.found:,} of {told.novel:,}", f"{told.false:,}"] if told else ["", ""]
