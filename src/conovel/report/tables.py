@@ -33,6 +33,15 @@ MEANING = {
 }
 
 
+# What a choice may go by, in words.
+CRITERIA = {
+    "enrichment": "how much of the mixture of tested and compared rows lies in the far tail of"
+    " normals hidden among them, as a multiple of what normals alone would put there",
+    "rejections": "rows flagged when held-out normals take the place of those compared with",
+    "excess": "most rows above what held-out normals alone would put on top",
+}
+
+
 @dataclass(frozen=True)
 class Truth:
     """What is known only in a simulation: how many novelties there were and were found."""
@@ -269,7 +278,9 @@ def choice_rows(choices: Sequence[Choice]) -> Table:
     heads = ["candidate", *(["for"] if several else []), "choice"]
     text = frozenset(range(len(heads)))
     heads += [shortened(key).replace("_", " ") for key in criteria]
-    return Table("How the score was chosen", heads, rows[:MOST_CHOICES], text=text, shown=16)
+    note = "; ".join(f"{key}: {CRITERIA[key]}" for key in criteria if key in CRITERIA)
+    note = f"{note[0].upper()}{note[1:]}. More is better." if note else ""
+    return Table("How the score was chosen", heads, rows[:MOST_CHOICES], note, text, shown=16)
 
 
 def _count(n: int | None) -> str:
