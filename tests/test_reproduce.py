@@ -1,6 +1,7 @@
 """The paper's experiments: shared fits change no decision, runs go on, jobs change nothing."""
 
 import json
+from dataclasses import replace
 
 import joblib
 import numpy as np
@@ -12,6 +13,7 @@ import conovel as cn
 from conovel.errors import FileError, InputError
 from conovel.experiments import runner
 from conovel.experiments.gaussian import gaussian_design
+from conovel.experiments.grower import CompiledForest
 from conovel.experiments.plans import (
     EXPERIMENTS,
     PAPER,
@@ -44,11 +46,15 @@ CELLS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def drawn():
+@pytest.fixture(
+    scope="module",
+    params=[CompiledForest(20, 4), RandomForestClassifier(20, max_depth=4)],
+    ids=["compiled", "scikit-learn"],
+)
+def drawn(request):
     """Three agents with many novelties, so that every regime rejects something."""
-    agents = gaussian_design(1.0, 3, n_null=600, n_test=240, null_share=0.6)
-    forest = RandomForestClassifier(20, max_depth=4)
+    agents = gaussian_design(1.0, 3, n_null=900, n_test=300, null_share=0.6)
+    forest = request.param
     return agents, forest, Trial(agents, forest, level=0.3, seed=11, sized=True)
 
 
@@ -96,9 +102,9 @@ def test_sizes_are_those_of_the_models_on_the_wire(drawn):
 
 def test_models_are_fitted_once_for_all_cells(monkeypatch):
     fits = []
-    fit = RandomForestClassifier.fit
+    grow = CompiledForest.grow
     monkeypatch.setattr(
-        RandomForestClassifier, "fit", lambda self, X, y: fits.append(len(X)) or fit(self, X, y)
+        CompiledForest, "grow", lambda self, X, y: fits.append(len(X)) or grow(self, X, y)
     )
     task = Task(
         Gaussian(1.0, n_null=900, n_test=120),
@@ -123,13 +129,14 @@ def test_blocks_too_small_to_reject_are_not_fitted():
 
 def test_the_same_seed_gives_the_same_table_whatever_the_jobs(tmp_path):
     options = Options(trials=2, learners=(SMALL,), composites=("max",))
-    one = reproduce("quantization", options, tmp_path / "one", n_jobs=1)
+    one = reproduce("conservative-quantization", options, tmp_path / "one", n_jobs=1)
     with joblib.parallel_config(backend="threading", n_jobs=3):
-        three = reproduce("quantization", options, tmp_path / "three")
+        three = reproduce("conservative-quantization", options, tmp_path / "three")
     assert one[0].rows == three[0].rows
     for ending in ("md", "tex", "json", "parquet"):
         first, second = (
-            tmp_path / folder / f"quantization.{ending}" for folder in ("one", "three")
+            tmp_path / folder / f"conservative-quantization.{ending}"
+            for folder in ("one", "three")
         )
         assert first.read_bytes() == second.read_bytes()
 
@@ -155,6 +162,7 @@ def test_results_of_other_settings_are_not_taken_for_these():
     others = [
         Task(Gaussian(2.0), SMALL, (Cell("counts"),), "1/10", 0, 0),
         Task(Gaussian(1.0), Learner("forest", 6, 3), (Cell("counts"),), "1/10", 0, 0),
+        Task(Gaussian(1.0), replace(SMALL, engine="other"), (Cell("counts"),), "1/10", 0, 0),
         Task(Gaussian(1.0), SMALL, (Cell("isolated"),), "1/10", 0, 0),
         Task(Gaussian(1.0), SMALL, (Cell("counts"),), "1/5", 0, 0),
         Task(Gaussian(1.0), SMALL, (Cell("counts"),), "1/10", 1, 0),
@@ -164,7 +172,7 @@ def test_results_of_other_settings_are_not_taken_for_these():
     assert len({task.digest, *(other.digest for other in others)}) == 1 + len(others)
     assert Task(Gaussian(1.0), SMALL, (Cell("counts"),), "1/10", 0, 7).digest == task.digest
     moved = Task(Real("a", "there", "1"), SMALL, (Cell("counts"),), "1/10", 0, 0)
-    assert moved.digest == others[5].digest
+    assert moved.digest == others[6].digest
 
 
 def test_merged_tasks_give_each_experiment_its_rows(tmp_path):
@@ -231,7 +239,7 @@ def test_the_command_writes_what_a_report_reads(conovel, tmp_path):
         assert (tmp_path / figure).read_text("utf-8").lstrip().startswith("<?xml")
         assert (tmp_path / figure).with_suffix(".png").exists()
     rows = pq.read_table(tmp_path / "conservative-shift.parquet")
-    assert rows.num_rows == 2 * 6 * 3
+    assert rows.num_rows == 2 * 6 * 4
     assert {"trial", "shift", "regime", "composite", "power", "fdp"} <= set(rows.column_names)
     assert r"\begin{tabular}" in (tmp_path / "conservative-shift.tex").read_text("utf-8")
 
@@ -252,6 +260,7 @@ def test_without_matplotlib_there_are_tables_and_a_word(tmp_path, monkeypatch):
     [
         (["shift", "--scorer", "svm"], "choose from forest, default"),
         (["shift", "--depth", "deep"], "a number of levels, or none"),
+        (["shift", "--engine", "steam"], "choose compiled or scikit-learn"),
         (["sift"], "no experiment is called 'sift'"),
         (["real", "--data", "nowhere"], "has no .npz files"),
     ],

@@ -46,7 +46,7 @@ def reproduce(
     ] = "forest",
     composites: Annotated[
         str, typer.Option(help="Composites to try, of max, mean, min and stacked.")
-    ] = "max,mean,min",
+    ] = "max,mean,min,stacked",
     level: Annotated[str, typer.Option(help="Largest tolerated share of false alarms.")] = "0.1",
     trees: Annotated[int, typer.Option(help="Trees of the forest.", min=1)] = 100,
     depth: Annotated[
@@ -55,6 +55,10 @@ def reproduce(
     train_fraction: Annotated[
         str, typer.Option(help="Share of the known normals that the forest is trained on.")
     ] = "1/2",
+    engine: Annotated[
+        str | None,
+        typer.Option(help="Who grows the forest: compiled (with numba) or scikit-learn."),
+    ] = None,
 ) -> None:
     """Repeat the paper's experiments and set the results beside the published ones.
 
@@ -72,7 +76,7 @@ def reproduce(
         trials=usual if trials is None else trials,
         seed=seed,
         level=str(as_level(level)),
-        learners=_learners(scorer, trees, depth, train_fraction),
+        learners=_learners(scorer, trees, depth, train_fraction, engine),
         composites=tuple(as_composite(name) for name in split_names(composites)),
         data=data,
     )
@@ -85,7 +89,9 @@ def reproduce(
     typer.echo("written: " + ", ".join(map(str, files)))
 
 
-def _learners(scorer: str, trees: int, depth: str, train_fraction: str) -> tuple[Learner, ...]:
+def _learners(
+    scorer: str, trees: int, depth: str, train_fraction: str, engine: str | None
+) -> tuple[Learner, ...]:
     from conovel.errors import InputError  # noqa: PLC0415
     from conovel.experiments.tasks import Learner  # noqa: PLC0415
     from conovel.levels import as_level  # noqa: PLC0415
@@ -94,7 +100,11 @@ def _learners(scorer: str, trees: int, depth: str, train_fraction: str) -> tuple
         raise InputError(f"--depth {depth}: write a number of levels, or none")
     levels = None if depth == "none" else int(depth)
     share = str(as_level(train_fraction, "train_fraction"))
-    known = {"forest": Learner("forest", trees, levels, share), "default": Learner("default")}
+    if engine not in (None, "compiled", "scikit-learn"):
+        raise InputError(f"--engine {engine}: choose compiled or scikit-learn")
+    grown = {} if engine is None else {"engine": engine}
+    forest = Learner("forest", trees, levels, share, **grown)
+    known = {"forest": forest, "default": Learner("default")}
     names = split_names(scorer)
     if not names or set(names) - set(known):
         raise InputError(f"--scorer {scorer}: choose from {', '.join(known)}")

@@ -37,7 +37,7 @@ class Options:
     seed: int = 0
     level: str = "1/10"
     learners: tuple[Learner, ...] = (Learner(),)
-    composites: tuple[str, ...] = ("max", "mean", "min")
+    composites: tuple[str, ...] = ("max", "mean", "min", "stacked")
     data: Path | None = None
 
 

@@ -23,11 +23,12 @@ from conovel.composite import composite_scores
 from conovel.convert import Flat, to_flat
 from conovel.experiments.gaussian import Labelled
 from conovel.levels import Level, as_level
+from conovel.named import as_candidates
 from conovel.quantize import uniform
 from conovel.ranks import conformal_ranks
 from conovel.regimes import Regime, as_regime, block_sizes, own_block
 from conovel.rows import Rows
-from conovel.scoring import FittedScorer, Matrix, ScoreModel, Scorer, Vector, as_candidates
+from conovel.scoring import FittedScorer, Matrix, ScoreModel, Scorer, Vector
 from conovel.site import Block, LocalSite, Settings
 from conovel.stepup import StepUp, resolution, step_up
 from conovel.surrogate import Bits, decode, make_surrogate

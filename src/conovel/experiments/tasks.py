@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from conovel import __version__
 from conovel.experiments.gaussian import Labelled, gaussian_design
+from conovel.experiments.grower import CompiledForest, available
 from conovel.experiments.shared import Cell, Decision, Traffic, Trial
 from conovel.scoring import Scorer
 
@@ -71,13 +72,15 @@ class Learner:
 
     The paper names a random forest and nothing more, but its communication column fixes how
     many numbers a model has: 3962 in the quantization sweep, as forests of 100 trees of depth 5
-    have here (docs/reproduction.md). Half of the known normals train.
+    have here (docs/reproduction.md). Half of the known normals train. `engine` says who grows
+    the trees, "compiled" (see :mod:`conovel.experiments.grower`) or "scikit-learn".
     """
 
     name: str = "forest"
     trees: int = 100
     depth: int | None = 5
     train_fraction: str = "1/2"
+    engine: str = field(default_factory=lambda: "compiled" if available() else "scikit-learn")
 
     def columns(self) -> Row:
         """Name the learner in the results."""
@@ -88,6 +91,8 @@ class Learner:
         """Return the `scorer` argument of a network."""
         if self.name == "default":
             return None
+        if self.engine == "compiled":
+            return CompiledForest(self.trees, self.depth)
         from sklearn.ensemble import RandomForestClassifier  # noqa: PLC0415
 
         return RandomForestClassifier(self.trees, max_depth=self.depth)
