@@ -69,7 +69,9 @@ def test_kits_are_private(folder):
 
 def test_nothing_starts_without_our_settings(folder):
     assert not list(folder.rglob("*.sh"))
-    assert not [path for path in folder.rglob("*.default") if "log_config" not in path.name]
+    for party in ("coordinator", "north", "south"):
+        left = [path.name for path in (folder / party).rglob("*.default")]
+        assert left == ["log_config.json.default"]
 
 
 def test_a_key_is_with_its_party_and_nowhere_else(folder):

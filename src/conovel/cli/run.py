@@ -141,7 +141,8 @@ def stop(
 
     with connect(file) as session:
         jobs = stop_runs(session, reason)
-    typer.echo(f"stopped {len(jobs)} runs" if jobs else "no run is under way")
+    runs = "run" if len(jobs) == 1 else "runs"
+    typer.echo(f"stopped {len(jobs)} {runs}" if jobs else "no run is under way")
 
 
 def _federation(path: Path) -> FederationFile:

@@ -85,6 +85,7 @@ class Chair:
         )
         self._began = time.monotonic()
         self._owing = dict.fromkeys(terms.agents, self._began)
+        self._entered = {self._coordinator.state: self._began}
         self._over = threading.Event()
         self._actor = Actor("conovel coordinator")
 
@@ -197,6 +198,7 @@ class Chair:
                 self._owing[receiver] = time.monotonic()
         lost = self._deliver(outbox)
         state = self._coordinator.state
+        self._entered.setdefault(state, time.monotonic())
         if state in (State.DONE, State.ABORTED):
             self._over.set()
         elif lost:
@@ -213,6 +215,7 @@ class Chair:
         terms, error = self.terms, self._coordinator.error
         account = account_of(error, terms.to_dict(), self.transcript)
         account["unpublished"] = dict(unpublished)
+        account["seconds"] = self._durations()
         if error is None:
             outcome = self._coordinator.outcome
             account["outcome"] = as_plain(outcome)
@@ -224,6 +227,14 @@ class Chair:
                 dropped=outcome.dropped,
             )
         return account
+
+    def _durations(self) -> dict[str, float]:
+        """Tell how long each state lasted, in the order in which they came."""
+        times = [*self._entered.values(), time.monotonic()]
+        return {
+            state.value: after - before
+            for state, before, after in zip(self._entered, times, times[1:], strict=False)
+        }
 
 
 def account_of(
@@ -239,5 +250,6 @@ def account_of(
         "culprit": getattr(error, "culprit", ""),
         "terms": dict(terms),
         "unpublished": {},
+        "seconds": {},
         "transcript": (transcript or Transcript()).to_dict(),
     }

@@ -123,8 +123,9 @@ class Loopback:
 
     def wait_for_reports(self, seconds: float = 30.0) -> None:
         """Wait until every agent has told of the end of its last run."""
-        for site in self.sites:
-            processes.wait_for(lambda site=site: " done: " in self.console(site), seconds)
+        processes.wait_for(
+            lambda: all(" done: " in self.console(site) for site in self.sites), seconds
+        )
 
     def wait(self, party: str, seconds: float) -> int | None:
         """Wait for a party to end by itself; give its exit code."""

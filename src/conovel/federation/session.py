@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from conovel.errors import FederationError
-from conovel.federation.kits import COLLAB, ENGINE, require_engine
+from conovel.federation.hardening import COLLAB, ENGINE
+from conovel.federation.kits import require_engine
 from conovel.federation.settings import FederationFile
 from conovel.federation.terms import Terms
 from conovel.files import read_json
