@@ -314,6 +314,18 @@ def test_without_a_picture_one_is_made_from_the_ranks(runs):
         tell(content)
 
 
+@pytest.mark.parametrize("n", [-1, 10**4000])
+def test_numbers_that_count_nothing_are_refused(runs, n):
+    for path in (("n_tests",), ("agents", "north", "n_null"), ("messages", 0, 4)):
+        content = copy.deepcopy(runs["full"])
+        target = content["transcript"]
+        for step in path[:-1]:
+            target = target[step]
+        target[path[-1]] = n
+        with pytest.raises(RunFileError, match="transcript"):
+            tell(content)
+
+
 def test_one_sites_record_of_a_deployment(runs):
     content = copy.deepcopy(runs["full"])
     del content["picture"], content["truth"]

@@ -14,7 +14,7 @@ from conovel.report.sections import settings_section
 from conovel.report.view import Figure, Section, Story, Table
 
 MOST_FIGURE_BYTES = 600_000  # of all figures together, so that the page stays below 1 MB
-MOST_CELLS = 20_000
+MOST_CELLS = 8_000
 
 
 def tell_experiment(run: Checked, folder: Path | None) -> Story:
@@ -60,7 +60,7 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return spelled(value) if abs(value) < 1e300 else str(value)
-    return shortened(str(value), 200)
+    return shortened(str(value))
 
 
 def _figures(run: Checked, folder: Path | None) -> tuple[list[Figure], list[str]]:

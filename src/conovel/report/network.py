@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,10 @@ def tell_network(run: Checked) -> Story:
         as_regime(transcript.regime), as_estimator(transcript.pi0 or None)
     except InputError as error:
         raise RunFileError(f"transcript: {shortened(str(error), 300)}") from None
+    if not all(0 <= n < 2**63 for n in _numbers(transcript)):
+        raise RunFileError(
+            "transcript: a number in it is negative, or too large to be one of rows"
+        )
     drawn, truth = _picture(run, transcript), _truth(run)
     headline, n_rejected = _headline(transcript, drawn)
     asked = next((key for key in ("settings", "terms") if key in run), None)
@@ -62,6 +66,17 @@ def tell_network(run: Checked) -> Story:
             settings_section(settings.items()),
         ],
     )
+
+
+def _numbers(transcript: Transcript) -> Iterator[int]:
+    yield transcript.n_tests
+    yield from transcript.left.values()
+    for sizes in transcript.agents.values():
+        yield from astuple(sizes)
+    for number, round_ in transcript.rounds.items():
+        yield from (number, *round_.counts.values())
+    for entry in transcript.entries:
+        yield from (entry.round, entry.n_bytes)
 
 
 def _picture(run: Checked, transcript: Transcript) -> Picture | None:

@@ -192,8 +192,8 @@ def rounds_plot(levels: Sequence[int], title: str) -> Plot:
     marks: list[Mark] = [trace(steps, "line thick")]
     few = len(levels) <= 14
     for i, (place, level) in enumerate(zip(places, levels, strict=True)):
-        marks.append(Dot(*place, "full", 3.8))
-        if few or i in (0, len(levels) - 1):
+        if few or i in (0, rounds):
+            marks.append(Dot(*place, "full", 3.8))
             marks.append(Words(place[0] + 7, place[1] - 7, f"{level:,}", "start", "strong"))
     return Plot(
         title=title,

@@ -11,11 +11,12 @@ from conovel.regimes import Regime
 from conovel.report.checked import Checked
 from conovel.report.drawing import spelled
 from conovel.report.picture import shortened
-from conovel.report.view import Picture, Table
+from conovel.report.view import MOST_SITES, Picture, Table
 from conovel.transcript import Transcript
 
 MOST_MESSAGES = 300
 MOST_CHOICES = 600
+MOST_ROUNDS = 200
 MOST_COLUMNS = 8  # agents side by side in one table
 
 MEANING = {
@@ -133,7 +134,7 @@ def agent_rows(
     columns += ["bytes sent", "bytes received"]
     columns += ["found", "false alarms"] if truth else []
     rows = []
-    for name in sorted({*transcript.roster, *transcript.agents, *sites}):
+    for name in sorted({*transcript.roster, *transcript.agents, *sites})[:MOST_SITES]:
         sizes, site = transcript.agents.get(name), sites.get(name)
         moved = traffic.get(name, {"sent": 0, "received": 0})
         left = transcript.left.get(name)
@@ -160,7 +161,7 @@ def round_rows(transcript: Transcript) -> Table:
     names = sorted(told) if len(told) <= MOST_COLUMNS else []
     whole = told >= set(transcript.outcome.participants) if transcript.outcome else False
     rows = []
-    for number, round_ in sorted(transcript.rounds.items()):
+    for number, round_ in sorted(transcript.rounds.items())[:MOST_ROUNDS]:
         counts = round_.counts
         cells = [str(number), asked(round_.question)]
         cells += [f"{sum(counts.values()):,}"] if whole else []
