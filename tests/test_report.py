@@ -2,8 +2,10 @@
 
 import copy
 import json
+import re
 from fractions import Fraction
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -231,6 +233,19 @@ def test_the_most_novel_rows_come_first_over_all_sites():
     )
     listed = most_novel({"few": few, "many": many}, 3)
     assert [row["row"] for row in listed] == ["c", "a", "b"]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 10), st.integers(0, 3)), min_size=1, max_size=40),
+    st.integers(1, 50),
+)
+def test_a_short_list_is_the_beginning_of_a_long_one(rows, most):
+    ranks, scores = (np.array(column) for column in zip(*rows, strict=True))
+    block = Block(ranks, ranks == 1, 9, np.arange(ranks.size), scores.astype(float))
+    listed = most_novel({"": block}, most)
+    assert listed == most_novel({"": block}, 100)[:most]
+    keys = [(row["rank"], -row["score"]) for row in listed]
+    assert keys == sorted((r, -s) for r, s in rows)[:most]
 
 
 def test_a_million_rows_fit_in_a_small_page(detection):
@@ -576,7 +591,15 @@ def test_uneven_tables_are_refused(experiment):
         tell({**experiment, "figures": []})
 
 
-# The command
+# The command and the docs
+
+
+def test_the_documented_example_writes_a_page(tmp_path, monkeypatch):
+    docs = (Path(__file__).parent.parent / "docs" / "report.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", docs, flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "docs/report.md", "exec"), {})
+    assert "rows flagged as novel" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_demo_ends_with_a_report(tmp_path, monkeypatch, capsys):
