@@ -128,15 +128,14 @@ def test_blocks_too_small_to_reject_are_not_fitted():
 
 
 def test_the_same_seed_gives_the_same_table_whatever_the_jobs(tmp_path):
-    options = Options(trials=2, learners=(SMALL,), composites=("max",))
-    one = reproduce("conservative-quantization", options, tmp_path / "one", n_jobs=1)
+    options = Options(trials=1, learners=(SMALL,), composites=("max",))
+    one = reproduce("conservative-shift", options, tmp_path / "one", n_jobs=1)
     with joblib.parallel_config(backend="threading", n_jobs=3):
-        three = reproduce("conservative-quantization", options, tmp_path / "three")
+        three = reproduce("conservative-shift", options, tmp_path / "three")
     assert one[0].rows == three[0].rows
     for ending in ("md", "tex", "json", "parquet"):
         first, second = (
-            tmp_path / folder / f"conservative-quantization.{ending}"
-            for folder in ("one", "three")
+            tmp_path / folder / f"conservative-shift.{ending}" for folder in ("one", "three")
         )
         assert first.read_bytes() == second.read_bytes()
 
@@ -219,7 +218,7 @@ def test_the_command_writes_what_a_report_reads(conovel, tmp_path):
         "reproduce",
         "conservative-shift",
         "--trials",
-        2,
+        1,
         "--trees",
         4,
         "--depth",
@@ -239,7 +238,7 @@ def test_the_command_writes_what_a_report_reads(conovel, tmp_path):
         assert (tmp_path / figure).read_text("utf-8").lstrip().startswith("<?xml")
         assert (tmp_path / figure).with_suffix(".png").exists()
     rows = pq.read_table(tmp_path / "conservative-shift.parquet")
-    assert rows.num_rows == 2 * 6 * 4
+    assert rows.num_rows == 6 * 4
     assert {"trial", "shift", "regime", "composite", "power", "fdp"} <= set(rows.column_names)
     assert r"\begin{tabular}" in (tmp_path / "conservative-shift.tex").read_text("utf-8")
 
@@ -334,3 +333,20 @@ def test_false_discoveries_lists_the_worst_first():
     table = false_discoveries(rows, "1/10")
     assert [row[2] for row in table.rows] == ["B2, isolated", "B3, counts"]
     assert [row[-1] for row in table.rows] == ["+2.0", "-5.0"]
+
+
+@pytest.mark.parametrize("regime", ["isolated", "counts", "pooled", "full"])
+def test_defaults_are_those_of_a_network(regime):
+    """Without a scorer or a share to train on, regimes split their rows in their own ways."""
+    agents = gaussian_design(1.0, 4, n_null=240, n_test=90, null_share=0.7)
+    cell = Cell(regime, "auto" if regime == "full" else "", "compact")
+    trial = Trial(agents, "logistic", level=0.3, train_fraction=None, seed=5)
+    run = cn.Network(
+        [cn.Agent(name, a.X_null, a.X_test) for name, a in zip("abc", agents, strict=True)],
+        regime,
+        level=0.3,
+        scorer="logistic",
+        random_state=5,
+    ).run()
+    for name, ranks in zip("abc", trial.decide(cell).ranks, strict=True):
+        np.testing.assert_array_equal(run[name].ranks, ranks)

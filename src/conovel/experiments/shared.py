@@ -26,7 +26,7 @@ from conovel.levels import Level, as_level
 from conovel.named import as_candidates
 from conovel.quantize import uniform
 from conovel.ranks import conformal_ranks
-from conovel.regimes import Regime, as_regime, block_sizes, own_block
+from conovel.regimes import Regime, as_regime, own_block
 from conovel.rows import Rows
 from conovel.scoring import FittedScorer, Matrix, ScoreModel, Scorer, Vector
 from conovel.site import Block, LocalSite, Settings
@@ -81,7 +81,7 @@ class Trial:
     scorer : classifier, str or None
         As in :class:`conovel.network.Network`.
     level : float, str or Fraction
-    train_fraction : float, str or Fraction
+    train_fraction : float, str, Fraction or None
     seed : int
         The network's ``random_state``.
     sized : bool
@@ -103,46 +103,38 @@ class Trial:
         scorer: Scorer | str | None,
         *,
         level: Level = 0.1,
-        train_fraction: Level = 0.5,
+        train_fraction: Level | None = 0.5,
         seed: int = 0,
         sized: bool = False,
     ) -> None:
         self.level = as_level(level)
+        self.train_fraction = (
+            None if train_fraction is None else as_level(train_fraction, "train_fraction")
+        )
         self.sized = sized
-        seeds = np.random.SeedSequence(seed).generate_state(len(agents)).tolist()
-        self.sites = [
-            _Site(
-                Rows(np.ascontiguousarray(agent.X_null)),
-                Rows(np.ascontiguousarray(agent.X_test)),
-                Settings(
-                    regime=as_regime("full"),
-                    composite="mean",
-                    candidates=tuple(as_candidates(scorer, own)),
-                    bits=None,
-                    level=self.level,
-                    train_fraction=as_level(train_fraction, "train_fraction"),
-                    seed=own,
-                ),
-            )
-            for agent, own in zip(agents, seeds, strict=True)
+        self._rows = [
+            (Rows(np.ascontiguousarray(a.X_null)), Rows(np.ascontiguousarray(a.X_test)))
+            for a in agents
         ]
-        self._known_ranks: dict[tuple[bool, str, Bits], list[tuple[NDArray[np.int64], int]]] = {}
+        seeds = np.random.SeedSequence(seed).generate_state(len(agents)).tolist()
+        self._learners = [(tuple(as_candidates(scorer, own)), own) for own in seeds]
+        self._known_sites: dict[tuple[bool, ...], list[_Site]] = {}
+        self._known_ranks: dict[tuple[object, ...], list[tuple[NDArray[np.int64], int]]] = {}
 
     def decide(self, cell: Cell) -> Decision:
         """Decide as a network of that regime, composite and precision would."""
         regime = as_regime(cell.regime)
         if not regime.deployable:
-            return self._decide_pooled()
+            return self._decide_pooled(regime)
         ranks = self._ranks(cell, regime)
-        K = len(self.sites)
-        level = regime.test_level(self.level, K)
+        level = regime.test_level(self.level, len(self._rows))
         totals: tuple[int, ...] = ()
         if regime.divides_level:
             masks = [step_up([pair], level, None).rejected[0] for pair in ranks]
         else:
             outcome = step_up(ranks, level, None)
             masks, totals = list(outcome.rejected), _totals(outcome)
-        sizes = [len(site.test) for site in self.sites]
+        sizes = [len(test) for _, test in self._rows]
         rejected = [np.zeros(m, dtype=np.bool_) for m in sizes]
         all_ranks = [np.zeros(m, dtype=np.int64) for m in sizes]
         for j, (mask, (own, _)) in enumerate(zip(masks, ranks, strict=True)):
@@ -156,44 +148,69 @@ class Trial:
         Blocks of many agents are so small that a step-up over them rejects more than half of
         all tests or nothing.
         """
-        if not as_regime(cell.regime).splits_rows:
+        regime, K = as_regime(cell.regime), len(self._rows)
+        if not regime.splits_rows:
             return True
-        K = len(self.sites)
-        m = sum(block_sizes(len(s.test), K)[own_block(j)] for j, s in enumerate(self.sites))
-        nulls = max(len(site.null) for site in self.sites) // K
-        size = nulls - int(self.sites[0].settings.train_fraction * nulls)
+        m = sum(regime.n_tested(len(test), j, K) for j, (_, test) in enumerate(self._rows))
+        size = max(site.n_calibration_planned(K) for site in self._sites(regime))
         return 2 * resolution(size, m, self.level).fewest <= m
 
-    def _decide_pooled(self) -> Decision:
+    def _sites(self, regime: Regime) -> list[_Site]:
+        """Return sites that learn as this regime asks; regimes that learn alike share them."""
+        key: tuple[bool, ...] = (regime.splits_rows,)
+        if self.train_fraction is None:  # then the split follows from what is decided together
+            key = (*key, regime.uses_counts, regime.divides_level)
+        if key not in self._known_sites:
+            self._known_sites[key] = [
+                _Site(
+                    null,
+                    test,
+                    Settings(
+                        regime=regime,
+                        composite="mean",
+                        candidates=candidates,
+                        bits=None,
+                        level=self.level,
+                        train_fraction=self.train_fraction,
+                        seed=seed,
+                        n_agents=len(self._rows),
+                    ),
+                )
+                for (null, test), (candidates, seed) in zip(
+                    self._rows, self._learners, strict=True
+                )
+            ]
+        return self._known_sites[key]
+
+    def _decide_pooled(self, regime: Regime) -> Decision:
         null, test = (
-            Rows(np.concatenate([getattr(site, part).values for site in self.sites]))
-            for part in ("null", "test")
+            Rows(np.concatenate([rows.values for rows in part]))
+            for part in zip(*self._rows, strict=True)
         )
-        pool = _Site(null, test, self.sites[0].settings)
+        pool = _Site(null, test, replace(self._sites(regime)[0].settings, n_agents=1))
         learned = pool.whole()
         scores = learned.block.mixture.score(learned.local)
         ranks, size = _rank(learned.block, scores)
         outcome = step_up([(ranks, size)], self.level, None)
-        stops = np.cumsum([len(site.test) for site in self.sites])[:-1]
+        stops = np.cumsum([len(test) for _, test in self._rows])[:-1]
         rejected = np.split(outcome.rejected[0], stops)
         return Decision(rejected, np.split(ranks, stops), (), Traffic(0, 0.0))
 
     def _learned(self, i: int, j: int, regime: Regime) -> _Learned:
         """Return what agent i learned for agent j."""
-        site = self.sites[i]
-        return site.blocks(len(self.sites))[own_block(j)] if regime.splits_rows else site.whole()
+        site = self._sites(regime)[i]
+        return site.blocks(len(self._rows))[own_block(j)] if regime.splits_rows else site.whole()
 
     def _ranks(self, cell: Cell, regime: Regime) -> list[tuple[NDArray[np.int64], int]]:
-        key = (regime.splits_rows, cell.composite, cell.bits)
+        key = (id(self._sites(regime)), cell.composite, cell.bits)
         if key not in self._known_ranks:
-            self._known_ranks[key] = [
-                self._rank_agent(j, cell, regime) for j in range(len(self.sites))
-            ]
+            ranks = [self._rank_agent(j, cell, regime) for j in range(len(self._rows))]
+            self._known_ranks[key] = ranks
         return self._known_ranks[key]
 
     def _rank_agent(self, j: int, cell: Cell, regime: Regime) -> tuple[NDArray[np.int64], int]:
         own = self._learned(j, j, regime)
-        peers = range(len(self.sites)) if regime.exchanges_models else ()
+        peers = range(len(self._rows)) if regime.exchanges_models else ()
         surrogates = [
             self._learned(i, j, regime).sent(cell.bits, self.sized).model for i in peers if i != j
         ]
@@ -209,7 +226,7 @@ class Trial:
     def _traffic(self, cell: Cell, regime: Regime) -> Traffic:
         if not regime.exchanges_models:
             return Traffic(0, 0.0)
-        K = len(self.sites)
+        K = len(self._rows)
         sent = [
             self._learned(i, j, regime).sent(cell.bits, self.sized)
             for i in range(K)

@@ -84,6 +84,8 @@ class Learner:
 
     def columns(self) -> Row:
         """Name the learner in the results."""
+        if self.name == "default":
+            return {"scorer": self.name, "trees": 0, "depth": 0, "train_fraction": ""}
         shape = {"scorer": self.name, "trees": self.trees, "depth": self.depth or 0}
         return {**shape, "train_fraction": self.train_fraction}
 
@@ -132,11 +134,12 @@ class Task:
     def run(self) -> list[Row]:
         """Decide every cell; the truth is looked at only to judge the decisions."""
         agents = self.source.draw([self.seed, self.trial])
+        default = self.learner.name == "default"
         trial = Trial(
             agents,
             self.learner.scorer(),
             level=self.level,
-            train_fraction=self.learner.train_fraction,
+            train_fraction=None if default else self.learner.train_fraction,
             seed=self.network_seed(),
             sized=self.trial < SIZED,
         )
