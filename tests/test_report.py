@@ -4,8 +4,10 @@ import copy
 import json
 import re
 from fractions import Fraction
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +17,6 @@ from hypothesis import strategies as st
 import conovel as cn
 from conovel import demo
 from conovel.errors import FileError, RunFileError
-from conovel.experiments.gaussian import gaussian_design
 from conovel.report import network_content, of_detection, render
 from conovel.report.drawing import BOTTOM, LEFT, RIGHT, TOP, Bar, Dot, round_values
 from conovel.report.picture import (
@@ -32,6 +33,8 @@ from conovel.report.plots import p_value_plot, rounds_plot, score_plot, step_up_
 from conovel.report.story import tell
 from conovel.report.view import Curve, Histogram
 
+STYLE = Path(cn.__file__).parent / "report" / "templates" / "style.css"
+PLAIN = {"composite": "mean", "bits": 4, "scorer": "logistic", "train_fraction": 0.5}
 SCRIPT = "<script>alert(1)</script>"
 
 
@@ -62,8 +65,17 @@ def detection():
 
 @pytest.fixture(scope="module")
 def rows():
-    drawn = gaussian_design(1.0, 0, n_null=900, n_test=300)
-    return dict(zip(("north", "south", SCRIPT), drawn, strict=True))
+    """Three sites whose novelties nobody can miss."""
+    rng = np.random.default_rng(0)
+    is_novel = np.arange(100) >= 85
+    return {
+        name: SimpleNamespace(
+            X_null=rng.normal(size=(300, 3)),
+            X_test=rng.normal(size=(100, 3)) + 5 * is_novel[:, None],
+            is_novel=is_novel,
+        )
+        for name in ("north", "south", SCRIPT)
+    }
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +83,7 @@ def runs(rows):
     agents = [cn.Agent(name, r.X_null, r.X_test) for name, r in rows.items()]
     truth = {name: r.is_novel for name, r in rows.items()}
     contents = {
-        regime: network_content(cn.Network(agents, regime, scorer="logistic").run(), truth)
+        regime: network_content(cn.Network(agents, regime, **PLAIN).run(), truth)
         for regime in ("isolated", "counts", "pooled", "split", "conservative", "full")
     }
     return json.loads(json.dumps(contents))
@@ -394,7 +406,7 @@ def test_a_run_that_was_changed_is_shown_with_what_does_not_hold(runs):
 
 def test_dropouts_are_named_and_their_assumption_with_them(rows):
     agents = [cn.Agent(name, r.X_null, r.X_test) for name, r in rows.items()]
-    network = cn.Network(agents, "counts", scorer="logistic", on_dropout="conservative")
+    network = cn.Network(agents, "counts", on_dropout="conservative", **PLAIN)
     story = tell(network_content(network.run(dropouts={"south": "counts"})))
     table = sections(story)["The sites"].tables[0]
     assert [row[1] for row in table.rows if row[0] == "south"] == ["lost in the counts"]
@@ -435,9 +447,11 @@ def test_each_sites_choice_is_shown(runs):
     content = copy.deepcopy(runs["full"])
     selection = {"candidates": ["mean", "local"], "chosen": "mean", "enrichment": [2.5, 2.25]}
     for site in content["decisions"].values():
-        site["selection"] = selection
+        site["choices"] = {"composite": selection}
     (table,) = sections(tell(content))["How the score was chosen"].tables
-    assert {row[1] for row in table.rows if "chosen" in row[2]} == set(content["decisions"])
+    chosen = {row[1] for row in table.rows if "chosen" in row[2]}
+    assert chosen == {f"{name}, composite" for name in content["decisions"]}
+    assert "far tail" in table.note
 
 
 # Names are anybody's
@@ -454,7 +468,7 @@ def test_names_stay_text(detection, runs):
 @pytest.mark.parametrize("name", ['" onload="alert(1)', "</title><img src=x onerror=alert(1)>"])
 def test_names_cannot_leave_attributes_or_titles(rows, name):
     agents = [cn.Agent(n, rows["north"].X_null, rows["north"].X_test) for n in (name, "other")]
-    page = Page(render(network_content(cn.Network(agents, "counts", scorer="logistic").run())))
+    page = Page(render(network_content(cn.Network(agents, "counts", **PLAIN).run())))
     assert name in "".join(page.words)
     assert "img" not in page.tags
     assert not [attribute for attribute in page.attributes if attribute.startswith("on")]
@@ -604,6 +618,7 @@ def test_the_documented_example_writes_a_page(tmp_path, monkeypatch):
 
 def test_the_demo_ends_with_a_report(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "Network", partial(cn.Network, **PLAIN))
     demo.main()
     assert "conovel-demo.html" in capsys.readouterr().out
     page = (tmp_path / "conovel-demo.html").read_text(encoding="utf-8")
@@ -657,3 +672,37 @@ def test_bad_files_are_one_clear_line(conovel, tmp_path, text, words):
     assert "run.json" in run.stderr
     assert len(run.stderr.strip().splitlines()) == 1
     assert not list(tmp_path.glob("*.html"))
+
+
+# Colours
+
+
+def luminance(colour):
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    lighter, darker = sorted([luminance(one), luminance(other)], reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def palettes():
+    blocks = re.findall(r":root \{(.*?)\}", STYLE.read_text(encoding="utf-8"), re.DOTALL)
+    names = ("light", "dark", "print")
+    return {
+        name: dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block))
+        for name, block in zip(names, blocks, strict=True)
+    }
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", "print"])
+def test_text_stands_out_and_fills_differ_without_hue(theme):
+    colours = palettes()[theme]
+    for text in ("ink", "soft", "accent", "doubt"):
+        for ground in ("ground", "paper"):
+            assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
+    # WCAG 2.2 asks 3:1 of graphics; bars are outlined in the accent.
+    assert contrast(colours["accent"], colours["tests"]) >= 3
+    assert contrast(colours["normals"], colours["paper"]) >= 3

@@ -36,8 +36,8 @@ def selection_section(run: Checked, chosen: str | None = None) -> list[Section]:
         choices += read_choices(run.object("selection"), chosen=chosen)
     decisions = run.object("decisions") if "decisions" in run else Checked({})
     for name in decisions:
-        if "selection" in (site := decisions.object(name)):
-            choices += read_choices(site.object("selection"), name)
+        if "choices" in (site := decisions.object(name)):
+            choices += read_choices(site.object("choices"), name)
     if not choices:
         return []
     words = (
