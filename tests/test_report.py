@@ -420,20 +420,41 @@ def test_an_unproven_setting_is_not_promised(runs):
     assert "no proof covers" in tell(content).guarantee
 
 
+def chosen(content):
+    return sections(tell(content))["How the score was chosen"].tables
+
+
 def test_a_selection_is_shown_with_its_criteria(detection):
     selection = {"candidates": ["a", "b"], "rejections": [3, 5], "excess": [1.5, 2.25]}
-    story = tell({**detection, "selection": selection, "scorer": "b"})
-    (table,) = sections(story)["How the score was chosen"].tables
+    (table,) = chosen({**detection, "selection": selection, "scorer": "b"})
     assert table.columns == ["candidate", "choice", "rejections", "excess"]
-    assert table.rows == [["a", "○", "3", "1.5"], ["b", "● chosen", "5", "2.25"]]
+    assert table.rows == [["a", "○", "3", "1.500"], ["b", "● chosen", "5", "2.250"]]
     nested = {
         "scorer": {"candidates": ["a", "b"], "chosen": "a", "gain": [1, 2]},
         "composite": {"candidates": ["mean", "max"], "chosen": 1, "gain": [3, 4]},
     }
-    story = tell({**detection, "selection": nested, "scorer": "b"})
-    (table,) = sections(story)["How the score was chosen"].tables
-    assert table.columns == ["candidate", "for", "choice", "gain"]
-    assert [row[0] for row in table.rows if "chosen" in row[2]] == ["a", "max"]
+    tables = chosen({**detection, "selection": nested, "scorer": "b"})
+    assert [table.caption for table in tables] == ["Scorer", "Composite"]
+    marked = [row[0] for table in tables for row in table.rows if row[1] == "● chosen"]
+    assert marked == ["a", "max"]
+
+
+def test_each_sites_choice_is_a_line(runs):
+    content = copy.deepcopy(runs["full"])
+    selection = {"candidates": ["mean", "local"], "chosen": "mean", "enrichment": [2.5, 2.25]}
+    for site in content["decisions"].values():
+        site["choices"] = {"composite": selection}
+    (table,) = chosen(content)
+    assert table.caption == "Composite, by enrichment (● chosen)"
+    assert [row[0] for row in table.rows] == list(content["decisions"])
+    assert table.rows[0][1:] == ["● 2.500", "2.250"]
+    words = sections(tell(content))["How the score was chosen"].words
+    assert any("far tail" in sentence for sentence in words)
+    content["decisions"]["north"]["choices"] = {"composite": {**selection, "enrichment": ["x", 1]}}
+    with pytest.raises(
+        RunFileError, match=r"choices\.composite\.enrichment is not a list"
+    ):
+        tell(content)
 
 
 def test_a_selection_without_end_is_cut_short(detection):
@@ -441,17 +462,6 @@ def test_a_selection_without_end_is_cut_short(detection):
     for _ in range(900):
         deep = {"again": deep}
     assert "How the score was chosen" not in sections(tell({**detection, "selection": deep}))
-
-
-def test_each_sites_choice_is_shown(runs):
-    content = copy.deepcopy(runs["full"])
-    selection = {"candidates": ["mean", "local"], "chosen": "mean", "enrichment": [2.5, 2.25]}
-    for site in content["decisions"].values():
-        site["choices"] = {"composite": selection}
-    (table,) = sections(tell(content))["How the score was chosen"].tables
-    chosen = {row[1] for row in table.rows if "chosen" in row[2]}
-    assert chosen == {f"{name}, composite" for name in content["decisions"]}
-    assert "far tail" in table.note
 
 
 # Names are anybody's

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from conovel.report.checked import Checked
+from conovel.report.choices import choice_tables, in_words, read_choices
 from conovel.report.picture import shortened
 from conovel.report.plots import p_value_plot, score_plot, step_up_plot
-from conovel.report.tables import choice_rows, novel_rows, read_choices, resolution_rows
+from conovel.report.tables import novel_rows, resolution_rows
 from conovel.report.view import Picture, Section
 
 MOST_PANELS = 6  # plots of the same kind
@@ -40,12 +41,12 @@ def selection_section(run: Checked, chosen: str | None = None) -> list[Section]:
             choices += read_choices(site.object("choices"), name)
     if not choices:
         return []
-    words = (
+    words = [
         "The choice was made without looking at which rows are the known normals that test rows"
-        " are compared with, so it costs nothing of the guarantee."
-    )
-    table = choice_rows(choices)
-    return [Section(table.caption, [words], tables=[table])]
+        " are compared with, so it costs nothing of the guarantee.",
+        *in_words(choices),
+    ]
+    return [Section("How the score was chosen", words, tables=choice_tables(choices))]
 
 
 def settings_section(settings: Iterable[tuple[str, object]]) -> Section:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from conovel.counting import Question
 from conovel.messages import COORDINATOR, Step
 from conovel.regimes import Regime
-from conovel.report.checked import Checked
 from conovel.report.drawing import spelled
 from conovel.report.picture import shortened
 from conovel.report.view import MOST_SITES, Picture, Table
 from conovel.transcript import Transcript
 
 MOST_MESSAGES = 300
-MOST_CHOICES = 600
 MOST_ROUNDS = 200
 MOST_COLUMNS = 8  # agents side by side in one table
 
@@ -34,15 +32,6 @@ MEANING = {
 }
 
 
-# What a choice may go by, in words.
-CRITERIA = {
-    "enrichment": "how much of the mixture of tested and compared rows lies in the far tail of"
-    " normals hidden among them, as a multiple of what normals alone would put there",
-    "rejections": "rows flagged when held-out normals take the place of those compared with",
-    "excess": "most rows above what held-out normals alone would put on top",
-}
-
-
 @dataclass(frozen=True)
 class Truth:
     """What is known only in a simulation: how many novelties there were and were found."""
@@ -50,16 +39,6 @@ class Truth:
     novel: int
     found: int
     false: int
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One choice between candidates, and the values it was made by."""
-
-    about: str
-    names: Sequence[str]
-    chosen: str | None
-    criteria: Mapping[str, Sequence[float]]
 
 
 def novel_rows(picture: Picture) -> Table:
@@ -232,56 +211,6 @@ def revealed_rows(regime: Regime) -> Table:
         rows,
         text=frozenset({0, 1, 2}),
     )
-
-
-def read_choices(
-    selection: Checked, about: str = "", chosen: str | None = None, deep: int = 2
-) -> list[Choice]:
-    """Read a selection, or several by what they choose.
-
-    A selection holds ``candidates`` and lists of as many numbers, each a criterion; `chosen` is
-    a name or a place, or else what is known from elsewhere.
-    """
-    if "candidates" not in selection:
-        inner = [key for key in selection if isinstance(selection.value[key], Mapping)]
-        return [
-            choice
-            for key in inner[: MOST_CHOICES if deep else 0]
-            for choice in read_choices(
-                selection.object(key), f"{about}, {key}" if about else key, chosen, deep - 1
-            )
-        ]
-    names = selection.texts("candidates")
-    given = selection.value.get("chosen", chosen)
-    if isinstance(given, int) and 0 <= given < len(names):
-        given = names[given]
-    criteria = {
-        key: selection.numbers(key)
-        for key, values in selection.value.items()
-        if key != "candidates" and isinstance(values, list) and len(values) == len(names)
-    }
-    return [Choice(about, names, given if isinstance(given, str) else None, criteria)]
-
-
-def choice_rows(choices: Sequence[Choice]) -> Table:
-    """Show candidates and the values they were chosen by."""
-    criteria = list(dict.fromkeys(key for choice in choices for key in choice.criteria))
-    several = len(choices) > 1
-    rows = []
-    for choice in choices:
-        for i, name in enumerate(choice.names):
-            cells = [shortened(name), *([shortened(choice.about)] if several else [])]
-            cells.append("● chosen" if name == choice.chosen else "○")
-            values = [
-                choice.criteria[key][i] if key in choice.criteria else None for key in criteria
-            ]
-            rows.append(cells + ["" if value is None else spelled(value) for value in values])
-    heads = ["candidate", *(["for"] if several else []), "choice"]
-    text = frozenset(range(len(heads)))
-    heads += [shortened(key).replace("_", " ") for key in criteria]
-    note = "; ".join(f"{key}: {CRITERIA[key]}" for key in criteria if key in CRITERIA)
-    note = f"{note[0].upper()}{note[1:]}. More is better." if note else ""
-    return Table("How the score was chosen", heads, rows[:MOST_CHOICES], note, text, shown=16)
 
 
 def _count(n: int | None) -> str:

@@ -1,0 +1,134 @@
+"""How scorers and composites were chosen, in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from conovel.report.checked import Checked
+from conovel.report.picture import shortened
+from conovel.report.view import MOST_SITES, Table
+
+MOST_CANDIDATES = 12
+MOST_TABLES = 12
+
+# What a choice may go by, in words.
+CRITERIA = {
+    "enrichment": "how much of the mixture of tested and compared rows lies in the far tail of"
+    " normals hidden among them, as a multiple of what normals alone would put there",
+    "rejections": "rows flagged when held-out normals take the place of those compared with",
+    "excess": "most rows above what held-out normals alone would put on top",
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One choice between candidates, and the values it was made by.
+
+    Attributes
+    ----------
+    site : str
+        Who chose; empty where there is one site.
+    what : str
+        What was chosen, such as "scorer".
+    names : sequence of str
+        The candidates.
+    chosen : str or None
+    criteria : mapping
+        By the name of a criterion, one value for each candidate.
+    """
+
+    site: str
+    what: str
+    names: Sequence[str]
+    chosen: str | None
+    criteria: Mapping[str, Sequence[float]]
+
+
+def read_choices(
+    selection: Checked, site: str = "", what: str = "", chosen: str | None = None
+) -> list[Choice]:
+    """Read a selection, or several by what they choose.
+
+    A selection holds ``candidates`` and lists of as many numbers, each a criterion; `chosen` is
+    a name or a place, or else what is known from elsewhere.
+    """
+    if "candidates" not in selection:
+        inner = [key for key in selection if isinstance(selection.value[key], Mapping)]
+        return [
+            choice
+            for key in (() if what else inner)
+            for choice in read_choices(selection.object(key), site, key, chosen)
+        ]
+    names = selection.texts("candidates")
+    given = selection.value.get("chosen", chosen)
+    if isinstance(given, int) and 0 <= given < len(names):
+        given = names[given]
+    criteria = {
+        key: selection.numbers(key)
+        for key, values in selection.value.items()
+        if key != "candidates" and isinstance(values, list) and len(values) == len(names)
+    }
+    return [Choice(site, what, names, given if isinstance(given, str) else None, criteria)]
+
+
+def choice_tables(choices: Sequence[Choice]) -> list[Table]:
+    """Show candidates with their values: a line for each site where sites chose alike."""
+    alike: dict[tuple[str, ...], list[Choice]] = {}
+    for choice in choices:
+        key = (choice.what, *choice.names, "", *choice.criteria)
+        alike.setdefault(key, []).append(choice)
+    tables: list[Table] = []
+    for group in alike.values():
+        if len(group) > 1 and len(group[0].criteria) == 1:
+            tables.append(_by_site(group))
+        else:
+            tables += map(_by_candidate, group)
+    return tables[:MOST_TABLES]
+
+
+def in_words(choices: Sequence[Choice]) -> list[str]:
+    """Say what the criteria are."""
+    used = dict.fromkeys(key for choice in choices for key in choice.criteria)
+    return [
+        f"{key.capitalize()}: {CRITERIA[key]}. More is better." for key in used if key in CRITERIA
+    ]
+
+
+def _by_site(group: Sequence[Choice]) -> Table:
+    first = group[0]
+    ((criterion, _),) = first.criteria.items()
+    rows = []
+    for choice in group[:MOST_SITES]:
+        values = choice.criteria[criterion][:MOST_CANDIDATES]
+        cells = [
+            f"● {_value(value)}" if name == choice.chosen else _value(value)
+            for name, value in zip(choice.names, values, strict=False)
+        ]
+        rows.append([shortened(choice.site), *cells])
+    columns = ["site", *(shortened(name, 40) for name in first.names[:MOST_CANDIDATES])]
+    what = f"{first.what or 'score'}, by {criterion.replace('_', ' ')} (● chosen)"
+    return Table(shortened(what[0].upper() + what[1:]), columns, rows, shown=30)
+
+
+def _by_candidate(choice: Choice) -> Table:
+    rows = [
+        [
+            shortened(name),
+            "● chosen" if name == choice.chosen else "○",
+            *(_value(values[i]) for values in choice.criteria.values()),
+        ]
+        for i, name in enumerate(choice.names[: 5 * MOST_CANDIDATES])
+    ]
+    columns = ["candidate", "choice", *(key.replace("_", " ") for key in choice.criteria)]
+    caption = " ".join(filter(None, [choice.what, choice.site and f"at {choice.site}"]))
+    return Table(
+        shortened(caption[:1].upper() + caption[1:] or "Candidates"),
+        [shortened(column) for column in columns],
+        rows,
+        text=frozenset({0, 1}),
+    )
+
+
+def _value(number: float) -> str:
+    return f"{number:,.3f}" if isinstance(number, float) else f"{number:,}"
