@@ -61,6 +61,9 @@ class FakeEngine:
 
         return self._call(self.sites, one)
 
+    def waiting(self, names):
+        return self._call(names, lambda site: site.member.waiting())
+
     def settle(self, names):
         return self._call(names, lambda site: site.member.settle(10))
 

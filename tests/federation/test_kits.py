@@ -11,13 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from conovel.errors import FederationError, InputError
 from conovel.federation.certificates import check_certificate
-from conovel.federation.kits import (
-    SERVER_CLASSES,
-    SITE_CLASSES,
-    Plan,
-    make_federation,
-    renew_federation,
-)
+from conovel.federation.hardening import SERVER_CLASSES, SITE_CLASSES
+from conovel.federation.kits import Plan, make_federation, renew_federation
 from conovel.federation.settings import read_federation, read_site
 
 OPERATOR = "ana@example.org"

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -135,6 +136,19 @@ def test_a_silent_site_is_given_up_at_its_deadline(files):
     account = engine.run()
     assert account["message"] == "south did not answer within 0.5 s"
     assert not published(files)
+
+
+@pytest.mark.parametrize("on_dropout", ["abort", "conservative"])
+def test_who_waits_for_the_models_of_others_is_not_blamed(on_dropout, files):
+    engine = FakeEngine(terms(stage_seconds=1, on_dropout=on_dropout), files)
+    west = engine.sites["west"].member._site
+    west.models = lambda index, names: time.sleep(3) or {}
+    account = engine.run()
+    if on_dropout == "abort":
+        assert account["message"] == "west did not answer within 1 s"
+    else:
+        assert account["outcome"]["left_out"] == ["west"]
+        assert published(files) == {"north", "south"}
 
 
 def test_a_run_that_takes_too_long_ends(files):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from operator import index
 from typing import Any, Protocol
 
@@ -48,6 +49,9 @@ class Sites(Protocol):
 
     def begin(self, terms: Mapping[str, Any]) -> Replies:
         """Propose the terms; a site answers with its objection, or with nothing."""
+
+    def waiting(self, names: Sequence[str]) -> Replies:
+        """Ask these for whose models they wait."""
 
     def settle(self, names: Sequence[str]) -> Replies:
         """Ask these to confirm the outcome; a site answers with the sizes of its models."""
@@ -91,7 +95,7 @@ class Chair:
 
     def take(self, data: bytes, sender: str) -> None:
         """Take a message of a site that the transport vouches for."""
-        self._actor.do(self._receive, data, sender)
+        self._actor.do(self._step, lambda: self._receive(data, sender))
 
     def run(self, sites: Sites) -> dict[str, Any]:
         """Run to the end, and give what the submitter gets: counts, threshold, transcript."""
@@ -140,8 +144,18 @@ class Chair:
                 self._abort(SiteVanishedError(why))
             limit = now - terms.stage_seconds
             overdue = [name for name, since in list(self._owing.items()) if since < limit]
-            why = f"did not answer within {terms.stage_seconds:g} s"
-            self._give_up(dict.fromkeys(overdue, why))
+            if overdue:
+                why = f"did not answer within {terms.stage_seconds:g} s"
+                self._give_up(dict.fromkeys(self._to_blame(sites, overdue), why))
+
+    def _to_blame(self, sites: Sites, overdue: Sequence[str]) -> Sequence[str]:
+        """Tell those who owe an answer from those who wait for the models of others."""
+        waiting = {name for name, peers in sites.waiting(overdue).values.items() if peers}
+        if waiting == set(overdue):
+            return overdue
+        for name in waiting:
+            self._owing[name] = time.monotonic()
+        return [name for name in overdue if name not in waiting]
 
     def _settle(self, sites: Sites) -> dict[str, str]:
         """Let nobody publish before everybody has confirmed the outcome; say who did not."""
@@ -171,11 +185,20 @@ class Chair:
             pass
         raise MalformedMessageError(f"{sender} sent sizes of models that are none", sender)
 
-    def _receive(self, data: bytes, sender: str) -> None:
+    def _step(self, work: Callable[[], Outbox]) -> None:
+        """Do one thing with the machine and send what it says; no error leaves this thread."""
+        try:
+            outbox = work()
+        except Exception as error:
+            reason = f"the coordinator could not go on ({type(error).__name__})"
+            outbox = self._coordinator.abort(LocalProtocolError(reason))
+        self._send(outbox)
+
+    def _receive(self, data: bytes, sender: str) -> Outbox:
         with suppress(RemoteProtocolError):  # which the machine will name
             self.transcript.record(data)
         self._owing.pop(sender, None)
-        self._send(self._coordinator.receive(data, sender))
+        return self._coordinator.receive(data, sender)
 
     def _give_up(self, why: Mapping[str, str]) -> None:
         for name in sorted(why):
@@ -183,13 +206,10 @@ class Chair:
             if self.terms.on_dropout == "abort":
                 self._abort(SiteVanishedError(f"{name} {why[name]}", name))
             else:
-                self._actor.do(self._drop, name)
-
-    def _drop(self, name: str) -> None:
-        self._send(self._coordinator.drop(name))
+                self._actor.do(self._step, partial(self._coordinator.drop, name))
 
     def _abort(self, error: ConovelError) -> None:
-        self._actor.do(lambda: self._send(self._coordinator.abort(error))).result()
+        self._actor.do(self._step, lambda: self._coordinator.abort(error)).result()
 
     def _send(self, outbox: Outbox) -> None:
         for receiver, data in outbox:

@@ -89,6 +89,12 @@ class SiteApp:
         self._begun().take(bytes(data), COORDINATOR if caller == SERVER else caller)
 
     @collab.publish  # type: ignore[untyped-decorator]
+    def waiting(self) -> list[str]:
+        """Name the peers whose models have not come."""
+        _require_coordinator()
+        return self._begun().waiting()
+
+    @collab.publish  # type: ignore[untyped-decorator]
     def settle(self) -> list[list[Any]]:
         """Confirm the outcome."""
         _require_coordinator()
@@ -186,6 +192,10 @@ class _Sites:
         return self._call(
             self._terms.agents, lambda site: site(timeout=self._terms.call_seconds).begin(terms)
         )
+
+    def waiting(self, names: Sequence[str]) -> Replies:
+        seconds = self._terms.call_seconds
+        return self._call(names, lambda site: site(timeout=seconds).waiting())
 
     def settle(self, names: Sequence[str]) -> Replies:
         seconds = 2 * self._terms.call_seconds

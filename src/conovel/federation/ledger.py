@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from conovel.errors import ConovelError, FileError, ReplayedMessageError
+from conovel.federation.processes import is_running
 from conovel.files import read_json, write_json
 
 RUNNING, DONE, FAILED = "running", "done", "failed"
@@ -41,6 +42,7 @@ class Ledger:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._ended: dict[Path, dict[str, Any]] = {}  # which never change again
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def open(self, run_id: str, seconds: float) -> Record:
@@ -71,11 +73,16 @@ class Ledger:
         """Give every run, the oldest first; one that is being written is left out."""
         found = []
         for path in self.folder.glob("*.json"):
-            try:
-                found.append(read_json(path))
-            except ConovelError:
-                continue
-        yield from sorted(found, key=lambda run: run.get("began", 0.0))
+            run = self._ended.get(path)
+            if run is None:
+                try:
+                    run = read_json(path)
+                except ConovelError:
+                    continue
+                if run["state"] != RUNNING:
+                    self._ended[path] = run
+            found.append(run)
+        yield from sorted(found, key=lambda run: run["began"])
 
     def bury(self) -> list[dict[str, Any]]:
         """Close the files of runs whose process is gone or whose time is long up; give them."""
@@ -84,7 +91,7 @@ class Ledger:
             if run["state"] != RUNNING:
                 continue
             late = time.time() > run["deadline"] + GRACE_SECONDS
-            if late or not _alive(run["pid"]):
+            if late or not is_running(run["pid"]):
                 why = "its deadline passed" if late else "its process ended"
                 record = Record(self.folder / f"{run['run_id']}.json", run)
                 record.finish(FAILED, f"{why} without an outcome: nothing was published")
@@ -123,13 +130,3 @@ class Record:
 
     def _write(self) -> None:
         write_json(self._path, self._content)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -103,6 +103,14 @@ class Member:
         """Take a message of a party that the transport vouches for."""
         self._actor.do(self._step, lambda: self._receive(data, sender))
 
+    def waiting(self) -> list[str]:
+        """Name the peers whose models have not come; at once, also while the site works."""
+        if self._participant.state is not State.EXCHANGING:
+            return []
+        transcript, own = self._transcript, self._participant.name
+        came = {entry.sender for entry in list(transcript.entries) if entry.kind == "MODEL"}
+        return sorted(set(transcript.roster) - set(transcript.left) - (came - {own}) - {own})
+
     def settle(self, seconds: float) -> list[list[Any]]:
         """Confirm that the outcome is here; give the sizes of the models that were sent."""
         return self._actor.do(self._settle).result(seconds)

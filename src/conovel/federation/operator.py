@@ -45,7 +45,12 @@ def run(
     if missing := sorted(set(terms.agents) - set(session.connected())):
         raise FederationError(f"not connected to the coordinator: {', '.join(missing)}")
     job = session.submit(terms)
-    return follow(session, job, tell, launch_seconds + terms.run_seconds + terms.call_seconds)
+    seconds = launch_seconds + terms.run_seconds + terms.call_seconds
+    try:
+        return follow(session, job, tell, seconds)
+    except KeyboardInterrupt:
+        session.stop(job, "its operator stopped it")
+        raise
 
 
 def follow(

@@ -100,6 +100,20 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def find(*words: bytes) -> list[int]:
+    """List this user's processes whose command has all these words."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and entry.stat().st_uid == os.getuid():
+                command = (entry / "cmdline").read_bytes()
+                if all(word in command for word in words):
+                    found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
 def _all_gone(pids: Sequence[int]) -> bool:
     return not any(map(is_running, pids))
 

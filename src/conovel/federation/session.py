@@ -23,6 +23,7 @@ from conovel.federation.terms import Terms
 from conovel.files import read_json
 
 TOPIC = "conovel"  # an operator's questions to a run
+CONNECT_SECONDS = 20.0
 OUTCOME_FILE = "conovel_outcome.json"
 
 
@@ -99,7 +100,7 @@ class Session:
 
 
 @contextmanager
-def connect(file: FederationFile, seconds: float = 15.0) -> Iterator[Session]:
+def connect(file: FederationFile) -> Iterator[Session]:
     """Connect as the operator of a federation file."""
     require_engine()
     from nvflare.fuel.flare_api.flare_api import new_secure_session  # noqa: PLC0415
@@ -108,7 +109,9 @@ def connect(file: FederationFile, seconds: float = 15.0) -> Iterator[Session]:
         raise FederationError(f"{file.path} has no [operator]: only an operator can do this")
     try:
         with redirect_stdout(StringIO()):  # which NVFlare tells of its progress
-            session = new_secure_session(file.operator, str(file.operator_kit), timeout=seconds)
+            session = new_secure_session(
+                file.operator, str(file.operator_kit), timeout=CONNECT_SECONDS
+            )
     except Exception as error:
         raise FederationError(
             f"no connection to the coordinator of {file.name}: {error}"

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -22,6 +23,7 @@ from conovel.federation.places import JOINED_FILE, LOG_FILE, PID_FILE
 from conovel.federation.settings import FederationFile, SiteFile
 
 TICK_SECONDS = 0.3
+LINGER_SECONDS = 30.0
 
 
 class Stopped(Exception):
@@ -53,7 +55,7 @@ def serve_site(
     require_engine()
     _tell_if(tell, check_certificate(file.kit, file.name))
     where = _address(file.kit)
-    with _alone(file.state), _until_stopped(tell) as code:
+    with _alone(file.state, file.kit), _until_stopped(tell) as code:
         joined = file.state / JOINED_FILE
         joined.unlink(missing_ok=True)
         engine = processes.start_site(file.kit, file.name, file.path, file.state)
@@ -78,7 +80,7 @@ def serve_coordinator(
         raise FederationError(f"{file.path} has no [coordinator] with a kit")
     _tell_if(tell, check_certificate(file.coordinator_kit))
     ports = _ports(file.coordinator_kit)
-    with _alone(file.state), _until_stopped(tell) as code:
+    with _alone(file.state, file.coordinator_kit), _until_stopped(tell) as code:
         for port in ports:
             if _listens(port):
                 raise FederationError(f"port {port} is in use on this machine")
@@ -130,10 +132,16 @@ def _watch(
                 on_done(Path(run["results"]))
             tell(f"run {run_id[:8]} {state}: {run['message']}")
             if once:
+                # Whoever submitted the run asks its process for the outcome.
+                processes.wait_for(partial(_is_over, run["pid"]), LINGER_SECONDS)
                 return 0 if state == DONE else 1
         time.sleep(TICK_SECONDS)
     tell("the engine ended by itself")
     return 1
+
+
+def _is_over(pid: int) -> bool:
+    return not processes.is_running(pid)
 
 
 def _comes_up(
@@ -154,11 +162,13 @@ def _ended(engine: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 @contextmanager
-def _alone(state: Path) -> Iterator[None]:
-    """Let nobody else serve the same party from the same folder."""
+def _alone(state: Path, kit: Path) -> Iterator[None]:
+    """Let nobody else serve the same party, and end what a killed supervisor left behind."""
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (pid := _supervisor(state)) is not None:
         raise FederationError(f"process {pid} serves {state.parent} already")
+    for orphan in processes.find(b"nvflare", str(kit).encode()):
+        processes.stop_tree(orphan)
     path = state / PID_FILE
     path.write_text(str(os.getpid()))
     try:
