@@ -451,9 +451,7 @@ def test_each_sites_choice_is_a_line(runs):
     words = sections(tell(content))["How the score was chosen"].words
     assert any("far tail" in sentence for sentence in words)
     content["decisions"]["north"]["choices"] = {"composite": {**selection, "enrichment": ["x", 1]}}
-    with pytest.raises(
-        RunFileError, match=r"choices\.composite\.enrichment is not a list"
-    ):
+    with pytest.raises(RunFileError, match=r"choices\.composite\.enrichment is not a list"):
         tell(content)
 
 
