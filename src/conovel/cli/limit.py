@@ -26,17 +26,28 @@ def limit(
 
     Example: `conovel limit --shifts 2,3,4 --level 0.05`
     """
-    from conovel.errors import InputError  # noqa: PLC0415
     from conovel.experiments.limit import limit_table  # noqa: PLC0415
 
-    try:
-        values = [float(text) for text in split_names(shifts)]
-    except ValueError:
-        raise InputError(f"--shifts {shifts}: write numbers with commas, as in 0,1,2") from None
-    rows = limit_table(values, level, null_share)
+    rows = limit_table(read_shifts(shifts), level, null_share)
     if json:
         print_json([{"shift": shift, **found._asdict()} for shift, found in rows])
         return
     typer.echo(f"{'shift':>6}  {'common threshold':>16}  {'likelihood ratio':>16}")
     for shift, found in rows:
         typer.echo(f"{shift:>6g}  {found.common:>16.4f}  {found.ratio:>16.4f}")
+
+
+def read_shifts(text: str) -> list[float]:
+    """Read shifts from the command line.
+
+    Examples
+    --------
+    >>> read_shifts("0,0.5")
+    [0.0, 0.5]
+    """
+    from conovel.errors import InputError  # noqa: PLC0415
+
+    try:
+        return [float(word) for word in split_names(text)]
+    except ValueError:
+        raise InputError(f"--shifts {text}: write numbers with commas, as in 0,1,2") from None

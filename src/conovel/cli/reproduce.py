@@ -47,6 +47,9 @@ def reproduce(
     composites: Annotated[
         str, typer.Option(help="Composites to try, of max, mean, min and stacked.")
     ] = "max,mean,min,stacked",
+    shifts: Annotated[
+        str | None, typer.Option(help="Shifts δ of the sweeps, with commas; the usual by default.")
+    ] = None,
     level: Annotated[str, typer.Option(help="Largest tolerated share of false alarms.")] = "0.1",
     trees: Annotated[int, typer.Option(help="Trees of the forest.", min=1)] = 100,
     depth: Annotated[
@@ -66,6 +69,7 @@ def reproduce(
 
     Example: `conovel reproduce real --data sets --scorer forest,default`
     """
+    from conovel.cli.limit import read_shifts  # noqa: PLC0415
     from conovel.composite import as_composite  # noqa: PLC0415
     from conovel.experiments.plans import Options  # noqa: PLC0415
     from conovel.experiments.reproduce import reproduce as run  # noqa: PLC0415
@@ -78,6 +82,7 @@ def reproduce(
         level=str(as_level(level)),
         learners=_learners(scorer, trees, depth, train_fraction, engine),
         composites=tuple(as_composite(name) for name in split_names(composites)),
+        shifts=None if shifts is None else tuple(read_shifts(shifts)),
         data=data,
     )
     with _progress(experiment) as tell:

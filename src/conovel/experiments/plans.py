@@ -38,14 +38,19 @@ class Options:
     level: str = "1/10"
     learners: tuple[Learner, ...] = (Learner(),)
     composites: tuple[str, ...] = ("max", "mean", "min", "stacked")
+    shifts: tuple[float, ...] | None = None
     data: Path | None = None
+
+    def designs(self, usual: Sequence[float], n_agents: int = 3) -> list[Gaussian]:
+        """Return the Gaussian design at the shifts that were asked for."""
+        return [Gaussian(delta, n_agents) for delta in self.shifts or usual]
 
 
 def shift(options: Options) -> list[Task]:
     """Paper, tables "Global FDR" and "Statistical Power: Shift Sweep"."""
     return _tasks(
         options,
-        [Gaussian(delta) for delta in SHIFTS],
+        options.designs(SHIFTS),
         lambda learner: (
             *BASELINES,
             *_exchange(("split", "full"), learner, options.composites, (None,)),
@@ -57,7 +62,7 @@ def conservative_shift(options: Options) -> list[Task]:
     """Paper, table "Conservative Model Exchange: Simulated Dataset Shift"."""
     return _tasks(
         options,
-        [Gaussian(delta) for delta in SHIFTS],
+        options.designs(SHIFTS),
         lambda learner: _exchange(("conservative",), learner, options.composites, (None,)),
     )
 
@@ -87,7 +92,7 @@ def agents(options: Options) -> list[Task]:
     """Ours: the same total data over more and more agents."""
     return _tasks(
         options,
-        [Gaussian(delta, n_agents) for delta in AGENT_SHIFTS for n_agents in AGENTS],
+        [design for K in AGENTS for design in options.designs(AGENT_SHIFTS, K)],
         lambda learner: _everything(learner, options.composites),
     )
 
@@ -105,7 +110,7 @@ def grid(options: Options) -> list[Task]:
     """Ours: what the paper leaves open about its forest."""
     return _tasks(
         replace(options, learners=GRID),
-        [Gaussian(delta) for delta in GRID_SHIFTS],
+        options.designs(GRID_SHIFTS),
         lambda learner: (
             Cell("isolated"),
             Cell("counts"),
@@ -193,6 +198,8 @@ def _exchange(
 
 
 def _everything(learner: Learner, composites: Sequence[str]) -> tuple[Cell, ...]:
+    if learner.name == "default":  # what a user would run, without and with models
+        return Cell("counts"), Cell("full", "auto", "compact")
     regimes = ("split", "conservative", "full")
     return (*BASELINES, *_exchange(regimes, learner, composites, (None,)))
 
