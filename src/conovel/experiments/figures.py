@@ -162,7 +162,7 @@ def against_agents(rows: Sequence[Row], folder: Path, name: str) -> str | None:
 def by_data(rows: Sequence[Row], folder: Path, name: str) -> str | None:
     """Power and FDR of every regime on each real data set."""
     sets = list(dict.fromkeys(row["data"] for row in rows))
-    with figure(2, 0.9 + 0.75 * len(sets)) as (drawing, (left, right)):
+    with figure(2, 1.0 + 0.8 * len(sets)) as (drawing, (left, right)):
         curves = _curves(rows)
         for index, (regime, composite) in enumerate(curves):
             look = LOOKS[regime]
@@ -181,11 +181,11 @@ def by_data(rows: Sequence[Row], folder: Path, name: str) -> str | None:
                         label=_label(regime, composite) if axes is left and not place else None,
                     )
         left.set(xlabel="power", xlim=(-0.02, 1.02))
-        right.set(xlabel="false discovery rate", xlim=(0, 0.14))
+        right.set(xlabel="false discovery rate", xlim=(-0.003, 0.14))
         right.axvline(0.1, color=BLACK, linewidth=1)
         for axes in (left, right):
             axes.set_yticks(range(len(sets)), sets)
-            axes.invert_yaxis()
+            axes.set_ylim(len(sets) - 0.5, -0.5)
         drawing.legend(loc="outside lower center", ncols=3, fontsize=8)
         return save(drawing, folder, f"{name}-data")
 

@@ -53,7 +53,8 @@ def false_discoveries(rows: Sequence[Row], level: str) -> Table:
     found = {key: estimate(values) for key, values in groups.items()}
     worst = sorted(found, key=lambda key: -found[key].mean)[:5]
     excess = {
-        key: f"{(e.mean - _number(level)) / max(e.error, 1e-12):+.1f}" for key, e in found.items()
+        key: f"{(e.mean - _number(level)) / e.error:+.1f}" if e.error > 0 else ""
+        for key, e in found.items()
     }
     return Table(
         f"Largest false discovery rates of {len(found)} cells, level {_number(level):g}",
