@@ -35,8 +35,8 @@ def test_a_federation_decides_what_one_process_decides(regime, seed, loopback, s
     network = in_process(rows, regime, seed)
     expected = network.run()
     run_id = network._run_id().hex()
-    terms = {"regime": regime, "level": "0.1", "composite": "mean", "bits": 4, "seed": seed}
-    account = done[regime] = submit(**terms, run_id=run_id)
+    terms = {"regime": regime, "composite": "mean", "bits": 4, "train_fraction": "1/2"}
+    account = done[regime] = submit(**terms, level="0.1", seed=seed, run_id=run_id)
     assert account["state"] == "done", account["message"]
     assert not account["unpublished"]
     assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())

@@ -79,7 +79,7 @@ def break_by_killing(loopback, submit, sabotage, published, row, when, nth=1):
     reached = sabotage(site="south", when=when, nth=nth, do="wait")
 
     def kill():
-        if wait_for(reached.exists, 60):
+        if wait_for(reached.exists, 120):
             loopback.kill("south")
 
     killer = threading.Thread(target=kill)
@@ -304,6 +304,7 @@ def test_code_past_the_coordinator(everybody_up, loopback, row, tmp_path, connec
 )
 def test_coordinator_killed(everybody_up, loopback, connection, sabotage, published, row):
     session = connection(fresh=True)
+    assert wait_for(lambda: set(session.connected()) == set(SITES), 90)
     reached = sabotage(site="south", when="STEP", do="wait")
     before = published()
     terms = Terms(SITES, **(QUICK | {"run_seconds": 25.0}))
@@ -316,7 +317,7 @@ def test_coordinator_killed(everybody_up, loopback, connection, sabotage, publis
 
     operator = threading.Thread(target=submit)
     operator.start()
-    assert wait_for(reached.exists, 60)
+    assert wait_for(reached.exists, 120)
     loopback.kill(COORDINATOR)
     ends_failed(loopback, terms.run_id, *SITES)
     operator.join(90)
@@ -364,7 +365,7 @@ def test_stopped_by_an_operator(everybody_up, loopback, submit, sabotage, publis
     stopped = []
 
     def stop():
-        if wait_for(reached.exists, 60):
+        if wait_for(reached.exists, 120):
             stopped.append(loopback.run("stop", str(loopback.settings(OPERATOR))))
 
     stopper = threading.Thread(target=stop)

@@ -64,6 +64,7 @@ def run(
     from conovel.federation.terms import Terms  # noqa: PLC0415
     from conovel.files import write_json  # noqa: PLC0415
 
+    _silence_engine()
     file = read_federation(federation)
     terms = Terms(
         choose_sites(file.sites, split_names(sites) if sites else None),
@@ -112,8 +113,10 @@ def status(
         for site in file.sites:
             typer.echo(f"{site}: {'connected' if site in here else 'NOT connected'}")
         for job in session.jobs():
-            name = str(job.get("job_name", job.get("job_id"))).removeprefix("conovel-")
-            typer.echo(f"run {name}: {job.get('status')}, {job.get('submit_time')}")
+            word = job.status.removeprefix("FINISHED:").lower().replace("_", " ")
+            if not job.is_over and not session.progress(job.number):
+                word = "starting, or interrupted"
+            typer.echo(f"{job.submitted} {job.run_id} {word}")
 
 
 def stop(
@@ -145,7 +148,15 @@ def stop(
     typer.echo(f"stopped {len(jobs)} {runs}" if jobs else "no run is under way")
 
 
+def _silence_engine() -> None:
+    """Keep NVFlare's warnings off the console; what matters comes as an error of ours."""
+    import logging  # noqa: PLC0415
+
+    logging.getLogger().addHandler(logging.NullHandler())
+
+
 def _federation(path: Path) -> FederationFile:
+    _silence_engine()
     from conovel.federation.settings import read_federation  # noqa: PLC0415
 
     return read_federation(path)

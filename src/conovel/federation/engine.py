@@ -1,4 +1,4 @@
-"""The one file that touches NVFlare: what runs inside its processes.
+"""What runs inside NVFlare's processes, and nearly all that touches its classes.
 
 A job names :class:`CoordinatorApp` and :class:`SiteApp`, classes of the installed conovel;
 the kits allow these, Collab's own controller and executor, and nothing else. Both objects
@@ -18,7 +18,14 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.collab import collab
 from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 
-from conovel.errors import ConovelError, FederationError, ProtocolError
+from conovel.errors import (
+    ConovelError,
+    FederationError,
+    InputError,
+    ProtocolError,
+    RemoteProtocolError,
+    ReplayedMessageError,
+)
 from conovel.federation.chair import Chair, Replies, account_of
 from conovel.federation.ground import Ground
 from conovel.federation.ledger import DONE, FAILED, Ledger
@@ -54,33 +61,9 @@ class SiteApp:
             raise FederationError(f"{self._file.path} is not about {context.app.name}")
 
     @collab.publish  # type: ignore[untyped-decorator]
-    def begin(self, terms: dict[str, Any]) -> str:
+    def begin(self, terms: dict[str, Any]) -> dict[str, Any]:
         """Take part, or answer why not."""
-        _require_coordinator()
-        try:
-            if self._member is not None:
-                raise FederationError("a run has begun here already")
-            agreed = Terms.from_dict(terms)
-            if objection := self._file.limits.objection(agreed):
-                return objection
-            if self._file.name not in agreed.agents or set(agreed.agents) - set(self._proxies):
-                return "the terms name other agents than the job"
-            record = Ledger(self._file.state).open(agreed.run_id, agreed.run_seconds)
-        except ConovelError as error:
-            return str(error)
-        ground = Ground(self._file, agreed)
-        post = _Post(self._proxies, agreed.call_seconds)
-        self._member = Member(
-            self._file.name,
-            agreed,
-            self._file.limits,
-            record,
-            ground.open,
-            post,
-            ground.publish,
-        )
-        self._member.begin()
-        return ""
+        return _answer(lambda: self._begin(terms))
 
     @collab.publish  # type: ignore[untyped-decorator]
     def take(self, data: bytes) -> None:
@@ -89,24 +72,41 @@ class SiteApp:
         self._begun().take(bytes(data), COORDINATOR if caller == SERVER else caller)
 
     @collab.publish  # type: ignore[untyped-decorator]
-    def waiting(self) -> list[str]:
+    def waiting(self) -> dict[str, Any]:
         """Name the peers whose models have not come."""
-        _require_coordinator()
-        return self._begun().waiting()
+        return _answer(lambda: self._begun().waiting())
 
     @collab.publish  # type: ignore[untyped-decorator]
-    def settle(self) -> list[list[Any]]:
+    def settle(self) -> dict[str, Any]:
         """Confirm the outcome."""
-        _require_coordinator()
-        member = self._begun()
-        return member.settle(member.terms.call_seconds)
+        return _answer(lambda: self._begun().settle(self._begun().terms.call_seconds))
 
     @collab.publish  # type: ignore[untyped-decorator]
-    def publish(self) -> None:
+    def publish(self) -> dict[str, Any]:
         """Write the decisions."""
-        _require_coordinator()
-        member = self._begun()
-        member.publish(member.terms.stage_seconds)
+        return _answer(lambda: self._begun().publish(self._begun().terms.stage_seconds))
+
+    def _begin(self, terms: dict[str, Any]) -> str:
+        if self._member is not None:
+            raise FederationError("a run has begun here already")
+        try:
+            agreed = Terms.from_dict(terms)
+        except InputError as error:
+            return str(error)
+        if objection := self._file.limits.objection(agreed):
+            return objection
+        if self._file.name not in agreed.agents or set(agreed.agents) - set(self._proxies):
+            return "the terms name other agents than the job"
+        try:
+            record = Ledger(self._file.state).open(agreed.run_id, agreed.run_seconds)
+        except ReplayedMessageError as error:
+            return str(error)
+        ground = Ground(self._file, agreed)
+        post = _Post(self._proxies, agreed.call_seconds)
+        name, limits = self._file.name, self._file.limits
+        self._member = Member(name, agreed, limits, record, ground.open, post, ground.publish)
+        self._member.begin()
+        return ""
 
     def _begun(self) -> Member:
         if self._member is None:
@@ -210,7 +210,11 @@ class _Sites:
 
         def one(name: str) -> None:
             try:
-                replies.values[name] = call(self._proxies[name])
+                reply = call(self._proxies[name])
+                if "error" in reply:
+                    replies.failures[name] = as_text(str(reply["error"]), 200)
+                else:
+                    replies.values[name] = reply["value"]
             except (CollabCallError, RunAborted) as error:
                 replies.failures[name] = _reason(error)
 
@@ -260,6 +264,17 @@ def _reason(error: Exception) -> str:
     return as_text(str(getattr(error, "cause", error)), 200)
 
 
-def _require_coordinator() -> None:
+def _answer(work: Callable[[], Any]) -> dict[str, Any]:
+    """Do what the coordinator asks for; of an error, nothing leaves the site but its kind.
+
+    An exception would go back through Collab with its traceback, and local paths with it.
+    """
     if collab.caller != SERVER:
-        raise FederationError(f"{collab.caller} is not the coordinator")
+        return {"error": f"{collab.caller} is not the coordinator"}
+    try:
+        return {"value": work()}
+    except RemoteProtocolError as error:  # in words that all parties may hear
+        return {"error": str(error)}
+    except Exception as error:
+        _log.exception("a call of the coordinator failed")
+        return {"error": f"it could not go on ({type(error).__name__})"}

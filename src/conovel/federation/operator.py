@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from conovel.errors import FederationError, InputError
@@ -79,12 +80,14 @@ def follow(
 
 
 def stop_runs(session: Session, reason: str) -> list[str]:
-    """Break off every run that is under way; give their jobs."""
+    """Break off every run that is under way; give their ids."""
     stopped = []
     for job in session.jobs():
-        if not str(job.get("status", "")).startswith("FINISHED"):
-            session.stop(str(job["job_id"]), reason)
-            stopped.append(str(job["job_id"]))
+        if job.is_over:
+            continue
+        with suppress(FederationError):  # it was over, or its coordinator was killed
+            session.stop(job.number, reason)
+            stopped.append(job.run_id)
     return stopped
 
 

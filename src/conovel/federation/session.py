@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,28 @@ from conovel.federation.terms import Terms
 from conovel.files import read_json
 
 TOPIC = "conovel"  # an operator's questions to a run
+JOB_PREFIX = "conovel-"
 CONNECT_SECONDS = 20.0
 OUTCOME_FILE = "conovel_outcome.json"
 
 
 class NoOutcomeError(FederationError):
     """The engine ended a job before our coordinator could give an account of it."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run as NVFlare lists it: its own number, our run id, its word for the state."""
+
+    number: str
+    run_id: str
+    status: str
+    submitted: str
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended; one whose coordinator was killed never says so."""
+        return self.status.startswith("FINISHED")
 
 
 class Session:
@@ -41,9 +58,19 @@ class Session:
         """Name the sites that are connected to the coordinator."""
         return sorted(client.name for client in self._do(self._session.get_connected_client_list))
 
-    def jobs(self) -> list[dict[str, Any]]:
-        """List the jobs that the coordinator knows."""
-        return list(self._do(self._session.list_jobs, True))
+    def jobs(self) -> list[Job]:
+        """List the jobs that the coordinator knows, the oldest first."""
+        found = self._do(self._session.list_jobs, True)
+        jobs = [
+            Job(
+                str(job["job_id"]),
+                str(job.get("name") or job.get("job_name")).removeprefix(JOB_PREFIX),
+                str(job.get("status", "")),
+                str(job.get("submit_time_iso") or job.get("submit_time", ""))[:19],
+            )
+            for job in found
+        ]
+        return sorted(jobs, key=lambda job: job.submitted)
 
     def submit(self, terms: Terms) -> str:
         """Submit a run; give the number of its job."""
@@ -164,7 +191,7 @@ def write_job(folder: Path, terms: Terms) -> None:
         "components": [{"id": "conovel", "path": f"{ENGINE}.SiteApp", "args": {}}],
     }
     meta = {
-        "name": f"conovel-{terms.run_id}",
+        "name": f"{JOB_PREFIX}{terms.run_id}",
         "resource_spec": {},
         "min_clients": len(terms.agents),
         "mandatory_clients": list(terms.agents),

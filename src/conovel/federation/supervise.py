@@ -23,7 +23,7 @@ from conovel.federation.places import JOINED_FILE, LOG_FILE, PID_FILE
 from conovel.federation.settings import FederationFile, SiteFile
 
 TICK_SECONDS = 0.3
-LINGER_SECONDS = 30.0
+LINGER_SECONDS = 15.0  # for whoever submitted the last run to fetch its outcome
 
 
 class Stopped(Exception):
@@ -92,7 +92,7 @@ def serve_coordinator(
                     f" (see {file.state / LOG_FILE})"
                 )
             tell(f"the coordinator of {file.name} listens on ports {ports[0]} and {ports[1]}")
-            code.append(_watch(engine, Ledger(file.state), tell, once))
+            code.append(_watch(engine, Ledger(file.state), tell, once, linger=LINGER_SECONDS))
     return code[-1]
 
 
@@ -113,6 +113,7 @@ def _watch(
     tell: Callable[[str], None],
     once: bool,
     on_done: Callable[[Path], None] = lambda folder: None,
+    linger: float = 0.0,
 ) -> int:
     """Tell of every run that begins or ends; go on until the engine ends, or one run has."""
     ledger.bury()
@@ -132,8 +133,8 @@ def _watch(
                 on_done(Path(run["results"]))
             tell(f"run {run_id[:8]} {state}: {run['message']}")
             if once:
-                # Whoever submitted the run asks its process for the outcome.
-                processes.wait_for(partial(_is_over, run["pid"]), LINGER_SECONDS)
+                processes.wait_for(partial(_is_over, run["pid"]), 2 * LINGER_SECONDS)
+                time.sleep(linger)
                 return 0 if state == DONE else 1
         time.sleep(TICK_SECONDS)
     tell("the engine ended by itself")
