@@ -43,17 +43,12 @@ def read_sample(
         Column that names the rows. It is never a feature.
     """
     dataset = open_dataset(path)
-    present = dataset.schema.names
-    wanted = list(columns) if columns else [c for c in present if c != id_column]
+    wanted = pick_columns(path, dataset.schema.names, columns, id_column)
     needed = [*wanted, *([id_column] if id_column and id_column not in wanted else [])]
-    if missing := [c for c in needed if c not in present]:
-        raise ColumnError(
-            f"{path} has no column {', '.join(map(repr, missing))}; it has {', '.join(present)}"
-        )
     try:
         table = dataset.to_table(columns=needed)
     except (pa.ArrowException, OSError) as error:
-        raise FileError(f"{path} cannot be read: {_first_line(error)}") from None
+        raise FileError(f"{path} cannot be read: {first_line(error)}") from None
     ids = table[id_column].to_numpy() if id_column else None
     return Sample(table.select(wanted), ids)
 
@@ -61,7 +56,17 @@ def read_sample(
 def read_pair_of_files(
     null: Path, test: Path, columns: Sequence[str] | None, id_column: str | None
 ) -> tuple[Sample, Sample]:
-    """Read known normals and test rows; the features are all columns of the null file.
+    """Read known normals and test rows; the features are those of :func:`pick_features`."""
+    columns = pick_features(null, test, columns, id_column)
+    return read_sample(null, columns=columns), read_sample(
+        test, columns=columns, id_column=id_column
+    )
+
+
+def pick_features(
+    null: Path, test: Path, columns: Sequence[str] | None, id_column: str | None
+) -> list[str]:
+    """Name the features: by default all columns of the null file.
 
     The null file needs no id column. A test file with further columns is refused, because
     nobody can tell whether they were meant to be features.
@@ -74,9 +79,19 @@ def read_pair_of_files(
                 f"{test} also has {', '.join(map(repr, extra))}, which {null} lacks: name the"
                 " column of row ids with --id, or pick the features with --columns"
             )
-    return read_sample(null, columns=columns), read_sample(
-        test, columns=columns, id_column=id_column
-    )
+    return list(columns)
+
+
+def pick_columns(
+    path: Path, present: Sequence[str], columns: Sequence[str] | None, id_column: str | None
+) -> list[str]:
+    """Name the feature columns of one file: all but the id column, or those asked for."""
+    wanted = list(columns) if columns else [c for c in present if c != id_column]
+    if missing := [c for c in [*wanted, id_column] if c is not None and c not in present]:
+        raise ColumnError(
+            f"{path} has no column {', '.join(map(repr, missing))}; it has {', '.join(present)}"
+        )
+    return wanted
 
 
 def open_dataset(path: Path) -> pa_dataset.Dataset:
@@ -92,7 +107,7 @@ def open_dataset(path: Path) -> pa_dataset.Dataset:
     try:
         return pa_dataset.dataset([str(f) for f in files], format=formats.pop())
     except (pa.ArrowException, OSError) as error:
-        raise FileError(f"{path} cannot be read: {_first_line(error)}") from None
+        raise FileError(f"{path} cannot be read: {first_line(error)}") from None
 
 
 def write_table(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
@@ -120,7 +135,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise FileError(f"{path} cannot be read: {_first_line(error)}") from None
+        raise FileError(f"{path} cannot be read: {first_line(error)}") from None
     if not isinstance(content, dict):
         raise FileError(f"{path} does not hold a JSON object")
     return content
@@ -132,7 +147,7 @@ def read_bytes(path: Path, most: int) -> bytes:
         with path.open("rb") as file:
             return file.read(most + 1)
     except OSError as error:
-        raise FileError(f"{path} cannot be read: {_first_line(error)}") from None
+        raise FileError(f"{path} cannot be read: {first_line(error)}") from None
 
 
 def require_writable(path: Path) -> None:
@@ -149,10 +164,11 @@ def _atomically(path: Path, write: Any) -> None:
         write(temporary)
         os.replace(temporary, path)
     except OSError as error:
-        raise FileError(f"{path} cannot be written: {_first_line(error)}") from None
+        raise FileError(f"{path} cannot be written: {first_line(error)}") from None
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Say what an error of another library says, in one line."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -84,7 +84,7 @@ def read_pair(X_null: Any, X_test: Any) -> tuple[Rows, Rows]:
             f"X_null has {null.values.shape[1]} columns and X_test {test.values.shape[1]}:"
             " both must hold the same features in the same order"
         )
-    _warn_constant(null, test)
+    warn_constant(null, test)
     _warn_shared_rows(null.values, test.values)
     return null, test
 
@@ -189,7 +189,8 @@ def _require_finite(values: NDArray[np.float64], columns: Sequence[str] | None, 
             raise ColumnError(f"{name} has {what} values: {listed}: {fix}")
 
 
-def _warn_constant(null: Rows, test: Rows) -> None:
+def warn_constant(null: Rows, test: Rows) -> None:
+    """Warn of columns that are the same in all rows of both samples."""
     low = np.minimum(null.values.min(axis=0), test.values.min(axis=0))
     high = np.maximum(null.values.max(axis=0), test.values.max(axis=0))
     constant = [column_label(null.columns, j) for j in np.flatnonzero(low == high).tolist()]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -43,7 +43,7 @@ class StepUp:
     n_rejected : int
         Rejections over all blocks.
     rejected : tuple of bool arrays
-        One mask per block.
+        One mask per block; empty where only counts were given.
     counts : tuple of tuples of int
         For every round, the count each block reported.
     limits : tuple of int
@@ -87,16 +87,43 @@ class RankHistogram:
     """
 
     def __init__(self, ranks: NDArray[np.int64], n_calibration: int) -> None:
-        self.n_calibration = n_calibration
-        self.size = int(ranks.size)
         if ranks.size < n_calibration:
-            values, counts = np.unique(ranks, return_counts=True)
+            self._set(*np.unique(ranks, return_counts=True), n_calibration)
         else:
             histogram = np.bincount(ranks)
             values = np.flatnonzero(histogram)
-            counts = histogram[values]
+            self._set(values, histogram[values], n_calibration)
+
+    @classmethod
+    def of_counts(cls, counts: NDArray[np.int64], n_calibration: int) -> RankHistogram:
+        """Make one from how often each rank occurs, rank 0 first.
+
+        Examples
+        --------
+        >>> RankHistogram.of_counts(np.array([0, 2, 1, 4]), n_calibration=2).at_most(2)
+        3
+        """
+        histogram = cls.__new__(cls)
+        values = np.flatnonzero(counts)
+        histogram._set(values, counts[values], n_calibration)
+        return histogram
+
+    def _set(
+        self, values: NDArray[np.int64], counts: NDArray[np.int64], n_calibration: int
+    ) -> None:
+        self.n_calibration = n_calibration
+        self.size = int(counts.sum())
         self._values = values
         self._cumulative = np.concatenate([[0], np.cumsum(counts)])
+
+    def adjusted(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Give the ranks that occur, and the adjusted p-value of each (`adjusted_pvalues`)."""
+        scaled = (self._values * self.size) / ((self.n_calibration + 1) * self._cumulative[1:])
+        return self._values, np.minimum.accumulate(scaled[::-1])[::-1]
+
+    def smallest(self, k: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Give the k-th smallest rank for every k from 1 to the number of ranks."""
+        return np.asarray(self._values[np.searchsorted(self._cumulative[1:], k)])
 
     def at_most(self, rank: int) -> int:
         """Count the ranks that are at most `rank`."""
@@ -216,7 +243,19 @@ def step_up(
     estimator: NullProportion | None = None,
 ) -> StepUp:
     """Do the work of :func:`fast_lsu` on checked blocks, without warnings."""
-    histograms = [RankHistogram(ranks, size) for ranks, size in blocks]
+    outcome = step_up_counts([RankHistogram(*block) for block in blocks], level, estimator)
+    rejected = tuple(
+        ranks <= limit for (ranks, _), limit in zip(blocks, outcome.limits, strict=True)
+    )
+    return replace(outcome, rejected=rejected)
+
+
+def step_up_counts(
+    histograms: Sequence[RankHistogram],
+    level: Fraction,
+    estimator: NullProportion | None = None,
+) -> StepUp:
+    """Do the step-up on counts alone; the rows to reject are those up to their limit."""
     m = sum(h.size for h in histograms)
     nulls = Fraction(m)
     if estimator is not None:
@@ -225,7 +264,7 @@ def step_up(
     counts, limits = descend(histograms, level / nulls)
     return StepUp(
         n_rejected=sum(counts[-1]),
-        rejected=tuple(ranks <= r for (ranks, _), r in zip(blocks, limits, strict=True)),
+        rejected=(),
         counts=counts,
         limits=limits,
         level=level,

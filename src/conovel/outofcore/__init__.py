@@ -1,0 +1,8 @@
+"""Detection on files that do not fit into memory."""
+
+from __future__ import annotations
+
+from conovel.outofcore.detection import FileDetection, detect_files
+from conovel.outofcore.engines import Engine, LocalEngine
+
+__all__ = ["Engine", "FileDetection", "LocalEngine", "detect_files"]

@@ -1,0 +1,149 @@
+"""What the scorer learns from, out of files of any size: two passes, bounded memory.
+
+The first pass counts rows, and by the hash of their content how many fall into each of many
+cells. No row occurs more often than its cell counts, so that the second pass knows for nearly
+every row that none of its copies will be taken (:mod:`conovel.sampling`), and keeps the
+others, each distinct row once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.errors import SampleError
+from conovel.outofcore.source import Piece
+from conovel.sampling import content_hash, copies_taken, thin
+from conovel.scoring import Matrix, Mixture
+
+
+@dataclass(eq=False)
+class Survey:
+    """What one pass over a sample learns: its size, and the range of every column."""
+
+    n: int = 0
+    low: Matrix | float = np.inf
+    high: Matrix | float = -np.inf
+
+    def take(self, values: Matrix) -> None:
+        """Look at some rows."""
+        self.n += len(values)
+        self.low = np.minimum(self.low, values.min(axis=0))
+        self.high = np.maximum(self.high, values.max(axis=0))
+
+    @property
+    def extremes(self) -> Matrix:
+        """Two rows with the same columns that are constant as in all rows."""
+        return np.stack([self.low, self.high])
+
+
+class Cells:
+    """Upper bounds on how often a row occurs, from counts by the upper bits of its hash.
+
+    Parameters
+    ----------
+    bits : int
+        There are ``2**bits`` cells of four bytes; with more of them, the bounds are closer.
+    """
+
+    def __init__(self, bits: int) -> None:
+        self._shift = np.uint64(64 - bits)
+        self._counts = np.zeros(1 << bits, dtype=np.uint32)
+
+    def add(self, hashes: NDArray[np.uint64]) -> None:
+        """Count rows."""
+        cell, times = np.unique(hashes >> self._shift, return_counts=True)
+        self._counts[cell] += times.astype(np.uint32)
+
+    def bound(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Bound the number of copies of each row."""
+        return self._counts[hashes >> self._shift].astype(np.int64)
+
+
+@dataclass(eq=False)
+class Tally:
+    """Distinct rows with how often they occurred, put together bit by bit."""
+
+    rows: list[Matrix] = field(default_factory=list)
+    copies: list[NDArray[np.int64]] = field(default_factory=list)
+    n_loose: int = 0
+
+    def add(self, rows: Matrix) -> None:
+        """Add rows, and join equal ones once there are as many new ones as distinct ones."""
+        self.rows.append(rows)
+        self.copies.append(np.ones(len(rows), dtype=np.int64))
+        self.n_loose += len(rows)
+        if self.n_loose > max(len(self.rows[0]), 1 << 16):
+            self.joined()
+
+    def joined(self) -> tuple[Matrix, NDArray[np.int64]]:
+        """Give the distinct rows in canonical order and their copies."""
+        mixture = Mixture.of(np.concatenate(self.rows))
+        copies = np.zeros(len(mixture.distinct), dtype=np.int64)
+        np.add.at(copies, mixture.position, np.concatenate(self.copies))
+        self.rows, self.copies, self.n_loose = [mixture.distinct], [copies], 0
+        return mixture.distinct, copies
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What a scorer is fitted on."""
+
+    null_train: Matrix
+    mixture: Mixture
+
+
+def survey(pieces: Iterable[Piece], cells: Cells, tell: Callable[[int], None]) -> Survey:
+    """Do the first pass over one sample; `tell` hears how many rows were read."""
+    seen = Survey()
+    for piece in pieces:
+        seen.take(piece.values)
+        cells.add(content_hash(piece.values))
+        tell(len(piece))
+    return seen
+
+
+def gather(
+    null: Iterable[Piece],
+    test: Iterable[Piece],
+    is_train: NDArray[np.bool_],
+    rate: float,
+    cells: Cells,
+    tell: Callable[[int], None],
+) -> Training:
+    """Do the second pass over both samples.
+
+    Parameters
+    ----------
+    null, test : iterables of Piece
+    is_train : bool array
+        Which known normals train; the others belong to the mixture.
+    rate : float
+        Which part of the mixture is taken.
+    cells : Cells
+        Counts of both samples.
+    tell : callable
+        Hears how many rows were read.
+    """
+    rate = min(rate, 1.0)
+    tally, null_train = Tally(), []
+
+    def add(rows: Matrix) -> None:
+        hashes = content_hash(rows)
+        tally.add(rows[copies_taken(cells.bound(hashes), hashes, rate) > 0])
+
+    for piece in null:
+        train = is_train[piece.start : piece.start + len(piece)]
+        null_train.append(piece.values[train])
+        add(piece.values[~train])
+        tell(len(piece))
+    for piece in test:
+        add(piece.values)
+        tell(len(piece))
+    mixture = thin(*tally.joined(), rate)
+    if not mixture.position.size:
+        raise SampleError("the sample to train on is empty: raise max_train_rows")
+    return Training(np.concatenate(null_train), mixture)

@@ -1,0 +1,60 @@
+"""How a budget of memory is spent."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from conovel.errors import InputError
+
+DEFAULT_MEMORY = 1 << 30
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_LEAST = 100_000_000
+_LARGEST_PIECE = 1 << 16  # rows; larger ones gain nothing
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes of what is held at a time.
+
+    Attributes
+    ----------
+    piece : int
+        Rows that are read and scored together.
+    cell_bits : int
+        See :class:`conovel.outofcore.gather.Cells`.
+    """
+
+    piece: int
+    cell_bits: int
+
+    @classmethod
+    def of(cls, memory: int, n_features: int) -> Plan:
+        """Divide the budget: a quarter for pieces at work, a sixteenth for cells.
+
+        The rest is left to the libraries, to the rows that the scorer learns from and to
+        the calibration scores.
+        """
+        # About six copies of a row are made on its way, and eight pieces are on it.
+        fitting = memory // 4 // (8 * 6 * 8 * (n_features + 2))
+        return cls(
+            piece=min(max(fitting, 1024), _LARGEST_PIECE),
+            cell_bits=min(max((memory // 64).bit_length() - 1, 16), 26),
+        )
+
+
+def as_memory(memory: int | str) -> int:
+    """Read an amount of memory: a number of bytes, or a text such as "500MB" or "1.5 GB".
+
+    Examples
+    --------
+    >>> as_memory("1.5GB")
+    1500000000
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\s*", str(memory), re.IGNORECASE)
+    if not found:
+        raise InputError(f"memory must be like 500MB or 2GB, not {memory!r}")
+    n_bytes = int(float(found[1]) * _UNITS[found[2].upper()])
+    if n_bytes < _LEAST:
+        raise InputError(f"{memory} of memory is too little: give at least {_LEAST // 10**6}MB")
+    return n_bytes
