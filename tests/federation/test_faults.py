@@ -126,6 +126,7 @@ def test_hangs(everybody_up, loopback, submit, sabotage, published, row):
     ends_failed(loopback, run_id, *SITES)
 
 
+@pytest.mark.slow
 @fault("a site sends garbage", "south sent what is not a message", ALL)
 def test_garbage(everybody_up, loopback, submit, sabotage, published, row):
     sabotage(site="south", when="STEP", do="garbage")
