@@ -12,6 +12,7 @@
     ├── FileError                a file that cannot be read or written (also OSError)
     │   └── RunFileError         a file that is not a run, or not a whole one
     ├── MissingExtraError        an optional dependency is not installed (also ImportError)
+    ├── ClusterError             a cluster that does not answer or loses its workers
     ├── FederationError          a kit, a certificate or a process that does not work
     ├── ProtocolError            a run between agents that was broken off
     │   ├── LocalProtocolError       on this side
@@ -97,6 +98,10 @@ class MissingExtraError(ConovelError, ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"this needs {package}: install it with  pip install 'conovel[{extra}]'")
+
+
+class ClusterError(ConovelError):
+    """A cluster does not answer, or its workers keep dying."""
 
 
 class FederationError(ConovelError):

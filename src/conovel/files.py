@@ -94,6 +94,12 @@ def pick_columns(
     return wanted
 
 
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder; 0 where there is nothing."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
 def open_dataset(path: Path) -> pa_dataset.Dataset:
     """Open a file or folder lazily, its format told by its ending."""
     if not path.exists():

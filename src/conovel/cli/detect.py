@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conovel.cli.show import print_json, split_names, stages
+from conovel.cli.show import bars, print_json, split_names, stages
 
 if TYPE_CHECKING:
-    from conovel.detector import Detection
+    from conovel.detector import AdaDetect, Detection
+    from conovel.outofcore import Engine, FileDetection
+
+_LARGE = 250_000_000  # bytes of files that are read in pieces without being asked
 
 
 def detect(
@@ -35,13 +38,17 @@ def detect(
     scorer: Annotated[
         str,
         typer.Option(
-            help="default, extra-trees, random-forest, boosting, logistic, mlp or"
-            " isolation-forest; several with commas: the best is chosen validly."
+            help="automatic, extra-trees, random-forest, boosting, logistic, mlp, refined-trees,"
+            " refined-linear or isolation-forest; several with commas: the best is chosen validly."
         ),
-    ] = "default",
+    ] = "automatic",
     train_fraction: Annotated[
-        str, typer.Option(help="Share of the known normals used for training.")
-    ] = "0.5",
+        str | None,
+        typer.Option(
+            help="Share of the known normals used for training; weighed by the numbers of rows"
+            " if not given."
+        ),
+    ] = None,
     pi0: Annotated[
         str | None,
         typer.Option(
@@ -49,6 +56,19 @@ def detect(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split and of the scorer.", min=0)] = 0,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help="Read the files in pieces and stay within this much memory, such as 1GB; large"
+            " files are read so anyway. Same results, and an interrupted run goes on."
+        ),
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="Who scores: local, or dask for the machines of a cluster.")
+    ] = "local",
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of the Dask scheduler, such as tcp://host:8786.")
+    ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON instead of a table.")
     ] = False,
@@ -62,33 +82,102 @@ def detect(
     come from the same source.
     """
     from conovel.detector import AdaDetect  # noqa: PLC0415
-    from conovel.files import (  # noqa: PLC0415
-        read_pair_of_files,
-        require_writable,
-        write_json,
-        write_table,
-    )
-    from conovel.report import of_detection  # noqa: PLC0415
+    from conovel.files import require_writable, write_json  # noqa: PLC0415
 
     if out is not None:
         require_writable(out)
     detector = AdaDetect(split_names(scorer), level, train_fraction, pi0, seed)
-    with stages() as tell:
-        tell("reading files")
-        features = split_names(columns) if columns else None
-        known, rows = read_pair_of_files(null, test, features, id_column)
-        result = detector.detect(known.features, rows.features, ids=rows.ids, on_stage=tell)
+    features = split_names(columns) if columns else None
+    work = _in_pieces if _is_large([null, test], memory, engine, out) else _in_memory
+    result, picture = work(
+        detector, null, test, out, features, id_column, memory, _engine(engine, scheduler)
+    )
     summary = {"command": "detect", "null": str(null), "test": str(test), **result.summary()}
     if out is not None:
-        write_table(out, result.columns())
-        write_json(out.with_suffix(".json"), {**summary, "picture": of_detection(result)})
+        write_json(out.with_suffix(".json"), {**summary, "picture": picture})
     if json:
         print_json(summary)
     else:
         _print_summary(result, out)
 
 
-def _print_summary(result: Detection, out: Path | None) -> None:
+def _is_large(inputs: list[Path], memory: str | None, engine: str, out: Path | None) -> bool:
+    """Decide whether the files are read in pieces, which gives the same results."""
+    from conovel.errors import InputError  # noqa: PLC0415
+    from conovel.files import size_of  # noqa: PLC0415
+
+    asked = memory is not None or engine != "local"
+    if asked and out is None:
+        raise InputError(
+            "--memory and --engine need --out, where decisions are written as they come"
+        )
+    return asked or (out is not None and sum(map(size_of, inputs)) > _LARGE)
+
+
+def _engine(name: str, scheduler: str | None) -> Engine | None:
+    from conovel.errors import InputError  # noqa: PLC0415
+
+    if name == "local" and scheduler is None:
+        return None
+    if name != "dask" or scheduler is None:
+        raise InputError("--engine is local, or dask together with --scheduler ADDRESS")
+    from conovel.outofcore.cluster import DaskEngine  # noqa: PLC0415
+
+    return DaskEngine(scheduler)
+
+
+def _in_memory(
+    detector: AdaDetect,
+    null: Path,
+    test: Path,
+    out: Path | None,
+    columns: list[str] | None,
+    id_column: str | None,
+    memory: str | None,
+    engine: Engine | None,
+) -> tuple[Detection, dict[str, Any]]:
+    from conovel.files import read_pair_of_files, write_table  # noqa: PLC0415
+    from conovel.report import of_detection  # noqa: PLC0415
+
+    with stages() as tell:
+        tell("reading files")
+        known, rows = read_pair_of_files(null, test, columns, id_column)
+        result = detector.detect(known.features, rows.features, ids=rows.ids, on_stage=tell)
+    if out is not None:
+        write_table(out, result.columns())
+    return result, of_detection(result)
+
+
+def _in_pieces(
+    detector: AdaDetect,
+    null: Path,
+    test: Path,
+    out: Path | None,
+    columns: list[str] | None,
+    id_column: str | None,
+    memory: str | None,
+    engine: Engine | None,
+) -> tuple[FileDetection, dict[str, Any]]:
+    from conovel.outofcore import detect_files  # noqa: PLC0415
+    from conovel.report import of_files  # noqa: PLC0415
+
+    assert out is not None  # noqa: S101  (_is_large saw to it)
+    with bars() as tell:
+        result = detect_files(
+            detector,
+            null,
+            test,
+            out,
+            columns=columns,
+            id_column=id_column,
+            memory=memory or "1GB",
+            engine=engine,
+            on_progress=tell,
+        )
+    return result, of_files(result)
+
+
+def _print_summary(result: Detection | FileDetection, out: Path | None) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 

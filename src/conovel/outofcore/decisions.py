@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -65,13 +65,14 @@ class Decider:
         )
 
 
-def write_rows(path: Path, tables: Iterator[pa.Table]) -> None:
+def write_rows(path: Path, tables: Iterator[pa.Table], beside: Path) -> None:
     """Write tables as one CSV or Parquet file, whole or not at all.
 
     The bytes depend on the rows only, not on how they are spread over the tables; they are
-    those of :func:`conovel.files.write_table`.
+    those of :func:`conovel.files.write_table`. Until it is whole, the file is in the folder
+    `beside`, on the same disk.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = beside / path.name
     try:
         first = next(tables)
         with _writer(temporary, first.schema) as writer:
@@ -88,13 +89,10 @@ def write_rows(path: Path, tables: Iterator[pa.Table]) -> None:
         os.replace(temporary, path)
     except (OSError, pa.ArrowException) as error:
         raise FileError(f"{path} cannot be written: {first_line(error)}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def _writer(path: Path, schema: pa.Schema) -> Iterator[Writer]:
-    endings: Sequence[str] = path.suffixes
-    kind: Any = pa_csv.CSVWriter if ".csv" in endings[-2:] else pa_parquet.ParquetWriter
+    kind: Any = pa_csv.CSVWriter if path.suffix.lower() == ".csv" else pa_parquet.ParquetWriter
     with kind(str(path), schema) as writer:
         yield writer

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from conovel import __version__
 from conovel.detector import AdaDetect, outline, seeds
-from conovel.errors import ConovelError, ScorerError
+from conovel.errors import FileError, InputError, ScorerError
 from conovel.files import pick_features, require_writable
 from conovel.guarantee import Guarantee, one_site
 from conovel.levels import as_level
@@ -30,6 +30,7 @@ from conovel.outofcore.decisions import Decider, count_ranks, write_rows
 from conovel.outofcore.engines import Engine, LocalEngine
 from conovel.outofcore.gather import Cells, Training, gather, survey
 from conovel.outofcore.memory import DEFAULT_MEMORY, Plan, as_memory
+from conovel.outofcore.sketch import Sketch
 from conovel.outofcore.source import Source
 from conovel.outofcore.work import Work
 from conovel.pi0 import as_estimator
@@ -57,6 +58,7 @@ class FileDetection:
     out: Path
     n_train: int
     histogram: RankHistogram
+    sketch: Sketch
     stepup: StepUp
     scorer: str
     selection: Selection | None
@@ -139,7 +141,7 @@ def detect_files(
     work = Work.beside(out, run.key())
     try:
         result = run.go(work, out)
-    except ConovelError:
+    except (InputError, FileError):
         work.clear()  # the same inputs would only fail again
         raise
     work.clear()
@@ -189,14 +191,18 @@ class _Run:
         self._rank(work, model, calibration)
         self.tell("deciding", 0, None)
         starts = self._starts(self.n_test)
-        histogram = count_ranks((work.read("test", s) for s in starts), calibration.size)
+        sketch = Sketch(calibration)
+        parts = map(sketch.see, (work.read("test", s) for s in starts))
+        histogram = count_ranks(parts, calibration.size)
         outcome = step_up_counts([histogram], self.level, self.estimator)
         decider = Decider(histogram, outcome.limits[0])
-        write_rows(out, map(decider.decide, self._told("writing", work, starts)))
+        decided = map(decider.decide, self._told("writing", work, starts))
+        write_rows(out, map(sketch.draw, decided), work.folder)
         return FileDetection(
             out=out,
             n_train=len(training.null_train),
             histogram=histogram,
+            sketch=sketch,
             stepup=outcome,
             scorer=model.name,
             selection=model.selection,

@@ -12,7 +12,6 @@ from joblib import cpu_count
 from conovel.scoring import Matrix, ScoreModel, Vector
 
 Tag = TypeVar("Tag")
-_Result = TypeVar("_Result", covariant=True)
 
 
 class Engine(Protocol):
@@ -44,20 +43,20 @@ class LocalEngine:
             yield from in_order(lambda X: pool.submit(model.score, X), pieces, self.n_threads)
 
 
-class Promise(Protocol[_Result]):
-    """A result that will be there."""
+class Promise(Protocol):
+    """Scores that will be there."""
 
-    def result(self) -> _Result:
+    def result(self) -> Vector:
         """Wait for it."""
 
 
 def in_order(
-    submit: Callable[[Matrix], Promise[Vector]],
+    submit: Callable[[Matrix], Promise],
     pieces: Iterable[tuple[Tag, Matrix]],
     n_waiting: int,
 ) -> Iterator[tuple[Tag, Vector]]:
     """Keep so many pieces at work, and give results in the order of the pieces."""
-    waiting: deque[tuple[Tag, Promise[Vector]]] = deque()
+    waiting: deque[tuple[Tag, Promise]] = deque()
     for tag, values in pieces:
         waiting.append((tag, submit(values)))
         if len(waiting) > n_waiting:

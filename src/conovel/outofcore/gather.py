@@ -60,7 +60,7 @@ class Cells:
 
     def bound(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Bound the number of copies of each row."""
-        return self._counts[hashes >> self._shift].astype(np.int64)
+        return np.asarray(self._counts[hashes >> self._shift], dtype=np.int64)
 
 
 @dataclass(eq=False)

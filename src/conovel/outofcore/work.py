@@ -59,7 +59,7 @@ class Work:
     def save(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Keep some arrays."""
         temporary = self.folder / f".{name}.npz"
-        np.savez(temporary, **arrays)
+        np.savez(temporary, **dict[str, Any](arrays))
         os.replace(temporary, self.folder / f"{name}.npz")
 
     def load(self, name: str) -> dict[str, NDArray[Any]] | None:
