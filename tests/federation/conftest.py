@@ -18,7 +18,8 @@ from conovel.federation.terms import Terms
 
 SITES = ("north", "south", "west")
 SCORER = "logistic"
-QUICK = {"call_seconds": 5.0, "stage_seconds": 8.0, "run_seconds": 60.0}
+PATIENT = {"call_seconds": 20.0, "stage_seconds": 120.0, "run_seconds": 240.0}
+QUICK = {"call_seconds": 5.0, "stage_seconds": 8.0, "run_seconds": 60.0}  # for what must fail
 
 
 def pytest_collection_modifyitems(items):
@@ -103,7 +104,7 @@ def submit(loopback, connection):
     def submit(**more):
         session = connection()
         assert wait_for(lambda: set(session.connected()) == set(SITES), 60)
-        return run(session, Terms(SITES, **(QUICK | more)), lambda progress: None)
+        return run(session, Terms(SITES, **(PATIENT | more)), lambda progress: None)
 
     return submit
 

@@ -68,7 +68,7 @@ def ends_failed(loopback, run_id, *parties):
 def break_off(submit, published, row, **more):
     """Submit a run that must fail in the words of the row, and publish nothing."""
     before = published()
-    account = submit(**more)
+    account = submit(**(QUICK | more))
     assert account["state"] == "failed"
     assert row.is_in(account["message"]), account["message"]
     assert published() == before
@@ -84,7 +84,7 @@ def break_by_killing(loopback, submit, sabotage, published, row, when, nth=1):
 
     killer = threading.Thread(target=kill)
     killer.start()
-    run_id = break_off(submit, published, row, regime="full", stage_seconds=4.0)
+    run_id = break_off(submit, published, row, regime="full")
     killer.join()
     assert reached.exists()
     for message in ends_failed(loopback, run_id, COORDINATOR, "north", "west").values():
@@ -122,7 +122,7 @@ def test_killed_during_counts(everybody_up, loopback, submit, sabotage, publishe
 )
 def test_hangs(everybody_up, loopback, submit, sabotage, published, row):
     sabotage(site="south", when="MODEL", do="wait")
-    run_id = break_off(submit, published, row, regime="full", stage_seconds=4.0, run_seconds=20.0)
+    run_id = break_off(submit, published, row, regime="full", run_seconds=30.0)
     ends_failed(loopback, run_id, *SITES)
 
 
@@ -344,7 +344,7 @@ def test_exit_codes(loopback, connection, sabotage, row):
     sabotage(site="south", when="STEP", do="wait")
     ended = loopback.run(
         *("run", "--federation", str(loopback.settings(OPERATOR))),
-        *("--regime", "counts", "--stage-seconds", "4", "--run-seconds", "30"),
+        *("--regime", "counts", "--stage-seconds", "8", "--run-seconds", "60"),
     )
     assert ended.returncode == 1
     assert "broken off" in ended.stdout
