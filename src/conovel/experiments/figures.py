@@ -111,9 +111,9 @@ def against_bytes(rows: Sequence[Row], folder: Path, name: str) -> str | None:
                 axes.axhline(power, color=look.colour, linestyle=look.line, linewidth=1)
                 axes.annotate(
                     _LABELS[regime],
-                    (1, power),
+                    (0.2, power),  # between the compact models and the quantized ones
                     xycoords=("axes fraction", "data"),
-                    ha="right",
+                    ha="left",
                     va="bottom",
                     fontsize=7,
                     color=look.colour,
@@ -238,9 +238,9 @@ def _by_precision(axes: Any, rows: Sequence[Row], regime: str, label: str) -> No
         axes.annotate(
             text,
             (place, value.mean),
-            xytext=(0, -11),
+            xytext=(5, 0),
             textcoords="offset points",
-            ha="center",
+            va="center",
             fontsize=7,
         )
 
