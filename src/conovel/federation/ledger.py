@@ -35,7 +35,7 @@ class Ledger:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ledger = Ledger(Path(folder))
     ...     record = ledger.open("00" * 16, seconds=60)
-    ...     record.finish(FAILED, "south vanished")
+    ...     _ = record.finish(FAILED, "south vanished")
     ...     [(run["state"], run["message"]) for run in ledger.runs()]
     [('failed', 'south vanished')]
     """
