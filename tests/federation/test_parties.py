@@ -207,13 +207,26 @@ def test_publishing_needs_a_settled_run(files):
         engine.sites["north"].member.publish(5)
 
 
-@pytest.mark.parametrize("row", [["north", 10], ["nobody", 10, 1.0], ["west", -1, None], 7])
-def test_sizes_of_models_that_are_none_end_the_run(row, files):
+HOSTILE = [
+    [["north", 10]],
+    [["nobody", 10, 1.0]],
+    [["west", -1, None]],
+    [["west", 9, float("nan")]],
+    [["west", 9, "many"]],
+    [[["west"], 9, None]],
+    [7],
+    7,
+    "models",
+]
+
+
+@pytest.mark.parametrize("sizes", HOSTILE)
+def test_sizes_of_models_that_are_none_end_the_run(sizes, files):
     engine = FakeEngine(terms(), files)
 
     def settle(names):
         replies = FakeEngine.settle(engine, names)
-        replies.values["south"] = [row]
+        replies.values["south"] = sizes
         return replies
 
     engine.settle = settle

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +24,9 @@ from conovel.errors import (
 from conovel.federation.actor import Actor
 from conovel.federation.member import Deliver
 from conovel.federation.terms import Terms
+from conovel.fields import MAX_TEXT_BYTES
 from conovel.messages import Kind, decode
-from conovel.protocol import Outbox, State
+from conovel.protocol import Outbox, State, as_text
 from conovel.regimes import guarantee
 from conovel.transcript import Entry, Transcript, as_plain
 
@@ -128,7 +130,8 @@ class Chair:
         replies = sites.begin(self.terms.to_dict())
         for name, objection in sorted(replies.values.items()):
             if objection:
-                self._abort(RefusedError(f"{name} refuses: {objection}", name))
+                said = as_text(str(objection), MAX_TEXT_BYTES // 2)
+                self._abort(RefusedError(f"{name} refuses: {said}", name))
                 return
         self._give_up({name: f"did not begin: {why}" for name, why in replies.failures.items()})
 
@@ -153,7 +156,7 @@ class Chair:
         waiting = {name for name, peers in sites.waiting(overdue).values.items() if peers}
         if waiting == set(overdue):
             return overdue
-        for name in waiting:
+        for name in waiting & set(self._owing):
             self._owing[name] = time.monotonic()
         return [name for name in overdue if name not in waiting]
 
@@ -169,21 +172,26 @@ class Chair:
                 return {}
         try:
             for name, rows in sorted(replies.values.items()):
-                self.transcript.entries += [self._entry(name, row) for row in rows]
+                self.transcript.entries += self._entries(name, rows)
         except MalformedMessageError as error:
             self._abort(error)
             return {}
         return {**replies.failures, **sites.publish(sorted(replies.values)).failures}
 
-    def _entry(self, sender: str, row: Any) -> Entry:
-        """Read what a site says about a model it sent to a peer."""
+    def _entries(self, sender: str, rows: Any) -> list[Entry]:
+        """Read what a site says about the models it sent to its peers."""
+        entries = []
         try:
-            receiver, n_bytes, bits = row
-            if receiver in self.terms.agents and index(n_bytes) > 0:
-                return Entry(0, sender, receiver, "MODEL", n_bytes, bits and float(bits))
+            for receiver, n_bytes, bits in rows:
+                if receiver not in self.terms.agents or index(n_bytes) <= 0:
+                    raise ValueError(receiver, n_bytes)
+                if bits is not None and not math.isfinite(bits):
+                    raise ValueError(bits)
+                entries.append(Entry(0, sender, receiver, "MODEL", n_bytes, bits))
         except (TypeError, ValueError):
-            pass
-        raise MalformedMessageError(f"{sender} sent sizes of models that are none", sender)
+            text = f"{sender} sent sizes of models that are none"
+            raise MalformedMessageError(text, sender) from None
+        return entries
 
     def _step(self, work: Callable[[], Outbox]) -> None:
         """Do one thing with the machine and send what it says; no error leaves this thread."""
