@@ -34,7 +34,9 @@ from conovel.compact import DEFAULT, PROFILES, fit_compact
 from conovel.convert import to_flat
 from conovel.experiments.gaussian import Labelled, gaussian_design
 from conovel.quantize import uniform
-from conovel.scoring import FittedScorer, Mixture, default_scorer, fit_scorer, split_null
+from conovel.named import scorer_by_name
+from conovel.scoring import FittedScorer, Mixture, fit_scorer
+from conovel.splitting import split_null
 
 LEVEL = Fraction(1, 10)
 K = 3
@@ -83,7 +85,7 @@ class Block:
     local: FittedScorer = field(init=False)
 
     def __post_init__(self) -> None:
-        scorer = default_scorer().set_params(n_estimators=100, random_state=self.seed)
+        scorer = scorer_by_name("extra-trees").set_params(n_estimators=100, random_state=self.seed)
         self.local = fit_scorer(scorer, self.null_train, self.mixture)
 
 

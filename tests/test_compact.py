@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import ExtraTreesClassifier, IsolationForest, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -21,7 +22,7 @@ from conovel.scoring import Mixture, fit_scorer
 from conovel.surrogate import make_surrogate
 
 TREES = ExtraTreesClassifier(30, max_depth=12, min_samples_leaf=5, random_state=0)
-LINEAR = LogisticRegression()
+LINEAR = LinearDiscriminantAnalysis()  # smooth, and with no flat form of its own
 
 
 def block(seed, n_train=166, n_cal=167, n_test=111):
@@ -123,6 +124,23 @@ def test_a_model_that_says_nothing_gives_a_surrogate_that_says_nothing():
     silent = replace(local, read=lambda _, X: np.full(len(X), 0.25))
     small = cn.decode(encode_compact(silent, train, mixture, 0))
     assert np.unique(small.score(mixture.distinct)).round(6).tolist() == [0.25]
+
+
+@pytest.mark.parametrize("scorer", [LogisticRegression(), cn.Automatic().candidates()["linear"]])
+def test_a_logistic_regression_is_sent_itself_where_the_budget_allows(scorer):
+    local, train, mixture = prepared(0, scorer)
+    message = encode_compact(local, train, mixture, 0)
+    rows = mixture.distinct
+    exact = local.estimator.predict_proba(rows)[:, 1]
+    assert len(message) < 90
+    assert np.abs(cn.decode(message).score(rows) - exact).max() < 0.01
+    with pytest.raises(InputError, match="no model fits a budget of 9 bytes"):
+        encode_compact(local, train, mixture, 0, budget=9)
+
+
+def test_a_committee_is_imitated_not_represented_by_one_member():
+    local, train, mixture = prepared(0, cn.Automatic().candidates()["committee"])
+    assert cn.decode(encode_compact(local, train, mixture, 0)).n_trees == DEFAULT.n_trees
 
 
 def test_scores_survive_the_wire_to_the_last_bit():

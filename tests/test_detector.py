@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 import conovel as cn
 from conovel.detector import seeds
 from conovel.errors import InputError, LevelError, ResolutionWarning, SampleError
-from conovel.scoring import split_null
+from conovel.splitting import split_null
 
 FAST = ExtraTreesClassifier(20, max_depth=4)
 
@@ -30,7 +30,7 @@ def samples():
 
 
 def test_the_result_is_the_exact_statistics_of_its_scores(samples):
-    result = cn.AdaDetect(FAST).detect(*samples)
+    result = cn.AdaDetect(FAST, train_fraction=0.5).detect(*samples)
     ranks = cn.conformal_ranks(result.calibration_scores, result.scores)
     assert np.array_equal(result.ranks, ranks)
     assert np.array_equal(result.rejected, cn.benjamini_hochberg(ranks, 300, 0.1))
@@ -99,7 +99,7 @@ def test_several_scorers_are_chosen_from(samples):
 
 def test_pi0_is_used_and_said(samples):
     plain = cn.AdaDetect(FAST).detect(*samples)
-    adaptive = cn.AdaDetect(FAST, pi0="storey").detect(*samples)
+    adaptive = cn.AdaDetect(FAST, train_fraction=0.5, pi0="storey").detect(*samples)
     assert plain.stepup.pi0 is None
     assert 0.5 < adaptive.stepup.pi0 < 1.2
     assert "times the share of normal rows" in str(plain.guarantee)

@@ -18,17 +18,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC, OneClassSVM
 
+from conovel.automatic import Automatic
 from conovel.errors import InputError, ScorerError
+from conovel.named import scorer_by_name
 from conovel.refine import Refined
-from conovel.scoring import (
-    Mixture,
-    OneClass,
-    fit_scorer,
-    named_scorers,
-    scorer_by_name,
-    select_scorer,
-    with_seed,
-)
+from conovel.scoring import Mixture, OneClass, fit_scorer, with_seed
+from conovel.selection import select_scorer
 
 SCORERS = {
     "forest with bootstrap": RandomForestClassifier(10, random_state=0),
@@ -45,6 +40,7 @@ SCORERS = {
     "pipeline": make_pipeline(StandardScaler(), MLPClassifier((3,), max_iter=9, random_state=0)),
     "linear svm": LinearSVC(random_state=0),
     "neighbours": KNeighborsClassifier(3),
+    "automatic": Automatic(n_folds=3, random_state=0),
     "refined trees": Refined(ExtraTreesClassifier(10, max_depth=3, random_state=0), n_folds=3),
     "refined linear": Refined(
         RandomForestClassifier(10, max_depth=3, random_state=0), LogisticRegression(), n_folds=3
@@ -178,16 +174,16 @@ def test_selection_finds_the_scorer_that_sees_the_novelties_and_is_invariant():
     rows = np.vstack([rng.normal(size=(300, 2)), rng.normal(4, 0.3, size=(60, 2))])
     blind = make_pipeline(StandardScaler(with_std=False), KNeighborsClassifier(1))
     candidates = [blind, ExtraTreesClassifier(50, max_depth=4, random_state=0)]
-    chosen = select_scorer(candidates, train, Mixture.of(rows), 0.1)
-    assert chosen.chosen == 1
-    assert chosen.rejections[1] >= 55
-    permuted = select_scorer(candidates, train, Mixture.of(rows[rng.permutation(360)]), 0.1)
+    chosen = select_scorer(candidates, train, Mixture.of(rows))
+    assert chosen.winner == "ExtraTreesClassifier"
+    assert chosen.values[1] > 5 > chosen.values[0]
+    permuted = select_scorer(candidates, train, Mixture.of(rows[rng.permutation(360)]))
     assert permuted == chosen
 
 
 def test_selection_needs_nulls_to_hold_out():
     with pytest.raises(InputError, match="at least 2 training nulls"):
-        select_scorer([LogisticRegression()] * 2, np.zeros((1, 2)), Mixture.of(np.eye(2)), 0.1)
+        select_scorer([LogisticRegression()] * 2, np.zeros((1, 2)), Mixture.of(np.eye(2)))
 
 
 def test_open_random_states_are_fixed_and_closed_ones_kept():
@@ -199,8 +195,8 @@ def test_open_random_states_are_fixed_and_closed_ones_kept():
 
 
 def test_names_of_scorers():
-    assert "default" in named_scorers()
-    with pytest.raises(ScorerError, match="choose from default, extra-trees"):
+    assert isinstance(scorer_by_name("automatic"), Automatic)
+    with pytest.raises(ScorerError, match="choose from automatic, extra-trees"):
         scorer_by_name("resnet")
 
 

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from conovel.automatic import Automatic as Automatic
     from conovel.detector import AdaDetect as AdaDetect
     from conovel.detector import Detection as Detection
     from conovel.errors import ConovelError as ConovelError
@@ -42,6 +43,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "AdaDetect": "detector",
     "Agent": "network",
+    "Automatic": "automatic",
     "ConovelError": "errors",
     "ConovelWarning": "errors",
     "Detection": "detector",

@@ -8,6 +8,7 @@ a peer as the model itself, and a coarse grid costs them little (docs/front.md):
   or whatever else it knows, travels with it;
 * an average of small trees is flat, so before it is quantized it is stretched until its
   log-odds spread as far as the local model's: unstretched, `max` would never listen to it;
+* a logistic regression is smaller than any forest that would imitate it, and sent itself;
 * the thresholds of a feature lie on a uniform lattice over its values. Quantile grids would
   be fine where the normals are and coarse where novelties are.
 
@@ -21,14 +22,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.linear_model import LogisticRegression
 
 from conovel import wire
 from conovel.composite import probability
+from conovel.convert import to_flat
 from conovel.errors import InputError
 from conovel.forest import Forest, Tree, round_down
 from conovel.grids import Lattice
-from conovel.quantize import QuantizedForest, per_feature
-from conovel.scoring import FittedScorer, Matrix, Mixture, Vector
+from conovel.linear import Linear
+from conovel.quantize import QuantizedForest, per_feature, uniform
+from conovel.scoring import FittedScorer, Matrix, Mixture, Vector, log_odds
 from conovel.wire import NO_SCHEMA
 
 __all__ = ["DEFAULT", "PROFILES", "Profile", "encode_compact", "fit_compact"]
@@ -60,6 +64,7 @@ PROFILES = (
     Profile(50, 2, threshold_bits=4, leaf_bits=2),  # 70
 )
 DEFAULT = PROFILES[1]
+_LINEAR_BITS = 8  # about 70 bytes at 20 features, and no score moves by more than a hundredth
 
 
 def encode_compact(
@@ -92,6 +97,11 @@ def encode_compact(
     InputError
         If no profile fits the budget.
     """
+    linear = _as_linear(local)
+    if linear is not None:
+        message = wire.encode(uniform(linear, _LINEAR_BITS), schema=schema)
+        if budget is None or len(message) <= budget:
+            return message
     rows, target = _lesson(local, null_train, mixture)
     if budget is None:
         return wire.encode(_imitate(rows, target, seed, DEFAULT), schema=schema)
@@ -132,10 +142,19 @@ def fit_compact(
     return _imitate(rows, target, seed, profile)
 
 
+def _as_linear(local: FittedScorer) -> Linear | None:
+    """Return the local model where it is a logistic regression and speaks for itself."""
+    last = getattr(local.estimator, "steps", [(None, local.estimator)])[-1][1]
+    if not local.sendable or not isinstance(last, LogisticRegression):
+        return None
+    flat = to_flat(local.estimator)
+    return flat if isinstance(flat, Linear) else None
+
+
 def _lesson(local: FittedScorer, null_train: Matrix, mixture: Mixture) -> tuple[Matrix, Vector]:
     """Return the rows to learn from and the log-odds that the local model gives them."""
     rows = np.concatenate([null_train, mixture.rows])
-    return rows, _log_odds(probability(local, null_train, rows))
+    return rows, log_odds(probability(local, null_train, rows), _SURE)
 
 
 def _imitate(rows: Matrix, target: Vector, seed: int, profile: Profile) -> QuantizedForest:
@@ -172,8 +191,3 @@ def _to_forest(trees: ExtraTreesRegressor, centre: float, factor: float) -> Fore
         link="logistic",
         base=float(centre),
     )
-
-
-def _log_odds(probabilities: Vector) -> Vector:
-    p = np.clip(probabilities, _SURE, 1 - _SURE)
-    return np.log(p) - np.log1p(-p)

@@ -1,10 +1,11 @@
 """Composite scores: one's own model and the peers' surrogates, together.
 
 Any combination that is fixed given the agents' (null_train, mixture) is valid
-(docs/theory.md). All scores are first brought to one scale, the probability that a row
-belongs to the mixture rather than to the known normals: classifiers and surrogates give it,
-a score without bounds goes through the logistic function, and a one-class score becomes the
-share of null_train below it. Each model speaks under its sender's own class sizes.
+(docs/theory.md), and so is a choice between combinations that looks at nothing else. All
+scores are first brought to one scale, the probability that a row belongs to the mixture
+rather than to the known normals: classifiers and surrogates give it, a score without bounds
+goes through the logistic function, and a one-class score becomes the share of null_train
+below it. Each model speaks under its sender's own class sizes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from conovel.elementary import expit
 from conovel.errors import InputError
@@ -19,17 +21,24 @@ from conovel.scoring import (
     FittedScorer,
     Matrix,
     Mixture,
+    OneClass,
     ScoreModel,
     Vector,
     fit_scorer,
+    log_odds,
 )
+from conovel.selection import Selection, Trial
 
+AUTO = "auto"
+STACKED = "stacked"
 _COMBINE: Mapping[str, Callable[[Matrix], Vector]] = {
-    "max": lambda scores: scores.max(axis=0),
     "mean": lambda scores: scores.mean(axis=0),
+    "local": lambda scores: scores[0],
     "min": lambda scores: scores.min(axis=0),
+    "max": lambda scores: scores.max(axis=0),
 }
-COMPOSITES = (*_COMBINE, "stacked")
+_CHOICE = (STACKED, *_COMBINE)  # in order of preference
+COMPOSITES = (AUTO, "mean", "max", "min", STACKED)
 
 
 def as_composite(name: str) -> str:
@@ -50,9 +59,9 @@ def composite_scores(
 
     Parameters
     ----------
-    composite : {"max", "mean", "min", "stacked"}
-        "max" is the paper's. "stacked" fits the local scorer again, on the features and what every
-        surrogate says of the row.
+    composite : {"auto", "mean", "max", "min", "stacked", "local"}
+        "max" is the paper's. "stacked" learns again from the features and what every model
+        says of the row; "auto" is what :func:`choose_composite` chooses.
     local : FittedScorer
         The agent's own model, at full precision.
     surrogates : sequence of ScoreModel
@@ -62,16 +71,65 @@ def composite_scores(
     """
     if not surrogates:
         return mixture.score(local)
-    if composite == "stacked":
-
-        def widened(rows: Matrix) -> Matrix:
-            return np.column_stack([rows, *(model.score(rows) for model in surrogates)])
-
-        wide = Mixture(widened(mixture.distinct), mixture.position)
-        return wide.score(fit_scorer(local.scorer, widened(null_train), wide))
+    if composite == AUTO:
+        composite = choose_composite(local, surrogates, null_train, mixture).winner
+    if composite == STACKED:
+        return _stacked(local, surrogates, null_train, mixture)
     rows = mixture.distinct
     scores = [probability(local, null_train, rows), *(model.score(rows) for model in surrogates)]
     return _COMBINE[composite](np.stack(scores))[mixture.position]
+
+
+def choose_composite(
+    local: FittedScorer, surrogates: Sequence[ScoreModel], null_train: Matrix, mixture: Mixture
+) -> Selection:
+    """Choose a composite, or the local score alone; see :class:`conovel.selection.Trial`."""
+    trial = Trial.of(null_train, mixture)
+    tried = local.trial or fit_scorer(local.scorer, trial.null_train, trial.mixture)
+    task = tried, surrogates, trial.null_train, trial.mixture
+    return trial.select(_CHOICE, [composite_scores(name, *task) for name in _CHOICE])
+
+
+def _stacked(
+    local: FittedScorer, surrogates: Sequence[ScoreModel], null_train: Matrix, mixture: Mixture
+) -> Vector:
+    """Fit the local scorer again with what the models say as further features.
+
+    A refining scorer starts from the models' mean instead of from its own first scorers: the
+    peers have already said where to look.
+    """
+    restart = getattr(local.scorer, "restart", None)
+
+    def widened(rows: Matrix) -> Matrix:
+        said = [model.score(rows) for model in surrogates]
+        if restart:
+            said.append(probability(local, null_train, rows))
+        return np.column_stack([rows, *map(log_odds, said)])
+
+    first = OneClass(MeanOfLast(len(surrogates) + 1), higher="novel", method="score_samples")
+    wide = Mixture(widened(mixture.distinct), mixture.position)
+    scorer = restart(first) if restart else local.scorer
+    return wide.score(fit_scorer(scorer, widened(null_train), wide))
+
+
+class MeanOfLast(BaseEstimator):  # type: ignore[misc]
+    """The mean of the last columns, as a one-class model that learns nothing.
+
+    Parameters
+    ----------
+    n_columns : int
+    """
+
+    def __init__(self, n_columns: int) -> None:
+        self.n_columns = n_columns
+
+    def fit(self, X: Matrix, y: None = None) -> MeanOfLast:
+        """Do nothing."""
+        return self
+
+    def score_samples(self, X: Matrix) -> Vector:
+        """Return the mean of the last `n_columns` columns."""
+        return np.asarray(X[:, -self.n_columns :].mean(axis=1))
 
 
 def probability(local: FittedScorer, null_train: Matrix, rows: Matrix) -> Vector:

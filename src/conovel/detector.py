@@ -21,17 +21,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from conovel.guarantee import Guarantee, one_site
 from conovel.levels import Level, as_level
+from conovel.named import as_candidates
 from conovel.pi0 import NullProportion, as_estimator
 from conovel.ranks import conformal_ranks
 from conovel.rows import Rows, as_ids, give_back, read_pair, read_rows, with_ids
-from conovel.scoring import (
-    Mixture,
-    Scorer,
-    Selection,
-    as_candidates,
-    fit_best,
-    split_null,
-)
+from conovel.sampling import MAX_TRAIN_ROWS, training_sample
+from conovel.scoring import Mixture, Scorer
+from conovel.selection import Selection, fit_best
+from conovel.splitting import as_share, split_null
 from conovel.stepup import (
     Resolution,
     StepUp,
@@ -125,29 +122,46 @@ class Detection:
 
     def summary(self) -> dict[str, Any]:
         """Everything but the rows, ready for JSON."""
-        pi0 = self.stepup.pi0
-        return {
-            "level": str(self.level),
-            "n_train": self.n_train,
-            "n_calibration": self.n_calibration,
-            "n_test": int(self.ranks.size),
-            "n_rejected": self.n_rejected,
-            "largest_rejected_rank": int(self.ranks[self.rejected].max(initial=0)),
-            "fewest_rejections_possible": self.resolution.fewest,
-            "pi0": None if pi0 is None else float(pi0),
-            "scorer": self.scorer,
-            "selection": None
-            if self.selection is None
-            else {
-                "candidates": list(self.selection.names),
-                "rejections": list(self.selection.rejections),
-                "excess": list(self.selection.excess),
-            },
-            "guarantee": {
-                "statement": self.guarantee.statement,
-                "assumptions": list(self.guarantee.assumptions),
-            },
-        }
+        return outline(
+            self.stepup,
+            n_train=self.n_train,
+            n_calibration=self.n_calibration,
+            n_test=int(self.ranks.size),
+            largest_rejected_rank=int(self.ranks[self.rejected].max(initial=0)),
+            scorer=self.scorer,
+            selection=self.selection,
+            guarantee=self.guarantee,
+        )
+
+
+def outline(
+    outcome: StepUp,
+    *,
+    n_train: int,
+    n_calibration: int,
+    n_test: int,
+    largest_rejected_rank: int,
+    scorer: str,
+    selection: Selection | None,
+    guarantee: Guarantee,
+) -> dict[str, Any]:
+    """Put the summary of a detection together, wherever its rows are."""
+    return {
+        "level": str(outcome.level),
+        "n_train": n_train,
+        "n_calibration": n_calibration,
+        "n_test": n_test,
+        "n_rejected": outcome.n_rejected,
+        "largest_rejected_rank": largest_rejected_rank,
+        "fewest_rejections_possible": resolution(n_calibration, n_test, outcome.level).fewest,
+        "pi0": None if outcome.pi0 is None else float(outcome.pi0),
+        "scorer": scorer,
+        "selection": selection and selection.to_dict(),
+        "guarantee": {
+            "statement": guarantee.statement,
+            "assumptions": list(guarantee.assumptions),
+        },
+    }
 
 
 class AdaDetect(BaseEstimator):  # type: ignore[misc]
@@ -155,17 +169,22 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    scorer : classifier, OneClass, str, list of these, or None
+    scorer : classifier, OneClass, Refined, str, list of these, or None
         What tells known normals from the rest; see :mod:`conovel.scoring`. A list is
-        chosen from by AdaDetect's cross-validation. None is the default scorer.
+        chosen from, see :mod:`conovel.selection`; None is :class:`conovel.Automatic`.
     level : float, str or Fraction
         Target false discovery rate α.
-    train_fraction : float
-        Share of the known normals used for training; the others calibrate.
+    train_fraction : float, str, Fraction or None
+        Share of the known normals used for training; the others calibrate. None weighs
+        the two by their numbers, see :func:`conovel.splitting.train_share`.
     pi0 : None, "storey", "quantile", Storey or Quantile
         Adapt to the proportion of nulls.
     random_state : int or None
         Seed of the split and of every scorer that leaves its own open.
+    max_train_rows : int
+        The scorer learns from no more known normals than this, the others calibrate, and
+        from about as many rows of the mixture, a sample by content; see
+        :mod:`conovel.sampling`.
 
     Examples
     --------
@@ -182,15 +201,17 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
         self,
         scorer: Scorer | str | list[Scorer | str] | None = None,
         level: Level = 0.1,
-        train_fraction: Level = 0.5,
+        train_fraction: Level | None = None,
         pi0: str | NullProportion | None = None,
         random_state: int | None = 0,
+        max_train_rows: int = MAX_TRAIN_ROWS,
     ) -> None:
         self.scorer = scorer
         self.level = level
         self.train_fraction = train_fraction
         self.pi0 = pi0
         self.random_state = random_state
+        self.max_train_rows = max_train_rows
 
     def detect(
         self,
@@ -219,7 +240,8 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
         null, test = read_pair(X_null, X_test)
         names = as_ids(ids, len(test))
         split_seed, scorer_seed = seeds(self.random_state)
-        train, calibration = split_null(len(null), self.train_fraction, split_seed)
+        share = as_share(self.train_fraction, len(null), len(test), alpha)
+        train, calibration = split_null(len(null), share, split_seed, self.max_train_rows)
         if estimator is None:  # an estimate below m can make up for too few rows
             warn_resolution([(len(test), calibration.size)], alpha)
         candidates = as_candidates(self.scorer, scorer_seed)
@@ -227,7 +249,7 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
         null_train = null.values[train]
         mixture = Mixture.of(np.concatenate([null.values[calibration], test.values]))
         tell("fitting the score model")
-        model, selection = fit_best(candidates, null_train, mixture, alpha)
+        model = fit_best(candidates, null_train, training_sample(mixture, self.max_train_rows))
         tell("scoring")
         scores = mixture.score(model)
         calibration_scores, test_scores = np.split(scores, [calibration.size])
@@ -242,7 +264,7 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
             stepup=outcome,
             n_train=train.size,
             scorer=model.name,
-            selection=selection,
+            selection=model.selection,
             guarantee=one_site(alpha, estimator),
             test_rows=test,
             ids=names,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -28,12 +28,13 @@ from conovel.errors import (
 )
 from conovel.levels import Level, as_level
 from conovel.messages import COORDINATOR, Kind, Model, decode
+from conovel.named import as_candidates
 from conovel.participant import Participant
 from conovel.pi0 import NullProportion, as_estimator
 from conovel.regimes import as_regime, guarantee
 from conovel.results import NetworkRun, SiteResult
 from conovel.rows import Rows, as_ids, read_pair
-from conovel.scoring import Scorer, as_candidates
+from conovel.scoring import Scorer
 from conovel.site import LocalSite, Settings
 from conovel.stepup import step_up, warn_resolution
 from conovel.surrogate import Bits, as_bits
@@ -81,8 +82,9 @@ class Network:
         2 to 200 of them.
     regime : {"full", "counts", "isolated", "split", "conservative", "pooled"}
         Who tests what at which level, see :mod:`conovel.regimes`.
-    composite : {"mean", "max", "min", "stacked"}
-        How an agent's own score and its peers' models go together; "max" is the paper's.
+    composite : {"auto", "mean", "max", "min", "stacked"}
+        How an agent's own score and its peers' models go together; "max" is the paper's, and
+        with "auto" each agent chooses for itself, its own score alone included.
     bits : int, "compact", "compact:BYTES" or None
         How models are sent: the paper's quantizer with that many bits, a small forest that
         imitates the model (the best one of at most so many bytes), or float64.
@@ -92,8 +94,9 @@ class Network:
         What tells known normals from the rest, unless an agent has its own.
     random_state : int or None
         Seed of every split and scorer.
-    train_fraction : float
-        Share of the known normals used for training.
+    train_fraction : float, str, Fraction or None
+        Share of the known normals used for training. None lets each agent weigh it by
+        numbers alone, see :func:`conovel.splitting.train_share`.
     pi0 : None, "storey", "quantile", Storey or Quantile
         Adapt to the proportion of nulls, from counts alone.
     on_dropout : {"abort", "conservative"}
@@ -113,13 +116,13 @@ class Network:
         self,
         agents: Sequence[Agent],
         regime: str = "full",
-        composite: str = "mean",
+        composite: str = "auto",
         bits: Bits = "compact",
         level: Level = 0.1,
         scorer: Scorer | str | list[Scorer | str] | None = None,
         random_state: int | None = 0,
         *,
-        train_fraction: Level = 0.5,
+        train_fraction: Level | None = None,
         pi0: str | NullProportion | None = None,
         on_dropout: Literal["abort", "conservative"] = "abort",
     ) -> None:
@@ -130,7 +133,9 @@ class Network:
         self.level = as_level(level)
         self.scorer = scorer
         self.random_state = random_state
-        self.train_fraction = as_level(train_fraction, "train_fraction")
+        self.train_fraction = (
+            None if train_fraction is None else as_level(train_fraction, "train_fraction")
+        )
         self.pi0 = as_estimator(pi0)
         self.on_dropout = on_dropout
         if on_dropout not in ("abort", "conservative"):
@@ -215,6 +220,7 @@ class Network:
                     level=self.level,
                     train_fraction=self.train_fraction,
                     seed=seed,
+                    n_agents=len(self.agents),
                 )
                 as_ids(agent.ids, len(test))
             except ConovelError as error:
@@ -256,7 +262,7 @@ class Network:
         first = next(iter(sites.values()))
         null = Rows(np.concatenate([site.null.values for site in sites.values()]))
         test = Rows(np.concatenate([site.test.values for site in sites.values()]))
-        pool = LocalSite(null, test, first.settings)
+        pool = LocalSite(null, test, replace(first.settings, n_agents=1))
         ranks, n_calibration = pool.ranks({})
         outcome = step_up([(ranks, n_calibration)], self.level, self.pi0)
         stops = np.cumsum([len(site.test) for site in sites.values()])[:-1]
@@ -264,6 +270,7 @@ class Network:
             sites.values(), np.split(pool.scores, stops), np.split(ranks, stops), strict=True
         ):
             site.take(np.arange(own.size), scores, own, n_calibration)
+            site.choices = pool.choices
         limits = dict.fromkeys(sites, outcome.limits[0])
         said = guarantee(self.regime, self.level, pi0=self.pi0)
         transcript = Transcript(regime=self.regime.name, level=str(self.level))
@@ -288,6 +295,7 @@ class Network:
                 n_calibration=site.n_calibration,
                 test_rows=site.test,
                 ids=as_ids(by_name[name].ids, len(site.test)),
+                choices=site.choices,
             )
             for name, site in sites.items()
         }
@@ -297,7 +305,7 @@ class Network:
             "bits": self.bits if self.regime.exchanges_models else None,
             "level": str(self.level),
             "random_state": self.random_state,
-            "train_fraction": str(self.train_fraction),
+            "train_fraction": self.train_fraction and str(self.train_fraction),
         }
         n_null = {name: len(site.null) for name, site in sites.items()}
         return NetworkRun(results, transcript, said, settings, n_null, lost)

@@ -4,8 +4,8 @@ Plain PU training is starved: most of the mixture is normal, and a novelty is on
 many that carry the same label. Refining takes three steps, each a fixed function of
 (row, null_train, mixture as a multiset) and so as valid as a single fit (docs/theory.md):
 
-1. cross-fit, with folds by a hash of the row's content, so that every row is scored by a
-   model that never saw it, and equal rows share their fold;
+1. cross-fit one or several first scorers, with folds by a hash of the row's content, so that
+   every row is scored by a model that never saw it, and equal rows share their fold;
 2. weigh: rank the mixture among null_train, both out of fold. One minus the BH-adjusted
    p-value estimates how much of the mixture from a row upwards is novel. Which mixture rows
    are calibration rows is not looked at: here null_train plays calibration;
@@ -14,31 +14,46 @@ many that carry the same label. Refining takes three steps, each a fixed functio
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.utils.validation import has_fit_parameter
 
 from conovel.ranks import conformal_ranks
-from conovel.scoring import FittedScorer, Matrix, Mixture, Scorer, Vector, require_probabilities
+from conovel.sampling import content_hash
+from conovel.scoring import (
+    FittedScorer,
+    Matrix,
+    Mixture,
+    OneClass,
+    Scorer,
+    Vector,
+    as_probability,
+    name_of,
+    require_probabilities,
+)
 from conovel.stepup import adjusted_pvalues
 
 # Rows count as likely novelties while at most so much of what lies above them is expected to
 # be normal; the first of these shares that gives enough rows is taken.
-_SHARES = (0.2, 0.35, 0.5, 0.7)
+_SHARES = (0.2, 0.35, 0.5, 0.7, 0.9)
 _ENOUGH = 5
 
 
 class Refined(BaseEstimator):  # type: ignore[misc]
-    """A scorer that refines a first PU fit by weighted refits.
+    """A scorer that refines a first fit, or several, by weighted refits.
 
     Parameters
     ----------
-    first : classifier
-        Tells null_train from the mixture; needs ``predict_proba``.
+    first : classifier, OneClass, or list of these
+        What finds the first likely novelties: a classifier tells null_train from the mixture
+        and needs ``predict_proba``, a one-class model sees null_train alone. Of several, the
+        weights are averaged.
     second : classifier or None
         Tells null_train from the likely novelties; None takes `first` again.
     n_folds : int
@@ -58,47 +73,67 @@ class Refined(BaseEstimator):  # type: ignore[misc]
     >>> plain = ExtraTreesClassifier(100, max_depth=8, min_samples_leaf=2)
     >>> refined = Refined(plain, LogisticRegression(C=0.03))
     >>> for scorer in (plain, refined):
-    ...     result = cn.AdaDetect(scorer).detect(X_null, X_test)
+    ...     result = cn.AdaDetect(scorer, train_fraction=0.5).detect(X_null, X_test)
     ...     print(int(result.rejected[270:].sum()), "of 30")
     27 of 30
     30 of 30
     """
 
     def __init__(
-        self, first: Scorer, second: Scorer | None = None, n_folds: int = 5, n_refits: int = 3
+        self,
+        first: Scorer | list[Scorer],
+        second: Scorer | None = None,
+        n_folds: int = 5,
+        n_refits: int = 3,
     ) -> None:
         self.first = first
         self.second = second
         self.n_folds = n_folds
         self.n_refits = n_refits
 
+    @property
+    def firsts(self) -> list[Scorer]:
+        """The first scorers."""
+        return list(self.first) if isinstance(self.first, list | tuple) else [self.first]
+
+    @property
+    def learner(self) -> Scorer:
+        """What is refitted."""
+        return self.firsts[0] if self.second is None else self.second
+
+    @property
+    def label(self) -> str:
+        """The scorer in a few words."""
+        return f"refined {name_of(self.learner)}"
+
+    def restart(self, first: Scorer) -> Refined:
+        """Return the same refinement after another first scorer."""
+        return Refined(first, self.learner, self.n_folds, self.n_refits)
+
     def fit_on(self, null_train: Matrix, mixture: Mixture) -> FittedScorer:
         """Refine on these rows; what is fitted on all rows at the end is sent to peers."""
-        second = self.first if self.second is None else self.second
-        for model in (self.first, second):
-            require_probabilities(model)
-        rows = np.concatenate([null_train, mixture.rows])
-        weights = np.ones(len(rows))
-        task = _Task(rows, len(null_train), content_folds(rows, self.n_folds), self.n_folds)
-        learner, models = self.first, task.cross_fit(self.first, weights)
-        for _ in range(self.n_refits if models else 0):
-            likely = task.weigh(CrossFit(models).score(rows))
-            refitted = task.cross_fit(second, likely)
-            if not refitted:
-                break
-            learner, models, weights = second, refitted, likely
-        whole = task.fit(learner, weights)
-        read = CrossFit(models or (whole,)).score
-        return FittedScorer(
-            whole, self, lambda _, X: read(X), "probability", weights[len(null_train) :]
-        )
+        return refine_each([self], null_train, mixture)[0]
+
+
+def refine_each(
+    scorers: Sequence[Refined], null_train: Matrix, mixture: Mixture
+) -> list[FittedScorer]:
+    """Fit several refinements that share their folds and first scorers, those only once."""
+    task = Task.of(null_train, mixture, scorers[0].n_folds)
+    starts = [task.start(first) for first in scorers[0].firsts]
+    return [
+        task.finish(scorer, task.refine(starts, scorer.learner, scorer.n_refits))
+        for scorer in scorers
+    ]
 
 
 @dataclass(frozen=True, eq=False)
-class CrossFit:
-    """One model per fold, fitted without that fold; a row is scored by its own fold's model."""
+class Stage:
+    """A cross-fit: what was fitted, with which weights, and one model for each fold."""
 
-    models: tuple[Any, ...]
+    learner: Scorer
+    weights: Vector  # of null_train and the mixture; rows of weight 0 are left out
+    models: tuple[FittedScorer, ...]  # only one: too few rows for folds
 
     def score(self, X: Matrix) -> Vector:
         """Score each row by the model that did not see rows of its content."""
@@ -107,12 +142,12 @@ class CrossFit:
         for fold, model in enumerate(self.models):
             members = folds == fold
             if members.any():
-                scores[members] = model.predict_proba(X[members])[:, 1]
+                scores[members] = model.score(X[members])
         return scores
 
 
 @dataclass(frozen=True, eq=False)
-class _Task:
+class Task:
     """null_train and the mixture in one matrix, with their folds."""
 
     rows: Matrix
@@ -120,19 +155,52 @@ class _Task:
     folds: NDArray[np.int64]
     n_folds: int
 
-    def cross_fit(self, model: Scorer, weights: Vector) -> tuple[Any, ...]:
+    @classmethod
+    def of(cls, null_train: Matrix, mixture: Mixture, n_folds: int) -> Task:
+        """Put the rows together and assign them to folds."""
+        rows = np.concatenate([null_train, mixture.rows])
+        return cls(rows, len(null_train), content_folds(rows, n_folds), n_folds)
+
+    def start(self, first: Scorer) -> Stage:
+        """Cross-fit a first scorer on all rows."""
+        if not isinstance(first, OneClass):
+            require_probabilities(first)
+        weights = np.ones(len(self.rows))
+        return self.cross_fit(first, weights) or Stage(first, weights, (self.fit(first, weights),))
+
+    def refine(self, starts: Sequence[Stage], learner: Scorer, n_refits: int) -> Stage:
+        """Weigh and refit; the first start stands where nothing stands out."""
+        stage = starts[0]
+        if n_refits:
+            require_probabilities(learner)
+        for refit in range(n_refits if len(stage.models) > 1 else 0):
+            latest = starts if refit == 0 else [stage]
+            weights = np.mean([self.weigh(s.score(self.rows)) for s in latest], axis=0)
+            refitted = self.cross_fit(learner, weights)
+            if refitted is None:
+                break
+            stage = refitted
+        return stage
+
+    def cross_fit(self, learner: Scorer, weights: Vector) -> Stage | None:
         """Fit once for each fold left out; nothing where a fit would lack a class."""
         keep = [(self.folds != fold) & (weights > 0) for fold in range(self.n_folds)]
         is_null = np.arange(len(self.rows)) < self.n_train
-        if any(not (k & is_null).any() or not (k & ~is_null).any() for k in keep):
-            return ()
-        return tuple(self.fit(model, np.where(k, weights, 0)) for k in keep)
+        if any(min((k & is_null).sum(), (k & ~is_null).sum()) < 2 for k in keep):
+            return None
+        return Stage(
+            learner, weights, tuple(self.fit(learner, np.where(k, weights, 0)) for k in keep)
+        )
 
-    def fit(self, model: Scorer, weights: Vector) -> Any:
+    def fit(self, learner: Scorer, weights: Vector) -> FittedScorer:
         """Fit null_train (0) against the mixture (1), rows of no weight left out."""
         used = np.flatnonzero(weights > 0)
-        labels = (used >= self.n_train).astype(int)
-        return fit_weighted(model, self.rows[used], labels, weights[used])
+        is_null = used < self.n_train
+        if isinstance(learner, OneClass):
+            return learner.fit_nulls(self.rows[used[is_null]])
+        labels = (~is_null).astype(int)
+        model = fit_weighted(learner, self.rows[used], labels, weights[used])
+        return FittedScorer(model, learner, as_probability, "probability")
 
     def weigh(self, scores: Vector) -> Vector:
         """Weigh the mixture by how likely its rows are novel; null_train keeps weight 1."""
@@ -142,13 +210,25 @@ class _Task:
         likely = np.where(share <= enough[0], 1 - share, 0) if enough else np.zeros(share.size)
         return np.concatenate([np.ones(self.n_train), likely])
 
+    def finish(self, scorer: Scorer, stage: Stage) -> FittedScorer:
+        """Score by the cross-fit; what peers get is fitted once on all rows."""
+        whole = self.fit(stage.learner, stage.weights)
+        read: Callable[[Any, Matrix], Vector] = lambda _, X: stage.score(X)  # noqa: E731
+        weights = stage.weights[self.n_train :]
+        return FittedScorer(whole.estimator, scorer, read, whole.scale, weights)
+
 
 def fit_weighted(model: Scorer, X: Matrix, y: NDArray[np.int64], weights: Vector) -> Any:
-    """Fit a clone with sample weights, also in a pipeline; without where there are none."""
+    """Fit a clone with sample weights, also in a pipeline; without where there are none.
+
+    Histogram boosting goes without: its bins would become weighted quantiles, which take
+    twenty times as long as the whole fit.
+    """
     model = clone(model)
     steps = getattr(model, "steps", None)
     last, prefix = (steps[-1][1], f"{steps[-1][0]}__") if steps else (model, "")
-    if has_fit_parameter(last, "sample_weight"):
+    weighted = has_fit_parameter(last, "sample_weight") and (weights != 1).any()
+    if weighted and not isinstance(last, HistGradientBoostingClassifier):
         return model.fit(X, y, **{f"{prefix}sample_weight": weights})
     return model.fit(X, y)
 
@@ -162,10 +242,4 @@ def content_folds(rows: Matrix, n_folds: int) -> NDArray[np.int64]:
     >>> content_folds(np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]]), 5).tolist()
     [4, 1, 4]
     """
-    # The finalizer of splitmix64, once for each column (Steele, Lea and Flood 2014).
-    mixed = np.full(len(rows), 0x9E3779B97F4A7C15, dtype=np.uint64)
-    for column in (np.ascontiguousarray(rows) + 0.0).view(np.uint64).T:  # -0.0 is 0.0
-        mixed = (mixed ^ column) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        mixed ^= mixed >> np.uint64(31)
-    return ((mixed >> np.uint64(33)) % np.uint64(n_folds)).astype(np.int64)
+    return ((content_hash(rows) >> np.uint64(33)) % np.uint64(n_folds)).astype(np.int64)

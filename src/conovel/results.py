@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from conovel.files import write_json
 from conovel.rows import Rows, give_back, with_ids
+from conovel.selection import Selection
 from conovel.transcript import Transcript
 
 
@@ -21,7 +22,8 @@ class SiteResult:
     """One agent's decisions, one entry per row of its ``X_test``.
 
     Rows that the regime does not test have `tested` False, rank 0, score and p-value NaN,
-    and are never rejected.
+    and are never rejected. `choices` says how its scorer and its composite were chosen, where
+    there was a choice.
     """
 
     name: str
@@ -32,6 +34,7 @@ class SiteResult:
     n_calibration: int
     test_rows: Rows
     ids: NDArray[Any] | None = None
+    choices: Mapping[str, Selection] = field(default_factory=dict)
 
     @property
     def n_rejected(self) -> int:
@@ -121,6 +124,7 @@ class NetworkRun(Mapping[str, SiteResult]):
             "decisions": {
                 name: {
                     "n_calibration": site.n_calibration,
+                    "choices": {what: c.to_dict() for what, c in site.choices.items()},
                     "ranks": site.ranks.tolist(),
                     "tested": site.tested.tolist(),
                     "rejected": site.rejected.tolist(),

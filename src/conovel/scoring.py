@@ -12,21 +12,25 @@ valid"). Two things here see to it for any scikit-learn model:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone, is_classifier
 
-from conovel.errors import InputError, SampleError, ScorerError
-from conovel.levels import Level, as_level
-from conovel.ranks import conformal_ranks
-from conovel.stepup import step_up
+from conovel.convert import Flat, to_flat
+from conovel.errors import ModelError, ScorerError
+
+if TYPE_CHECKING:
+    from conovel.selection import Selection
 
 Matrix: TypeAlias = NDArray[np.float64]
 Vector: TypeAlias = NDArray[np.float64]
+
+_MANY = 1 << 12  # rows; from here on, fast loops make up for turning trees into numbers
 
 
 class ScoreModel(Protocol):
@@ -107,10 +111,14 @@ class OneClass(BaseEstimator):  # type: ignore[misc]
 
     def fit_on(self, null_train: Matrix, mixture: Mixture) -> FittedScorer:
         """Fit on null_train alone; the mixture is not looked at."""
+        return self.fit_nulls(null_train)
+
+    def fit_nulls(self, null_train: Matrix) -> FittedScorer:
+        """Fit on known normals."""
         if self.higher not in ("normal", "novel"):
             raise ScorerError(f"OneClass(higher=...) is 'normal' or 'novel', not {self.higher!r}")
         if not hasattr(self.model, "fit"):
-            raise ScorerError(f"{_name(self.model)} has no fit method")
+            raise ScorerError(f"{name_of(self.model)} has no fit method")
         method, sign = self.method, 1.0 if self.higher == "novel" else -1.0
         model = clone(self.model, safe=False).fit(null_train)
         return FittedScorer(
@@ -134,30 +142,42 @@ class FittedScorer:
     read: Callable[[Any, Matrix], Vector]
     scale: Literal["probability", "log-odds", "ordinal"]
     weights: Vector | None = None  # what each row of Mixture.rows counted for, if not 1
+    sendable: bool = True  # False: `estimator` is only a part of what scores
+    selection: Selection | None = None  # how it was chosen
+    trial: FittedScorer | None = None  # the same scorer fitted on a conovel.selection.Trial
 
     @property
     def name(self) -> str:
         """The model in a word, for reports."""
-        return _name(self.scorer)
+        return name_of(self.scorer)
+
+    @cached_property
+    def flat(self) -> Flat | None:
+        """The classifier as numbers, if it has such a form."""
+        try:
+            return to_flat(self.estimator)
+        except ModelError:
+            return None
 
     def score(self, X: Matrix) -> Vector:
         """Score each row; NaN or a wrong shape is an error, never a small p-value."""
-        scores = np.asarray(self.read(self.estimator, X), dtype=np.float64)
+        scores = np.asarray(self._read(X), dtype=np.float64)
         if scores.shape != (X.shape[0],) or np.isnan(scores).any():
             raise ScorerError(
                 f"{self.name} gave NaN or {scores.shape} scores for {X.shape[0]} rows"
             )
         return scores
 
+    def _read(self, X: Matrix) -> Vector:
+        """Read probabilities from the flat form, which scores a row alike in any company.
 
-@dataclass(frozen=True)
-class Selection:
-    """Which candidate was chosen, and what each of them achieved."""
-
-    chosen: int
-    names: tuple[str, ...]
-    rejections: tuple[int, ...]  # of the mixture, ranked among held-out training nulls
-    excess: tuple[float, ...]  # breaks ties: most rows above what nulls alone would put on top
+        A matrix product of BLAS rounds in another way for other rows around it. Trees give
+        the same bits either way (:mod:`conovel.convert`), so few rows may go without.
+        """
+        spared = len(X) < _MANY and "flat" not in vars(self) and _has_trees(self.estimator)
+        if self.read is as_probability and not spared and self.flat is not None:
+            return self.flat.score(X)
+        return self.read(self.estimator, X)
 
 
 def fit_scorer(scorer: Scorer, null_train: Matrix, mixture: Mixture) -> FittedScorer:
@@ -181,83 +201,20 @@ def fit_scorer(scorer: Scorer, null_train: Matrix, mixture: Mixture) -> FittedSc
     labels = np.repeat([0, 1], [len(null_train), len(unlabelled)])
     model = clone(scorer).fit(np.concatenate([null_train, unlabelled]), labels)
     if hasattr(model, "predict_proba"):
-        return FittedScorer(
-            model, scorer, lambda fitted, X: fitted.predict_proba(X)[:, 1], "probability"
-        )
+        return FittedScorer(model, scorer, as_probability, "probability")
     return FittedScorer(model, scorer, lambda fitted, X: fitted.decision_function(X), "log-odds")
 
 
-def split_null(
-    n: int, train_fraction: Level, seed: int
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Split n known normals at random into training and calibration positions."""
-    fraction = as_level(train_fraction, "train_fraction")
-    if n < 2:
-        raise SampleError(
-            f"X_null has {n} row: at least 2 are needed, one to train and one to calibrate"
-        )
-    k = min(max(int(fraction * n), 1), n - 1)
-    order = np.random.default_rng(seed).permutation(n)
-    return np.sort(order[:k]), np.sort(order[k:])
+def as_probability(fitted: Any, X: Matrix) -> Vector:
+    """Read the probability of the mixture from a fitted classifier."""
+    probabilities: Vector = fitted.predict_proba(X)[:, 1]
+    return probabilities
 
 
-def select_scorer(
-    candidates: Sequence[Scorer],
-    null_train: Matrix,
-    mixture: Mixture,
-    level: Level,
-) -> Selection:
-    """Choose a scorer from (null_train, mixture) alone (Marandon et al. 2024, AdaDetect cv).
-
-    Half of null_train plays calibration and the whole mixture plays test: the candidate
-    with the most rejections wins; where the held-out nulls are too few to reject anything,
-    the one that lifts most rows above the nulls. Which mixture rows are really calibration
-    rows is never looked at, so the choice is as invariant as a fit.
-    """
-    half = len(null_train) // 2
-    if half < 1:
-        raise InputError(
-            f"choosing among {len(candidates)} scorers needs at least 2 training nulls,"
-            f" not {len(null_train)}: add known normals or pass a single scorer"
-        )
-    fit_part, held_out = null_train[:half], null_train[half:]
-    unlabelled = np.concatenate([held_out, mixture.rows])
-    together = Mixture.of(unlabelled)
-    alpha = as_level(level)
-    rejections, excess = [], []
-    for candidate in candidates:
-        scores = together.score(fit_scorer(candidate, fit_part, together))
-        ranks = conformal_ranks(scores[: len(held_out)], scores[len(held_out) :])
-        rejections.append(step_up([(ranks, len(held_out))], alpha).n_rejected)
-        observed = np.cumsum(np.bincount(ranks, minlength=len(held_out) + 2))
-        expected = ranks.size * np.arange(observed.size) / (len(held_out) + 1)
-        excess.append(float((observed - expected).max()))
-    chosen = max(range(len(candidates)), key=lambda i: (rejections[i], excess[i], -i))
-    names = tuple(_name(c) for c in candidates)
-    return Selection(chosen, names, tuple(rejections), tuple(excess))
-
-
-def fit_best(
-    candidates: Sequence[Scorer], null_train: Matrix, mixture: Mixture, level: Level
-) -> tuple[FittedScorer, Selection | None]:
-    """Fit the only candidate, or the one that :func:`select_scorer` chooses."""
-    if len(candidates) == 1:
-        return fit_scorer(candidates[0], null_train, mixture), None
-    selection = select_scorer(candidates, null_train, mixture, level)
-    return fit_scorer(candidates[selection.chosen], null_train, mixture), selection
-
-
-def as_candidates(scorer: Scorer | str | list[Scorer | str] | None, seed: int) -> list[Scorer]:
-    """Turn the `scorer` argument into seeded candidates."""
-    given = scorer if isinstance(scorer, list | tuple) else [scorer]
-    if not given:
-        raise InputError("scorer is an empty list: name at least one scorer")
-    return [
-        with_seed(
-            default_scorer() if s is None else scorer_by_name(s) if isinstance(s, str) else s, seed
-        )
-        for s in given
-    ]
+def log_odds(probabilities: Vector, sure: float = 1e-3) -> Vector:
+    """Return log-odds, with probabilities read no closer to 0 and 1 than `sure`."""
+    p = np.clip(probabilities, sure, 1 - sure)
+    return np.asarray(np.log(p) - np.log1p(-p))
 
 
 def with_seed(scorer: Scorer, seed: int) -> Scorer:
@@ -270,70 +227,20 @@ def with_seed(scorer: Scorer, seed: int) -> Scorer:
     if not hasattr(scorer, "get_params"):
         return scorer
     scorer = clone(scorer)
-    open_states = {
-        name: seed
+    settled = {
+        name: seed if value is None else [with_seed(part, seed) for part in value]
         for name, value in scorer.get_params(deep=True).items()
-        if (name == "random_state" or name.endswith("__random_state")) and value is None
+        if (value is None and name.rpartition("__")[2] == "random_state")
+        or (isinstance(value, list) and all(hasattr(part, "get_params") for part in value))
     }
-    return scorer.set_params(**open_states)
-
-
-def named_scorers() -> Mapping[str, Callable[[], Scorer]]:
-    """Scorers that the command line knows by name."""
-    from sklearn.ensemble import (  # noqa: PLC0415
-        ExtraTreesClassifier,
-        HistGradientBoostingClassifier,
-        IsolationForest,
-        RandomForestClassifier,
-    )
-    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
-    from sklearn.neural_network import MLPClassifier  # noqa: PLC0415
-    from sklearn.pipeline import make_pipeline  # noqa: PLC0415
-    from sklearn.preprocessing import StandardScaler  # noqa: PLC0415
-
-    from conovel.refine import Refined  # noqa: PLC0415
-
-    def extra_trees() -> ExtraTreesClassifier:
-        # Chosen by measurement: docs/decisions/0006-default-scorer.md.
-        return ExtraTreesClassifier(300, max_depth=12, min_samples_leaf=5)
-
-    def _trees(n_trees: int) -> ExtraTreesClassifier:
-        return ExtraTreesClassifier(n_trees, max_depth=8, min_samples_leaf=2)
-
-    return {
-        "default": extra_trees,
-        "extra-trees": extra_trees,
-        # The reference AdaDetect's forest.
-        "random-forest": lambda: RandomForestClassifier(100, max_depth=10),
-        "boosting": lambda: HistGradientBoostingClassifier(max_iter=100, max_leaf_nodes=8),
-        "logistic": lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
-        "mlp": lambda: make_pipeline(StandardScaler(), MLPClassifier((32,), max_iter=300)),
-        "refined-trees": lambda: Refined(_trees(100), _trees(100)),
-        "refined-linear": lambda: Refined(
-            _trees(100), make_pipeline(StandardScaler(), LogisticRegression(C=0.03))
-        ),
-        "isolation-forest": lambda: OneClass(IsolationForest(n_estimators=200), higher="normal"),
-    }
-
-
-def default_scorer() -> Scorer:
-    """Return the scorer used when none is named."""
-    return named_scorers()["default"]()
-
-
-def scorer_by_name(name: str) -> Scorer:
-    """Look up a scorer of :func:`named_scorers`."""
-    known = named_scorers()
-    if name not in known:
-        raise ScorerError(f"no scorer is called {name!r}: choose from {', '.join(known)}")
-    return known[name]()
+    return scorer.set_params(**settled)
 
 
 def require_probabilities(scorer: Scorer) -> None:
     """Check that a scorer is a classifier whose scores are probabilities."""
     _require_classifier(scorer)
     if not hasattr(scorer, "predict_proba"):
-        raise ScorerError(f"{_name(scorer)} has no predict_proba, which this needs")
+        raise ScorerError(f"{name_of(scorer)} has no predict_proba, which this needs")
 
 
 def _require_classifier(scorer: Scorer) -> None:
@@ -341,20 +248,27 @@ def _require_classifier(scorer: Scorer) -> None:
         return
     if hasattr(scorer, "decision_function") or hasattr(scorer, "score_samples"):
         raise ScorerError(
-            f"{_name(scorer)} is not a classifier. If it is a one-class model, say which way its"
+            f"{name_of(scorer)} is not a classifier. If it is a one-class model, say which way its"
             " score points: OneClass(model, higher='normal') or OneClass(model, higher='novel')"
         )
     raise ScorerError(
-        f"{_name(scorer)} is not a scikit-learn classifier with predict_proba or decision_function"
+        f"{name_of(scorer)} is not a scikit-learn classifier with predict_proba or"
+        " decision_function"
     )
 
 
-def _name(estimator: Any) -> str:
-    steps = getattr(estimator, "steps", None)
+def _has_trees(fitted: Any) -> bool:
+    steps = getattr(fitted, "steps", None)
+    last = steps[-1][1] if steps else fitted
+    return any(hasattr(last, name) for name in ("estimators_", "_predictors", "tree_"))
+
+
+def name_of(scorer: Scorer) -> str:
+    """Name a scorer in a word or two, for reports."""
+    steps = getattr(scorer, "steps", None)
     if steps:
-        return " + ".join(_name(step) for _, step in steps)
-    if isinstance(estimator, OneClass):
-        return _name(estimator.model)
-    if hasattr(estimator, "first"):
-        return f"Refined {_name(estimator.first)}, {_name(estimator.second or estimator.first)}"
-    return type(estimator).__name__
+        return " + ".join(name_of(step) for _, step in steps)
+    if isinstance(scorer, OneClass):
+        return name_of(scorer.model)
+    label = getattr(scorer, "label", None)
+    return label if isinstance(label, str) else type(scorer).__name__

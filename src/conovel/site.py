@@ -14,13 +14,15 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.composite import composite_scores
+from conovel.composite import AUTO, choose_composite, composite_scores
 from conovel.errors import ModelRefusedError, SampleError, WireError
 from conovel.participant import Facts
 from conovel.ranks import conformal_ranks
 from conovel.regimes import Regime, block_sizes, own_block
 from conovel.rows import Rows
-from conovel.scoring import FittedScorer, Matrix, Mixture, Scorer, Vector, fit_best, split_null
+from conovel.scoring import FittedScorer, Matrix, Mixture, Scorer, Vector
+from conovel.selection import Selection, fit_best
+from conovel.splitting import as_share, split_null
 from conovel.surrogate import Bits, decode, make_surrogate
 from conovel.wire import Surrogate, schema_digest
 
@@ -34,8 +36,9 @@ class Settings:
     candidates: tuple[Scorer, ...]
     bits: Bits
     level: Fraction
-    train_fraction: Fraction
+    train_fraction: Fraction | None
     seed: int
+    n_agents: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +52,7 @@ class Block:
 
     def fit(self, settings: Settings) -> FittedScorer:
         """Fit the scorer on these rows, or the best of several."""
-        return fit_best(settings.candidates, self.null_train, self.mixture, settings.level)[0]
+        return fit_best(settings.candidates, self.null_train, self.mixture)
 
 
 class LocalSite:
@@ -71,6 +74,8 @@ class LocalSite:
         Ranks, 0 where a row is not tested.
     n_calibration : int
         Calibration rows behind the ranks.
+    choices : dict of Selection
+        How the scorer and the composite were chosen, where there was a choice.
     """
 
     def __init__(self, null: Rows, test: Rows, settings: Settings) -> None:
@@ -79,6 +84,7 @@ class LocalSite:
         self.scores = np.full(len(test), np.nan)
         self.test_ranks = np.zeros(len(test), dtype=np.int64)
         self.n_calibration = 0
+        self.choices: dict[str, Selection] = {}
         self._own: tuple[Block, FittedScorer] | None = None
 
     @property
@@ -105,13 +111,12 @@ class LocalSite:
         """Score with everybody's models together and rank the tested rows."""
         block, local = self._own or self._keep(self._all_rows())
         surrogates = [self._decode(peer, blob) for peer, blob in models.items()]
-        scores = composite_scores(
-            self.settings.composite,
-            local,
-            surrogates,
-            block.null_train,
-            block.mixture,
-        )
+        task = local, surrogates, block.null_train, block.mixture
+        composite = self.settings.composite
+        if composite == AUTO and surrogates:
+            self.choices["composite"] = choose_composite(*task)
+            composite = self.choices["composite"].winner
+        scores = composite_scores(composite, *task)
         calibration, tests = np.split(scores, [block.n_calibration])
         ranks = conformal_ranks(calibration, tests)
         self.take(block.tested, tests, ranks, block.n_calibration)
@@ -134,10 +139,22 @@ class LocalSite:
         """How many calibration rows the tested block will have, before any work."""
         n = len(self.null)
         n = n // n_agents if self.settings.regime.splits_rows else n
-        return n - int(self.settings.train_fraction * n)
+        return n - int(self._share(n) * n)
+
+    def _share(self, n_null: int) -> Fraction:
+        """Return the share of known normals that train, from numbers alone."""
+        settings = self.settings
+        regime, n_agents = settings.regime, settings.n_agents
+        n_tests = len(self.test) * (n_agents if regime.uses_counts else 1)
+        if regime.splits_rows:
+            n_tests //= n_agents
+        level = regime.test_level(settings.level, n_agents)
+        return as_share(settings.train_fraction, n_null, n_tests, level)
 
     def _keep(self, block: Block) -> tuple[Block, FittedScorer]:
         self._own = block, block.fit(self.settings)
+        if self._own[1].selection:
+            self.choices["scorer"] = self._own[1].selection
         return self._own
 
     def _all_rows(self) -> Block:
@@ -158,7 +175,7 @@ class LocalSite:
         settings = self.settings
         if tests.size == 0:
             raise SampleError(f"{len(self.test)} test rows cannot be split among the agents")
-        train, calibration = split_null(nulls.size, settings.train_fraction, settings.seed)
+        train, calibration = split_null(nulls.size, self._share(nulls.size), settings.seed)
         rows = np.concatenate([self.null.values[nulls[calibration]], self.test.values[tests]])
         return Block(self.null.values[nulls[train]], Mixture.of(rows), calibration.size, tests)
 

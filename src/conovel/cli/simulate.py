@@ -41,8 +41,12 @@ def simulate(
         ),
     ] = "full",
     composite: Annotated[
-        str, typer.Option(help="How scores go together: mean, max (the paper's), min or stacked.")
-    ] = "mean",
+        str,
+        typer.Option(
+            help="How scores go together: auto (each agent chooses), mean, max (the paper's), min"
+            " or stacked."
+        ),
+    ] = "auto",
     bits: Annotated[
         str,
         typer.Option(
@@ -54,10 +58,8 @@ def simulate(
     ] = "0.1",
     scorer: Annotated[
         str, typer.Option(help="As in `conovel detect`; several with commas.")
-    ] = "default",
-    train_fraction: Annotated[
-        str, typer.Option(help="Share of the known normals used for training.")
-    ] = "0.5",
+    ] = "automatic",
+    train_fraction: Annotated[str | None, typer.Option(help="As in `conovel detect`.")] = None,
     pi0: Annotated[
         str | None, typer.Option(help="Adapt to the share of normal rows: storey or quantile.")
     ] = None,

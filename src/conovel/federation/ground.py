@@ -9,12 +9,11 @@ from conovel.errors import FileError
 from conovel.federation.settings import AS_PROPOSED, SiteFile
 from conovel.federation.terms import Terms
 from conovel.files import Sample, read_pair_of_files, write_json, write_table
-from conovel.levels import as_level
+from conovel.named import as_candidates
 from conovel.participant import Participant
 from conovel.regimes import guarantee
 from conovel.results import SiteResult
 from conovel.rows import as_ids, read_pair
-from conovel.scoring import as_candidates
 from conovel.site import LocalSite, Settings
 from conovel.transcript import Transcript, as_plain
 
@@ -48,8 +47,9 @@ class Ground:
             candidates=tuple(as_candidates(file.scorer, seed)),
             bits=terms.bits if file.bits is AS_PROPOSED else file.bits,
             level=terms.alpha,
-            train_fraction=as_level(terms.train_fraction),
+            train_fraction=terms.share,
             seed=seed,
+            n_agents=len(terms.agents),
         )
         return LocalSite(null, test, settings)
 
@@ -69,6 +69,7 @@ class Ground:
             n_calibration=site.n_calibration,
             test_rows=site.test,
             ids=as_ids(self._tests.ids if self._tests else None, len(site.test)),
+            choices=site.choices,
         )
         write_table(folder / "decisions.parquet", result.columns())
         # Last, so that a folder with a run.json is a whole one.
@@ -89,7 +90,7 @@ class Ground:
                 "bits": terms.bits if terms.rules.exchanges_models else None,
                 "level": terms.level,
                 "random_state": terms.seed,
-                "train_fraction": terms.train_fraction,
+                "train_fraction": terms.train_fraction or None,
             },
             "guarantee": guarantee(
                 terms.regime,
@@ -111,6 +112,7 @@ def _plain(result: SiteResult) -> dict[str, Any]:
     """Give the decisions as JSON types; a score that is not there is null."""
     ids = {} if result.ids is None else {"ids": [str(name) for name in result.ids]}
     return ids | {
+        "choices": {what: choice.to_dict() for what, choice in result.choices.items()},
         "n_calibration": result.n_calibration,
         "ranks": result.ranks.tolist(),
         "scores": [

@@ -189,11 +189,9 @@ def _texts(key: str, values: list[Any]) -> list[str]:
 def _scorers(value: str | list[Any] | None) -> list[str] | None:
     if value is None:
         return None
-    from conovel.scoring import named_scorers  # noqa: PLC0415  (loads scikit-learn)
+    from conovel.named import scorer_by_name  # noqa: PLC0415  (loads scikit-learn)
 
     names = [value] if isinstance(value, str) else _texts("scorer", value)
-    known = named_scorers()
     for name in names:
-        if name not in known:
-            raise InputError(f"no scorer is called {name!r}: choose from {', '.join(known)}")
+        scorer_by_name(name)  # raises if there is none
     return names

@@ -1,0 +1,151 @@
+"""Choosing between scores from (null_train, mixture) alone.
+
+A choice may look at everything but which mixture rows are calibration rows (docs/theory.md).
+So half of null_train is put among the unlabelled rows, every candidate is fitted as if these
+were part of its mixture, and the score that lifts the mixture furthest above the hidden half
+is chosen; where the difference is within its standard error, the candidate that was named
+first (Breiman et al. 1984 call it the one-standard-error rule). The hidden nulls went through
+the very same fit as the mixture's own nulls, so a candidate that merely memorises its
+training rows gains nothing (Marandon et al. 2024 choose the hyperparameters of AdaDetect this
+way, by the number of rejections).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from conovel.errors import InputError
+from conovel.ranks import conformal_ranks
+from conovel.scoring import FittedScorer, Matrix, Mixture, Scorer, Vector, fit_scorer
+
+# A row at p-value p counts exp(-p / tail): what step-up procedures at the usual levels look at,
+# but smooth, because a few hundred hidden nulls cannot resolve a sharp threshold.
+_TAIL = 0.01
+# By how many standard errors another candidate must beat the preferred one: with a handful of
+# novelties a choice by less is mostly noise.
+_ERRORS = 1.0
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which candidate was chosen, and what each of them achieved.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The candidates.
+    values : tuple of float
+        Enrichment of each: how much of the mixture lies in the far tail of hidden nulls, as a
+        multiple of what nulls alone would put there. 1 is nothing.
+    chosen : int
+        The position of the first whose value is the largest or within one standard error.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[float, ...]
+    chosen: int
+
+    @property
+    def winner(self) -> str:
+        """Name of the winner."""
+        return self.names[self.chosen]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain JSON types."""
+        return {
+            "chosen": self.winner,
+            "candidates": list(self.names),
+            "enrichment": [round(value, 6) for value in self.values],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """The task with half of null_train hidden among the unlabelled rows.
+
+    Attributes
+    ----------
+    null_train : array of shape (k - k // 2, d)
+        The half that still trains.
+    mixture : Mixture
+        The hidden half, then the rows of the mixture.
+    n_hidden : int
+    """
+
+    null_train: Matrix
+    mixture: Mixture
+    n_hidden: int
+
+    @classmethod
+    def of(cls, null_train: Matrix, mixture: Mixture) -> Trial:
+        """Hide every second training null."""
+        if len(null_train) < 2:
+            raise InputError(
+                f"choosing between scores needs at least 2 training nulls, not {len(null_train)}:"
+                " add known normals, or name a single scorer and composite"
+            )
+        hidden = null_train[1::2]
+        rows = np.concatenate([hidden, mixture.rows])
+        return cls(null_train[::2], Mixture.of(rows), len(hidden))
+
+    def shares(self, scores: Vector) -> Vector:
+        """Say how far in the tail of the hidden nulls each row of the mixture lies.
+
+        Parameters
+        ----------
+        scores : array
+            Of the rows of ``self.mixture``, in their original order.
+
+        Returns
+        -------
+        array of shape (m,)
+            For the rows that were in the mixture before; 1 on average if all were nulls.
+        """
+        hidden, mixed = np.split(scores, [self.n_hidden])
+        steps = max(1.0, (self.n_hidden + 1) * _TAIL)
+        share = np.exp(-np.arange(1, self.n_hidden + 2) / steps)
+        return np.asarray(share[conformal_ranks(hidden, mixed) - 1] / share.mean())
+
+    def select(self, names: Sequence[str], scores: Sequence[Vector]) -> Selection:
+        """Choose between candidates by the scores they give to ``self.mixture``.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The candidates, the preferred one first.
+        scores : sequence of array
+            Of the rows of ``self.mixture``, in their original order.
+        """
+        shares = [self.shares(s) for s in scores]
+        values = tuple(float(share.mean()) for share in shares)
+        best = shares[int(np.argmax(values))]
+        lost = [best - share for share in shares]
+        near = [d.mean() <= _ERRORS * d.std() / np.sqrt(d.size) for d in lost]
+        return Selection(tuple(names), values, near.index(True))
+
+
+def select_scorer(candidates: Sequence[Scorer], null_train: Matrix, mixture: Mixture) -> Selection:
+    """Choose a scorer; see :class:`Trial`.
+
+    Parameters
+    ----------
+    candidates : sequence of scorers
+    null_train : array of shape (k, d)
+    mixture : Mixture
+    """
+    trial = Trial.of(null_train, mixture)
+    fits = [fit_scorer(scorer, trial.null_train, trial.mixture) for scorer in candidates]
+    return trial.select([fit.name for fit in fits], [trial.mixture.score(fit) for fit in fits])
+
+
+def fit_best(candidates: Sequence[Scorer], null_train: Matrix, mixture: Mixture) -> FittedScorer:
+    """Fit the only candidate, or the one that :func:`select_scorer` chooses."""
+    if len(candidates) == 1:
+        return fit_scorer(candidates[0], null_train, mixture)
+    selection = select_scorer(candidates, null_train, mixture)
+    fitted = fit_scorer(candidates[selection.chosen], null_train, mixture)
+    return replace(fitted, selection=selection)
