@@ -32,8 +32,8 @@ class Terms:
     run_id : str
         32 hexadecimal digits that no other run has; drawn if not given.
     regime, level, pi0, composite, bits, train_fraction, seed
-        As of :class:`conovel.Network`; `level` and `train_fraction` as text, `pi0` empty for
-        none.
+        As of :class:`conovel.Network`, as texts; `pi0` and `train_fraction` are empty where
+        a network has None.
     on_dropout : {"abort", "conservative"}
         When a site vanishes at any stage: break off, or go on as docs/protocol.md has it.
     call_seconds : float
@@ -73,7 +73,8 @@ class Terms:
         put(self, "pi0", spell_pi0(as_estimator(_text("pi0", self.pi0) or None)))
         put(self, "composite", _composite(self.composite))
         put(self, "bits", read_bits(self.bits))
-        put(self, "train_fraction", str(as_level(self.train_fraction, "train_fraction")))
+        if _text("train_fraction", self.train_fraction):
+            put(self, "train_fraction", str(as_level(self.train_fraction, "train_fraction")))
         if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
             raise InputError(f"seed must be an integer from 0, not {self.seed!r}")
         if self.on_dropout not in ("abort", "conservative"):
@@ -97,6 +98,11 @@ class Terms:
     def alpha(self) -> Fraction:
         """The level as a number."""
         return Fraction(self.level)
+
+    @property
+    def share(self) -> Fraction | None:
+        """The share of known normals that train, or None to let each site weigh it."""
+        return Fraction(self.train_fraction) if self.train_fraction else None
 
     def seed_of(self, agent: str) -> int:
         """Give an agent its own seed, the same that a network in one process gives it."""
