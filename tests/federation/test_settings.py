@@ -91,6 +91,7 @@ def test_terms_have_the_defaults_of_a_network():
     network = inspect.signature(Network).parameters
     for name in ("regime", "composite", "bits", "on_dropout"):
         assert getattr(TERMS, name) == network[name].default, name
+    assert TERMS.share is network["train_fraction"].default is None
 
 
 def test_terms_give_every_agent_the_seed_that_a_network_gives_it():

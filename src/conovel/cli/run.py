@@ -27,13 +27,14 @@ def run(
     sites: Annotated[
         str | None, typer.Option(help="Which sites, separated by commas; all if not given.")
     ] = None,
-    composite: Annotated[str, typer.Option(help="As in `conovel simulate`.")] = "mean",
+    composite: Annotated[str, typer.Option(help="As in `conovel simulate`.")] = "auto",
     bits: Annotated[
         str, typer.Option(help="How models are sent, unless a site has its own rule.")
     ] = "compact",
     train_fraction: Annotated[
-        str, typer.Option(help="Share of the known normals used for training.")
-    ] = "1/2",
+        str | None,
+        typer.Option(help="Share of the known normals used for training; weighed by each site."),
+    ] = None,
     pi0: Annotated[str | None, typer.Option(help="storey or quantile.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of splits and scorers.", min=0)] = 0,
     on_dropout: Annotated[
@@ -73,7 +74,7 @@ def run(
         pi0=pi0 or "",
         composite=composite,
         bits=read_bits(bits),
-        train_fraction=train_fraction,
+        train_fraction=train_fraction or "",
         seed=seed,
         on_dropout=on_dropout,
         stage_seconds=stage_seconds,

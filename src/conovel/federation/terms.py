@@ -55,9 +55,9 @@ class Terms:
     regime: str = "full"
     level: str = "1/10"
     pi0: str = ""
-    composite: str = "mean"
+    composite: str = "auto"
     bits: int | str | None = "compact"
-    train_fraction: str = "1/2"
+    train_fraction: str = ""
     seed: int = 0
     on_dropout: str = "abort"
     call_seconds: float = 30.0
