@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -76,16 +77,14 @@ def write_rows(path: Path, tables: Iterator[pa.Table], beside: Path) -> None:
     try:
         first = next(tables)
         with _writer(temporary, first.schema) as writer:
-            waiting, n_waiting = [first], first.num_rows
-            for table in tables:
-                waiting.append(table)
-                n_waiting += table.num_rows
-                if n_waiting >= _GROUP:
-                    joined = pa.concat_tables(waiting)
-                    writer.write_table(joined.slice(0, _GROUP).combine_chunks())
-                    waiting, n_waiting = [joined.slice(_GROUP)], n_waiting - _GROUP
-            if n_waiting:
-                writer.write_table(pa.concat_tables(waiting).combine_chunks())
+            waiting = first.slice(0, 0)
+            for table in chain([first], tables):
+                waiting = pa.concat_tables([waiting, table])
+                while waiting.num_rows >= _GROUP:
+                    writer.write_table(waiting.slice(0, _GROUP).combine_chunks())
+                    waiting = waiting.slice(_GROUP)
+            if waiting.num_rows:
+                writer.write_table(waiting.combine_chunks())
         os.replace(temporary, path)
     except (OSError, pa.ArrowException) as error:
         raise FileError(f"{path} cannot be written: {first_line(error)}") from None

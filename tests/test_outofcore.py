@@ -1,0 +1,535 @@
+"""Detection on files that are read in pieces: the same bytes as in memory, whatever happens."""
+
+import json
+import os
+import signal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pa_parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import ExtraTreesClassifier
+from typer.testing import CliRunner
+
+import conovel as cn
+from conovel.automatic import linear
+from conovel.cli import app
+from conovel.errors import ColumnError, FileError, InputError, ScorerError
+from conovel.files import write_table
+from conovel.outofcore import LocalEngine, detect_files
+from conovel.outofcore.gather import Cells, Tally, gather, survey
+from conovel.outofcore.memory import Plan, as_memory
+from conovel.outofcore.source import Piece, Source
+from conovel.report import of_detection, of_files
+from conovel.sampling import training_sample
+from conovel.scoring import Mixture, fit_scorer
+from conovel.stepup import RankHistogram, adjusted_pvalues
+
+N_NULL, N_TEST, WIDTH = 900, 600, 3
+
+
+def draw(seed=0):
+    """Rows with novelties, with one row that occurs very often in both samples."""
+    rng = np.random.default_rng(seed)
+    null, test = rng.normal(size=(N_NULL, WIDTH)), rng.normal(size=(N_TEST, WIDTH))
+    test[:80] += 3
+    null[100:200] = test[200:260] = 0.25
+    return null, test
+
+
+def named(rows):
+    return {f"x{i}": column for i, column in enumerate(rows.T)}
+
+
+def write_folder(folder, columns, n_files, ending):
+    folder.mkdir()
+    table = pa.table(columns)
+    write = pa_csv.write_csv if ending == "csv" else pa_parquet.write_table
+    for i, rows in enumerate(np.array_split(np.arange(table.num_rows), n_files)):
+        write(table.take(rows), folder / f"{i}.{ending}")
+
+
+@pytest.fixture
+def files(tmp_path):
+    return make_files(tmp_path)
+
+
+def make_files(folder, ending="parquet"):
+    null, test = draw()
+    names = np.array([f"row {i}" for i in range(N_TEST)])
+    write_folder(folder / "null", named(null), 2, ending)
+    write_folder(folder / "test", {"name": names, **named(test)}, 3, ending)
+    return folder
+
+
+def trees(**settings):
+    return cn.AdaDetect(ExtraTreesClassifier(8, max_depth=4), max_train_rows=300, **settings)
+
+
+def in_memory(detector, out):
+    null, test = draw()
+    names = np.array([f"row {i}" for i in range(N_TEST)])
+    result = detector.detect(pa.table(named(null)), pa.table(named(test)), ids=names)
+    write_table(out, result.columns())
+    return result
+
+
+def in_pieces(detector, folder, out, **options):
+    return detect_files(
+        detector, folder / "null", folder / "test", out, id_column="name", **options
+    )
+
+
+def cut(monkeypatch, piece, cell_bits=16):
+    monkeypatch.setattr(Plan, "of", classmethod(lambda cls, *_: cls(piece, cell_bits)))
+
+
+def left_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+# Equality
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+@pytest.mark.parametrize(("piece", "threads"), [(37, 1), (64, 3), (10_000, 2)])
+def test_any_piece_and_any_number_of_threads_gives_the_bytes_of_memory(
+    tmp_path, monkeypatch, ending, piece, threads
+):
+    files = make_files(tmp_path, ending)
+    cut(monkeypatch, piece)
+    expected, out = tmp_path / f"memory.{ending}", tmp_path / f"pieces.{ending}"
+    result = in_memory(trees(pi0="storey"), expected)
+    streamed = in_pieces(trees(pi0="storey"), files, out, engine=LocalEngine(threads))
+    assert out.read_bytes() == expected.read_bytes()
+    assert streamed.summary() == result.summary()
+    assert of_files(streamed) == of_detection(result)
+    assert 0 < result.n_rejected < N_TEST
+    assert result.n_train == 300
+
+
+@pytest.mark.parametrize(
+    "scorer",
+    [linear(), "mlp", "isolation-forest", "boosting", None],
+    ids=["linear", "mlp", "one-class", "boosting", "automatic"],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_every_kind_of_scorer_scores_alike_in_pieces(files, monkeypatch, scorer):
+    cut(monkeypatch, 128)
+    detector = cn.AdaDetect(scorer, max_train_rows=300)
+    in_memory(detector, files / "memory.parquet")
+    in_pieces(detector, files, files / "pieces.parquet")
+    assert (files / "pieces.parquet").read_bytes() == (files / "memory.parquet").read_bytes()
+
+
+def test_row_groups_do_not_follow_the_pieces(tmp_path, monkeypatch):
+    from conovel.outofcore import decisions
+
+    monkeypatch.setattr(decisions, "_GROUP", 100)
+    table = pa.table({"score": np.arange(450.0)})
+    for size in (1, 30, 99, 100, 170, 1000):
+        slices = (table.slice(i, size) for i in range(0, 450, size))
+        decisions.write_rows(tmp_path / f"{size}.parquet", slices, _folder(tmp_path / "work"))
+    pa_parquet.write_table(table, tmp_path / "whole.parquet", row_group_size=100)
+    written = {path.read_bytes() for path in tmp_path.glob("*.parquet")}
+    assert len(written) == 1
+
+
+def _folder(path):
+    path.mkdir(exist_ok=True)
+    return path
+
+
+class Centred(ClassifierMixin, BaseEstimator):
+    """A classifier whose probabilities depend on the rows around a row."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        p = 1 / (1 + np.exp(-(X - X.mean(axis=0)).sum(axis=1)))
+        return np.column_stack([1 - p, p])
+
+
+def test_a_scorer_that_looks_at_neighbours_is_refused(files):
+    with pytest.raises(ScorerError, match="Centred scores a row in another way"):
+        in_pieces(cn.AdaDetect(Centred()), files, files / "out.parquet")
+    assert left_in(files) == ["null", "test"]
+
+
+# What is learnt from
+
+
+def pieces_of(rows, size):
+    return (Piece(i, rows[i : i + size]) for i in range(0, len(rows), size))
+
+
+coarse = arrays(
+    np.float64,
+    st.tuples(st.integers(2, 60), st.just(2)),
+    elements=st.sampled_from([0.0, 1.0, 2.5]),
+)
+
+
+@given(coarse, coarse, st.integers(1, 80), st.integers(1, 70), st.integers(4, 20))
+def test_gathering_in_pieces_is_sampling_in_memory(null, test, most, size, cell_bits):
+    is_train = np.arange(len(null)) % 2 == 0
+    mixture = Mixture.of(np.concatenate([null[~is_train], test]))
+    expected = training_sample(mixture, most)
+    cells = Cells(cell_bits)
+    for sample in (null, test):
+        survey(pieces_of(sample, size), cells, lambda n: None)
+    rate = most / mixture.position.size
+    if expected.position.size == 0:
+        return
+    found = gather(
+        pieces_of(null, size), pieces_of(test, size), is_train, rate, cells, lambda n: None
+    )
+    assert np.array_equal(found.null_train, null[is_train])
+    assert np.array_equal(found.mixture.rows, expected.rows)
+
+
+@given(coarse, st.integers(1, 80), st.randoms(use_true_random=False))
+def test_a_sample_knows_the_multiset_only(rows, most, random):
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    sample = training_sample(Mixture.of(rows), most)
+    again = training_sample(Mixture.of(rows[order]), most)
+    assert np.array_equal(sample.rows, again.rows)
+    # Each distinct row is represented by its share, rounded up or down.
+    mixture = Mixture.of(rows)
+    taken = [np.count_nonzero((sample.rows == row).all(axis=1)) for row in mixture.distinct]
+    fair = np.bincount(mixture.position) * min(1, most / len(rows))
+    assert np.all(np.abs(taken - fair) < 1)
+
+
+def test_a_sample_of_distinct_rows_has_about_the_size_asked_for():
+    rows = np.random.default_rng(0).normal(size=(50_000, 4))
+    sizes = [training_sample(Mixture.of(rows), most).position.size for most in (500, 5000)]
+    assert abs(sizes[0] - 500) < 5 * 500**0.5
+    assert abs(sizes[1] - 5000) < 5 * 5000**0.5
+
+
+def test_whoever_calibrates_the_scores_are_the_same():
+    """Equivariance: swap calibration and test rows, and every row keeps its score."""
+    null, test = draw()
+    train, calibration = null[:400], null[400:]
+    scorer = ExtraTreesClassifier(8, max_depth=4, random_state=0)
+
+    def score(first, second):
+        mixture = Mixture.of(np.concatenate([first, second]))
+        sample = training_sample(mixture, 200)
+        assert sample.position.size < mixture.position.size
+        return np.split(mixture.score(fit_scorer(scorer, train, sample)), [len(first)])
+
+    rng = np.random.default_rng(1)
+    swapped = rng.permutation(np.arange(500))[:50]
+    other_calibration, other_test = calibration.copy(), test.copy()
+    other_calibration[swapped], other_test[swapped] = test[swapped], calibration[swapped]
+    of_calibration, of_test = score(calibration, test)
+    of_other_calibration, of_other_test = score(other_calibration, other_test)
+    assert np.array_equal(of_other_test[swapped], of_calibration[swapped])
+    assert np.array_equal(of_other_calibration[swapped], of_test[swapped])
+    kept = np.setdiff1d(np.arange(500), swapped)
+    assert np.array_equal(of_other_test[kept], of_test[kept])
+
+
+def test_below_the_cap_nothing_changes():
+    null, test = draw()
+    with_cap, without = (
+        cn.AdaDetect(ExtraTreesClassifier(8), max_train_rows=n).detect(null, test)
+        for n in (N_NULL + N_TEST, 10**9)
+    )
+    assert np.array_equal(with_cap.scores, without.scores)
+    assert with_cap.n_train == without.n_train
+
+
+def test_spared_training_rows_calibrate():
+    null, test = draw()
+    result = trees().detect(null, test)
+    assert result.n_train == 300
+    assert result.n_calibration == N_NULL - 300
+
+
+def test_a_row_that_fills_the_files_takes_no_memory():
+    tally = Tally()
+    for _ in range(50):
+        tally.add(np.ones((10_000, 2)))
+    assert sum(map(len, tally.rows)) <= 1 << 17
+    distinct, copies = tally.joined()
+    assert distinct.tolist() == [[1.0, 1.0]]
+    assert copies.tolist() == [500_000]
+
+
+# Counts
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=40))
+def test_a_histogram_gives_what_the_ranks_give(ranks):
+    ranks = np.array(ranks)
+    histogram = RankHistogram.of_counts(np.bincount(ranks, minlength=13), 11)
+    assert [histogram.at_most(r) for r in range(14)] == [(ranks <= r).sum() for r in range(14)]
+    assert histogram.smallest(np.arange(1, ranks.size + 1)).tolist() == sorted(ranks)
+    values, adjusted = histogram.adjusted()
+    assert np.array_equal(adjusted[np.searchsorted(values, ranks)], adjusted_pvalues(ranks, 11))
+
+
+# Being broken off
+
+
+def run_in_child(files, out, die_at, hook):
+    """Run in a forked process that kills itself at the given call of the hook."""
+    child = os.fork()
+    if child == 0:
+        try:
+            hook(die_at)
+            in_pieces(trees(), files, out)
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    return status
+
+
+def die_at_replace(nth, after=False):
+    """Kill this process right before, or after, a file gets its name."""
+    replace, calls = os.replace, [0]
+
+    def dying(*names):
+        calls[0] += 1
+        if calls[0] == nth and not after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        replace(*names)
+        if calls[0] == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    os.replace = dying
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_killed_anywhere_and_started_again_gives_the_same_bytes(files, monkeypatch):
+    cut(monkeypatch, 250)
+    in_memory(trees(), files / "memory.parquet")
+    expected = (files / "memory.parquet").read_bytes()
+    out, n_kills = files / "out.parquet", 0
+    while True:  # manifest, sample, model, 4 + 3 parts, output
+        out.unlink(missing_ok=True)
+        status = run_in_child(files, out, n_kills + 1, die_at_replace)
+        if os.waitstatus_to_exitcode(status) == 0:
+            break
+        assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+        assert not out.exists()
+        n_kills += 1
+        in_pieces(trees(), files, out)
+        assert out.read_bytes() == expected
+        assert left_in(files) == ["memory.parquet", "null", "out.parquet", "test"]
+    assert n_kills == 11
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_killed_again_and_again_it_still_gets_there(files, monkeypatch):
+    """Every start gets one file further than the one before: nothing is done twice."""
+    cut(monkeypatch, 250)
+    in_memory(trees(), files / "memory.parquet")
+    out = files / "out.parquet"
+    for _ in range(11):
+        assert not out.exists()
+        run_in_child(files, out, 1, lambda nth: die_at_replace(nth, after=True))
+    assert out.read_bytes() == (files / "memory.parquet").read_bytes()
+
+
+class Spy(LocalEngine):
+    """Counts the rows that are scored."""
+
+    def __init__(self):
+        super().__init__(1)
+        self.n = 0
+
+    def scores(self, model, pieces):
+        for tag, scores in super().scores(model, pieces):
+            self.n += len(scores)
+            yield tag, scores
+
+
+class Enough(Exception):
+    pass
+
+
+def stop_when(stage, done):
+    def tell(at, n, total):
+        if at == stage and n >= done:
+            raise Enough
+
+    return tell
+
+
+def test_going_on_scores_only_what_is_missing(files, monkeypatch):
+    cut(monkeypatch, 100)
+    out, spy = files / "out.parquet", Spy()
+    with pytest.raises(Enough):
+        in_pieces(trees(), files, out, on_progress=stop_when("scoring", 400))
+    in_pieces(trees(), files, out, engine=spy)
+    assert spy.n == 200
+
+
+def test_other_inputs_or_settings_begin_anew(files, monkeypatch):
+    cut(monkeypatch, 100)
+    out = files / "out.parquet"
+    for change in ("settings", "inputs"):
+        with pytest.raises(Enough):
+            in_pieces(trees(), files, out, on_progress=stop_when("scoring", 400))
+        spy, seed = Spy(), 1 if change == "settings" else 0
+        if change == "inputs":
+            os.utime(files / "test" / "0.parquet", (1, 1))
+        in_pieces(trees(random_state=seed), files, out, engine=spy)
+        assert spy.n == N_NULL - 300 + N_TEST
+
+
+def test_parts_of_another_model_are_scored_again(files, monkeypatch):
+    cut(monkeypatch, 100)
+    out, spy = files / "out.parquet", Spy()
+    with pytest.raises(Enough):
+        in_pieces(trees(), files, out, on_progress=stop_when("scoring", 400))
+    note = files / ".out.parquet.work" / "model.json"
+    note.write_text(json.dumps({"model": "another"}))
+    in_pieces(trees(), files, out, engine=spy)
+    assert spy.n == N_NULL - 300 + N_TEST
+
+
+# Files that cannot be read
+
+
+def test_a_truncated_parquet_file_is_named_and_nothing_is_left(files):
+    broken = files / "test" / "1.parquet"
+    broken.write_bytes(broken.read_bytes()[:-40])
+    with pytest.raises(FileError, match=r"test/1\.parquet cannot be read"):
+        in_pieces(trees(), files, files / "out.parquet")
+    assert left_in(files) == ["null", "test"]
+
+
+def test_damage_inside_a_parquet_file_is_named(files):
+    broken = files / "test" / "2.parquet"
+    content = bytearray(broken.read_bytes())
+    content[4:400] = bytes(396)
+    broken.write_bytes(content)
+    with pytest.raises(FileError, match=r"test/2\.parquet cannot be read"):
+        in_pieces(trees(), files, files / "out.parquet")
+    assert left_in(files) == ["null", "test"]
+
+
+def test_a_truncated_csv_file_is_named(tmp_path):
+    files = make_files(tmp_path, "csv")
+    broken = files / "null" / "1.csv"
+    broken.write_bytes(broken.read_bytes()[:-40])
+    with pytest.raises(FileError, match=r"null/1\.csv cannot be read"):
+        in_pieces(trees(), files, files / "out.csv")
+    assert left_in(files) == ["null", "test"]
+
+
+def test_a_missing_value_is_named_with_file_and_column(files):
+    table = pa_parquet.read_table(files / "test" / "2.parquet")
+    values = table["x1"].to_numpy().copy()
+    values[17] = np.nan
+    changed = table.set_column(table.column_names.index("x1"), "x1", pa.array(values))
+    pa_parquet.write_table(changed, files / "test" / "2.parquet")
+    with pytest.raises(ColumnError, match=r"test/2\.parquet.*missing values: column 'x1' has 1"):
+        in_pieces(trees(), files, files / "out.parquet")
+
+
+def test_a_disappearing_file_is_named(files, monkeypatch):
+    cut(monkeypatch, 100)
+
+    def vanish(stage, done, total):
+        if stage == "scoring":
+            (files / "test" / "2.parquet").unlink(missing_ok=True)
+
+    with pytest.raises(FileError, match=r"2\.parquet cannot be read"):
+        in_pieces(trees(), files, files / "out.parquet", on_progress=vanish)
+    assert left_in(files) == ["null", "test"]
+
+
+# Memory and sources
+
+
+@pytest.mark.parametrize(("text", "n"), [("1GB", 10**9), ("250 mb", 25 * 10**7), (2**30, 2**30)])
+def test_amounts_of_memory(text, n):
+    assert as_memory(text) == n
+
+
+@pytest.mark.parametrize("text", ["", "GB", "1 parsec", "-1GB", "5MB", "1e9"])
+def test_what_is_no_amount_of_memory(text):
+    with pytest.raises(InputError, match="memory"):
+        as_memory(text)
+
+
+@given(st.integers(10**8, 10**12), st.integers(1, 5000))
+def test_a_plan_stays_within_the_budget(memory, n_features):
+    plan = Plan.of(memory, n_features)
+    in_flight = 8 * 6 * plan.piece * 8 * n_features
+    assert plan.piece == 1024 or in_flight <= memory / 4
+    assert 4 << plan.cell_bits <= memory
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 700))
+def test_pieces_have_one_size_whatever_the_files(tmp_path_factory, size):
+    folder = tmp_path_factory.getbasetemp() / "pieces"
+    if not folder.exists():
+        folder.mkdir()
+        make_files(folder)
+    source = Source(folder / "test", None, "name")
+    pieces = list(source.pieces(size))
+    assert {len(piece) for piece in pieces[:-1]} <= {size}
+    assert np.array_equal(np.concatenate([piece.values for piece in pieces]), draw()[1])
+    assert [piece.start for piece in pieces] == list(range(0, N_TEST, size))
+    assert pa.concat_arrays(
+        [chunk for piece in pieces for chunk in piece.ids.chunks]
+    ).to_pylist() == [f"row {i}" for i in range(N_TEST)]
+
+
+# The command
+
+
+def command(files, out, *more):
+    options = ["--null", files / "null", "--test", files / "test", "--id", "name"]
+    chosen = ["--scorer", "random-forest", "--out", out, "--json", *more]
+    return CliRunner().invoke(app, ["detect", *map(str, [*options, *chosen])])
+
+
+def test_the_command_gives_the_same_files_with_a_budget(files):
+    for name, more in (("a", []), ("b", ["--memory", "200MB"])):
+        done = command(files, files / f"{name}.parquet", *more)
+        assert done.exit_code == 0, done.output
+    for ending in ("parquet", "json"):
+        assert (files / f"a.{ending}").read_bytes() == (files / f"b.{ending}").read_bytes()
+
+
+def test_large_files_are_read_in_pieces_without_being_asked(files, monkeypatch):
+    from conovel.cli import detect
+
+    monkeypatch.setattr(detect, "_LARGE", 100)
+    monkeypatch.setattr(detect, "_in_memory", None)
+    assert command(files, files / "out.parquet").exit_code == 0
+    assert (files / "out.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    "more", [["--engine", "dask"], ["--engine", "spark"], ["--scheduler", "tcp://here:1"]]
+)
+def test_engine_and_scheduler_belong_together(files, more):
+    done = command(files, files / "out.parquet", *more)
+    assert isinstance(done.exception, InputError)
+    assert "--scheduler" in str(done.exception)
+
+
+def test_a_budget_needs_an_output(files):
+    inputs = ["--null", str(files / "null"), "--test", str(files / "test")]
+    done = CliRunner().invoke(app, ["detect", *inputs, "--memory", "1GB"])
+    assert isinstance(done.exception, InputError)
+    assert "--out" in str(done.exception)
