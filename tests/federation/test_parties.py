@@ -84,6 +84,14 @@ def test_every_regime_as_in_one_process(regime, files, rows):
         assert table["id"][0].as_py() == f"{name}-0"
 
 
+def test_the_defaults_are_those_of_one_process(files, rows):
+    tables = {name: map(pa.table, pair) for name, pair in rows.items()}
+    network = cn.Network([cn.Agent(name, *pair) for name, pair in tables.items()], scorer=SCORER)
+    expected = network.run()
+    account = FakeEngine(Terms(SITES, run_id=network._run_id().hex()), files).run()
+    assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
+
+
 def test_a_refusal_ends_the_run_before_it_begins(files):
     limits = {"west": Limits(regimes=("counts",))}
     engine = FakeEngine(terms(regime="full"), files, limits)
