@@ -12,11 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as pa_dataset
+import pyarrow.parquet as pa_parquet
 
-from conovel.errors import FileError
+from conovel.errors import ColumnError, FileError
 from conovel.files import first_line, open_dataset, pick_columns
 from conovel.rows import read_rows
 from conovel.scoring import Matrix
+
+_BUFFER = 1 << 20  # bytes of a Parquet file that are read at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,36 +108,32 @@ def _tables(
     dataset: pa_dataset.Dataset, columns: Sequence[str], size: int
 ) -> Iterator[tuple[str, pa.Table]]:
     """Cut what the files give, in blocks of their own choosing, into tables of one size."""
-    waiting: list[pa.RecordBatch] = []
-    n_waiting, path = 0, ""
-    for path, batch in _batches(dataset, columns, size):
-        waiting.append(batch)
-        n_waiting += batch.num_rows
-        while n_waiting >= size:
-            table = pa.Table.from_batches(waiting)
-            yield path, table.slice(0, size)
-            waiting = table.slice(size).to_batches()
-            n_waiting -= size
-    if n_waiting:
-        yield path, pa.Table.from_batches(waiting)
-
-
-def _batches(
-    dataset: pa_dataset.Dataset, columns: Sequence[str], size: int
-) -> Iterator[tuple[str, pa.RecordBatch]]:
+    schema = pa.schema([dataset.schema.field(name) for name in columns])
+    waiting, path = schema.empty_table(), ""
     for fragment in dataset.get_fragments():
-        try:
-            # Little is read ahead: what is scored meanwhile takes longer than reading.
-            yield from (
-                (fragment.path, batch)
-                for batch in fragment.to_batches(
-                    schema=dataset.schema,
-                    columns=list(columns),
-                    batch_size=size,
-                    batch_readahead=2,
-                    fragment_readahead=1,
-                )
-                if batch.num_rows
-            )
-        except (pa.ArrowException, OSError) as error:
-            raise FileError(f"{fragment.path} cannot be read: {first_line(error)}") from None
+        path = fragment.path
+        for batch in _batches(fragment, schema, size):
+            waiting = pa.concat_tables([waiting, batch])
+            while waiting.num_rows >= size:
+                yield path, waiting.slice(0, size)
+                waiting = waiting.slice(size)
+    if waiting.num_rows:
+        yield path, waiting
+
+
+def _batches(fragment: pa_dataset.Fragment, schema: pa.Schema, size: int) -> Iterator[pa.Table]:
+    """Read one file from its beginning, never much more of it than `size` rows at a time."""
+    try:
+        if isinstance(fragment.format, pa_dataset.ParquetFileFormat):
+            # A scan of a data set would decode a whole row group, and read more ahead.
+            with pa_parquet.ParquetFile(fragment.path, buffer_size=_BUFFER) as file:
+                if missing := [c for c in schema.names if c not in file.schema_arrow.names]:
+                    raise ColumnError(f"{fragment.path} has no column {missing[0]!r}")
+                for batch in file.iter_batches(size, columns=schema.names):
+                    yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+        else:
+            scan = {"schema": schema, "batch_size": size, "batch_readahead": 2}
+            for batch in fragment.to_batches(columns=schema.names, **scan):
+                yield pa.Table.from_batches([batch])
+    except (pa.ArrowException, OSError) as error:
+        raise FileError(f"{fragment.path} cannot be read: {first_line(error)}") from None
