@@ -10,6 +10,7 @@ from conftest import SCORER, SITES
 
 import conovel as cn
 from conovel.audit import verify
+from conovel.federation.processes import wait_for
 from conovel.files import read_json
 from conovel.messages import Count, Message, encode
 from conovel.participant import Participant
@@ -48,6 +49,7 @@ def test_a_federation_decides_what_one_process_decides(regime, seed, loopback, s
         written = pq.read_table(folder / "decisions.parquet")
         for column, values in expected[name].columns().items():
             assert np.array_equal(written[column].to_numpy(), values, equal_nan=True), column
+        assert wait_for((folder / "report.html").exists, 60)
         own = read_json(folder / "run.json")
         assert (
             own["decisions"][name] | expected.to_dict()["decisions"][name]
