@@ -32,7 +32,8 @@ def test_regimes_side_by_side_on_the_gaussian_design(conovel):
     for words in (
         "isolated",
         "counts",
-        "full, mean of 4-bit models",
+        "full, auto of 4-bit models",
+        "composite chosen: ",
         "rounds of counts",
         "agent-3",
     ):

@@ -144,7 +144,7 @@ def test_agents_may_differ_in_rows_scorers_and_precision():
         for name, a, (scorer, bits) in zip("abcd", drawn, makers, strict=True)
     ]
     for composite in COMPOSITES:
-        run = cn.Network(members, composite=composite).run()
+        run = cn.Network(members, composite=composite, train_fraction=0.5).run()
         assert verify(run.to_dict()) == []
         assert [run[name].n_calibration for name in "abcd"] == [100, 175, 75, 125]
 

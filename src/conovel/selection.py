@@ -24,7 +24,7 @@ from conovel.scoring import FittedScorer, Matrix, Mixture, Scorer, Vector, fit_s
 
 # A row at p-value p counts exp(-p / tail): what step-up procedures at the usual levels look at,
 # but smooth, because a few hundred hidden nulls cannot resolve a sharp threshold.
-_TAIL = 0.01
+_TAIL = 0.005
 # By how many standard errors another candidate must beat the preferred one: with a handful of
 # novelties a choice by less is mostly noise.
 _ERRORS = 1.0

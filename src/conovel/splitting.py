@@ -42,7 +42,7 @@ def train_share(n_null: int, n_tests: int, level: Level) -> Fraction:
     Examples
     --------
     >>> [str(train_share(n, 1000, 0.1)) for n in (100, 333, 1000, 100_000)]
-    ['1/10', '2/5', '1/2', '3/5']
+    ['3/10', '2/5', '1/2', '13/20']
     """
     alpha = float(as_level(level))
     shares = np.arange(2, 16) / _GRID

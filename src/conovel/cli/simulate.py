@@ -218,6 +218,13 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
     table.add_row("all", *_cells(totals.tolist(), truth is not None), style="bold")
     console = Console()
     console.print(table)
+    for what in ("scorer", "composite"):
+        chosen = {
+            name: site.choices[what].winner for name, site in run.items() if what in site.choices
+        }
+        if chosen:
+            said = ", ".join(f"{winner} ({name})" for name, winner in chosen.items())
+            console.print(f"{what} chosen: {said}")
     console.print(f"{run.rounds} rounds of counts, {run.n_bytes:,} bytes in all messages")
     if truth:
         false, found_in_all, novel_in_all = totals[-3:]
