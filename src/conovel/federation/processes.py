@@ -6,7 +6,6 @@ children.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -17,8 +16,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from conovel.errors import FederationError
 from conovel.federation.places import ENVIRONMENT, LOG_FILE
+from conovel.files import read_json, write_json
 
 SERVER_MODULE = "nvflare.private.fed.app.server.server_train"
 SITE_MODULE = "nvflare.private.fed.app.client.client_train"
@@ -28,7 +27,7 @@ STOP_SECONDS = 5.0
 def start_coordinator(kit: Path, settings: Path, state: Path) -> subprocess.Popen[bytes]:
     """Start the coordinator's engine."""
     _place_store(kit)
-    org = _read(kit / "startup" / "fed_server.json")["servers"][0]["name"]
+    org = read_json(kit / "startup" / "fed_server.json")["servers"][0]["name"]
     options = [f"org={org}"]
     return _start(SERVER_MODULE, "fed_server.json", options, kit, settings, state)
 
@@ -140,17 +139,10 @@ def wait_for(happened: Callable[[], object], seconds: float, every: float = 0.1)
 def _place_store(kit: Path) -> None:
     """Let the coordinator keep its jobs in its own kit, wherever that was put."""
     path = kit / "local" / "resources.json"
-    resources = _read(path)
+    resources = read_json(path)
     store = kit.resolve() / "store"
     resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = f"{store}/snapshots"
     for component in resources["components"]:
         if component["id"] == "job_manager":
             component["args"]["uri_root"] = f"{store}/jobs"
-    path.write_text(json.dumps(resources, indent=2) + "\n")
-
-
-def _read(path: Path) -> dict:  # type: ignore[type-arg]
-    try:
-        return json.loads(path.read_text())  # type: ignore[no-any-return]
-    except (OSError, ValueError) as error:
-        raise FederationError(f"{path.parent.parent} is not a kit of this kind: {error}") from None
+    write_json(path, resources)

@@ -120,7 +120,9 @@ def _watch(
     states = {run["run_id"]: run["state"] for run in ledger.runs()}
     while engine.poll() is None:
         for run in ledger.bury():
-            processes.stop_tree(run["pid"])
+            # Its number may be another process by now: only our own is ended.
+            if run["pid"] in processes.descendants(engine.pid):
+                processes.stop_tree(run["pid"])
         for run in ledger.runs():
             run_id, state = run["run_id"], run["state"]
             if states.get(run_id) == state:
