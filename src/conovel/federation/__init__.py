@@ -8,7 +8,8 @@
                                         │ Outbox
                      conovel.coordinator, conovel.participant
 
-:mod:`conovel.federation.engine` alone touches NVFlare's classes. A :class:`~.chair.Chair` and
+NVFlare's classes are touched by :mod:`~conovel.federation.engine` and ``presence`` inside its
+processes and by ``session`` for operators, and nowhere else. A :class:`~.chair.Chair` and
 a :class:`~.member.Member` know how to keep deadlines, consent and records, but not how bytes
 travel. What a job may say is :class:`~.terms.Terms`: names and numbers, never a path, a class
 or code.

@@ -1,7 +1,6 @@
 """An operator's connection to the coordinator: submit a run, watch it, fetch its outcome.
 
-Besides :mod:`conovel.federation.engine`, which runs inside NVFlare's processes, the only
-file that calls NVFlare.
+Besides what runs inside NVFlare's processes, the only file that calls it.
 """
 
 from __future__ import annotations
