@@ -19,7 +19,7 @@ from conovel.files import first_line, open_dataset, pick_columns
 from conovel.rows import read_rows
 from conovel.scoring import Matrix
 
-_BUFFER = 1 << 20  # bytes of a Parquet file that are read at a time
+_READING = {"buffer_size": 1 << 20, "pre_buffer": False}  # never a whole row group
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,7 @@ def _batches(fragment: pa_dataset.Fragment, schema: pa.Schema, size: int) -> Ite
     try:
         if isinstance(fragment.format, pa_dataset.ParquetFileFormat):
             # A scan of a data set would decode a whole row group, and read more ahead.
-            with pa_parquet.ParquetFile(fragment.path, buffer_size=_BUFFER) as file:
+            with pa_parquet.ParquetFile(fragment.path, **_READING) as file:
                 if missing := [c for c in schema.names if c not in file.schema_arrow.names]:
                     raise ColumnError(f"{fragment.path} has no column {missing[0]!r}")
                 for batch in file.iter_batches(size, columns=schema.names):
