@@ -457,7 +457,7 @@ def test_a_disappearing_file_is_named(files, monkeypatch):
 # Memory and sources
 
 
-@pytest.mark.parametrize(("text", "n"), [("1GB", 10**9), ("250 mb", 25 * 10**7), (2**30, 2**30)])
+@pytest.mark.parametrize(("text", "n"), [("1GB", 10**9), ("750 mb", 75 * 10**7), (2**30, 2**30)])
 def test_amounts_of_memory(text, n):
     assert as_memory(text) == n
 
@@ -466,6 +466,13 @@ def test_amounts_of_memory(text, n):
 def test_what_is_no_amount_of_memory(text):
     with pytest.raises(InputError, match="memory"):
         as_memory(text)
+
+
+def test_a_budget_too_small_to_fit_in_is_refused_before_the_fit(files, monkeypatch):
+    monkeypatch.setattr("conovel.outofcore.memory._LIBRARIES", 10**9)
+    with pytest.raises(InputError, match=r"600 rows of 3 columns takes about 1000MB"):
+        in_pieces(trees(), files, files / "out.parquet", memory="1GB")
+    assert left_in(files) == ["null", "test"]
 
 
 @given(st.integers(10**8, 10**12), st.integers(1, 5000))
@@ -503,7 +510,7 @@ def command(files, out, *more):
 
 
 def test_the_command_gives_the_same_files_with_a_budget(files):
-    for name, more in (("a", []), ("b", ["--memory", "200MB"])):
+    for name, more in (("a", []), ("b", ["--memory", "600MB"])):
         done = command(files, files / f"{name}.parquet", *more)
         assert done.exit_code == 0, done.output
     for ending in ("parquet", "json"):

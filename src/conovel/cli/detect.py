@@ -56,6 +56,14 @@ def detect(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split and of the scorer.", min=0)] = 0,
+    max_train_rows: Annotated[
+        int,
+        typer.Option(
+            help="Rows of either kind that the scorer learns from at most; spared known normals"
+            " calibrate.",
+            min=2,
+        ),
+    ] = 100_000,
     memory: Annotated[
         str | None,
         typer.Option(
@@ -86,7 +94,8 @@ def detect(
 
     if out is not None:
         require_writable(out)
-    detector = AdaDetect(split_names(scorer), level, train_fraction, pi0, seed)
+    settings = split_names(scorer), level, train_fraction, pi0, seed, max_train_rows
+    detector = AdaDetect(*settings)
     features = split_names(columns) if columns else None
     work = _in_pieces if _is_large([null, test], memory, engine, out) else _in_memory
     result, picture = work(

@@ -29,7 +29,7 @@ from conovel.named import as_candidates
 from conovel.outofcore.decisions import Decider, count_ranks, write_rows
 from conovel.outofcore.engines import Engine, LocalEngine
 from conovel.outofcore.gather import Cells, Training, gather, survey
-from conovel.outofcore.memory import DEFAULT_MEMORY, Plan, as_memory
+from conovel.outofcore.memory import DEFAULT_MEMORY, Plan, as_memory, require_room_to_fit
 from conovel.outofcore.sketch import Sketch
 from conovel.outofcore.source import Source
 from conovel.outofcore.work import Work
@@ -136,8 +136,9 @@ def detect_files(
     require_writable(out)
     features = pick_features(null, test, columns, id_column)
     samples = Source(null, features), Source(test, features, id_column)
-    plan = Plan.of(as_memory(memory), len(features))
-    run = _Run(detector, samples, plan, engine or LocalEngine(), on_progress or _silent)
+    run = _Run(
+        detector, samples, as_memory(memory), engine or LocalEngine(), on_progress or _silent
+    )
     work = Work.beside(out, run.key())
     try:
         result = run.go(work, out)
@@ -159,12 +160,13 @@ class _Run:
         self,
         detector: AdaDetect,
         samples: tuple[Source, Source],
-        plan: Plan,
+        memory: int,
         engine: Engine,
         tell: Progress,
     ) -> None:
-        self.detector, self.plan, self.engine, self.tell = detector, plan, engine, tell
+        self.detector, self.engine, self.tell = detector, engine, tell
         self.null, self.test = samples
+        self.memory, self.plan = memory, Plan.of(memory, len(self.null.features))
         self.level, self.estimator = as_level(detector.level), as_estimator(detector.pi0)
         self.split_seed, scorer_seed = seeds(detector.random_state)
         self.candidates = as_candidates(detector.scorer, scorer_seed)
@@ -219,12 +221,15 @@ class _Run:
             seen = [survey(s.pieces(self.plan.piece), cells, tell) for s in (self.null, self.test)]
             self.n_null, self.n_test = (s.n for s in seen)
             is_train = self._is_train()
-            n_mixture = np.count_nonzero(~is_train) + self.n_test
+            most, n_train = self.detector.max_train_rows, int(is_train.sum())
+            n_mixture = self.n_null - n_train + self.n_test
+            n_fitted = n_train + min(most, n_mixture)
+            require_room_to_fit(n_fitted, len(self.null.features), self.memory)
             training = gather(
                 self.null.pieces(self.plan.piece),
                 self.test.pieces(self.plan.piece),
                 is_train,
-                self.detector.max_train_rows / n_mixture,
+                most / n_mixture,
                 cells,
                 self._teller("choosing what to learn from", self.n_null + self.n_test),
             )

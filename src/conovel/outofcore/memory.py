@@ -9,7 +9,8 @@ from conovel.errors import InputError
 
 DEFAULT_MEMORY = 1 << 30
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_LEAST = 100_000_000
+_LEAST = 500_000_000  # the libraries alone take more than half of it
+_LIBRARIES = 300_000_000
 _LARGEST_PIECE = 1 << 16  # rows; larger ones gain nothing
 
 
@@ -43,6 +44,16 @@ class Plan:
         )
 
 
+def require_room_to_fit(n_rows: int, n_features: int, memory: int) -> None:
+    """Fail before the work where fitting on so many rows would break the budget."""
+    needed = _LIBRARIES + 6 * 8 * n_rows * n_features
+    if needed > memory:
+        raise InputError(
+            f"learning from {n_rows} rows of {n_features} columns takes about"
+            f" {needed // 10**6}MB: raise the memory to that, or lower max_train_rows"
+        )
+
+
 def as_memory(memory: int | str) -> int:
     """Read an amount of memory: a number of bytes, or a text such as "500MB" or "1.5 GB".
 
@@ -56,5 +67,5 @@ def as_memory(memory: int | str) -> int:
         raise InputError(f"memory must be like 500MB or 2GB, not {memory!r}")
     n_bytes = int(float(found[1]) * _UNITS[found[2].upper()])
     if n_bytes < _LEAST:
-        raise InputError(f"{memory} of memory is too little: give at least {_LEAST // 10**6}MB")
+        raise InputError(f"{memory} of memory is too little: give {_LEAST // 10**6}MB or more")
     return n_bytes
