@@ -182,6 +182,7 @@ def by_data(rows: Sequence[Row], folder: Path, name: str) -> str | None:
                     )
         left.set(xlabel="power", xlim=(-0.02, 1.02))
         right.set(xlabel="false discovery rate", xlim=(-0.003, 0.14))
+        right.set_xticks([0, 0.05, 0.1])
         right.axvline(0.1, color=BLACK, linewidth=1)
         for axes in (left, right):
             axes.set_yticks(range(len(sets)), sets)
