@@ -166,8 +166,9 @@ def test_a_scorer_that_looks_at_neighbours_is_refused(files):
 # What is learnt from
 
 
-def pieces_of(rows, size):
-    return (Piece(i, rows[i : i + size]) for i in range(0, len(rows), size))
+def mapped(rows, size):
+    pieces = [Piece(i, rows[i : i + size]) for i in range(0, len(rows), size)]
+    return lambda work: map(work, pieces)
 
 
 coarse = arrays(
@@ -184,13 +185,11 @@ def test_gathering_in_pieces_is_sampling_in_memory(null, test, most, size, cell_
     expected = training_sample(mixture, most)
     cells = Cells(cell_bits)
     for sample in (null, test):
-        survey(pieces_of(sample, size), cells, lambda n: None)
+        assert survey(mapped(sample, size), cells, lambda n: None).n == len(sample)
     rate = most / mixture.position.size
     if expected.position.size == 0:
         return
-    found = gather(
-        pieces_of(null, size), pieces_of(test, size), is_train, rate, cells, lambda n: None
-    )
+    found = gather(mapped(null, size), mapped(test, size), is_train, rate, cells, lambda n: None)
     assert np.array_equal(found.null_train, null[is_train])
     assert np.array_equal(found.mixture.rows, expected.rows)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from conovel.errors import ClusterError, MissingExtraError
-from conovel.outofcore.engines import Tag, in_order
+from conovel.outofcore.engines import Tag, tagged
 from conovel.scoring import Matrix, ScoreModel, Vector
 
 _MOST_WAITING = 64  # pieces that may be on their way
@@ -53,7 +53,7 @@ class DaskEngine:
             there = self.client.submit(_keep, model, pure=False)
             n_waiting = min(2 * max(1, sum(self.client.ncores().values())), _MOST_WAITING)
             try:
-                yield from in_order(
+                yield from tagged(
                     lambda X: self.client.submit(_score, there, X, pure=False), pieces, n_waiting
                 )
             except KilledWorker as error:

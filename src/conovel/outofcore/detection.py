@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +219,10 @@ class _Run:
             cells = Cells(self.plan.cell_bits)
             known = [sample.count_known() for sample in (self.null, self.test)]
             tell = self._teller("reading", None if None in known else sum(filter(None, known)))
-            seen = [survey(s.pieces(self.plan.piece), cells, tell) for s in (self.null, self.test)]
+            null, test = (
+                partial(sample.mapped, self.plan.piece) for sample in (self.null, self.test)
+            )
+            seen = [survey(sample, cells, tell) for sample in (null, test)]
             self.n_null, self.n_test = (s.n for s in seen)
             is_train = self._is_train()
             most, n_train = self.detector.max_train_rows, int(is_train.sum())
@@ -226,8 +230,8 @@ class _Run:
             n_fitted = n_train + min(most, n_mixture)
             require_room_to_fit(n_fitted, len(self.null.features), self.memory)
             training = gather(
-                self.null.pieces(self.plan.piece),
-                self.test.pieces(self.plan.piece),
+                null,
+                test,
                 is_train,
                 most / n_mixture,
                 cells,

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 from joblib import cpu_count
 
+from conovel.outofcore.ordered import Promise, in_order
 from conovel.scoring import Matrix, ScoreModel, Vector
 
 Tag = TypeVar("Tag")
@@ -40,27 +41,21 @@ class LocalEngine:
     ) -> Iterator[tuple[Tag, Vector]]:
         """Score each piece; its tag comes back with its scores."""
         with ThreadPoolExecutor(self.n_threads) as pool:
-            yield from in_order(lambda X: pool.submit(model.score, X), pieces, self.n_threads)
+            yield from tagged(lambda X: pool.submit(model.score, X), pieces, self.n_threads)
 
 
-class Promise(Protocol):
-    """Scores that will be there."""
-
-    def result(self) -> Vector:
-        """Wait for it."""
-
-
-def in_order(
-    submit: Callable[[Matrix], Promise],
+def tagged(
+    submit: Callable[[Matrix], Promise[Vector]],
     pieces: Iterable[tuple[Tag, Matrix]],
     n_waiting: int,
 ) -> Iterator[tuple[Tag, Vector]]:
-    """Keep so many pieces at work, and give results in the order of the pieces."""
-    waiting: deque[tuple[Tag, Promise]] = deque()
-    for tag, values in pieces:
-        waiting.append((tag, submit(values)))
-        if len(waiting) > n_waiting:
-            first, promise = waiting.popleft()
-            yield first, promise.result()
-    for tag, promise in waiting:
-        yield tag, promise.result()
+    """Submit the pieces, and give the scores back in order, each with its tag."""
+    tags: deque[Tag] = deque()
+
+    def promises() -> Iterator[Promise[Vector]]:
+        for tag, values in pieces:
+            tags.append(tag)
+            yield submit(values)
+
+    for scores in in_order(promises(), n_waiting):
+        yield tags.popleft(), scores

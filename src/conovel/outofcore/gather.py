@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,16 @@ from conovel.errors import SampleError
 from conovel.outofcore.source import Piece
 from conovel.sampling import content_hash, copies_taken, thin
 from conovel.scoring import Matrix, Mixture
+
+T = TypeVar("T")
+Counts: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.uint32]]
+
+
+class Mapped(Protocol):
+    """Does some work on every piece of a sample and gives the results in order."""
+
+    def __call__(self, work: Callable[[Piece], T], /) -> Iterable[T]:
+        """Do the work."""
 
 
 @dataclass(eq=False)
@@ -28,11 +39,11 @@ class Survey:
     low: Matrix | float = np.inf
     high: Matrix | float = -np.inf
 
-    def take(self, values: Matrix) -> None:
-        """Look at some rows."""
-        self.n += len(values)
-        self.low = np.minimum(self.low, values.min(axis=0))
-        self.high = np.maximum(self.high, values.max(axis=0))
+    def join(self, other: Survey) -> None:
+        """Take in what was seen of further rows."""
+        self.n += other.n
+        self.low = np.minimum(self.low, other.low)
+        self.high = np.maximum(self.high, other.high)
 
     @property
     def extremes(self) -> Matrix:
@@ -53,10 +64,15 @@ class Cells:
         self._shift = np.uint64(64 - bits)
         self._counts = np.zeros(1 << bits, dtype=np.uint32)
 
-    def add(self, hashes: NDArray[np.uint64]) -> None:
-        """Count rows."""
+    def count(self, hashes: NDArray[np.uint64]) -> Counts:
+        """Count rows by cell, without adding them yet."""
         cell, times = np.unique(hashes >> self._shift, return_counts=True)
-        self._counts[cell] += times.astype(np.uint32)
+        return cell, times.astype(np.uint32)
+
+    def add(self, counts: Counts) -> None:
+        """Add counted rows."""
+        cell, times = counts
+        self._counts[cell] += times
 
     def bound(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Bound the number of copies of each row."""
@@ -96,19 +112,25 @@ class Training:
     mixture: Mixture
 
 
-def survey(pieces: Iterable[Piece], cells: Cells, tell: Callable[[int], None]) -> Survey:
+def survey(source: Mapped, cells: Cells, tell: Callable[[int], None]) -> Survey:
     """Do the first pass over one sample; `tell` hears how many rows were read."""
+
+    def look(piece: Piece) -> tuple[Survey, Counts]:
+        values = piece.values
+        seen = Survey(len(values), values.min(axis=0), values.max(axis=0))
+        return seen, cells.count(content_hash(values))
+
     seen = Survey()
-    for piece in pieces:
-        seen.take(piece.values)
-        cells.add(content_hash(piece.values))
-        tell(len(piece))
+    for part, counts in source(look):
+        seen.join(part)
+        cells.add(counts)
+        tell(part.n)
     return seen
 
 
 def gather(
-    null: Iterable[Piece],
-    test: Iterable[Piece],
+    null: Mapped,
+    test: Mapped,
     is_train: NDArray[np.bool_],
     rate: float,
     cells: Cells,
@@ -118,7 +140,8 @@ def gather(
 
     Parameters
     ----------
-    null, test : iterables of Piece
+    null, test : callables
+        Do some work on every piece of a sample.
     is_train : bool array
         Which known normals train; the others belong to the mixture.
     rate : float
@@ -131,18 +154,21 @@ def gather(
     rate = min(rate, 1.0)
     tally, null_train = Tally(), []
 
-    def add(rows: Matrix) -> None:
+    def wanted(rows: Matrix) -> Matrix:
         hashes = content_hash(rows)
-        tally.add(rows[copies_taken(cells.bound(hashes), hashes, rate) > 0])
+        return np.asarray(rows[copies_taken(cells.bound(hashes), hashes, rate) > 0])
 
-    for piece in null:
+    def split(piece: Piece) -> tuple[int, Matrix, Matrix]:
         train = is_train[piece.start : piece.start + len(piece)]
-        null_train.append(piece.values[train])
-        add(piece.values[~train])
-        tell(len(piece))
-    for piece in test:
-        add(piece.values)
-        tell(len(piece))
+        return len(piece), piece.values[train], wanted(piece.values[~train])
+
+    for n, train, rows in null(split):
+        null_train.append(train)
+        tally.add(rows)
+        tell(n)
+    for n, rows in test(lambda piece: (len(piece), wanted(piece.values))):
+        tally.add(rows)
+        tell(n)
     mixture = thin(*tally.joined(), rate)
     if not mixture.position.size:
         raise SampleError("the sample to train on is empty: raise max_train_rows")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as pa_dataset
@@ -16,9 +18,12 @@ import pyarrow.parquet as pa_parquet
 
 from conovel.errors import ColumnError, FileError
 from conovel.files import first_line, open_dataset, pick_columns
+from conovel.outofcore.ordered import in_order
 from conovel.rows import read_rows
 from conovel.scoring import Matrix
 
+T = TypeVar("T")
+_THREADS = 2  # beside those that read and score
 _READING = {"buffer_size": 1 << 20, "pre_buffer": False}  # never a whole row group
 
 
@@ -92,16 +97,27 @@ class Source:
         ColumnError
             If a value is not a finite number.
         """
+        return self.mapped(size, lambda piece: piece)
+
+    def mapped(self, size: int, work: Callable[[Piece], T]) -> Iterator[T]:
+        """Do some work on every piece, a few at a time, and give the results in order."""
         needed = list(dict.fromkeys([*self.features, *filter(None, [self.id_column])]))
-        start = 0
-        for path, table in _tables(self.dataset, needed, size):
-            last = start + table.num_rows - 1
-            try:
-                rows = read_rows(table.select(self.features), f"{path} (rows {start} to {last})")
-            except pa.ArrowException as error:
-                raise FileError(f"{path} cannot be read: {first_line(error)}") from None
-            yield Piece(start, rows.values, table[self.id_column] if self.id_column else None)
-            start += table.num_rows
+        with ThreadPoolExecutor(_THREADS) as pool:
+            tables = zip(count(0, size), _tables(self.dataset, needed, size), strict=False)
+            promises = (
+                pool.submit(lambda start, named: work(self._piece(start, named)), start, named)
+                for start, named in tables
+            )
+            yield from in_order(promises, _THREADS)
+
+    def _piece(self, start: int, named: tuple[str, pa.Table]) -> Piece:
+        path, table = named
+        last = start + table.num_rows - 1
+        try:
+            rows = read_rows(table.select(self.features), f"{path} (rows {start} to {last})")
+        except pa.ArrowException as error:
+            raise FileError(f"{path} cannot be read: {first_line(error)}") from None
+        return Piece(start, rows.values, table[self.id_column] if self.id_column else None)
 
 
 def _tables(
