@@ -115,7 +115,8 @@ class Automatic(BaseEstimator):  # type: ignore[misc]
             if len(null_train) < 2:  # nothing to hide: no choice
                 return both.fit_on(null_train, mixture)
             trial = Trial.of(null_train, mixture)
-            tried = refine_each(list(refined.values()), trial.null_train, trial.mixture)
+            task = trial.null_train, trial.mixture
+            tried = refine_each(list(refined.values()), *task, send=False)
             fits = dict(zip(refined, tried, strict=True))
             fits["committee"] = both.of([fits["linear"], fits["trees"]])
             scores = [trial.mixture.score(fits[name]) for name in candidates]

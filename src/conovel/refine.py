@@ -116,13 +116,22 @@ class Refined(BaseEstimator):  # type: ignore[misc]
 
 
 def refine_each(
-    scorers: Sequence[Refined], null_train: Matrix, mixture: Mixture
+    scorers: Sequence[Refined], null_train: Matrix, mixture: Mixture, *, send: bool = True
 ) -> list[FittedScorer]:
-    """Fit several refinements that share their folds and first scorers, those only once."""
+    """Fit several refinements that share their folds and first scorers, those only once.
+
+    Parameters
+    ----------
+    scorers : sequence of Refined
+    null_train : array of shape (k, d)
+    mixture : Mixture
+    send : bool
+        Whether peers may get the models, which then are fitted once more on all rows.
+    """
     task = Task.of(null_train, mixture, scorers[0].n_folds)
     starts = [task.start(first) for first in scorers[0].firsts]
     return [
-        task.finish(scorer, task.refine(starts, scorer.learner, scorer.n_refits))
+        task.finish(scorer, task.refine(starts, scorer.learner, scorer.n_refits), send)
         for scorer in scorers
     ]
 
@@ -210,12 +219,12 @@ class Task:
         likely = np.where(share <= enough[0], 1 - share, 0) if enough else np.zeros(share.size)
         return np.concatenate([np.ones(self.n_train), likely])
 
-    def finish(self, scorer: Scorer, stage: Stage) -> FittedScorer:
+    def finish(self, scorer: Scorer, stage: Stage, send: bool) -> FittedScorer:
         """Score by the cross-fit; what peers get is fitted once on all rows."""
-        whole = self.fit(stage.learner, stage.weights)
+        whole = self.fit(stage.learner, stage.weights).estimator if send else None
         read: Callable[[Any, Matrix], Vector] = lambda _, X: stage.score(X)  # noqa: E731
         weights = stage.weights[self.n_train :]
-        return FittedScorer(whole.estimator, scorer, read, whole.scale, weights)
+        return FittedScorer(whole, scorer, read, stage.models[0].scale, weights, sendable=send)
 
 
 def fit_weighted(model: Scorer, X: Matrix, y: NDArray[np.int64], weights: Vector) -> Any:
