@@ -77,6 +77,21 @@ def test_scores_come_back_in_order(cluster):
     assert all(np.all(scores == 2 * tag) for tag, scores in found)
 
 
+def test_trials_on_a_cluster_give_the_rows_of_this_process(tmp_path, cluster):
+    from conovel.cli.reproduce import trials_on
+    from conovel.experiments.plans import Options
+    from conovel.experiments.reproduce import reproduce
+    from conovel.experiments.tasks import Learner
+
+    options = Options(trials=2, learners=(Learner("forest", 3, 2, "1/2"),), composites=("max",))
+    tables = []
+    for engine, address in (("local", None), ("dask", cluster.client.scheduler.address)):
+        with trials_on(engine, address):
+            outcomes = reproduce("conservative-shift", options, tmp_path / engine)
+        tables.append([table.rows for outcome in outcomes for table in outcome.tables])
+    assert tables[0] == tables[1]
+
+
 def test_a_scheduler_that_does_not_answer_is_named():
     from conovel.outofcore.cluster import DaskEngine
 

@@ -259,7 +259,8 @@ def test_without_matplotlib_there_are_tables_and_a_word(tmp_path, monkeypatch):
     [
         (["shift", "--scorer", "svm"], "choose from forest, default"),
         (["shift", "--depth", "deep"], "a number of levels, or none"),
-        (["shift", "--engine", "steam"], "choose compiled or scikit-learn"),
+        (["shift", "--grower", "steam"], "choose compiled or scikit-learn"),
+        (["shift", "--engine", "steam"], "dask together with --scheduler"),
         (["sift"], "no experiment is called 'sift'"),
         (["real", "--data", "nowhere"], "has no .npz files"),
     ],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conovel.cli.show import bars, print_json, split_names, stages
+from conovel.cli.show import bars, is_dask, print_json, split_names, stages
 
 if TYPE_CHECKING:
     from conovel.detector import AdaDetect, Detection
@@ -124,15 +124,11 @@ def _is_large(inputs: list[Path], memory: str | None, engine: str, out: Path | N
 
 
 def _engine(name: str, scheduler: str | None) -> Engine | None:
-    from conovel.errors import InputError  # noqa: PLC0415
-
-    if name == "local" and scheduler is None:
+    if not is_dask(name, scheduler):
         return None
-    if name != "dask" or scheduler is None:
-        raise InputError("--engine is local, or dask together with --scheduler ADDRESS")
     from conovel.outofcore.cluster import DaskEngine  # noqa: PLC0415
 
-    return DaskEngine(scheduler)
+    return DaskEngine(str(scheduler))
 
 
 def _in_memory(

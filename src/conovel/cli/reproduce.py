@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conovel.cli.show import split_names
+from conovel.cli.show import is_dask, split_names
 
 if TYPE_CHECKING:
     from conovel.experiments.tables import Table
@@ -58,9 +58,15 @@ def reproduce(
     train_fraction: Annotated[
         str, typer.Option(help="Share of the known normals that the forest is trained on.")
     ] = "1/2",
-    engine: Annotated[
+    grower: Annotated[
         str | None,
         typer.Option(help="Who grows the forest: compiled (with numba) or scikit-learn."),
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="Where trials run: local, or dask for the machines of a cluster.")
+    ] = "local",
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of the Dask scheduler, such as tcp://host:8786.")
     ] = None,
 ) -> None:
     """Repeat the paper's experiments and set the results beside the published ones.
@@ -80,12 +86,12 @@ def reproduce(
         trials=usual if trials is None else trials,
         seed=seed,
         level=str(as_level(level)),
-        learners=_learners(scorer, trees, depth, train_fraction, engine),
+        learners=_learners(scorer, trees, depth, train_fraction, grower),
         composites=tuple(as_composite(name) for name in split_names(composites)),
         shifts=None if shifts is None else tuple(read_shifts(shifts)),
         data=data,
     )
-    with _progress(experiment) as tell:
+    with trials_on(engine, scheduler), _progress(experiment) as tell:
         outcomes = run(experiment, options, out, n_jobs=jobs, on_done=tell)
     for outcome in outcomes:
         for table in outcome.tables:
@@ -95,7 +101,7 @@ def reproduce(
 
 
 def _learners(
-    scorer: str, trees: int, depth: str, train_fraction: str, engine: str | None
+    scorer: str, trees: int, depth: str, train_fraction: str, grower: str | None
 ) -> tuple[Learner, ...]:
     from conovel.errors import InputError  # noqa: PLC0415
     from conovel.experiments.tasks import Learner  # noqa: PLC0415
@@ -105,15 +111,24 @@ def _learners(
         raise InputError(f"--depth {depth}: write a number of levels, or none")
     levels = None if depth == "none" else int(depth)
     share = str(as_level(train_fraction, "train_fraction"))
-    if engine not in (None, "compiled", "scikit-learn"):
-        raise InputError(f"--engine {engine}: choose compiled or scikit-learn")
-    grown = {} if engine is None else {"engine": engine}
+    if grower not in (None, "compiled", "scikit-learn"):
+        raise InputError(f"--grower {grower}: choose compiled or scikit-learn")
+    grown = {} if grower is None else {"engine": grower}
     forest = Learner("forest", trees, levels, share, **grown)
     known = {"forest": forest, "default": Learner("default")}
     names = split_names(scorer)
     if not names or set(names) - set(known):
         raise InputError(f"--scorer {scorer}: choose from {', '.join(known)}")
     return tuple(known[name] for name in names)
+
+
+def trials_on(engine: str, scheduler: str | None) -> AbstractContextManager[None]:
+    """Choose where the trials run."""
+    if not is_dask(engine, scheduler):
+        return nullcontext()
+    from conovel.outofcore.cluster import joblib_on  # noqa: PLC0415
+
+    return joblib_on(str(scheduler))
 
 
 @contextmanager

@@ -75,6 +75,17 @@ def split_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def is_dask(engine: str, scheduler: str | None) -> bool:
+    """Check ``--engine`` with ``--scheduler``."""
+    from conovel.errors import InputError  # noqa: PLC0415
+
+    if (engine, scheduler) == ("local", None):
+        return False
+    if engine != "dask" or scheduler is None:
+        raise InputError("--engine is local, or dask together with --scheduler ADDRESS")
+    return True
+
+
 def print_json(content: Any) -> None:
     """Print JSON for a script to read."""
     import json  # noqa: PLC0415

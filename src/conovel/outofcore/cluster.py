@@ -1,4 +1,4 @@
-"""Scoring on the machines of one organisation, through a Dask cluster.
+"""Work on the machines of one organisation, through a Dask cluster.
 
 The files are read here and the parts written here; workers get rows and give scores. Pieces
 and the model are part of the tasks that the scheduler keeps, so that a worker that dies takes
@@ -8,8 +8,10 @@ nothing with it: what it was doing is done again elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import joblib
 import numpy as np
 
 from conovel.errors import ClusterError, MissingExtraError
@@ -62,6 +64,17 @@ class DaskEngine:
     def close(self) -> None:
         """Leave the cluster."""
         self.client.close()
+
+
+@contextmanager
+def joblib_on(scheduler: str) -> Iterator[None]:
+    """Let everything that goes through joblib meanwhile run on a Dask cluster."""
+    engine = DaskEngine(scheduler)
+    try:
+        with joblib.parallel_config(backend="dask", client=engine.client):
+            yield
+    finally:
+        engine.close()
 
 
 def _keep(model: ScoreModel) -> ScoreModel:
