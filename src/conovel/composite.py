@@ -54,6 +54,7 @@ def composite_scores(
     surrogates: Sequence[ScoreModel],
     null_train: Matrix,
     mixture: Mixture,
+    sample: Mixture | None = None,
 ) -> Vector:
     """Score the rows of the mixture, in their original order.
 
@@ -68,13 +69,16 @@ def composite_scores(
         The peers' models; without any, the composite is the local score itself.
     null_train : array of shape (k, d)
     mixture : Mixture
+    sample : Mixture, optional
+        What is learnt from, see :mod:`conovel.sampling`; by default the mixture.
     """
     if not surrogates:
         return mixture.score(local)
+    sample = mixture if sample is None else sample
     if composite == AUTO:
-        composite = choose_composite(local, surrogates, null_train, mixture).winner
+        composite = choose_composite(local, surrogates, null_train, sample).winner
     if composite == STACKED:
-        return _stacked(local, surrogates, null_train, mixture)
+        return _stacked(local, surrogates, null_train, mixture, sample)
     rows = mixture.distinct
     scores = [probability(local, null_train, rows), *(model.score(rows) for model in surrogates)]
     return _COMBINE[composite](np.stack(scores))[mixture.position]
@@ -87,11 +91,17 @@ def choose_composite(
     trial = Trial.of(null_train, mixture)
     tried = local.trial or fit_scorer(local.scorer, trial.null_train, trial.mixture)
     task = tried, surrogates, trial.null_train, trial.mixture
-    return trial.select(_CHOICE, [composite_scores(name, *task) for name in _CHOICE])
+    scores = [composite_scores(name, *task) for name in _CHOICE]
+    # What is stacked has the others among its features: beating it takes strong evidence.
+    return trial.select(_CHOICE, scores, errors=2.0)
 
 
 def _stacked(
-    local: FittedScorer, surrogates: Sequence[ScoreModel], null_train: Matrix, mixture: Mixture
+    local: FittedScorer,
+    surrogates: Sequence[ScoreModel],
+    null_train: Matrix,
+    mixture: Mixture,
+    sample: Mixture,
 ) -> Vector:
     """Fit the local scorer again with what the models say as further features.
 
@@ -107,9 +117,11 @@ def _stacked(
         return np.column_stack([rows, *map(log_odds, said)])
 
     first = OneClass(MeanOfLast(len(surrogates) + 1), higher="novel", method="score_samples")
-    wide = Mixture(widened(mixture.distinct), mixture.position)
+    wide = learnt = Mixture(widened(mixture.distinct), mixture.position)
+    if sample is not mixture:
+        learnt = Mixture(widened(sample.distinct), sample.position)
     scorer = restart(first) if restart else local.scorer
-    return wide.score(fit_scorer(scorer, widened(null_train), wide))
+    return wide.score(fit_scorer(scorer, widened(null_train), learnt))
 
 
 class MeanOfLast(BaseEstimator):  # type: ignore[misc]

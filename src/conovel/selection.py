@@ -3,7 +3,7 @@
 A choice may look at everything but which mixture rows are calibration rows (docs/theory.md).
 So half of null_train is put among the unlabelled rows, every candidate is fitted as if these
 were part of its mixture, and the score that lifts the mixture furthest above the hidden half
-is chosen; where the difference is within its standard error, the candidate that was named
+is chosen; where the difference is within its noise, the candidate that was named
 first (Breiman et al. 1984 call it the one-standard-error rule). The hidden nulls went through
 the very same fit as the mixture's own nulls, so a candidate that merely memorises its
 training rows gains nothing (Marandon et al. 2024 choose the hyperparameters of AdaDetect this
@@ -25,9 +25,9 @@ from conovel.scoring import FittedScorer, Matrix, Mixture, Scorer, Vector, fit_s
 # A row at p-value p counts exp(-p / tail): what step-up procedures at the usual levels look at,
 # but smooth, because a few hundred hidden nulls cannot resolve a sharp threshold.
 _TAIL = 0.005
-# By how many standard errors another candidate must beat the preferred one: with a handful of
-# novelties a choice by less is mostly noise.
-_ERRORS = 1.0
+# And by so many whole rows another candidate must beat the preferred one on top of the standard
+# error, which is itself a guess where a handful of rows make the difference.
+_ROWS = 2
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Selection:
         Enrichment of each: how much of the mixture lies in the far tail of hidden nulls, as a
         multiple of what nulls alone would put there. 1 is nothing.
     chosen : int
-        The position of the first whose value is the largest or within one standard error.
+        The position of the first whose value is the largest, or near it.
     """
 
     names: tuple[str, ...]
@@ -110,7 +110,9 @@ class Trial:
         share = np.exp(-np.arange(1, self.n_hidden + 2) / steps)
         return np.asarray(share[conformal_ranks(hidden, mixed) - 1] / share.mean())
 
-    def select(self, names: Sequence[str], scores: Sequence[Vector]) -> Selection:
+    def select(
+        self, names: Sequence[str], scores: Sequence[Vector], errors: float = 1.0
+    ) -> Selection:
         """Choose between candidates by the scores they give to ``self.mixture``.
 
         Parameters
@@ -119,12 +121,15 @@ class Trial:
             The candidates, the preferred one first.
         scores : sequence of array
             Of the rows of ``self.mixture``, in their original order.
+        errors : float
+            By how many standard errors another candidate must beat the preferred one.
         """
         shares = [self.shares(s) for s in scores]
         values = tuple(float(share.mean()) for share in shares)
         best = shares[int(np.argmax(values))]
+        row = max(share.max() for share in shares)
         lost = [best - share for share in shares]
-        near = [d.mean() <= _ERRORS * d.std() / np.sqrt(d.size) for d in lost]
+        near = [d.sum() <= errors * d.std() * np.sqrt(d.size) + _ROWS * row for d in lost]
         return Selection(tuple(names), values, near.index(True))
 
 
