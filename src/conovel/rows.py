@@ -7,7 +7,6 @@ model is fitted.
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import ColumnError, DataWarning, MissingExtraError, SampleError
+from conovel.sampling import content_hash
 
 _SHOWN = 5  # how many offending columns an error spells out
 _FLOAT32_MAX = float(np.finfo(np.float32).max)  # scikit-learn's trees read single precision
@@ -211,23 +211,16 @@ def _warn_shared_rows(null: NDArray[np.float64], test: NDArray[np.float64]) -> N
     Coarse data repeat by nature; then the rate within the null sample is as high, and
     sharing is no sign that somebody put test rows among the known normals.
     """
-    known, test_rows = Counter(_row_bytes(null)), _row_bytes(test)
-    shared = sum(row in known for row in test_rows)
-    twins = sum(times for times in known.values() if times > 1) / len(null)
-    by_nature = twins * len(test_rows)
+    known, times = np.unique(content_hash(null), return_counts=True)
+    shared = int(np.isin(content_hash(test), known).sum())
+    by_nature = int(times[times > 1].sum()) / len(null) * len(test)
     if shared > by_nature + 3 * by_nature**0.5:
         warnings.warn(
-            f"{shared} of {len(test_rows)} test rows also stand in X_null: if they are the same"
+            f"{shared} of {len(test)} test rows also stand in X_null: if they are the same"
             " observations, remove them from X_null, or novelties among them go unseen",
             DataWarning,
             stacklevel=4,
         )
-
-
-def _row_bytes(values: NDArray[np.float64]) -> list[bytes]:
-    width = values.shape[1] * values.itemsize
-    data = values.tobytes()
-    return [data[i : i + width] for i in range(0, len(data), width)]
 
 
 def _quoted(labels: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from conovel.participant import Facts
 from conovel.ranks import conformal_ranks
 from conovel.regimes import Regime, block_sizes, own_block
 from conovel.rows import Rows
+from conovel.sampling import MAX_TRAIN_ROWS, training_sample
 from conovel.scoring import FittedScorer, Matrix, Mixture, Scorer, Vector
 from conovel.selection import Selection, fit_best
 from conovel.splitting import as_share, split_null
@@ -50,9 +51,14 @@ class Block:
     n_calibration: int
     tested: NDArray[np.intp]  # which test rows are in it
 
+    @cached_property
+    def sample(self) -> Mixture:
+        """What is learnt from: the mixture, or of a very large one a sample by content."""
+        return training_sample(self.mixture, MAX_TRAIN_ROWS)
+
     def fit(self, settings: Settings) -> FittedScorer:
         """Fit the scorer on these rows, or the best of several."""
-        return fit_best(settings.candidates, self.null_train, self.mixture)
+        return fit_best(settings.candidates, self.null_train, self.sample)
 
 
 class LocalSite:
@@ -111,12 +117,12 @@ class LocalSite:
         """Score with everybody's models together and rank the tested rows."""
         block, local = self._own or self._keep(self._all_rows())
         surrogates = [self._decode(peer, blob) for peer, blob in models.items()]
-        task = local, surrogates, block.null_train, block.mixture
+        task = local, surrogates, block.null_train
         composite = self.settings.composite
         if composite == AUTO and surrogates:
-            self.choices["composite"] = choose_composite(*task)
+            self.choices["composite"] = choose_composite(*task, block.sample)
             composite = self.choices["composite"].winner
-        scores = composite_scores(composite, *task)
+        scores = composite_scores(composite, *task, block.mixture, block.sample)
         calibration, tests = np.split(scores, [block.n_calibration])
         ranks = conformal_ranks(calibration, tests)
         self.take(block.tested, tests, ranks, block.n_calibration)
@@ -139,7 +145,7 @@ class LocalSite:
         """How many calibration rows the tested block will have, before any work."""
         n = len(self.null)
         n = n // n_agents if self.settings.regime.splits_rows else n
-        return n - int(self._share(n) * n)
+        return n - min(int(self._share(n) * n), MAX_TRAIN_ROWS)
 
     def _share(self, n_null: int) -> Fraction:
         """Return the share of known normals that train, from numbers alone."""
@@ -175,14 +181,15 @@ class LocalSite:
         settings = self.settings
         if tests.size == 0:
             raise SampleError(f"{len(self.test)} test rows cannot be split among the agents")
-        train, calibration = split_null(nulls.size, self._share(nulls.size), settings.seed)
+        share = self._share(nulls.size)
+        train, calibration = split_null(nulls.size, share, settings.seed, MAX_TRAIN_ROWS)
         rows = np.concatenate([self.null.values[nulls[calibration]], self.test.values[tests]])
         return Block(self.null.values[nulls[train]], Mixture.of(rows), calibration.size, tests)
 
     def _surrogate(self, block: Block, local: FittedScorer) -> bytes:
         settings = self.settings
         return make_surrogate(
-            settings.bits, local, block.null_train, block.mixture, settings.seed, self._schema(4)
+            settings.bits, local, block.null_train, block.sample, settings.seed, self._schema(4)
         )
 
     def _decode(self, peer: str, blob: bytes) -> Surrogate:
