@@ -2,8 +2,8 @@
 
     python -m benchmarks power [--trials 100] [--only NAME ...] [--data FOLDER] [--out FOLDER]
 
-Designs: the paper's Gaussian one with 3 agents at shifts 0, 2, 3 and 4, the same data over 9 and 30
-agents, novelties on both sides of the normals, novelties on a circle, π0 = 0.98, and real data.
+Designs: the paper's Gaussian one with 3 agents at shifts 0, 2, 3 and 4, the same data over 9
+and 30 agents, novelties on both sides of the normals, novelties on a circle, π0 = 0.98, and real data.
 Results are kept in FOLDER, one file a trial; what was broken off goes on from there. Every
 number is a mean over trials with its standard error.
 """
@@ -164,14 +164,27 @@ def summary(rows: Sequence[Row]) -> dict[tuple[Any, ...], dict[str, tuple[float,
     }
 
 
-def show(table: dict[str, tuple[float, ...]], limit: float | None) -> list[str]:
-    lines = ["| way | power | s.e. | FDR | s.e. |", "|---|---|---|---|---|"]
-    if limit is not None:
-        lines.append(f"| limit | {limit:.4f} | | 0.0900 | |")
-    lines += [
-        f"| {name} | {power:.3f} | {power_error:.3f} | {fdp:.3f} | {fdp_error:.3f} |"
-        for name, (power, fdp, power_error, fdp_error, _) in table.items()
+def wide(
+    tables: dict[tuple[Any, ...], dict[str, tuple[float, ...]]],
+    limits: dict[tuple[Any, ...], float],
+    what: int,
+) -> list[str]:
+    """One line for each design, one column for each way to decide; `what` is 0 or 1."""
+    ways = list(dict.fromkeys(way for table in tables.values() for way in table))
+    lines = [
+        "| design | shift | agents | trials | limit | " + " | ".join(ways) + " |",
+        "|---" * (len(ways) + 5) + "|",
     ]
+    for design, table in tables.items():
+        data, shift, agents = design
+        limit = f"{limits[design]:.4f}" if design in limits else ""
+        cells = [
+            f"{table[way][what]:.3f} ± {table[way][what + 2]:.3f}" if way in table else ""
+            for way in ways
+        ]
+        trials = max(v[-1] for v in table.values())
+        head = [data, "" if shift is None else f"{shift:g}", str(agents), str(trials)]
+        lines.append("| " + " | ".join([*head, limit if what == 0 else "", *cells]) + " |")
     return lines
 
 
@@ -201,11 +214,10 @@ def main() -> None:
         for task in track(planned, "trials", transient=True)
         for row in run_tasks([task], options.out)
     ]
-    for design, table in summary(rows).items():
-        trials = max(v[-1] for v in table.values())
-        data, shift, agents = design
-        print(f"\n### {data}, shift {shift}, {agents} agents ({trials} trials)\n")
-        print("\n".join(show(table, limits.get(design))))
+    tables = summary(rows)
+    for what, title in enumerate(("Power", "False discovery rate (at most 0.1)")):
+        print(f"\n{title}, mean ± standard error over the trials\n")
+        print("\n".join(wide(tables, limits, what)))
 
 
 if __name__ == "__main__":
