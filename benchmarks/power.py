@@ -3,9 +3,9 @@
     python -m benchmarks power [--trials 100] [--only NAME ...] [--data FOLDER] [--out FOLDER]
 
 Designs: the paper's Gaussian one with 3 agents at shifts 0, 2, 3 and 4, the same data over 9
-and 30 agents, novelties on both sides of the normals, novelties on a circle, π0 = 0.98, and real data.
-Results are kept in FOLDER, one file a trial; what was broken off goes on from there. Every
-number is a mean over trials with its standard error.
+and 30 agents, novelties on both sides of the normals, novelties on a circle, π0 = 0.98, and
+real data. Results are kept in FOLDER, one file a trial; what was broken off goes on from
+there. Every number is a mean over trials with its standard error.
 """
 
 import argparse
