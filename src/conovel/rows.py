@@ -19,7 +19,7 @@ from conovel.errors import ColumnError, DataWarning, MissingExtraError, SampleEr
 from conovel.sampling import content_hash
 
 _SHOWN = 5  # how many offending columns an error spells out
-_FLOAT32_MAX = float(np.finfo(np.float32).max)  # scikit-learn's trees read single precision
+LARGEST = float(np.finfo(np.float32).max)  # scikit-learn's trees read single precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,12 +171,12 @@ def _chosen_columns(
 def _require_finite(values: NDArray[np.float64], columns: Sequence[str] | None, name: str) -> None:
     # One pass over the sum finds nearly every clean matrix without a temporary mask.
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum()) and np.abs(values).max() <= _FLOAT32_MAX:
+        if np.isfinite(values.sum()) and np.abs(values).max() <= LARGEST:
             return
     for what, wrong, fix in (
         ("missing", np.isnan(values), "drop those rows or fill them in"),
         ("infinite", np.isinf(values), "drop those rows or cap the values"),
-        ("beyond single precision", np.abs(values) > _FLOAT32_MAX, "rescale the column"),
+        ("beyond single precision", np.abs(values) > LARGEST, "rescale the column"),
     ):
         hit = np.flatnonzero(wrong.any(axis=0))
         if hit.size:

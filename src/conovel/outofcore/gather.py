@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from conovel.sampling import content_hash, copies_taken, thin
 from conovel.scoring import Matrix, Mixture
 
 T = TypeVar("T")
-Counts: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.uint32]]
 
 
 class Mapped(Protocol):
@@ -64,15 +63,9 @@ class Cells:
         self._shift = np.uint64(64 - bits)
         self._counts = np.zeros(1 << bits, dtype=np.uint32)
 
-    def count(self, hashes: NDArray[np.uint64]) -> Counts:
-        """Count rows by cell, without adding them yet."""
-        cell, times = np.unique(hashes >> self._shift, return_counts=True)
-        return cell, times.astype(np.uint32)
-
-    def add(self, counts: Counts) -> None:
-        """Add counted rows."""
-        cell, times = counts
-        self._counts[cell] += times
+    def add(self, hashes: NDArray[np.uint64]) -> None:
+        """Count rows."""
+        np.add.at(self._counts, hashes >> self._shift, np.uint32(1))
 
     def bound(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Bound the number of copies of each row."""
@@ -115,15 +108,15 @@ class Training:
 def survey(source: Mapped, cells: Cells, tell: Callable[[int], None]) -> Survey:
     """Do the first pass over one sample; `tell` hears how many rows were read."""
 
-    def look(piece: Piece) -> tuple[Survey, Counts]:
+    def look(piece: Piece) -> tuple[Survey, NDArray[np.uint64]]:
         values = piece.values
         seen = Survey(len(values), values.min(axis=0), values.max(axis=0))
-        return seen, cells.count(content_hash(values))
+        return seen, content_hash(values)
 
     seen = Survey()
-    for part, counts in source(look):
+    for part, hashes in source(look):
         seen.join(part)
-        cells.add(counts)
+        cells.add(hashes)
         tell(part.n)
     return seen
 
