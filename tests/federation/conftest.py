@@ -27,7 +27,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if here in Path(item.path).parents:
             item.add_marker(pytest.mark.federation)
-            item.add_marker(pytest.mark.xdist_group("federation"))  # one federation for all
 
 
 def columns(values):

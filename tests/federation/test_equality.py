@@ -15,6 +15,9 @@ from conovel.files import read_json
 from conovel.messages import Count, Message, encode
 from conovel.participant import Participant
 
+# One federation for all: tests that share it run in one process, in their order.
+pytestmark = pytest.mark.xdist_group("federation")
+
 # The run id follows from the seed, and no run id is accepted twice.
 RUNS = [("full", 1), ("counts", 2), ("split", 3)]
 
@@ -31,13 +34,27 @@ def done():
     return {}
 
 
+@pytest.fixture
+def account_of(submit, rows, done):
+    """Run a regime in the federation, once for all tests."""
+
+    def get(regime):
+        if regime not in done:
+            seed = dict(RUNS)[regime]
+            run_id = in_process(rows, regime, seed)._run_id().hex()
+            terms = {"regime": regime, "composite": "mean", "bits": 4, "train_fraction": "1/2"}
+            done[regime] = submit(**terms, level="0.1", seed=seed, run_id=run_id)
+        return done[regime]
+
+    return get
+
+
 @pytest.mark.parametrize(("regime", "seed"), RUNS)
-def test_a_federation_decides_what_one_process_decides(regime, seed, loopback, submit, rows, done):
+def test_a_federation_decides_what_one_process_decides(regime, seed, loopback, rows, account_of):
     network = in_process(rows, regime, seed)
     expected = network.run()
     run_id = network._run_id().hex()
-    terms = {"regime": regime, "composite": "mean", "bits": 4, "train_fraction": "1/2"}
-    account = done[regime] = submit(**terms, level="0.1", seed=seed, run_id=run_id)
+    account = account_of(regime)
     assert account["state"] == "done", account["message"]
     assert not account["unpublished"]
     assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
@@ -59,14 +76,14 @@ def test_a_federation_decides_what_one_process_decides(regime, seed, loopback, s
         assert senders == {name}  # nobody learns the counts of another
 
 
-def test_the_submitter_gets_no_decisions(done):
-    for account in done.values():
-        text = json.dumps(account)
-        assert '"decisions"' not in text
-        assert '"ranks"' not in text
+def test_the_submitter_gets_no_decisions(account_of):
+    text = json.dumps(account_of("full"))
+    assert '"decisions"' not in text
+    assert '"ranks"' not in text
 
 
-def test_a_tap_on_the_relay_shows_counts_but_no_model(loopback, rows, done, monkeypatch):
+def test_a_tap_on_the_relay_shows_counts_but_no_model(loopback, rows, account_of, monkeypatch):
+    rounds = account_of("full")["transcript"]["rounds"]
     network = in_process(rows, "full", 1)
     models = []
     sent = Participant._on_model
@@ -79,8 +96,7 @@ def test_a_tap_on_the_relay_shows_counts_but_no_model(loopback, rows, done, monk
     assert len(models) == 6
     tapped = b"".join(path.read_bytes() for path in loopback.sabotage.glob("tap-*"))
     run_id = network._run_id()
-    first = done["full"]["transcript"]["rounds"][0]["counts"]
-    for name, count in first.items():  # the tap works
+    for name, count in rounds[0]["counts"].items():  # the tap works
         assert encode(Message(run_id, name, "coordinator", 1, Count(count))) in tapped
     for blob in models:
         pieces = [blob[i : i + 16] for i in range(0, len(blob) - 16, 8)]
