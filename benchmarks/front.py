@@ -33,8 +33,8 @@ from conovel import wire
 from conovel.compact import DEFAULT, PROFILES, fit_compact
 from conovel.convert import to_flat
 from conovel.experiments.gaussian import Labelled, gaussian_design
-from conovel.quantize import uniform
 from conovel.named import scorer_by_name
+from conovel.quantize import uniform
 from conovel.scoring import FittedScorer, Mixture, fit_scorer
 from conovel.splitting import split_null
 
