@@ -163,7 +163,7 @@ def test_refused(everybody_up, loopback, submit, published, row):
     "no site begins, the operator exits with 1",
 )
 def test_replayed_run(everybody_up, loopback, submit, published, row):
-    used = next(Ledger(loopback.folder / "north" / "state").runs())["run_id"]
+    used = submit(regime="counts")["terms"]["run_id"]
     (loopback.folder / COORDINATOR / "state" / f"{used}.json").unlink()
     break_off(submit, published, row, run_id=used)
 
