@@ -528,7 +528,7 @@ def command(files, out, *more):
 
 
 def test_the_command_gives_the_same_files_with_a_budget(files):
-    for name, more in (("a", []), ("b", ["--memory", "600MB"])):
+    for name, more in (("a", []), ("b", ["--memory", "800MB"])):
         done = command(files, files / f"{name}.parquet", *more)
         assert done.exit_code == 0, done.output
     for ending in ("parquet", "json"):

@@ -9,7 +9,7 @@ from conovel.errors import InputError
 
 DEFAULT_MEMORY = 1 << 30
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_LEAST = 500_000_000  # the libraries alone take more than half of it
+_LEAST = 750_000_000  # the libraries with a fit on few columns take most of it
 _LIBRARIES = 300_000_000
 _LARGEST_PIECE = 1 << 16  # rows; larger ones gain nothing
 
@@ -55,7 +55,7 @@ def require_room_to_fit(n_rows: int, n_features: int, memory: int) -> None:
 
 
 def as_memory(memory: int | str) -> int:
-    """Read an amount of memory: a number of bytes, or a text such as "500MB" or "1.5 GB".
+    """Read an amount of memory: a number of bytes, or a text such as "800MB" or "1.5 GB".
 
     Examples
     --------
@@ -64,7 +64,7 @@ def as_memory(memory: int | str) -> int:
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\s*", str(memory), re.IGNORECASE)
     if not found:
-        raise InputError(f"memory must be like 500MB or 2GB, not {memory!r}")
+        raise InputError(f"memory must be like 800MB or 2GB, not {memory!r}")
     n_bytes = int(float(found[1]) * _UNITS[found[2].upper()])
     if n_bytes < _LEAST:
         raise InputError(f"{memory} of memory is too little: give {_LEAST // 10**6}MB or more")
