@@ -28,7 +28,7 @@ def test_python_examples_run_one_after_the_other(file, said, capsys):
 
 def test_the_readme_names_the_make_targets_and_the_marker():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in re.findall(r"make (\w+)", README):
+    for target in re.findall(r"make ([\w-]+)", README):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
     assert "`slow`" in README
 

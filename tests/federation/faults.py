@@ -52,9 +52,9 @@ def shown():
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
-    import test_faults
+    import test_real_faults
 
     text = PAGE.read_text(encoding="utf-8")
     pattern = re.escape(BEGIN) + ".*?" + re.escape(END)
-    new = re.sub(pattern, lambda _: BEGIN + table(test_faults) + END, text, flags=re.DOTALL)
+    new = re.sub(pattern, lambda _: BEGIN + table(test_real_faults) + END, text, flags=re.DOTALL)
     PAGE.write_text(new, encoding="utf-8")

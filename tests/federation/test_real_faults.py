@@ -10,7 +10,7 @@ import threading
 
 import faults
 import pytest
-import test_faults
+import test_real_faults
 from conftest import QUICK, SITES
 from faults import fault
 
@@ -390,7 +390,7 @@ def test_the_next_run_works(everybody_up, submit, connection, loopback):
 
 
 def test_the_page_shows_the_table():
-    assert faults.shown() == faults.table(test_faults)
+    assert faults.shown() == faults.table(test_real_faults)
 
 
 def _copy_site(source, target):
