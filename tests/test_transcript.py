@@ -229,6 +229,7 @@ TAMPERED = [
     (put([T, "pi0"], "storey:1e-1000000000"), "not a transcript"),
     (put([T, "rounds", 0, "counts", "agent000"], "3"), "not a transcript"),
     (lambda run: run.pop(T), "transcript"),
+    (put(["decisions", "agent000", "rejected", 0], float("inf")), "did not reject exactly"),
 ]
 
 

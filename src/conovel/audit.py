@@ -179,6 +179,6 @@ class _Audit:
             expected = (given > 0) & (given <= limit)
             if rejected.dtype != np.bool_ or not np.array_equal(rejected, expected):
                 yield f"{name} did not reject exactly its ranks up to {limit}"
-            total += int(rejected.sum())
+            total += int(np.count_nonzero(rejected))  # whatever it holds
         if self.regime.uses_counts and total != outcome.n_rejected:
             yield f"{total} rows are rejected, and the outcome says {outcome.n_rejected}"
