@@ -48,24 +48,6 @@ COLUMNS = {
     "unsplit": [("full", "mean"), ("full", "max"), ("conservative", "max")],
     "split": [("split", "mean"), ("split", "max")],
 }
-# Power and kilobits for K = 3 as published (Loh and Xiang): "Quantization Sweep (δ = 2.0)" and
-# "Conservative Model Exchange: Quantization Sweep"; ± is the spread over trials.
-PUBLISHED = {
-    ("split", "max"): {
-        "float64": (0.990, 0.01, 1576.9),
-        "6 bits": (0.990, 0.01, 199.0),
-        "4 bits": (0.991, 0.01, 150.3),
-        "2 bits": (0.991, 0.01, 103.3),
-        "1 bit": (0.991, 0.01, 79.4),
-    },
-    ("conservative", "max"): {
-        "float64": (0.890, 0.03, 15666.0),
-        "6 bits": (0.891, 0.03, 1966.0),
-        "4 bits": (0.894, 0.03, 1494.0),
-        "2 bits": (0.880, 0.04, 1021.0),
-        "1 bit": (0.845, 0.05, 785.0),
-    },
-}
 N_MODELS = K * (K - 1)
 
 Model = Any

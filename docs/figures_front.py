@@ -12,7 +12,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 from figures import BLUE, GREY, ORANGE, save
 
-from benchmarks.front import N_MODELS, PUBLISHED, read, summarise
+from benchmarks.front import N_MODELS, read, summarise
+from conovel.experiments.published import QUANTIZATION
 
 FAMILIES = {  # marker and colour; mean is filled, max is open
     "compact": ("o", ORANGE, "compact"),
@@ -49,10 +50,10 @@ def panel(axes: plt.Axes, lines: list, setting: str) -> None:
         if composite == "mean":
             (alone,) = (row for row in rows if row.name == "local only")
     axes.axhline(alone.power, color="black", linestyle="--", linewidth=0.8, label="no exchange")
-    points = PUBLISHED[published, "max"].values()
+    cells = QUANTIZATION[published].values()
     axes.plot(
-        [kilobits * 1000 / 8 / N_MODELS for _, _, kilobits in points],
-        [power for power, _, _ in points],
+        [cell.kilobits[0] * 1000 / 8 / N_MODELS for cell in cells],
+        [cell.power[0] for cell in cells],
         linestyle="none",
         marker="x",
         color="black",

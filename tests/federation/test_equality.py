@@ -15,9 +15,6 @@ from conovel.files import read_json
 from conovel.messages import Count, Message, encode
 from conovel.participant import Participant
 
-# One federation for all: tests that share it run in one process, in their order.
-pytestmark = pytest.mark.xdist_group("federation")
-
 # The run id follows from the seed, and no run id is accepted twice.
 RUNS = [("full", 1), ("counts", 2), ("split", 3)]
 

@@ -23,9 +23,6 @@ from conovel.federation.processes import wait_for
 from conovel.federation.session import write_job
 from conovel.federation.terms import Terms
 
-# One federation for all: tests that share it run in one process, in their order.
-pytestmark = pytest.mark.xdist_group("federation")
-
 # Whoever notices first says so: a peer, or the coordinator when it asks or has waited.
 GONE = ("could not reach south", "south could not be reached", "south did not answer within")
 ALL = "all sites end the run as failed, the operator exits with 1"

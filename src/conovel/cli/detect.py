@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -97,9 +97,12 @@ def detect(
     settings = split_names(scorer), level, train_fraction, pi0, seed, max_train_rows
     detector = AdaDetect(*settings)
     features = split_names(columns) if columns else None
-    work = _in_pieces if _is_large([null, test], memory, engine, out) else _in_memory
-    result, picture = work(
-        detector, null, test, out, features, id_column, memory, _engine(engine, scheduler)
+    files = _Files(null, test, out, features, id_column)
+    scores_on = _engine(engine, scheduler)
+    result, picture = (
+        _in_pieces(detector, files, memory or "1GB", scores_on)
+        if _is_large([null, test], memory, engine, out)
+        else _in_memory(detector, files)
     )
     summary = {"command": "detect", "null": str(null), "test": str(test), **result.summary()}
     if out is not None:
@@ -131,51 +134,45 @@ def _engine(name: str, scheduler: str | None) -> Engine | None:
     return DaskEngine(str(scheduler))
 
 
-def _in_memory(
-    detector: AdaDetect,
-    null: Path,
-    test: Path,
-    out: Path | None,
-    columns: list[str] | None,
-    id_column: str | None,
-    memory: str | None,
-    engine: Engine | None,
-) -> tuple[Detection, dict[str, Any]]:
+class _Files(NamedTuple):
+    """What is read and where the decisions go."""
+
+    null: Path
+    test: Path
+    out: Path | None
+    columns: list[str] | None
+    id_column: str | None
+
+
+def _in_memory(detector: AdaDetect, files: _Files) -> tuple[Detection, dict[str, Any]]:
     from conovel.files import read_pair_of_files, write_table  # noqa: PLC0415
     from conovel.report import of_detection  # noqa: PLC0415
 
     with stages() as tell:
         tell("reading files")
-        known, rows = read_pair_of_files(null, test, columns, id_column)
+        known, rows = read_pair_of_files(files.null, files.test, files.columns, files.id_column)
         result = detector.detect(known.features, rows.features, ids=rows.ids, on_stage=tell)
-    if out is not None:
-        write_table(out, result.columns())
+    if files.out is not None:
+        write_table(files.out, result.columns())
     return result, of_detection(result)
 
 
 def _in_pieces(
-    detector: AdaDetect,
-    null: Path,
-    test: Path,
-    out: Path | None,
-    columns: list[str] | None,
-    id_column: str | None,
-    memory: str | None,
-    engine: Engine | None,
+    detector: AdaDetect, files: _Files, memory: str, engine: Engine | None
 ) -> tuple[FileDetection, dict[str, Any]]:
     from conovel.outofcore import detect_files  # noqa: PLC0415
     from conovel.report import of_files  # noqa: PLC0415
 
-    assert out is not None  # noqa: S101  (_is_large saw to it)
+    assert files.out is not None  # noqa: S101  (_is_large saw to it)
     with bars() as tell:
         result = detect_files(
             detector,
-            null,
-            test,
-            out,
-            columns=columns,
-            id_column=id_column,
-            memory=memory or "1GB",
+            files.null,
+            files.test,
+            files.out,
+            columns=files.columns,
+            id_column=files.id_column,
+            memory=memory,
             engine=engine,
             on_progress=tell,
         )
