@@ -167,7 +167,7 @@ def test_a_scorer_that_looks_at_neighbours_is_refused(files):
 
 
 def mapped(rows, size):
-    pieces = [Piece(i, rows[i : i + size]) for i in range(0, len(rows), size)]
+    pieces = [Piece(i, rows[i : i + size].T) for i in range(0, len(rows), size)]
     return lambda work: map(work, pieces)
 
 
@@ -511,7 +511,7 @@ def test_pieces_have_one_size_whatever_the_files(tmp_path_factory, size):
     source = Source(folder / "test", None, "name")
     pieces = list(source.pieces(size))
     assert {len(piece) for piece in pieces[:-1]} <= {size}
-    assert np.array_equal(np.concatenate([piece.values for piece in pieces]), draw()[1])
+    assert np.array_equal(np.concatenate([piece.rows() for piece in pieces]), draw()[1])
     assert [piece.start for piece in pieces] == list(range(0, N_TEST, size))
     assert pa.concat_arrays(
         [chunk for piece in pieces for chunk in piece.ids.chunks]

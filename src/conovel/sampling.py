@@ -9,6 +9,8 @@ fills half of the mixture its share is taken.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,9 +30,14 @@ def content_hash(rows: Matrix) -> NDArray[np.uint64]:
     >>> bool(a == c), bool(a == b)
     (True, False)
     """
+    return hash_columns(rows.T, len(rows))
+
+
+def hash_columns(columns: Iterable[Vector], n: int) -> NDArray[np.uint64]:
+    """Hash n rows that are held by columns."""
     # The finalizer of splitmix64, once for each column (Steele, Lea and Flood 2014).
-    mixed = np.full(len(rows), 0x9E3779B97F4A7C15, dtype=np.uint64)
-    for values in rows.T:
+    mixed = np.full(n, 0x9E3779B97F4A7C15, dtype=np.uint64)
+    for values in columns:
         mixed ^= (values + 0.0).view(np.uint64)  # -0.0 is 0.0; contiguous, too
         mixed *= np.uint64(0xBF58476D1CE4E5B9)
         mixed ^= mixed >> np.uint64(27)

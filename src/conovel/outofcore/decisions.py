@@ -33,8 +33,7 @@ def count_ranks(parts: Iterator[pa.Table], n_calibration: int) -> RankHistogram:
     """Count how often each rank occurs, in memory that grows with ℓ only."""
     counts = np.zeros(n_calibration + 2, dtype=np.int64)
     for part in parts:
-        ranks, times = np.unique(part["rank"].to_numpy(), return_counts=True)
-        counts[ranks] += times
+        np.add.at(counts, part["rank"].to_numpy(), 1)
     return RankHistogram.of_counts(counts, n_calibration)
 
 
@@ -51,17 +50,16 @@ class Decider:
 
     def __init__(self, histogram: RankHistogram, limit: int) -> None:
         self.n_calibration, self.limit = histogram.n_calibration, limit
-        self._ranks, self._adjusted = histogram.adjusted()
+        ranks, adjusted = histogram.adjusted()
+        self._adjusted = np.zeros(histogram.n_calibration + 2)  # by rank
+        self._adjusted[ranks] = adjusted
 
     def decide(self, part: pa.Table) -> pa.Table:
         """Add p-values and the decision to scores and ranks."""
         ranks: NDArray[np.int64] = part["rank"].to_numpy()
         return (
             part.append_column("p_value", pa.array(ranks / (self.n_calibration + 1)))
-            .append_column(
-                "adjusted_p_value",
-                pa.array(self._adjusted[np.searchsorted(self._ranks, ranks)]),
-            )
+            .append_column("adjusted_p_value", pa.array(self._adjusted[ranks]))
             .append_column("rejected", pa.array(ranks <= self.limit))
         )
 

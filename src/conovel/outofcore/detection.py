@@ -271,7 +271,7 @@ class _Run:
             for piece in self.null.pieces(size):
                 if piece.start in missing:
                     calibrates = ~is_train[piece.start : piece.start + len(piece)]
-                    yield piece.start, piece.values[calibrates]
+                    yield piece.start, piece.rows(calibrates)
 
         missing = {s for s in starts if not work.has("null", s)}
         tell = self._teller("scoring known normals", len(starts), len(starts) - len(missing))
@@ -290,13 +290,12 @@ class _Run:
         if not missing:
             return
         pieces = (
-            ((piece.start, piece.ids), piece.values)
+            ((piece.start, piece.ids), piece.rows())
             for piece in self.test.pieces(size)
             if piece.start in missing
         )
         for (start, ids), scores in self.engine.scores(model, pieces):
-            below = np.searchsorted(calibration, scores, side="left")
-            columns = {"score": scores, "rank": calibration.size + 1 - below}
+            columns = {"score": scores, "rank": _ranks(calibration, scores)}
             work.write("test", start, columns if ids is None else {"id": ids, **columns})
             tell(len(scores))
 
@@ -319,6 +318,17 @@ class _Run:
             self.tell(stage, done, total)
 
         return tell
+
+
+def _ranks(calibration: Vector, scores: Vector) -> NDArray[np.int64]:
+    """Rank scores among ascending calibration scores.
+
+    In their order, because a search finds neighbours of what it found before in the cache.
+    """
+    order = np.argsort(scores)
+    ranks = np.empty(scores.size, dtype=np.int64)
+    ranks[order] = calibration.size + 1 - np.searchsorted(calibration, scores[order], side="left")
+    return ranks
 
 
 def _print_of(model: FittedScorer, training: Training) -> str:

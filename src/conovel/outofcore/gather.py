@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from conovel.errors import SampleError
 from conovel.outofcore.source import Piece
-from conovel.sampling import content_hash, copies_taken, thin
-from conovel.scoring import Matrix, Mixture
+from conovel.sampling import copies_taken, thin
+from conovel.scoring import Matrix, Mixture, Vector
 
 T = TypeVar("T")
 
@@ -35,8 +35,8 @@ class Survey:
     """What one pass over a sample learns: its size, and the range of every column."""
 
     n: int = 0
-    low: Matrix | float = np.inf
-    high: Matrix | float = -np.inf
+    low: Vector | float = np.inf
+    high: Vector | float = -np.inf
 
     def join(self, other: Survey) -> None:
         """Take in what was seen of further rows."""
@@ -109,9 +109,8 @@ def survey(source: Mapped, cells: Cells, tell: Callable[[int], None]) -> Survey:
     """Do the first pass over one sample; `tell` hears how many rows were read."""
 
     def look(piece: Piece) -> tuple[Survey, NDArray[np.uint64]]:
-        values = piece.values
-        seen = Survey(len(values), values.min(axis=0), values.max(axis=0))
-        return seen, content_hash(values)
+        low, high = ([f(column) for column in piece.columns] for f in (np.min, np.max))
+        return Survey(len(piece), np.array(low), np.array(high)), piece.hashes
 
     seen = Survey()
     for part, hashes in source(look):
@@ -147,19 +146,19 @@ def gather(
     rate = min(rate, 1.0)
     tally, null_train = Tally(), []
 
-    def wanted(rows: Matrix) -> Matrix:
-        hashes = content_hash(rows)
-        return np.asarray(rows[copies_taken(cells.bound(hashes), hashes, rate) > 0])
+    def wanted(piece: Piece) -> NDArray[np.bool_]:
+        hashes = piece.hashes
+        return copies_taken(cells.bound(hashes), hashes, rate) > 0
 
     def split(piece: Piece) -> tuple[int, Matrix, Matrix]:
         train = is_train[piece.start : piece.start + len(piece)]
-        return len(piece), piece.values[train], wanted(piece.values[~train])
+        return len(piece), piece.rows(train), piece.rows(wanted(piece) & ~train)
 
     for n, train, rows in null(split):
         null_train.append(train)
         tally.add(rows)
         tell(n)
-    for n, rows in test(lambda piece: (len(piece), wanted(piece.values))):
+    for n, rows in test(lambda piece: (len(piece), piece.rows(wanted(piece)))):
         tally.add(rows)
         tell(n)
     mixture = thin(*tally.joined(), rate)

@@ -16,12 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pa_dataset
 import pyarrow.parquet as pa_parquet
+from numpy.typing import NDArray
 
 from conovel.errors import ColumnError, FileError
 from conovel.files import first_line, open_dataset, pick_columns
 from conovel.outofcore.ordered import in_order
 from conovel.rows import LARGEST, read_rows
-from conovel.scoring import Matrix
+from conovel.sampling import hash_columns
+from conovel.scoring import Matrix, Vector
 
 T = TypeVar("T")
 _THREADS = 2  # beside those that read and score
@@ -30,14 +32,30 @@ _READING = {"buffer_size": 1 << 20, "pre_buffer": False}  # never a whole row gr
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Consecutive rows: checked features, and their names if there are any."""
+    """Consecutive rows: checked features, and their names if there are any.
+
+    They are kept as the columns that the file gave: most passes need a hash and a few rows.
+    """
 
     start: int
-    values: Matrix
+    columns: Sequence[Vector]
     ids: Any = None  # a pyarrow ChunkedArray
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self.columns[0])
+
+    @property
+    def hashes(self) -> NDArray[np.uint64]:
+        """:func:`conovel.sampling.content_hash` of the rows."""
+        return hash_columns(self.columns, len(self))
+
+    def rows(self, chosen: NDArray[np.bool_] | slice = slice(None)) -> Matrix:
+        """Give some rows, or all; negative zeros are made positive."""
+        columns = [column[chosen] for column in self.columns]
+        rows = np.empty((len(columns[0]), len(columns)))
+        for target, column in zip(rows.T, columns, strict=True):
+            np.add(column, 0.0, out=target)
+        return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,24 +134,22 @@ class Source:
         last = start + table.num_rows - 1
         features = table.select(self.features)
         try:
-            values = _quickly(features)
-            if values is None:  # something is wrong: say what
-                values = read_rows(features, f"{path} (rows {start} to {last})").values
+            columns = _clean_columns(features)
+            if columns is None:  # numbers of another kind, or something is wrong: say what
+                columns = list(read_rows(features, f"{path} (rows {start} to {last})").values.T)
         except pa.ArrowException as error:
             raise FileError(f"{path} cannot be read: {first_line(error)}") from None
-        return Piece(start, values, table[self.id_column] if self.id_column else None)
+        return Piece(start, columns, table[self.id_column] if self.id_column else None)
 
 
-def _quickly(table: pa.Table) -> Matrix | None:
-    """Do what :func:`read_rows` does for columns of clean floats; else nothing."""
+def _clean_columns(table: pa.Table) -> list[Vector] | None:
+    """Give columns that are all finite floats as they are; else nothing."""
     if any(field.type != pa.float64() for field in table.schema):
         return None
-    values = np.empty((table.num_rows, table.num_columns))
-    for column, name in zip(values.T, table.column_names, strict=True):
-        np.add(table[name].to_numpy(), 0.0, out=column)  # -0.0 becomes 0.0
+    columns = [column.to_numpy() for column in table.columns]
     # A NaN fails both comparisons.
-    clean = values.max() <= LARGEST and values.min() >= -LARGEST
-    return values if clean else None
+    clean = all(c.min() >= -LARGEST and c.max() <= LARGEST for c in columns)
+    return columns if clean else None
 
 
 def _tables(

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
+from pyarrow import feather
 
 from conovel.errors import FileError
-from conovel.files import first_line, read_json, write_json, write_table
+from conovel.files import first_line, read_json, write_json
 
 _MANIFEST = "manifest.json"
 
@@ -78,27 +78,29 @@ class Work:
         """
         note = self.folder / "model.json"
         if not note.exists() or read_json(note).get("model") != model:
-            for part in self.folder.glob("*.parquet"):
+            for part in self.folder.glob("*.arrow"):
                 part.unlink()
             write_json(note, {"model": model})
 
     def part(self, kind: str, start: int) -> Path:
         """Name the part that begins with a row."""
-        return self.folder / f"{kind}-{start:012d}.parquet"
+        return self.folder / f"{kind}-{start:012d}.arrow"
 
     def has(self, kind: str, start: int) -> bool:
         """Tell whether a part is done."""
         return self.part(kind, start).exists()
 
     def write(self, kind: str, start: int, columns: Mapping[str, Any]) -> None:
-        """Keep a part."""
-        write_table(self.part(kind, start), columns)
+        """Keep a part; as it is in memory, because it is soon read again."""
+        temporary = self.folder / f".{kind}"
+        feather.write_feather(pa.table(dict(columns)), str(temporary), compression="uncompressed")
+        os.replace(temporary, self.part(kind, start))
 
     def read(self, kind: str, start: int) -> pa.Table:
         """Read a part."""
         path = self.part(kind, start)
         try:
-            return pa_parquet.read_table(path, partitioning=None)
+            return feather.read_table(str(path), memory_map=False)
         except (pa.ArrowException, OSError) as error:
             path.unlink(missing_ok=True)  # a second start makes it again
             raise FileError(f"{path} cannot be read, start again: {first_line(error)}") from None
