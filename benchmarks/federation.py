@@ -102,10 +102,7 @@ def measure(n_agents, regimes, folder, repeat):
     federation = Loopback(folder, rows, model=f'scorer = "{SCORER}"')
     proxies = put_proxies(federation)
     try:
-        federation.start("coordinator")
-        federation.wait_until_up("coordinator")
-        federation.start(*federation.sites)
-        federation.wait_until_up(*federation.sites)
+        federation.bring_up()
         with connect(federation.operator) as session:
             wait_for(lambda: len(session.connected()) == n_agents, 60)
             for regime in regimes:

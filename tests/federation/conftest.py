@@ -19,7 +19,6 @@ from conovel.federation.terms import Terms
 SITES = ("north", "south", "west")
 SCORER = "logistic"
 PATIENT = {"call_seconds": 20.0, "stage_seconds": 120.0, "run_seconds": 240.0}
-QUICK = {"call_seconds": 5.0, "stage_seconds": 8.0, "run_seconds": 60.0}  # for what must fail
 
 
 def pytest_collection_modifyitems(items):
@@ -67,10 +66,6 @@ def loopback(rows, tmp_path_factory):
     )
     federation.sabotage = sabotage
     try:
-        federation.start("coordinator")
-        federation.wait_until_up("coordinator")
-        federation.start(*SITES)
-        federation.wait_until_up(*SITES)
         yield federation
     finally:
         federation.stop()
@@ -101,6 +96,8 @@ def connection(loopback):
 def submit(loopback, connection):
     """Submit a run by an operator and wait for its account."""
 
+    loopback.bring_up()
+
     def submit(**more):
         session = connection()
         assert wait_for(lambda: set(session.connected()) == set(SITES), 60)
@@ -111,7 +108,7 @@ def submit(loopback, connection):
 
 @pytest.fixture
 def sabotage(loopback):
-    """Let a site misbehave in the next run; afterwards it does not any more."""
+    """Let a party misbehave; with nothing said, and after the test, none does any more."""
     plan, reached = loopback.sabotage / "plan.json", loopback.sabotage / "reached"
 
     def arrange(**what):

@@ -98,22 +98,34 @@ def test_a_port_in_use_is_named(conovel, folder):
     assert f"port {number} is in use" in ended.stderr
 
 
+SUPERVISOR = """
+import fcntl, os, sys, time
+file = open(sys.argv[1], "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+file.write(str(os.getpid()))
+file.flush()
+print("up", flush=True)
+time.sleep(60)
+"""
+
+
 def test_one_agent_serves_a_site(conovel, folder):
     for name in ("normal", "test"):
         (folder / "north" / f"{name}.csv").write_text("a,b\n1,2\n")
     settings = folder / "north" / "site.toml"
     settings.write_text(settings.read_text().replace(".parquet", ".csv"))
-    state = Ledger(folder / "north" / "state").folder
-    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "conovel"])
-    try:
-        (state / PID_FILE).write_text(str(other.pid))
-        ended = conovel("agent", settings)
-        assert ended.returncode == 2
-        assert f"process {other.pid} serves" in ended.stderr
-        assert conovel("stop", settings).stdout == "stopped\n"
-    finally:
-        other.kill()
-        other.wait()
+    path = Ledger(folder / "north" / "state").folder / PID_FILE
+    command = [sys.executable, "-c", SUPERVISOR, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
+        try:
+            other.stdout.readline()
+            ended = conovel("agent", settings, "--join-seconds", "1")
+            assert ended.returncode == 2
+            assert f"process {other.pid} serves" in ended.stderr
+            assert conovel("stop", settings).stdout == "stopped\n"
+        finally:
+            other.kill()
+    assert path.read_text()  # whose number may be anybody's by now
     assert conovel("stop", settings).stdout == "no agent is running here\n"
     coordinator = folder / "coordinator" / "federation.toml"
     assert conovel("stop", coordinator).stdout == "no coordinator is running here\n"

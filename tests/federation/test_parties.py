@@ -16,6 +16,7 @@ from fake_engine import FakeEngine
 import conovel as cn
 from conovel.audit import verify
 from conovel.federation.consent import Limits
+from conovel.federation.operator import checked
 from conovel.federation.processes import wait_for
 from conovel.federation.settings import read_site
 from conovel.federation.terms import Terms
@@ -217,6 +218,8 @@ def test_publishing_needs_a_settled_run(files):
 
 HOSTILE = [
     [["north", 10]],
+    [["north", 10, None], ["north", 10, None]],
+    [["south", 10, None]],
     [["nobody", 10, 1.0]],
     [["west", -1, None]],
     [["west", 9, float("nan")]],
@@ -241,6 +244,56 @@ def test_sizes_of_models_that_are_none_end_the_run(sizes, files):
     account = engine.run()
     assert (account["fault"], account["culprit"]) == ("MalformedMessageError", "south")
     assert not published(files)
+
+
+def test_a_coordinator_takes_no_large_message(files):
+    engine = FakeEngine(terms(), files)
+    engine.chair.take(bytes(1 << 20), "south")
+    account = engine.run()
+    assert (account["fault"], account["culprit"]) == ("MalformedMessageError", "south")
+    assert "south sent 1,048,576 bytes" in account["message"]
+    assert not published(files)
+
+
+def test_what_is_too_much_for_a_site_does_not_wait_in_its_queue(files):
+    engine = FakeEngine(terms(), files, {"west": Limits(max_bytes_in=1000)})
+    west = engine.sites["west"].member
+    busy = threading.Event()
+    west._actor.do(busy.wait)
+    handed = []
+    receive = west._receive
+    west._receive = lambda data, sender: handed.append(data) or receive(data, sender)
+    for _ in range(3):
+        west.take(bytes(600), "north")
+    busy.set()
+    west._actor.do(int).result()
+    assert len(handed) == 1
+
+
+@pytest.mark.parametrize("on_dropout", ["abort", "conservative"])
+def test_an_operator_believes_an_account_that_holds(on_dropout, files):
+    engine = FakeEngine(terms(on_dropout=on_dropout), files)
+    engine.cut_off.add("south")
+    account = json.loads(json.dumps(engine.run()))
+    assert checked(account, engine.terms) == account
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": "another"}, "no account that could be read"),
+        ({"message": 7}, "no account that could be read"),
+        ({"terms": {}}, "of another run"),
+        ({"transcript": 7}, "does not hold"),
+        ({"outcome": {"n_rejected": 0}}, "the outcome is not that of the transcript"),
+        ({"state": "neither"}, "no account that could be read"),
+    ],
+)
+def test_and_no_other(change, said, files):
+    engine = FakeEngine(terms(regime="counts"), files)
+    account = json.loads(json.dumps(engine.run()))
+    with pytest.raises(cn.errors.FederationError, match=said):
+        checked(account | change, engine.terms)
 
 
 def test_a_person_can_stop_a_run(files):

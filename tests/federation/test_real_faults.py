@@ -1,31 +1,91 @@
 """What can go wrong between organisations, on real processes: nothing wrong is published.
 
-Every test declares its row of the table in docs/deployment.md, and asserts the words in it.
-The next test of the module is the next run: it would fail if something had to be cleaned up.
+Every test declares its row of the table in docs/deployment.md and asserts it: the words, the
+exit codes of all parties, that nothing was published, and that the next run works without
+anybody cleaning up.
 """
 
-import json
+import re
 import shutil
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import faults
 import pytest
 import test_real_faults
-from conftest import QUICK, SITES
-from faults import fault
+from conftest import SITES
+from faults import GOES_ON, KILLED, fault
 
-from conovel.errors import FederationError
-from conovel.federation import processes
 from conovel.federation.ledger import Ledger
 from conovel.federation.loopback import COORDINATOR, OPERATOR, Loopback
-from conovel.federation.operator import follow, run
 from conovel.federation.processes import wait_for
-from conovel.federation.session import write_job
-from conovel.federation.terms import Terms
 
+PARTIES = (COORDINATOR, *SITES)
+REACH_SECONDS = 120.0  # for a run to come to where it breaks
+END_SECONDS = 150.0  # past every deadline of a run here, and what follows it
 # Whoever notices first says so: a peer, or the coordinator when it asks or has waited.
 GONE = ("could not reach south", "south could not be reached", "south did not answer within")
-ALL = "all sites end the run as failed, the operator exits with 1"
+REASON = re.compile(r" (failed|refused): .{10}| no run began within ")
+
+
+class Scene:
+    """One fault: how it comes about, how every party takes it, and the run after it."""
+
+    def __init__(self, loopback, row):
+        self.loopback, self.row = loopback, row
+        self.before = self.published()
+
+    def start(self, wait_seconds=120):
+        """Start every party for one run."""
+        self.loopback.stop()
+        self.loopback.bring_up("--once", "--wait-seconds", str(wait_seconds))
+
+    def run(self, *options, stage_seconds=12, run_seconds=50):
+        """Let an operator start a run, and wait for the end of the command."""
+        return self.loopback.run(
+            *("run", "--federation", str(self.loopback.settings(OPERATOR))),
+            *("--stage-seconds", str(stage_seconds), "--run-seconds", str(run_seconds)),
+            *options,
+        )
+
+    def published(self):
+        """Tell which files there are with results, hidden and half ones included."""
+        folder = self.loopback.folder
+        return {path.relative_to(folder) for path in folder.glob("*/results/**/*")}
+
+    def check(self, *operators):
+        """Hold what happened against the row; then let the next run work."""
+        row = self.row
+        said = [operator.stdout + operator.stderr for operator in operators]
+        assert [operator.returncode for operator in operators] == [row.operator] * len(said), said
+        expected = {
+            COORDINATOR: row.coordinator,
+            "north": row.others,
+            "west": row.others,
+            "south": row.site,
+        }
+        for party, code in expected.items():
+            if code == GOES_ON:
+                assert party in self.loopback.running
+            elif code != KILLED:
+                ended = self.loopback.wait(party, END_SECONDS)
+                said.append(self.loopback.console(party))
+                assert ended == code, (party, ended, said[-1])
+                assert REASON.search(said[-1]), (party, said[-1])
+        assert row.is_in(" ".join(said)), said
+        assert self.published() == self.before
+        self.next_run()
+
+    def next_run(self):
+        """Run again with whoever is there and whoever comes back."""
+        killed = [party for party in PARTIES if party not in self.loopback.running]
+        self.loopback.bring_up()
+        ended = self.run("--regime", "counts", stage_seconds=60, run_seconds=120)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        new = {path for path in self.published() - self.before if path.suffix == ".parquet"}
+        assert sorted(path.parts[0] for path in new) == list(SITES)
+        for party in killed:
+            for run in Ledger(self.loopback.folder / party / "state").runs():
+                assert run["state"] != "running"
 
 
 @pytest.fixture
@@ -34,388 +94,278 @@ def row(request):
 
 
 @pytest.fixture
-def published(loopback):
-    """Tell which results there are at all sites."""
-    return lambda: {
-        path.parent.name for path in loopback.folder.glob("*/results/*/*") if path.is_file()
-    }
+def scene(loopback, row):
+    return Scene(loopback, row)
 
 
 @pytest.fixture
-def everybody_up(loopback):
-    """Start whoever a test before has killed, as a supervisor of the machine would."""
-    for party in (COORDINATOR, *SITES):
-        if party not in loopback.running:
-            loopback.start(party)
-    loopback.wait_until_up()
+def meanwhile():
+    """Do something on another thread."""
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit
 
 
-def record(loopback, party, run_id):
-    for run_ in Ledger(loopback.folder / party / "state").runs():
-        if run_["run_id"] == run_id:
-            return run_
-    return {"state": "unknown", "message": ""}
-
-
-def ends_failed(loopback, run_id, *parties):
-    """Wait until every party has closed the run as failed; the messages by party."""
-    assert wait_for(
-        lambda: all(record(loopback, p, run_id)["state"] == "failed" for p in parties), 45
-    ), {p: record(loopback, p, run_id) for p in parties}
-    return {party: record(loopback, party, run_id)["message"] for party in parties}
-
-
-def break_off(submit, published, row, **more):
-    """Submit a run that must fail in the words of the row, and publish nothing."""
-    before = published()
-    account = submit(**(QUICK | more))
-    assert account["state"] == "failed"
-    assert row.is_in(account["message"]), account["message"]
-    assert published() == before
-    return account["terms"]["run_id"]
-
-
-def break_by_killing(loopback, submit, sabotage, published, row, when, nth=1):
+def break_by_killing(scene, sabotage, meanwhile, when, nth=1):
+    scene.start()
     reached = sabotage(site="south", when=when, nth=nth, do="wait")
-
-    def kill():
-        if wait_for(reached.exists, 120):
-            loopback.kill("south")
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    run_id = break_off(submit, published, row, regime="full")
-    killer.join()
-    assert reached.exists()
-    for message in ends_failed(loopback, run_id, COORDINATOR, "north", "west").values():
-        assert "south" in message
+    running = meanwhile(scene.run, "--regime", "full")
+    assert wait_for(reached.exists, REACH_SECONDS)
+    scene.loopback.kill("south")
+    ended = running.result()
+    sabotage()
+    scene.check(ended)
+    assert "without an outcome: nothing was published" in scene.loopback.console("south")
 
 
 @pytest.mark.slow
-@fault(
-    "a site is killed before it sends its models",
-    GONE,
-    f"{ALL}; the killed site finds the run buried when it is started again",
-)
-def test_killed_before_models(everybody_up, loopback, submit, sabotage, published, row):
-    break_by_killing(loopback, submit, sabotage, published, row, "ROSTER")
+@fault("a site is killed before it sends its models", GONE, site=KILLED)
+def test_killed_before_models(scene, sabotage, meanwhile):
+    break_by_killing(scene, sabotage, meanwhile, "ROSTER")
 
 
 @pytest.mark.slow
-@fault("a site is killed between models and counts", GONE, ALL)
-def test_killed_between_models_and_counts(
-    everybody_up, loopback, submit, sabotage, published, row
-):
-    break_by_killing(loopback, submit, sabotage, published, row, "START")
+@fault("a site is killed between models and counts", GONE, site=KILLED)
+def test_killed_between_models_and_counts(scene, sabotage, meanwhile):
+    break_by_killing(scene, sabotage, meanwhile, "START")
 
 
-@fault("a site is killed during the counts", GONE, ALL)
-def test_killed_during_counts(everybody_up, loopback, submit, sabotage, published, row):
-    break_by_killing(loopback, submit, sabotage, published, row, "STEP", nth=2)
+@fault("a site is killed during the counts", GONE, site=KILLED)
+def test_killed_during_counts(scene, sabotage, meanwhile):
+    break_by_killing(scene, sabotage, meanwhile, "STEP", nth=2)
 
 
 @pytest.mark.slow
-@fault(
-    "a site hangs",
-    "south did not answer within",
-    f"{ALL}; the process that hangs is ended with the run",
-)
-def test_hangs(everybody_up, loopback, submit, sabotage, published, row):
+@fault("a site hangs", "south did not answer within")
+def test_hangs(scene, sabotage):
+    scene.start()
     sabotage(site="south", when="MODEL", do="wait")
-    run_id = break_off(submit, published, row, regime="full", run_seconds=30.0)
-    ends_failed(loopback, run_id, *SITES)
+    ended = scene.run("--regime", "full", run_seconds=30)
+    sabotage()
+    scene.check(ended)
 
 
 @pytest.mark.slow
-@fault("a site sends garbage", "south sent what is not a message", ALL)
-def test_garbage(everybody_up, loopback, submit, sabotage, published, row):
-    sabotage(site="south", when="STEP", do="garbage")
-    run_id = break_off(submit, published, row, regime="counts")
-    messages = ends_failed(loopback, run_id, *SITES)
-    assert row.is_in(messages["north"])
-
-
-@pytest.mark.slow
-@fault("a site sends garbage instead of a model", "south sent what is not a message", ALL)
-def test_garbage_for_a_model(everybody_up, loopback, submit, sabotage, published, row):
-    sabotage(site="south", when="ROSTER", do="garbage")
-    run_id = break_off(submit, published, row, regime="full")
-    ends_failed(loopback, run_id, *SITES)
-
-
-@pytest.mark.slow
-@fault(
-    "a run asks for more than a site agrees to",
-    "refuses: level 3/10 is above the 1/5",
-    "that site does not begin, those who did end the run as failed, the operator exits with 1",
-)
-def test_refused(everybody_up, loopback, submit, published, row):
-    break_off(submit, published, row, regime="counts", level="0.3")
-
-
-@pytest.mark.slow
-@fault(
-    "a run is submitted a second time, also by a coordinator that has forgotten it",
-    "was here before: every run needs an id of its own",
-    "no site begins, the operator exits with 1",
-)
-def test_replayed_run(everybody_up, loopback, submit, published, row):
-    used = submit(regime="counts")["terms"]["run_id"]
-    (loopback.folder / COORDINATOR / "state" / f"{used}.json").unlink()
-    break_off(submit, published, row, run_id=used)
-
-
-@fault(
-    "a job brings code",
-    "BYOC not permitted",
-    "nothing is started at any site, the operator exits with 2",
-)
-def test_job_with_code(everybody_up, connection, published, row, tmp_path):
-    job, proof = _job_with_code(tmp_path)
-    before = published()
-    assert row.is_in(_submit_and_fail(connection(), job))
-    assert published() == before
-    assert not proof.exists()
-
-
-def refuse_class(loopback, connection, published, row, tmp_path, party, config, foreign):
-    job = tmp_path / "conovel"
-    write_job(job, Terms(SITES, **QUICK))
-    content = json.loads((job / config).read_text())
-    content["components"].append({"id": "more", "path": foreign})
-    (job / config).write_text(json.dumps(content))
-    before = published()
-    assert "refused by the engine" in _submit_and_fail(connection(), job)
-    assert published() == before
-    assert row.is_in((loopback.folder / party / "state" / "engine.log").read_text())
-
-
-@pytest.mark.slow
-@fault(
-    "a job names a class for the sites that is not ours",
-    "is not in allow_list",
-    "nothing of it is built, the operator exits with 2",
-)
-def test_foreign_class(everybody_up, loopback, connection, published, row, tmp_path):
-    config = "site/config/config_fed_client.json"
-    foreign = "nvflare.app_common.np.np_trainer.NPTrainer"
-    refuse_class(loopback, connection, published, row, tmp_path, "north", config, foreign)
-
-
-@pytest.mark.slow
-@fault(
-    "a job names a class for the coordinator that is not ours",
-    "is not in allow_list",
-    "nothing of it is built, the operator exits with 2",
-)
-def test_foreign_class_at_the_coordinator(
-    everybody_up, loopback, connection, published, row, tmp_path
-):
-    config = "coordinator/config/config_fed_server.json"
-    foreign = "nvflare.app_common.np.np_model_persistor.NPModelPersistor"
-    refuse_class(loopback, connection, published, row, tmp_path, COORDINATOR, config, foreign)
-
-
-@fault(
-    "a site starts with the certificate of another site",
-    "is that of 'north', not of 'south'",
-    "the agent exits with 2 before it connects",
-)
-def test_wrong_certificate(loopback, row, tmp_path):
-    _copy_site(loopback.folder / "south", tmp_path)
-    for name in ("client.crt", "client.key"):
-        shutil.copy(loopback.folder / "north" / "kit" / "startup" / name, tmp_path / "kit/startup")
-    ended = loopback.run("agent", str(tmp_path / "site.toml"), "--join-seconds", "5")
-    assert ended.returncode == 2
-    assert row.is_in(ended.stderr)
-
-
-@fault(
-    "a site starts with a kit of another federation",
-    "was not accepted by the coordinator",
-    "the agent exits with 2 after `--join-seconds`; the coordinator never sees it",
-)
-def test_another_federation(everybody_up, loopback, rows, row, tmp_path):
-    stranger = Loopback(tmp_path / "stranger", rows)
-    kits = [federation.folder / "south" / "kit" / "startup" for federation in (loopback, stranger)]
-    shutil.copy(kits[0] / "fed_client.json", kits[1])  # it knows where to knock
-    ended = stranger.run("agent", str(stranger.settings("south")), "--join-seconds", "5")
-    assert ended.returncode == 2
-    assert row.is_in(ended.stderr)
-
-
-@pytest.mark.slow
-@fault(
-    "a site gets past its own checks with the certificate of another site",
-    "authenticated as 'north' but claimed endpoint 'south'",
-    "the coordinator does not let it in either",
-)
-def test_wrong_certificate_at_the_coordinator(everybody_up, loopback, row, tmp_path, connection):
-    loopback.kill("south")
-    session = connection(fresh=True)
-    assert wait_for(lambda: "south" not in session.connected(), 60)
-    _copy_site(loopback.folder / "south", tmp_path)
-    for name in ("client.crt", "client.key"):
-        shutil.copy(loopback.folder / "north" / "kit" / "startup" / name, tmp_path / "kit/startup")
-    engine = processes.start_site(
-        tmp_path / "kit", "south", tmp_path / "site.toml", tmp_path / "state"
-    )
-    try:
-        log = loopback.folder / COORDINATOR / "state" / "engine.log"
-        assert wait_for(lambda: row.is_in(log.read_text()), 60)
-        assert not (tmp_path / "state" / "joined").exists()
-        assert "south" not in session.connected()
-    finally:
-        processes.kill_tree(engine.pid)
-        engine.wait()
-
-
-@pytest.mark.slow
-@fault(
-    "the coordinator itself lets code through",
-    "BYOC not permitted",
-    "every site refuses the job",
-)
-def test_code_past_the_coordinator(everybody_up, loopback, row, tmp_path, connection):
-    local = loopback.folder / COORDINATOR / "kit" / "local"
-    kept = {path: path.read_text() for path in local.glob("*.json")}
-    loopback.kill(COORDINATOR)
-    try:
-        for path, text in kept.items():
-            lax = text.replace('"byoc": "none"', '"byoc": "any"')
-            path.write_text(lax)
-        loopback.start(COORDINATOR)
-        loopback.wait_until_up(COORDINATOR)
-        session = connection(fresh=True)
-        assert wait_for(lambda: set(session.connected()) == set(SITES), 60)
-        job, proof = _job_with_code(tmp_path)
-        assert row.is_in(_submit_and_fail(session, job))
-        assert not proof.exists()
-    finally:
-        loopback.kill(COORDINATOR)
-        for path, text in kept.items():
-            path.write_text(text)
+@pytest.mark.parametrize(("regime", "when"), [("counts", "STEP"), ("full", "ROSTER")])
+@fault("a site sends garbage, for a count or for a model", "south sent what is not a message")
+def test_garbage(scene, sabotage, regime, when):
+    scene.start()
+    sabotage(site="south", when=when, do="garbage")
+    ended = scene.run("--regime", regime)
+    sabotage()
+    scene.check(ended)
 
 
 @pytest.mark.slow
 @fault(
     "the coordinator is killed in the middle of a run, and started again",
     "the coordinator does not answer any more",
-    "all sites end the run as failed by its deadline; the sites connect again by themselves",
+    operator=2,
+    coordinator=KILLED,
 )
-def test_coordinator_killed(everybody_up, loopback, connection, sabotage, published, row):
-    session = connection(fresh=True)
-    assert wait_for(lambda: set(session.connected()) == set(SITES), 90)
+def test_coordinator_killed(scene, sabotage, meanwhile):
+    scene.start()
     reached = sabotage(site="south", when="STEP", do="wait")
-    before = published()
-    terms = Terms(SITES, **(QUICK | {"run_seconds": 25.0}))
-    told = []
+    running = meanwhile(scene.run, "--regime", "full", run_seconds=30)
+    assert wait_for(reached.exists, REACH_SECONDS)
+    scene.loopback.kill(COORDINATOR)
+    ended = running.result()
+    sabotage()
+    scene.check(ended)
 
-    def submit():
-        with pytest.raises(FederationError) as error:
-            run(session, terms, lambda progress: None)
-        told.append(str(error.value))
 
-    operator = threading.Thread(target=submit)
-    operator.start()
-    assert wait_for(reached.exists, 120)
-    loopback.kill(COORDINATOR)
-    ends_failed(loopback, terms.run_id, *SITES)
-    operator.join(90)
-    assert row.is_in(told[0])
-    loopback.start(COORDINATOR)
-    loopback.wait_until_up(COORDINATOR)
-    assert published() == before
-    connection(fresh=True)
+@fault(
+    "a site starts with the certificate of another site",
+    "is that of 'north', not of 'south'",
+    operator=None,
+    coordinator=GOES_ON,
+    others=GOES_ON,
+    site=2,
+)
+def test_wrong_certificate(scene, tmp_path):
+    knock_with_wrong_certificate(scene, tmp_path)
 
 
 @pytest.mark.slow
 @fault(
-    "any of these, with parties started with `--once`",
-    "did not answer within",
-    "every party that is left exits with 1",
+    "the same, past its own checks: the coordinator does not let it in",
+    "was not accepted by the coordinator",
+    operator=None,
+    coordinator=GOES_ON,
+    others=GOES_ON,
+    site=2,
 )
-def test_exit_codes(loopback, connection, sabotage, row):
-    loopback.stop()
-    loopback.start(COORDINATOR, options=("--once",))
-    loopback.wait_until_up(COORDINATOR)
-    loopback.start(*SITES, options=("--once",))
-    loopback.wait_until_up(*SITES)
-    sabotage(site="south", when="STEP", do="wait")
-    ended = loopback.run(
-        *("run", "--federation", str(loopback.settings(OPERATOR))),
-        *("--regime", "counts", "--stage-seconds", "8", "--run-seconds", "60"),
-    )
-    assert ended.returncode == 1
-    assert "broken off" in ended.stdout
-    assert row.is_in(ended.stdout)
-    assert {party: loopback.wait(party, 60) for party in (COORDINATOR, *SITES)} == dict.fromkeys(
-        (COORDINATOR, *SITES), 1
-    )
-    assert row.is_in(loopback.console("north"))
+def test_wrong_certificate_at_the_coordinator(scene, sabotage, tmp_path):
+    log = scene.loopback.folder / COORDINATOR / "state" / "engine.log"
+    seen = log.stat().st_size
+    sabotage(agent="unchecked")
+    knock_with_wrong_certificate(scene, tmp_path)
+    assert "authenticated as 'north' but claimed endpoint 'south'" in log.read_text()[seen:]
+
+
+def knock_with_wrong_certificate(scene, folder):
+    south = scene.loopback.folder / "south"
+    shutil.copytree(south / "kit", folder / "kit")
+    for name in ("site.toml", "normal.parquet", "test.parquet"):
+        shutil.copy(south / name, folder)
+    for name in ("client.crt", "client.key"):
+        north = scene.loopback.folder / "north"
+        shutil.copy(north / "kit" / "startup" / name, folder / "kit" / "startup")
+    check_stranger(scene, scene.loopback, folder / "site.toml")
+
+
+@fault(
+    "a site starts with a kit of another federation",
+    "was not accepted by the coordinator",
+    operator=None,
+    coordinator=GOES_ON,
+    others=GOES_ON,
+    site=2,
+)
+def test_another_federation(scene, rows, tmp_path):
+    stranger = Loopback(tmp_path / "stranger", rows)
+    kits = [f.folder / "south" / "kit" / "startup" for f in (scene.loopback, stranger)]
+    shutil.copy(kits[0] / "fed_client.json", kits[1])  # it knows where to knock
+    check_stranger(scene, stranger, stranger.settings("south"))
+
+
+def check_stranger(scene, federation, settings):
+    """Start a site that must not get in where there is none of its name."""
+    scene.loopback.bring_up()
+    scene.loopback.kill("south")
+    ended = federation.run("agent", str(settings), "--join-seconds", "10")
+    assert ended.returncode == scene.row.site
+    assert scene.row.is_in(ended.stderr), ended.stderr
+    assert not (settings.parent / "state" / "joined").exists()
+    assert set(SITES) - {"south"} <= scene.loopback.running
+    assert scene.published() == scene.before
+    scene.next_run()
+
+
+CODE = {
+    "files": {"site/custom/extra.py": "open({proof!r}, 'w').close()\n"},
+    "components": {
+        "site/config/config_fed_client.json": {"id": "more", "path": "extra.Anything"},
+    },
+}
+
+
+def submit_code(scene, sabotage, folder):
+    proof = folder / "proof"
+    code = {name: text.format(proof=str(proof)) for name, text in CODE["files"].items()}
+    scene.start(wait_seconds=30)
+    sabotage(operator=CODE | {"files": code})
+    ended = scene.run()
+    sabotage()
+    assert not proof.exists()
+    return ended
+
+
+@pytest.mark.slow
+@fault("a job brings code", "BYOC not permitted", operator=2)
+def test_job_with_code(scene, sabotage, tmp_path):
+    scene.check(submit_code(scene, sabotage, tmp_path))
+
+
+@pytest.mark.slow
+@fault("the same, and the coordinator lets it through", "BYOC not permitted", operator=2)
+def test_code_past_the_coordinator(scene, sabotage, tmp_path):
+    local = scene.loopback.folder / COORDINATOR / "kit" / "local"
+    kept = {path: path.read_text() for path in local.glob("*.json")}
+    try:
+        for path, text in kept.items():
+            path.write_text(text.replace('"byoc": "none"', '"byoc": "any"'))
+        ended = submit_code(scene, sabotage, tmp_path)
+    finally:
+        for path, text in kept.items():
+            path.write_text(text)
+    scene.check(ended)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("party", "config", "foreign"),
+    [
+        (
+            "north",
+            "site/config/config_fed_client.json",
+            "nvflare.app_common.np.np_trainer.NPTrainer",
+        ),
+        (
+            COORDINATOR,
+            "coordinator/config/config_fed_server.json",
+            "nvflare.app_common.np.np_model_persistor.NPModelPersistor",
+        ),
+    ],
+)
+@fault(
+    "a job names a class that is not ours, for the sites or for the coordinator",
+    "the run was refused by the engine",
+    operator=2,
+)
+def test_foreign_class(scene, sabotage, party, config, foreign):
+    scene.start(wait_seconds=60)
+    log = scene.loopback.folder / party / "state" / "engine.log"
+    seen = log.stat().st_size
+    sabotage(operator={"components": {config: {"id": "more", "path": foreign}}})
+    ended = scene.run()
+    sabotage()
+    assert "is not in allow_list" in log.read_text()[seen:]
+    scene.check(ended)
 
 
 @pytest.mark.slow
 @fault(
-    "an operator stops a run with `conovel stop`",
-    "an operator stopped it",
-    "all sites end the run as failed, `conovel run` exits with 1",
+    "a run is submitted a second time, to a coordinator that has forgotten it",
+    "was here before: every run needs an id of its own",
 )
-def test_stopped_by_an_operator(everybody_up, loopback, submit, sabotage, published, row):
+def test_replayed_run(scene, sabotage):
+    scene.next_run()
+    (used,) = {path.parts[2] for path in scene.published() - scene.before if len(path.parts) > 2}
+    scene.before = scene.published()
+    (scene.loopback.folder / COORDINATOR / "state" / f"{used}.json").unlink()
+    scene.start()
+    sabotage(operator={"run_id": used})
+    ended = scene.run("--regime", "counts")
+    sabotage()
+    scene.check(ended)
+
+
+@pytest.mark.slow
+@fault(
+    "a run asks for more than a site agrees to",
+    "south refuses: level 1/10 is above the 1/20 this site agrees to",
+)
+def test_refused(scene):
+    settings = scene.loopback.settings("south")
+    kept = settings.read_text()
+    scene.start()
+    try:
+        settings.write_text(kept.replace("max_level = 0.2", "max_level = 0.05"))
+        ended = scene.run("--regime", "counts")
+    finally:
+        settings.write_text(kept)
+    scene.check(ended)
+
+
+@pytest.mark.slow
+@fault("an operator stops a run with `conovel stop`", "an operator stopped it")
+def test_stopped_by_an_operator(scene, sabotage, meanwhile):
+    scene.start()
     reached = sabotage(site="south", when="STEP", do="wait")
-    stopped = []
-
-    def stop():
-        if wait_for(reached.exists, 120):
-            stopped.append(loopback.run("stop", str(loopback.settings(OPERATOR))))
-
-    stopper = threading.Thread(target=stop)
-    stopper.start()
-    run_id = break_off(submit, published, row, regime="counts", stage_seconds=45.0)
-    stopper.join()
-    assert "stopped 1 run" in stopped[0].stdout
-    ends_failed(loopback, run_id, "north", "west")
+    running = meanwhile(scene.run, "--regime", "counts", stage_seconds=35, run_seconds=35)
+    assert wait_for(reached.exists, REACH_SECONDS)
+    stopped = scene.loopback.run("stop", str(scene.loopback.settings(OPERATOR)))
+    assert "stopped 1 run" in stopped.stdout
+    ended = running.result()
+    sabotage()
+    scene.check(ended)
 
 
-def test_the_next_run_works(everybody_up, submit, connection, loopback):
-    connection(fresh=True)
-    account = submit(regime="full")
-    assert account["state"] == "done", account["message"]
+def test_status_tells_who_is_there(loopback):
+    loopback.bring_up()
     told = loopback.run("status", str(loopback.settings(OPERATOR))).stdout
     assert all(f"{site}: connected" in told for site in SITES)
-    assert account["terms"]["run_id"] in told
 
 
 def test_the_page_shows_the_table():
     assert faults.shown() == faults.table(test_real_faults)
-
-
-def _copy_site(source, target):
-    shutil.copytree(source / "kit", target / "kit")
-    for name in ("site.toml", "normal.parquet", "test.parquet"):
-        shutil.copy(source / name, target)
-
-
-def _job_with_code(folder):
-    """Make a job whose code would leave a file if it ran."""
-    job, proof = folder / "conovel", folder / "proof"
-    write_job(job, Terms(SITES, **QUICK))
-    for app in ("coordinator", "site"):
-        custom = job / app / "custom"
-        custom.mkdir()
-        (custom / "extra.py").write_text(f"open({str(proof)!r}, 'w').close()\n")
-    path = job / "site" / "config" / "config_fed_client.json"
-    content = json.loads(path.read_text())
-    content["components"].append({"id": "more", "path": "extra.Anything"})
-    path.write_text(json.dumps(content))
-    return job, proof
-
-
-def _submit_and_fail(session, job):
-    """Submit a job by hand; give what the operator is told."""
-    try:
-        number = session._do(session._session.submit_job, str(job))
-        follow(session, number, lambda progress: None, 90.0)
-    except FederationError as error:
-        return str(error)
-    raise AssertionError("the job was run")

@@ -155,6 +155,17 @@ def test_no_run_is_entered_twice(tmp_path):
     assert (run["state"], run["message"]) == (DONE, "12 rows flagged")
 
 
+def test_a_refusal_is_entered_and_uses_up_no_id(tmp_path):
+    ledger = Ledger(tmp_path)
+    for job in ("job 1", "job 2"):
+        ledger.refuse(TERMS.run_id, "level 3/10 is above the 1/5", job)
+    ledger.open(TERMS.run_id, 60, "job 3")
+    assert [run["state"] for run in ledger.runs()] == ["refused", "refused", "running"]
+    assert ledger.knows("job 1")
+    assert ledger.knows("job 3")
+    assert not ledger.knows("job 4")
+
+
 def test_a_run_without_a_process_is_buried(tmp_path):
     ledger = Ledger(tmp_path)
     ended = subprocess.Popen([sys.executable, "-c", ""])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -10,12 +11,14 @@ import typer
 
 _ONCE = typer.Option("--once", help="End after one run; exit code 1 if it failed.")
 _JOIN = typer.Option(help="Seconds until it must be up.", min=1)
+_WAIT = typer.Option(help="With --once: seconds until a run must begin.", min=1)
 
 
 def agent(
     settings: Annotated[Path, typer.Argument(help="The site's settings, site.toml.")],
     once: Annotated[bool, _ONCE] = False,
     join_seconds: Annotated[float, _JOIN] = 60.0,
+    wait_seconds: Annotated[float, _WAIT] = math.inf,
 ) -> None:
     """Serve a site: take part in runs within the limits of its site.toml.
 
@@ -28,7 +31,14 @@ def agent(
     file = read_site(settings)
     for path in (file.null, file.test):
         open_dataset(path)  # a wrong path is told now, not in the middle of a run
-    code = serve_site(file, _tell, join_seconds=join_seconds, once=once, on_done=_write_report)
+    code = serve_site(
+        file,
+        _tell,
+        join_seconds=join_seconds,
+        once=once,
+        wait_seconds=wait_seconds,
+        on_done=_write_report,
+    )
     raise typer.Exit(code)
 
 
@@ -36,13 +46,17 @@ def coordinate(
     settings: Annotated[Path, typer.Argument(help="The coordinator's federation.toml.")],
     once: Annotated[bool, _ONCE] = False,
     join_seconds: Annotated[float, _JOIN] = 60.0,
+    wait_seconds: Annotated[float, _WAIT] = math.inf,
 ) -> None:
     """Serve a federation as its coordinator, who sees counts, but no rows and no models."""
     from conovel.federation.settings import read_federation  # noqa: PLC0415
     from conovel.federation.supervise import serve_coordinator  # noqa: PLC0415
 
     file = read_federation(settings)
-    raise typer.Exit(serve_coordinator(file, _tell, join_seconds=join_seconds, once=once))
+    code = serve_coordinator(
+        file, _tell, join_seconds=join_seconds, once=once, wait_seconds=wait_seconds
+    )
+    raise typer.Exit(code)
 
 
 def _write_report(folder: Path) -> None:

@@ -44,7 +44,8 @@ def init(
 
     folder = out or Path(name)
     plan = Plan(name, host, tuple(site), tuple(operator), port, admin_port)
-    _tell(folder, make_federation(plan, folder), plan.operators)
+    _tell(folder, make_federation(plan, folder))
+    typer.echo(f"Sites must reach {host} on port {port}, operators on port {admin_port}.")
 
 
 @federation.command("renew")
@@ -57,18 +58,22 @@ def renew(
     """
     from conovel.federation.kits import renew_federation  # noqa: PLC0415
 
-    given = renew_federation(folder)
-    _tell(folder, given, [party.name for party in given if "@" in party.name])
+    _tell(folder, renew_federation(folder))
 
 
-def _tell(folder: Path, given: list[Path], operators: list[str] | tuple[str, ...]) -> None:
-    typer.echo("Hand out, each over a channel that you trust with a private key:")
+def _tell(folder: Path, given: list[Path]) -> None:
+    """Print what to hand to whom, and what they do with it."""
+    rows = []
     for party in given:
         if party.name == "coordinator":
-            what = "to whoever runs the coordinator:  conovel coordinate federation.toml"
-        elif party.name in operators:
-            what = "to that operator:  conovel run --federation federation.toml"
+            rows.append((party, "whoever coordinates", "conovel coordinate federation.toml"))
+        elif (party / "site.toml").exists():
+            rows.append((party, party.name, "conovel agent site.toml   (edit it first)"))
         else:
-            what = "to that site, who edits site.toml:  conovel agent site.toml"
-        typer.echo(f"  {party}/  {what}")
-    typer.echo(f"Keep {folder / 'authority'}/ to yourself, off line: its key makes certificates.")
+            rows.append((party, party.name, "conovel run --federation federation.toml"))
+    folders, people = (max(len(str(row[i])) for row in rows) for i in (0, 1))
+    typer.echo("Hand out these folders, each on a channel that you would trust with a key:\n")
+    for party, who, command in rows:
+        typer.echo(f"  {party}/{'':<{folders - len(str(party))}}  to {who:<{people}}  {command}")
+    authority = folder / "authority"
+    typer.echo(f"\nKeep {authority}/ to yourself, off line: its key makes certificates.")

@@ -30,7 +30,10 @@ def demo(
     deployment do step by step.
     """
     with tempfile.TemporaryDirectory() as temporary:
-        raise typer.Exit(_demo(folder or Path(temporary) / "hospitals", regime))
+        code = _demo(folder or Path(temporary) / "hospitals", regime)
+    if folder is None:
+        _say("`conovel federation demo --folder hospitals` keeps all files, reports among them")
+    raise typer.Exit(code)
 
 
 def _demo(folder: Path, regime: str) -> int:
@@ -40,31 +43,35 @@ def _demo(folder: Path, regime: str) -> int:
     drawn = dict(
         zip(SITES, gaussian_design(2.0, 0, n_agents=3, n_null=3000, n_test=1000), strict=True)
     )
-    typer.echo(f"$ conovel federation init hospitals --out {folder} --site north --site south ...")
+    sites = " ".join(f"--site {name}" for name in SITES)
+    _say(f"$ conovel federation init hospitals {sites} --operator {OPERATOR}")
     federation = Loopback(
         folder, {name: (_columns(a.X_null), _columns(a.X_test)) for name, a in drawn.items()}
     )
     try:
-        typer.echo("$ conovel coordinate coordinator/federation.toml")
-        federation.start("coordinator")
-        federation.wait_until_up("coordinator")
+        _say("$ conovel coordinate coordinator/federation.toml")
         for name in SITES:
-            typer.echo(f"$ conovel agent {name}/site.toml")
-        federation.start(*SITES)
-        federation.wait_until_up(*SITES)
+            _say(f"$ conovel agent {name}/site.toml")
+        federation.bring_up()
         out = folder / OPERATOR / "outcome.json"
-        arguments = ["run", "--federation", str(federation.settings(OPERATOR)), "--regime", regime]
-        typer.echo(f"$ conovel {' '.join(arguments)} --out {out}")
-        ended = federation.run(*arguments, "--out", str(out))
-        typer.echo(ended.stdout + ended.stderr)
+        arguments = ("--level", "0.1", "--regime", regime, "--out")
+        _say(f"$ conovel run --federation federation.toml {' '.join(arguments)} outcome.json\n")
+        settings = str(federation.settings(OPERATOR))
+        ended = federation.run("run", "--federation", settings, *arguments, str(out), shown=True)
         if ended.returncode == 0:
-            typer.echo(federation.run("verify", str(out)).stdout)
+            _say("\n$ conovel verify outcome.json")
+            federation.run("verify", str(out), shown=True)
             federation.wait_for_reports()
             _print_sites(federation, {name: a.is_novel for name, a in drawn.items()})
         return ended.returncode
     finally:
         federation.stop()
-        typer.echo("all parties are stopped")
+        _say("\nall parties are stopped")
+
+
+def _say(text: str) -> None:
+    """Print before whatever a process prints next."""
+    print(text, flush=True)
 
 
 def _columns(values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
@@ -75,10 +82,11 @@ def _print_sites(federation: Loopback, truth: dict[str, NDArray[np.bool_]]) -> N
     """Show what only the sites know, which this machine happens to be able to read."""
     import pyarrow.parquet as pq  # noqa: PLC0415
 
+    _say("\nwhat each site finds in its own results, and nobody else sees:")
     for name, is_novel in truth.items():
         for path in sorted(federation.folder.glob(f"{name}/results/*/decisions.parquet")):
             flagged = pq.read_table(path)["rejected"].to_numpy()
-            typer.echo(
-                f"{name}: {flagged.sum()} rows flagged, {(flagged & is_novel).sum()} of"
-                f" {is_novel.sum()} novelties found, in {path.parent}"
+            _say(
+                f"  {name:<6} {flagged.sum():>4} rows flagged; {(flagged & is_novel).sum()} of its"
+                f" {is_novel.sum()} novelties are among them"
             )

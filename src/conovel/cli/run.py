@@ -177,9 +177,12 @@ def _text(path: Path) -> str:
 
 
 def _in_words(progress: dict[str, Any]) -> str:
-    where = f"round {progress['round']}" if progress["round"] else progress["state"]
-    owing = f", waiting for {', '.join(progress['owing'])}" if progress["owing"] else ""
-    return f"{where}: {len(progress['here'])} sites here{owing}; {progress['bytes']:,} bytes"
+    """Say who is there, which round it is, and how much has been said so far."""
+    parts = [f"round {progress['round']}" if progress["round"] else progress["state"]]
+    for words, names in (("", progress["here"]), ("waiting for ", progress["owing"])):
+        if names:
+            parts.append(words + ", ".join(names))
+    return " · ".join([*parts, f"{progress['bytes']:,} bytes"])
 
 
 def _print_runs(ledger: Any) -> None:
@@ -194,12 +197,14 @@ def _print_runs(ledger: Any) -> None:
 
 def _print_account(account: dict[str, Any]) -> None:
     from rich.console import Console  # noqa: PLC0415
+    from rich.markup import escape  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
     console = Console()
     terms, transcript = account["terms"], account["transcript"]
     if account["state"] != "done":
-        console.print(f"[bold]broken off[/bold]: {account['message']}", highlight=False)
+        reason = escape(account["message"])
+        console.print(f"[bold]broken off[/bold]: {reason}", highlight=False)
         console.print("Nothing was decided, and nothing was published anywhere.")
         return
     outcome = account["outcome"]
@@ -215,7 +220,7 @@ def _print_account(account: dict[str, Any]) -> None:
         table.add_row("rounds", str(outcome["rounds"]))
     for name, moved in transcript["totals"]["by_agent"].items():
         table.add_row(name, f"{moved['sent']:,} bytes out, {moved['received']:,} bytes in")
-    table.add_row("guaranteed", account["guarantee"])
+    table.add_row("guaranteed", escape(account["guarantee"]))
     for name, why in account["unpublished"].items():
-        table.add_row("not published", f"[bold]{name}[/bold]: {why}")
+        table.add_row("not published", f"[bold]{escape(name)}[/bold]: {escape(str(why))}")
     console.print(table)

@@ -32,6 +32,7 @@ from conovel.transcript import Entry, Transcript, as_plain
 
 FORMAT = "conovel-outcome-1"
 QUESTIONS = frozenset({Kind.ROSTER, Kind.BELOW, Kind.STEP})  # what a site has to answer
+MAX_BYTES = 1 << 16  # of a message to the coordinator; a hello, a count and an abort are small
 TICK_SECONDS = 0.1
 
 
@@ -97,7 +98,12 @@ class Chair:
 
     def take(self, data: bytes, sender: str) -> None:
         """Take a message of a site that the transport vouches for."""
-        self._actor.do(self._step, lambda: self._receive(data, sender))
+        if len(data) <= MAX_BYTES:
+            self._actor.do(self._step, lambda: self._receive(data, sender))
+        else:
+            text = f"{sender} sent {len(data):,} bytes, which is no message to a coordinator"
+            error = MalformedMessageError(text, sender)
+            self._actor.do(self._step, lambda: self._coordinator.abort(error))
 
     def run(self, sites: Sites) -> dict[str, Any]:
         """Run to the end, and give what the submitter gets: counts, threshold, transcript."""
@@ -180,15 +186,17 @@ class Chair:
 
     def _entries(self, sender: str, rows: Any) -> list[Entry]:
         """Read what a site says about the models it sent to its peers."""
-        entries = []
+        entries: list[Entry] = []
+        peers = set(self.terms.agents) - {sender}
         try:
             for receiver, n_bytes, bits in rows:
-                if receiver not in self.terms.agents or index(n_bytes) <= 0:
+                peers.remove(receiver)  # once at most
+                if index(n_bytes) <= 0:
                     raise ValueError(receiver, n_bytes)
                 if bits is not None and not math.isfinite(bits):
                     raise ValueError(bits)
                 entries.append(Entry(0, sender, receiver, "MODEL", n_bytes, bits))
-        except (TypeError, ValueError):
+        except (LookupError, TypeError, ValueError):
             text = f"{sender} sent sizes of models that are none"
             raise MalformedMessageError(text, sender) from None
         return entries

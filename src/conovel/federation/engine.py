@@ -22,7 +22,9 @@ from conovel.errors import (
     ConovelError,
     FederationError,
     InputError,
+    LocalProtocolError,
     ProtocolError,
+    RefusedError,
     RemoteProtocolError,
     ReplayedMessageError,
 )
@@ -30,15 +32,16 @@ from conovel.federation.chair import Chair, Replies, account_of
 from conovel.federation.ground import Ground
 from conovel.federation.ledger import DONE, FAILED, Ledger
 from conovel.federation.member import Member
-from conovel.federation.places import ENVIRONMENT
+from conovel.federation.places import ENVIRONMENT, state_of
 from conovel.federation.session import OUTCOME_FILE, TOPIC
-from conovel.federation.settings import read_federation, read_site
+from conovel.federation.settings import read_site
 from conovel.federation.terms import Terms
 from conovel.files import write_json
 from conovel.messages import COORDINATOR
 from conovel.protocol import Outbox, as_text
 
 SERVER = "server"  # what Collab calls the coordinator
+MAX_REASON = 200  # bytes of a reason that somebody else gives
 _log = logging.getLogger("conovel.federation")
 
 
@@ -54,6 +57,7 @@ class SiteApp:
         self._proxies = {proxy.name: proxy for proxy in context.clients}
         self._proxies[COORDINATOR] = context.server
         self._file = read_site(Path(os.environ[ENVIRONMENT]))
+        self._job = str(collab.fl_ctx.get_job_id())
         cell = collab.fl_ctx.get_engine().get_cell()
         if not cell.core_cell.credential_manager.enforce_identity:
             raise FederationError("peers cannot be told apart here: no models will be sent")
@@ -66,10 +70,13 @@ class SiteApp:
         return _answer(lambda: self._begin(terms))
 
     @collab.publish  # type: ignore[untyped-decorator]
-    def take(self, data: bytes) -> None:
-        """Take one message."""
+    def take(self, data: bytes) -> str:
+        """Take one message, or say why not."""
+        if self._member is None:
+            return "it has not begun"
         caller = collab.caller
-        self._begun().take(bytes(data), COORDINATOR if caller == SERVER else caller)
+        self._member.take(_as_bytes(data), COORDINATOR if caller == SERVER else caller)
+        return ""
 
     @collab.publish  # type: ignore[untyped-decorator]
     def waiting(self) -> dict[str, Any]:
@@ -89,17 +96,13 @@ class SiteApp:
     def _begin(self, terms: dict[str, Any]) -> str:
         if self._member is not None:
             raise FederationError("a run has begun here already")
+        ledger = Ledger(self._file.state)
         try:
             agreed = Terms.from_dict(terms)
-        except InputError as error:
-            return str(error)
-        if objection := self._file.limits.objection(agreed):
-            return objection
-        if self._file.name not in agreed.agents or set(agreed.agents) - set(self._proxies):
-            return "the terms name other agents than the job"
-        try:
-            record = Ledger(self._file.state).open(agreed.run_id, agreed.run_seconds)
-        except ReplayedMessageError as error:
+            self._check(agreed)
+            record = ledger.open(agreed.run_id, agreed.run_seconds, self._job)
+        except (InputError, RefusedError, ReplayedMessageError) as error:
+            ledger.refuse(_run_id(terms, self._job), str(error), self._job)
             return str(error)
         ground = Ground(self._file, agreed)
         post = _Post(self._proxies, agreed.call_seconds)
@@ -107,6 +110,13 @@ class SiteApp:
         self._member = Member(name, agreed, limits, record, ground.open, post, ground.publish)
         self._member.begin()
         return ""
+
+    def _check(self, terms: Terms) -> None:
+        """Refuse what this site does not agree to."""
+        if objection := self._file.limits.objection(terms):
+            raise RefusedError(objection)
+        if self._file.name not in terms.agents or set(terms.agents) - set(self._proxies):
+            raise RefusedError("the terms name other agents than the job")
 
     def _begun(self) -> Member:
         if self._member is None:
@@ -129,31 +139,38 @@ class CoordinatorApp:
         self._account: dict[str, Any] = {}
 
     @collab.publish  # type: ignore[untyped-decorator]
-    def take(self, data: bytes) -> None:
-        """Take one message."""
+    def take(self, data: bytes) -> str:
+        """Take one message, or say why not."""
         if self._chair is None:
-            raise FederationError("no run has begun here")
-        self._chair.take(bytes(data), collab.caller)
+            return "it has not begun"
+        self._chair.take(_as_bytes(data), collab.caller)
+        return ""
 
     @collab.main  # type: ignore[untyped-decorator]
     def run(self, context: Any) -> None:
         """Run to the end; what the submitter gets is a file of the job."""
+        job = str(collab.fl_ctx.get_job_id())
+        ledger = Ledger(state_of(Path(os.environ[ENVIRONMENT])))
         try:
-            self._account = self._conduct(context)
-        except ConovelError as error:
+            self._account = self._conduct(context, ledger, job)
+        except Exception as error:
+            if not isinstance(error, ConovelError):
+                _log.exception("the run could not go on")
+                error = LocalProtocolError(f"the coordinator failed ({type(error).__name__})")
+            if not ledger.knows(job):
+                ledger.refuse(_run_id(self._terms, job), str(error), job)
             self._account = account_of(error, self._terms)
-        folder = Path(context.workspace.get_run_dir(collab.fl_ctx.get_job_id()))
+        folder = Path(context.workspace.get_run_dir(job))
         write_json(folder / OUTCOME_FILE, self._account)
         if self._account["state"] == "failed":
             raise ProtocolError(self._account["message"])
 
-    def _conduct(self, context: Any) -> dict[str, Any]:
+    def _conduct(self, context: Any, ledger: Ledger, job: str) -> dict[str, Any]:
         terms = Terms.from_dict(self._terms)
-        file = read_federation(Path(os.environ[ENVIRONMENT]))
         proxies = {proxy.name: proxy for proxy in context.clients}
         if set(proxies) != set(terms.agents):
             raise FederationError("the terms name other agents than the job")
-        record = Ledger(file.state).open(terms.run_id, terms.run_seconds)
+        record = ledger.open(terms.run_id, terms.run_seconds, job)
         self._chair = Chair(terms, _Post(proxies, terms.call_seconds))
         engine = collab.fl_ctx.get_engine()
         engine.register_app_command(TOPIC, self._answer)
@@ -174,7 +191,7 @@ class CoordinatorApp:
             case {"ask": "progress"} if self._chair:
                 return self._chair.progress()
             case {"ask": "stop", "reason": str(reason)} if self._chair and not self._account:
-                self._chair.stop(as_text(reason, 200))
+                self._chair.stop(as_text(reason, MAX_REASON))
                 return {"stopped": True}
         return {}
 
@@ -210,11 +227,13 @@ class _Sites:
 
         def one(name: str) -> None:
             try:
-                reply = call(self._proxies[name])
-                if "error" in reply:
-                    replies.failures[name] = as_text(str(reply["error"]), 200)
-                else:
-                    replies.values[name] = reply["value"]
+                match call(self._proxies[name]):
+                    case {"value": value}:
+                        replies.values[name] = value
+                    case {"error": str(why)}:
+                        replies.failures[name] = as_text(why, MAX_REASON)
+                    case _:
+                        replies.failures[name] = "its answer was none"
             except (CollabCallError, RunAborted) as error:
                 replies.failures[name] = _reason(error)
 
@@ -248,7 +267,8 @@ class _Post:
         between_sites = COORDINATOR in self._proxies and receiver != COORDINATOR
         try:
             for data in letters:
-                proxy(timeout=self._seconds, secure=between_sites).take(data)
+                if why := proxy(timeout=self._seconds, secure=between_sites).take(data):
+                    return receiver, as_text(str(why), MAX_REASON)
         except (CollabCallError, RunAborted) as error:
             _log.warning("%s could not be reached: %s", receiver, error)
             return receiver, _reason(error)
@@ -261,7 +281,18 @@ def _reason(error: Exception) -> str:
         return "the job was stopped"
     if isinstance(error, CollabCallError) and error.cause_type == "TimeoutError":
         return "no answer in time"
-    return as_text(str(getattr(error, "cause", error)), 200)
+    return as_text(str(getattr(error, "cause", error)), MAX_REASON)
+
+
+def _as_bytes(data: Any) -> bytes:
+    """Give what came as bytes: nothing, which is no message, if it is anything else."""
+    return bytes(data) if isinstance(data, bytes | bytearray | memoryview) else b""
+
+
+def _run_id(terms: Any, job: str) -> str:
+    """Give a name to a run that is refused, whatever its terms are."""
+    named = terms.get("run_id") if isinstance(terms, Mapping) else None
+    return as_text(named, 32) if isinstance(named, str) else job
 
 
 def _answer(work: Callable[[], Any]) -> dict[str, Any]:

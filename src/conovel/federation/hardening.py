@@ -6,14 +6,16 @@ gets a shell; no log leaves a site; jobs are stored in the coordinator's own fol
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
+
+from conovel.files import write_json
 
 ENGINE = "conovel.federation.engine"
 COLLAB = "nvflare.collab.runtime"
 SERVER_CLASSES = (f"{COLLAB}.controller.CollabController", f"{ENGINE}.CoordinatorApp")
 SITE_CLASSES = (f"{COLLAB}.executor.CollabExecutor", f"{ENGINE}.SiteApp")
+_PRESENCE = {"id": "presence", "path": "conovel.federation.presence.Presence"}
 
 
 def harden(kit: Path) -> None:
@@ -27,8 +29,8 @@ def harden(kit: Path) -> None:
         resources = _site_resources()
     else:
         return  # an operator's kit runs nothing
-    (local / "resources.json").write_text(json.dumps(resources, indent=2) + "\n")
-    (local / "authorization.json").write_text(json.dumps(_permissions(), indent=2) + "\n")
+    write_json(local / "resources.json", resources)
+    write_json(local / "authorization.json", _permissions())
     for name in ("resources.json.default", "authorization.json.default", "privacy.json.sample"):
         (local / name).unlink(missing_ok=True)
 
@@ -93,6 +95,7 @@ def _coordinator_resources() -> dict[str, Any]:
                 "path": "nvflare.app_common.job_launcher.server_process_launcher"
                 ".ServerProcessJobLauncher",
             },
+            _PRESENCE,
         ],
     }
 
@@ -121,6 +124,6 @@ def _site_resources() -> dict[str, Any]:
                 "path": "nvflare.app_common.job_launcher.client_process_launcher"
                 ".ClientProcessJobLauncher",
             },
-            {"id": "presence", "path": "conovel.federation.presence.Presence"},
+            _PRESENCE,
         ],
     }

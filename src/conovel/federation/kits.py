@@ -24,6 +24,7 @@ from typing import Any
 
 from conovel.errors import FederationError, InputError, MissingExtraError
 from conovel.federation.hardening import harden
+from conovel.files import write_json, write_text
 from conovel.messages import as_name
 
 PACKAGE = "nvflare"
@@ -102,8 +103,12 @@ def make_federation(plan: Plan, folder: Path) -> list[Path]:
     folder.mkdir(mode=0o700, parents=True)
     authority = folder / "authority"
     authority.mkdir(mode=0o700)
-    (authority / "project.json").write_text(json.dumps(_project(plan), indent=2) + "\n")
-    return _hand_out(plan, folder, _provision(authority, plan.name))
+    write_json(authority / "project.json", _project(plan))
+    try:
+        return _hand_out(plan, folder, _provision(authority, plan.name))
+    except BaseException:  # half a federation would be in the way of the next attempt
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def renew_federation(folder: Path) -> list[Path]:
@@ -212,7 +217,7 @@ def _forget_keys(made: Path) -> None:
     state = made.parent / "state" / "cert.json"
     certificates = json.loads(state.read_text())
     root = {key: value for key, value in certificates.items() if isinstance(value, str)}
-    state.write_text(json.dumps(root))
+    write_json(state, root)
 
 
 def _write_once(party: Path, plan: Plan, target: str) -> None:
@@ -228,7 +233,7 @@ def _write_once(party: Path, plan: Plan, target: str) -> None:
         else:
             text += f'[operator]\nname = "{target}"\nkit = "kit"\n'
     if not path.exists():
-        path.write_text(text)
+        write_text(path, text)
 
 
 def _make_private(folder: Path) -> None:

@@ -1,12 +1,14 @@
 """A file for every run a party ever took part in: what became of it, and that it was.
 
-The file is made when the run begins and stays, so that terms cannot be used twice. Whoever
-watches from outside, a supervisor or a person, reads there what happened.
+The file is made when the run begins and stays, so that terms cannot be used twice. A run that
+was refused has a file as well. Whoever watches from outside, a supervisor or a person, reads
+there what happened.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ from conovel.errors import ConovelError, FileError, ReplayedMessageError
 from conovel.federation.processes import is_running
 from conovel.files import read_json, write_json
 
-RUNNING, DONE, FAILED = "running", "done", "failed"
+RUNNING, DONE, FAILED, REFUSED = "running", "done", "failed", "refused"
 GRACE_SECONDS = 10.0  # between the deadline of a run and its burial by somebody else
 
 
@@ -45,8 +47,8 @@ class Ledger:
         self._ended: dict[Path, dict[str, Any]] = {}  # which never change again
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def open(self, run_id: str, seconds: float) -> Record:
-        """Enter a run that begins; one that was here before is refused."""
+    def open(self, run_id: str, seconds: float, job: str = "") -> Record:
+        """Enter a run that begins, and the engine's job; one that was here before is refused."""
         path = self.folder / f"{run_id}.json"
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -61,6 +63,7 @@ class Ledger:
             path,
             {
                 "run_id": run_id,
+                "job": job,
                 "state": RUNNING,
                 "message": "",
                 "pid": os.getpid(),
@@ -68,6 +71,23 @@ class Ledger:
                 "deadline": now + seconds,
             },
         )
+
+    def refuse(self, run_id: str, reason: str, job: str = "") -> None:
+        """Enter a run that does not begin; the file of an earlier one of this id stays."""
+        Record(
+            self.folder / f"refused-{secrets.token_hex(8)}.json",
+            {
+                "run_id": run_id,
+                "job": job,
+                "state": REFUSED,
+                "message": reason,
+                "began": time.time(),
+            },
+        )
+
+    def knows(self, job: str) -> bool:
+        """Tell whether a run was entered, begun or refused, for a job of the engine."""
+        return any(run.get("job") == job for run in self.runs())
 
     def runs(self) -> Iterator[dict[str, Any]]:
         """Give every run, the oldest first; one that is being written is left out."""

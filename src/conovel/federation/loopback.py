@@ -88,8 +88,8 @@ class Loopback:
         return path.read_text() if path.exists() else ""
 
     def start(self, *parties: str, options: tuple[str, ...] = ()) -> None:
-        """Start parties, or all of them, in the order given."""
-        for party in parties or (COORDINATOR, *self.sites):
+        """Start parties, in the order given."""
+        for party in parties:
             command = "agent" if party in self.sites else "coordinate"
             arguments = [command, str(self.settings(party)), "--join-seconds", "240", *options]
             with (self.folder / party / "console.txt").open("wb") as console:
@@ -101,9 +101,16 @@ class Loopback:
                     stderr=subprocess.STDOUT,
                 )
 
+    def bring_up(self, *options: str) -> None:
+        """Start whoever is not running, the coordinator first, and wait until all are up."""
+        for parties in ((COORDINATOR,), self.sites):
+            if down := [party for party in parties if party not in self.running]:
+                self.start(*down, options=options)
+            self.wait_until_up(*parties)
+
     def wait_until_up(self, *parties: str, seconds: float = 240.0) -> None:
-        """Wait until parties, or all of them, say that they are up."""
-        for party in parties or (COORDINATOR, *self.sites):
+        """Wait until parties say that they are up."""
+        for party in parties:
             word = "is connected" if party in self.sites else "listens"
             process = self._parties[party]
 
@@ -114,11 +121,11 @@ class Loopback:
             if process.poll() is not None or word not in self.console(party):
                 raise FederationError(f"{party} did not come up: {self.console(party)[-800:]}")
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of conovel to its end."""
+    def run(self, *arguments: str, shown: bool = False) -> subprocess.CompletedProcess[str]:
+        """Run a command of conovel to its end, in silence or for whoever looks at the screen."""
         command = [sys.executable, "-c", _MAIN, *arguments]
         return subprocess.run(  # noqa: S603
-            command, env=self._environment, capture_output=True, text=True, check=False
+            command, env=self._environment, capture_output=not shown, text=True, check=False
         )
 
     def wait_for_reports(self, seconds: float = 30.0) -> None:

@@ -87,7 +87,7 @@ class Member:
             wire_version=WIRE_VERSION,
         )
         self._transcript = Transcript()  # what this site sent and received, and nothing else
-        self._bytes_in = 0
+        self._bytes_in, self._counting = 0, threading.Lock()
         self._n_here = len(terms.agents)
         self._settled = False
         self._actor = Actor(f"conovel {name}")
@@ -101,7 +101,15 @@ class Member:
 
     def take(self, data: bytes, sender: str) -> None:
         """Take a message of a party that the transport vouches for."""
-        self._actor.do(self._step, lambda: self._receive(data, sender))
+        # Counted before it waits in a queue, so that nobody can fill the memory.
+        with self._counting:
+            self._bytes_in += len(data)
+            is_too_much = self._bytes_in > self.limits.max_bytes_in
+        if is_too_much:
+            why = f"more than {self.limits.max_bytes_in:,} bytes came in"
+            self._actor.do(self._step, lambda: self._refuse(why))
+        else:
+            self._actor.do(self._step, lambda: self._receive(data, sender))
 
     def waiting(self) -> list[str]:
         """Name the peers whose models have not come; at once, also while the site works."""
@@ -133,9 +141,6 @@ class Member:
             self._end(self._participant.error)
 
     def _receive(self, data: bytes, sender: str) -> Outbox:
-        self._bytes_in += len(data)
-        if self._bytes_in > self.limits.max_bytes_in:
-            return self._refuse(f"more than {self.limits.max_bytes_in:,} bytes came in")
         try:
             message = decode(data, sender)
         except RemoteProtocolError:

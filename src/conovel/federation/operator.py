@@ -7,7 +7,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from conovel.audit import verify
 from conovel.errors import FederationError, InputError
+from conovel.federation import chair
 from conovel.federation.session import NoOutcomeError, Session
 from conovel.federation.terms import Terms
 
@@ -41,14 +43,15 @@ def run(
     Raises
     ------
     FederationError
-        If there is no account: the run never began, or the coordinator vanished.
+        If there is no account, because the run never began or the coordinator vanished; or
+        one that does not hold.
     """
     if missing := sorted(set(terms.agents) - set(session.connected())):
         raise FederationError(f"not connected to the coordinator: {', '.join(missing)}")
     job = session.submit(terms)
     seconds = launch_seconds + terms.run_seconds + terms.call_seconds
     try:
-        return follow(session, job, tell, seconds)
+        return checked(follow(session, job, tell, seconds), terms)
     except KeyboardInterrupt:
         session.stop(job, "its operator stopped it")
         raise
@@ -77,6 +80,29 @@ def follow(
         time.sleep(POLL_SECONDS)
     session.stop(job, "its deadline passed")
     raise FederationError(f"the run had no outcome within {seconds:g} s and was stopped")
+
+
+def checked(account: dict[str, Any], terms: Terms) -> dict[str, Any]:
+    """Check an account as far as it can be: it is about these terms, and the outcome follows."""
+    match account:
+        case {
+            "format": chair.FORMAT,
+            "state": "done" | "failed" as state,
+            "message": str(),
+            "terms": about,
+            "unpublished": dict(),
+        }:
+            if about != terms.to_dict():
+                raise FederationError("the coordinator gave an account of another run")
+        case _:
+            raise FederationError("the coordinator gave no account that could be read")
+    if state == "done":
+        findings = verify(account)
+        if not findings and account.get("outcome") != account["transcript"]["outcome"]:
+            findings = ["the outcome is not that of the transcript"]
+        if findings:
+            raise FederationError(f"the coordinator's account does not hold: {findings[0]}")
+    return account
 
 
 def stop_runs(session: Session, reason: str) -> list[str]:

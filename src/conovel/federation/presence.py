@@ -1,7 +1,6 @@
-"""A site's sign of life: a file, once the coordinator has accepted it.
+"""What a party's own process of NVFlare tells its supervisor, in files.
 
-Runs in NVFlare's own process of a site, apart from :mod:`conovel.federation.engine` because
-it should not load what a run needs.
+Apart from :mod:`conovel.federation.engine`, because it should not load what a run needs.
 """
 
 from __future__ import annotations
@@ -10,17 +9,25 @@ import os
 from pathlib import Path
 
 from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.widgets.widget import Widget
 
-from conovel.federation.places import ENVIRONMENT, JOINED_FILE, state_of
+from conovel.federation.places import ENVIRONMENT, JOINED_FILE, LOG_FILE, state_of
 
 
 class Presence(Widget):  # type: ignore[misc]
-    """Leaves a file for whoever supervises the site."""
+    """Tells that the coordinator has accepted a site, and of jobs that never became a run."""
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Act on the engine's events."""
+        state = state_of(Path(os.environ[ENVIRONMENT]))
         if event_type == EventType.SYSTEM_START:
-            folder = state_of(Path(os.environ[ENVIRONMENT]))
-            (folder / JOINED_FILE).write_text(str(os.getpid()))
+            (state / JOINED_FILE).touch()
+        elif event_type == EventType.JOB_COMPLETED:
+            from conovel.federation.ledger import Ledger  # noqa: PLC0415  (loads pyarrow)
+
+            ledger, job = Ledger(state), str(fl_ctx.get_prop(FLContextKey.CURRENT_JOB_ID))
+            if not ledger.knows(job):
+                why = f"its job ended before it began (see {state / LOG_FILE})"
+                ledger.refuse(job, why, job)

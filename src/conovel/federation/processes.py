@@ -64,7 +64,7 @@ def stop_tree(pid: int, seconds: float = STOP_SECONDS) -> None:
         for member in family:
             with suppress(ProcessLookupError):
                 os.kill(member, sign)
-        if wait_for(partial(_all_gone, family), patience):
+        if wait_for(partial(all_gone, family), patience):
             return
 
 
@@ -113,7 +113,8 @@ def find(*words: bytes) -> list[int]:
     return found
 
 
-def _all_gone(pids: Sequence[int]) -> bool:
+def all_gone(pids: Sequence[int]) -> bool:
+    """Tell whether none of these is running."""
     return not any(map(is_running, pids))
 
 

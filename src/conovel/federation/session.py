@@ -50,8 +50,8 @@ class Job:
 class Session:
     """A connection of an operator; made by :func:`connect`."""
 
-    def __init__(self, session: Any, kit: Path) -> None:
-        self._session, self._kit = session, kit
+    def __init__(self, session: Any) -> None:
+        self._session = session
 
     def connected(self) -> list[str]:
         """Name the sites that are connected to the coordinator."""
@@ -77,10 +77,6 @@ class Session:
             job = Path(folder) / "conovel"
             write_job(job, terms)
             return str(self._do(self._session.submit_job, str(job)))
-
-    def status(self, job: str) -> str:
-        """Give the state of a job in NVFlare's words."""
-        return str(self._meta(job).get("status", ""))
 
     def progress(self, job: str) -> dict[str, Any]:
         """Ask a run how far it is; empty while it cannot say."""
@@ -144,7 +140,7 @@ def connect(file: FederationFile) -> Iterator[Session]:
             " (is it running, and is this kit of this federation?)"
         ) from error
     try:
-        yield Session(session, file.operator_kit)
+        yield Session(session)
     finally:
         session.close()
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import math
 import os
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import IO, Any
 
 from conovel.errors import FederationError
 from conovel.federation import processes
@@ -23,6 +26,7 @@ from conovel.federation.places import JOINED_FILE, LOG_FILE, PID_FILE
 from conovel.federation.settings import FederationFile, SiteFile
 
 TICK_SECONDS = 0.3
+END_SECONDS = 30.0  # for the process of a run to end after it
 LINGER_SECONDS = 15.0  # for whoever submitted the last run to fetch its outcome
 
 
@@ -36,6 +40,7 @@ def serve_site(
     *,
     join_seconds: float,
     once: bool,
+    wait_seconds: float = math.inf,
     on_done: Callable[[Path], None] = lambda folder: None,
 ) -> int:
     """Run a site until it is stopped; give the exit code.
@@ -49,6 +54,8 @@ def serve_site(
         How long the coordinator may take to accept this site.
     once : bool
         End after one run: 0 if it was published, 1 if it was not.
+    wait_seconds : float
+        With `once`, how long to wait for that run to begin.
     on_done : callable
         Told the folder of every run that was published, before the line about it.
     """
@@ -59,7 +66,8 @@ def serve_site(
         joined = file.state / JOINED_FILE
         joined.unlink(missing_ok=True)
         engine = processes.start_site(file.kit, file.name, file.path, file.state)
-        with _ended(engine):
+        watch = _Watch(engine, file.state, tell, on_done)
+        with _ended(watch):
             if not _comes_up(engine, joined.exists, join_seconds):
                 raise FederationError(
                     f"{file.name} was not accepted by the coordinator at {where} within"
@@ -67,14 +75,19 @@ def serve_site(
                     f" (see {file.state / LOG_FILE})"
                 )
             tell(f"{file.name} is connected to {where} and waits for runs")
-            code.append(_watch(engine, Ledger(file.state), tell, once, on_done))
+            code.append(watch.until_one_ends(wait_seconds) if once else watch.until_it_ends())
     return code[-1]
 
 
 def serve_coordinator(
-    file: FederationFile, tell: Callable[[str], None], *, join_seconds: float, once: bool
+    file: FederationFile,
+    tell: Callable[[str], None],
+    *,
+    join_seconds: float,
+    once: bool,
+    wait_seconds: float = math.inf,
 ) -> int:
-    """Run the coordinator until it is stopped; give the exit code."""
+    """Run the coordinator until it is stopped; give the exit code. As for a site."""
     require_engine()
     if file.coordinator_kit is None:
         raise FederationError(f"{file.path} has no [coordinator] with a kit")
@@ -85,14 +98,15 @@ def serve_coordinator(
             if _listens(port):
                 raise FederationError(f"port {port} is in use on this machine")
         engine = processes.start_coordinator(file.coordinator_kit, file.path, file.state)
-        with _ended(engine):
+        watch = _Watch(engine, file.state, tell, linger=LINGER_SECONDS)
+        with _ended(watch):
             if not _comes_up(engine, lambda: all(map(_listens, ports)), join_seconds):
                 raise FederationError(
                     f"the coordinator did not come up within {join_seconds:g} s"
                     f" (see {file.state / LOG_FILE})"
                 )
             tell(f"the coordinator of {file.name} listens on ports {ports[0]} and {ports[1]}")
-            code.append(_watch(engine, Ledger(file.state), tell, once, linger=LINGER_SECONDS))
+            code.append(watch.until_one_ends(wait_seconds) if once else watch.until_it_ends())
     return code[-1]
 
 
@@ -107,44 +121,75 @@ def stop_party(state: Path, seconds: float = 20.0) -> bool:
     return True
 
 
-def _watch(
-    engine: subprocess.Popen[bytes],
-    ledger: Ledger,
-    tell: Callable[[str], None],
-    once: bool,
-    on_done: Callable[[Path], None] = lambda folder: None,
-    linger: float = 0.0,
-) -> int:
-    """Tell of every run that begins or ends; go on until the engine ends, or one run has."""
-    ledger.bury()
-    states = {run["run_id"]: run["state"] for run in ledger.runs()}
-    while engine.poll() is None:
-        for run in ledger.bury():
+class _Watch:
+    """Looks after an engine, and tells of every run that begins or ends."""
+
+    def __init__(
+        self,
+        engine: subprocess.Popen[bytes],
+        state: Path,
+        tell: Callable[[str], None],
+        on_done: Callable[[Path], None] = lambda folder: None,
+        linger: float = 0.0,
+    ) -> None:
+        self.engine = engine
+        self._log, self._ledger = state / LOG_FILE, Ledger(state)
+        self._tell, self._on_done, self._linger = tell, on_done, linger
+        self._seen = {_key(run): run["state"] for run in self._ledger.runs()}
+        self.look()  # at what a party that was killed has left open
+
+    def until_it_ends(self) -> int:
+        """Watch until the engine ends, which is a failure."""
+        while self.engine.poll() is None:
+            self.look()
+            time.sleep(TICK_SECONDS)
+        return self._engine_ended()
+
+    def until_one_ends(self, wait_seconds: float) -> int:
+        """Watch until a run has ended: 0 if it was published, 1 if not, or if none began."""
+        deadline = time.monotonic() + wait_seconds
+        begun = len(self._seen)
+        while self.engine.poll() is None:
+            if ended := self.look():
+                pids = [run["pid"] for run in ended if "pid" in run]
+                processes.wait_for(partial(processes.all_gone, pids), END_SECONDS)
+                time.sleep(self._linger)
+                return 0 if all(run["state"] == DONE for run in ended) else 1
+            if len(self._seen) == begun and time.monotonic() > deadline:
+                self._tell(f"no run began within {wait_seconds:g} s")
+                return 1
+            time.sleep(TICK_SECONDS)
+        return self._engine_ended()
+
+    def look(self) -> list[dict[str, Any]]:
+        """Tell what has changed; give the runs that have ended since."""
+        for run in self._ledger.bury():
             # Its number may be another process by now: only our own is ended.
-            if run["pid"] in processes.descendants(engine.pid):
+            if run["pid"] in processes.descendants(self.engine.pid):
                 processes.stop_tree(run["pid"])
-        for run in ledger.runs():
-            run_id, state = run["run_id"], run["state"]
-            if states.get(run_id) == state:
+        ended = []
+        for run in self._ledger.runs():
+            state = run["state"]
+            if self._seen.get(_key(run)) == state:
                 continue
-            states[run_id] = state
+            self._seen[_key(run)] = state
             if state == RUNNING:
-                tell(f"run {run_id[:8]} begins")
+                self._tell(f"run {run['run_id'][:8]} begins")
                 continue
             if state == DONE and "results" in run:
-                on_done(Path(run["results"]))
-            tell(f"run {run_id[:8]} {state}: {run['message']}")
-            if once:
-                processes.wait_for(partial(_is_over, run["pid"]), 2 * LINGER_SECONDS)
-                time.sleep(linger)
-                return 0 if state == DONE else 1
-        time.sleep(TICK_SECONDS)
-    tell("the engine ended by itself")
-    return 1
+                self._on_done(Path(run["results"]))
+            self._tell(f"run {run['run_id'][:8]} {state}: {run['message']}")
+            ended.append(run)
+        return ended
+
+    def _engine_ended(self) -> int:
+        self._tell(f"the engine ended by itself (see {self._log})")
+        return 1
 
 
-def _is_over(pid: int) -> bool:
-    return not processes.is_running(pid)
+def _key(run: Mapping[str, Any]) -> tuple[str, float]:
+    """Tell apart the attempts at one run."""
+    return run["run_id"], run["began"]
 
 
 def _comes_up(
@@ -155,29 +200,32 @@ def _comes_up(
 
 
 @contextmanager
-def _ended(engine: subprocess.Popen[bytes]) -> Iterator[None]:
-    """End the engine with all it began, whatever happens."""
+def _ended(watch: _Watch) -> Iterator[None]:
+    """End the engine with all it began, whatever happens; a run under way has failed then."""
     try:
         yield
     finally:
-        processes.stop_tree(engine.pid)
-        engine.wait()
+        processes.stop_tree(watch.engine.pid)
+        watch.engine.wait()
+        watch.look()
 
 
 @contextmanager
 def _alone(state: Path, kit: Path) -> Iterator[None]:
     """Let nobody else serve the same party, and end what a killed supervisor left behind."""
+    if not Path("/proc/self/stat").exists():
+        raise FederationError("agents and coordinators run on Linux only: there is no /proc here")
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if (pid := _supervisor(state)) is not None:
-        raise FederationError(f"process {pid} serves {state.parent} already")
-    for orphan in processes.find(b"nvflare", str(kit).encode()):
-        processes.stop_tree(orphan)
-    path = state / PID_FILE
-    path.write_text(str(os.getpid()))
-    try:
+    with (state / PID_FILE).open("a+") as file:
+        if not _lock(file):
+            pid = _supervisor(state)
+            raise FederationError(f"process {pid} serves {state.parent} already: stop it first")
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        for orphan in processes.find(b"nvflare", str(kit).encode()):
+            processes.stop_tree(orphan)
         yield
-    finally:
-        path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -200,13 +248,20 @@ def _until_stopped(tell: Callable[[str], None]) -> Iterator[list[int]]:
 
 
 def _supervisor(state: Path) -> int | None:
+    """Give the process that serves a party; its lock goes with it, however it ends."""
     try:
-        pid = int((state / PID_FILE).read_text())
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        with (state / PID_FILE).open("r+") as file:
+            return None if _lock(file) else int(file.read())
     except (OSError, ValueError):
         return None
-    # The number may have gone to another process since.
-    return pid if b"conovel" in command and processes.is_running(pid) else None
+
+
+def _lock(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _address(kit: Path) -> str:

@@ -1,4 +1,4 @@
-"""Misbehaviour for fault tests: what a site does wrong is written in a file by the test.
+"""Misbehaviour for fault tests: what a party does wrong is written in a file by the test.
 
 Python imports this module in every process whose path it is on. The product knows nothing of it.
 """
@@ -13,6 +13,13 @@ FOLDER = os.environ.get("CONOVEL_SABOTAGE", "")
 WORDS = " ".join(sys.orig_argv)
 
 
+def planned():
+    try:
+        return json.loads((Path(FOLDER) / "plan.json").read_text())
+    except OSError:
+        return {}
+
+
 def sabotage_site():
     """Change what a site does when a message of a certain kind arrives."""
     from conovel.messages import decode
@@ -22,10 +29,7 @@ def sabotage_site():
     seen = []
 
     def receive(self, data, peer=""):
-        try:
-            plan = json.loads((Path(FOLDER) / "plan.json").read_text())
-        except OSError:
-            plan = {}
+        plan = planned()
         if plan.get("site") == self.name:
             seen.append(decode(data).body.kind.name)
             if seen.count(plan["when"]) >= plan.get("nth", 1) and seen[-1] == plan["when"]:
@@ -51,6 +55,34 @@ def send_garbage():
     engine._Post._send = send
 
 
+def sabotage_operator(plan):
+    """Submit something else than the command line would: an old id, code, a foreign class."""
+    from conovel.federation import session, terms
+
+    if "run_id" in plan:
+        terms._run_id = lambda text: plan["run_id"]
+    honest = session.write_job
+
+    def write_job(job, terms):
+        honest(job, terms)
+        for name, text in plan.get("files", {}).items():
+            (job / name).parent.mkdir(exist_ok=True)
+            (job / name).write_text(text)
+        for name, component in plan.get("components", {}).items():
+            content = json.loads((job / name).read_text())
+            content["components"].append(component)
+            (job / name).write_text(json.dumps(content))
+
+    session.write_job = write_job
+
+
+def sabotage_agent():
+    """Start a site without looking at its certificate."""
+    from conovel.federation import supervise
+
+    supervise.check_certificate = lambda kit, name=None: ""
+
+
 def tap_relay():
     """Write down all that reaches the coordinator's processes, after TLS has been taken off."""
     from nvflare.fuel.f3.sfm.conn_manager import ConnManager
@@ -69,3 +101,7 @@ if FOLDER and "client.worker_process" in WORDS:
     sabotage_site()
 if FOLDER and ("server_train" in WORDS or "runner_process" in WORDS):
     tap_relay()
+if FOLDER and " run --federation" in WORDS and "operator" in planned():
+    sabotage_operator(planned()["operator"])
+if FOLDER and " agent " in WORDS and planned().get("agent") == "unchecked":
+    sabotage_agent()
