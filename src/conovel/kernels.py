@@ -338,17 +338,47 @@ def _blend_loop(columns: Any, trees: Any, sums: Any) -> None:
 
 
 def _walk_loop(columns: Any, trees: Any, sums: Any) -> None:
-    n = sums.size
-    node = np.empty(_ROWS, np.uint32)
-    feature, bound, left, leaf = trees.feature, trees.bound, trees.left, trees.leaf
+    n, d = sums.size, columns.shape[0]
+    bound, leaf = trees.bound, trees.leaf
+    half, lower = np.uint64(32), np.uint64(0xFFFFFFFF)
+    split = np.empty(bound.size, np.uint64)  # left child and feature: one thing to load
+    for k in range(bound.size):
+        split[k] = (np.uint64(trees.left[k]) << half) | np.uint64(trees.feature[k])
+    block = np.zeros((_ROWS, d), columns.dtype)  # by rows: a path stays with one
+    total = np.zeros(_ROWS, leaf.dtype)
+
+    def step(k: Any, row: Any) -> Any:
+        node = split[k]
+        return (node >> half) + np.uint64(block[row, node & lower] > bound[k])
+
     for first in range(0, n, _ROWS):
         m = min(_ROWS, n - first)
-        block = columns[:, first : first + m]
-        for t in range(trees.depths.size):
-            node[:] = trees.starts[t]
-            for _ in range(trees.depths[t]):
-                for i in range(m):
-                    k = node[i]
-                    node[i] = left[k] + np.uint32(block[feature[k], i] > bound[k])
+        for f in range(d):
             for i in range(m):
-                sums[first + i] += leaf[node[i]]
+                block[i, f] = columns[f, first + i]
+        total[:m] = sums[first : first + m]
+        for t in range(trees.depths.size):
+            root, depth = np.uint64(trees.starts[t]), trees.depths[t]
+            # Eight rows abreast: while one waits for its node, the others go on. The last
+            # eight may reach beyond m, into rows of the block before; nobody reads those sums.
+            for i in range(0, m, 8):
+                r0, r1, r2, r3 = np.uint64(i), np.uint64(i + 1), np.uint64(i + 2), np.uint64(i + 3)
+                r4, r5, r6, r7 = (
+                    np.uint64(i + 4),
+                    np.uint64(i + 5),
+                    np.uint64(i + 6),
+                    np.uint64(i + 7),
+                )
+                k0 = k1 = k2 = k3 = k4 = k5 = k6 = k7 = root
+                for _ in range(depth):
+                    k0, k1, k2, k3 = step(k0, r0), step(k1, r1), step(k2, r2), step(k3, r3)
+                    k4, k5, k6, k7 = step(k4, r4), step(k5, r5), step(k6, r6), step(k7, r7)
+                total[r0] += leaf[k0]
+                total[r1] += leaf[k1]
+                total[r2] += leaf[k2]
+                total[r3] += leaf[k3]
+                total[r4] += leaf[k4]
+                total[r5] += leaf[k5]
+                total[r6] += leaf[k6]
+                total[r7] += leaf[k7]
+        sums[first : first + m] = total[:m]
