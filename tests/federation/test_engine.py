@@ -9,10 +9,11 @@ from nvflare.collab.api.exceptions import CollabCallError
 
 from conovel.cli.run import _in_words
 from conovel.errors import FederationError
-from conovel.federation import engine, kits, supervise
+from conovel.federation import engine, kits
 from conovel.federation.ledger import DONE, FAILED, Ledger
 from conovel.federation.settings import read_site
 from conovel.federation.terms import Terms
+from conovel.federation.watch import Watch
 
 TERMS = Terms(("north", "south"))
 
@@ -111,7 +112,7 @@ def watch(tmp_path):
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
         try:
             yield SimpleNamespace(
-                make=lambda: supervise._Watch(process, tmp_path, told.append),
+                make=lambda: Watch(process, tmp_path, told.append),
                 told=told,
                 ledger=Ledger(tmp_path),
                 process=process,

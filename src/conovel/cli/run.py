@@ -58,6 +58,8 @@ def run(
 
     Example: `conovel run --federation federation.toml --level 0.1 --regime full`
     """
+    from rich.markup import escape  # noqa: PLC0415
+
     from conovel.federation.operator import choose_sites  # noqa: PLC0415
     from conovel.federation.operator import run as run_terms  # noqa: PLC0415
     from conovel.federation.session import connect  # noqa: PLC0415
@@ -85,7 +87,7 @@ def run(
         tell("connecting")
         with connect(file) as session:
             tell("starting a process at every site")
-            account = run_terms(session, terms, lambda progress: tell(_in_words(progress)))
+            account = run_terms(session, terms, lambda news: tell(escape(_in_words(news))))
     if out is not None:
         write_json(out, account)
     if json:

@@ -29,6 +29,7 @@ from conovel.messages import as_name
 
 PACKAGE = "nvflare"
 ROOT_DAYS = 3650  # of the authority; certificates of parties live 360 days
+_RESERVED = frozenset({"coordinator", "authority", "server", "client", "app"})
 _SITE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 _OPERATOR = re.compile(r"[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
@@ -62,9 +63,10 @@ class Plan:
         if not _HOST.fullmatch(self.host):
             raise InputError(f"{self.host!r} is not the name of a machine")
         for site in self.sites:
-            if not _SITE_NAME.fullmatch(as_name(site)) or site in RESERVED:
+            if not _SITE_NAME.fullmatch(as_name(site)) or site in _RESERVED:
                 raise InputError(
-                    f"{site!r} cannot be the name of a site: letters, digits, - and _"
+                    f"{site!r} cannot be the name of a site: use letters, digits, - and _, but"
+                    f" not {', '.join(sorted(_RESERVED))}"
                 )
         for operator in self.operators:
             if not _OPERATOR.fullmatch(operator):
@@ -77,9 +79,6 @@ class Plan:
                 raise InputError(f"{port} is not a port")
         if self.port == self.admin_port:
             raise InputError("sites and operators need two different ports")
-
-
-RESERVED = frozenset({"coordinator", "authority", "server", "client", "app"})
 
 
 def require_engine() -> None:

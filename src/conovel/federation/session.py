@@ -26,6 +26,7 @@ TOPIC = "conovel"  # an operator's questions to a run
 JOB_PREFIX = "conovel-"
 CONNECT_SECONDS = 20.0
 OUTCOME_FILE = "conovel_outcome.json"
+MAX_OUTCOME_BYTES = 1 << 28
 
 
 class NoOutcomeError(FederationError):
@@ -99,6 +100,8 @@ class Session:
             found = sorted(folder.rglob(OUTCOME_FILE))
             if not found:
                 raise NoOutcomeError(f"the run was refused by the engine: {_why(meta)}")
+            if found[0].stat().st_size > MAX_OUTCOME_BYTES:
+                raise NoOutcomeError(f"the outcome has more than {MAX_OUTCOME_BYTES:,} bytes")
             return read_json(found[0])
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -112,7 +115,7 @@ class Session:
             answer = self._session.do_app_command(job, TOPIC, {"ask": question, **more})
         except Exception:  # NVFlare raises its own kinds for a job that is not running
             return {}
-        return dict(answer or {})
+        return answer if isinstance(answer, dict) else {}
 
     def _do(self, call: Callable[..., Any], *args: Any) -> Any:
         try:

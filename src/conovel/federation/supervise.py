@@ -1,4 +1,4 @@
-"""A party's process: start the engine, see that it joins, tell what becomes of runs, stop it."""
+"""A party's process: start the engine, see that it joins, watch over it, stop it."""
 
 from __future__ import annotations
 
@@ -9,24 +9,20 @@ import os
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import IO
 
 from conovel.errors import FederationError
 from conovel.federation import processes
 from conovel.federation.certificates import check_certificate
 from conovel.federation.kits import require_engine
-from conovel.federation.ledger import DONE, RUNNING, Ledger
 from conovel.federation.places import JOINED_FILE, LOG_FILE, PID_FILE
 from conovel.federation.settings import FederationFile, SiteFile
+from conovel.federation.watch import Watch
 
-TICK_SECONDS = 0.3
-END_SECONDS = 30.0  # for the process of a run to end after it
 LINGER_SECONDS = 15.0  # for whoever submitted the last run to fetch its outcome
 
 
@@ -66,7 +62,7 @@ def serve_site(
         joined = file.state / JOINED_FILE
         joined.unlink(missing_ok=True)
         engine = processes.start_site(file.kit, file.name, file.path, file.state)
-        watch = _Watch(engine, file.state, tell, on_done)
+        watch = Watch(engine, file.state, tell, on_done)
         with _ended(watch):
             if not _comes_up(engine, joined.exists, join_seconds):
                 raise FederationError(
@@ -98,7 +94,7 @@ def serve_coordinator(
             if _listens(port):
                 raise FederationError(f"port {port} is in use on this machine")
         engine = processes.start_coordinator(file.coordinator_kit, file.path, file.state)
-        watch = _Watch(engine, file.state, tell, linger=LINGER_SECONDS)
+        watch = Watch(engine, file.state, tell, linger=LINGER_SECONDS)
         with _ended(watch):
             if not _comes_up(engine, lambda: all(map(_listens, ports)), join_seconds):
                 raise FederationError(
@@ -121,77 +117,6 @@ def stop_party(state: Path, seconds: float = 20.0) -> bool:
     return True
 
 
-class _Watch:
-    """Looks after an engine, and tells of every run that begins or ends."""
-
-    def __init__(
-        self,
-        engine: subprocess.Popen[bytes],
-        state: Path,
-        tell: Callable[[str], None],
-        on_done: Callable[[Path], None] = lambda folder: None,
-        linger: float = 0.0,
-    ) -> None:
-        self.engine = engine
-        self._log, self._ledger = state / LOG_FILE, Ledger(state)
-        self._tell, self._on_done, self._linger = tell, on_done, linger
-        self._seen = {_key(run): run["state"] for run in self._ledger.runs()}
-        self.look()  # at what a party that was killed has left open
-
-    def until_it_ends(self) -> int:
-        """Watch until the engine ends, which is a failure."""
-        while self.engine.poll() is None:
-            self.look()
-            time.sleep(TICK_SECONDS)
-        return self._engine_ended()
-
-    def until_one_ends(self, wait_seconds: float) -> int:
-        """Watch until a run has ended: 0 if it was published, 1 if not, or if none began."""
-        deadline = time.monotonic() + wait_seconds
-        begun = len(self._seen)
-        while self.engine.poll() is None:
-            if ended := self.look():
-                pids = [run["pid"] for run in ended if "pid" in run]
-                processes.wait_for(partial(processes.all_gone, pids), END_SECONDS)
-                time.sleep(self._linger)
-                return 0 if all(run["state"] == DONE for run in ended) else 1
-            if len(self._seen) == begun and time.monotonic() > deadline:
-                self._tell(f"no run began within {wait_seconds:g} s")
-                return 1
-            time.sleep(TICK_SECONDS)
-        return self._engine_ended()
-
-    def look(self) -> list[dict[str, Any]]:
-        """Tell what has changed; give the runs that have ended since."""
-        for run in self._ledger.bury():
-            # Its number may be another process by now: only our own is ended.
-            if run["pid"] in processes.descendants(self.engine.pid):
-                processes.stop_tree(run["pid"])
-        ended = []
-        for run in self._ledger.runs():
-            state = run["state"]
-            if self._seen.get(_key(run)) == state:
-                continue
-            self._seen[_key(run)] = state
-            if state == RUNNING:
-                self._tell(f"run {run['run_id'][:8]} begins")
-                continue
-            if state == DONE and "results" in run:
-                self._on_done(Path(run["results"]))
-            self._tell(f"run {run['run_id'][:8]} {state}: {run['message']}")
-            ended.append(run)
-        return ended
-
-    def _engine_ended(self) -> int:
-        self._tell(f"the engine ended by itself (see {self._log})")
-        return 1
-
-
-def _key(run: Mapping[str, Any]) -> tuple[str, float]:
-    """Tell apart the attempts at one run."""
-    return run["run_id"], run["began"]
-
-
 def _comes_up(
     engine: subprocess.Popen[bytes], is_up: Callable[[], object], seconds: float
 ) -> bool:
@@ -200,7 +125,7 @@ def _comes_up(
 
 
 @contextmanager
-def _ended(watch: _Watch) -> Iterator[None]:
+def _ended(watch: Watch) -> Iterator[None]:
     """End the engine with all it began, whatever happens; a run under way has failed then."""
     try:
         yield
