@@ -191,7 +191,7 @@ def test_gathering_in_pieces_is_sampling_in_memory(null, test, most, size, cell_
         return
     found = gather(mapped(null, size), mapped(test, size), is_train, rate, cells, lambda n: None)
     assert np.array_equal(found.null_train, null[is_train])
-    assert np.array_equal(found.mixture.rows, expected.rows)
+    assert np.array_equal(found.sample.rows, expected.rows)
 
 
 @given(coarse, st.integers(1, 80), st.randoms(use_true_random=False))

@@ -2,41 +2,33 @@
 
 The path: survey both samples → gather what the scorer learns from → fit → score the
 calibration rows → score and rank the test rows, part by part → count the ranks → decide →
-write. Every part that is done is kept until the output is there, so that a run that was
-broken off goes on.
+write. Parts are kept until the output is there.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel import __version__
 from conovel.detector import AdaDetect, outline, seeds
-from conovel.errors import FileError, InputError, ScorerError
+from conovel.errors import FileError, InputError
 from conovel.files import pick_features, require_writable
 from conovel.guarantee import Guarantee, one_site
 from conovel.levels import as_level
 from conovel.named import as_candidates
 from conovel.outofcore.decisions import Decider, count_ranks, write_rows
 from conovel.outofcore.engines import Engine, LocalEngine
-from conovel.outofcore.gather import Cells, Training, gather, survey
-from conovel.outofcore.memory import DEFAULT_MEMORY, Plan, as_memory, require_room_to_fit
+from conovel.outofcore.memory import DEFAULT_MEMORY, as_memory
 from conovel.outofcore.sketch import Sketch
 from conovel.outofcore.source import Source
-from conovel.outofcore.work import Work
+from conovel.outofcore.stream import Progress, Stream, silent
 from conovel.pi0 import as_estimator
-from conovel.rows import Rows, warn_constant
-from conovel.scoring import FittedScorer, Matrix, Mixture, Vector
 from conovel.selection import Selection, fit_best
 from conovel.splitting import as_share, split_null
 from conovel.stepup import (
@@ -47,9 +39,6 @@ from conovel.stepup import (
     step_up_counts,
     warn_resolution,
 )
-
-Progress = Callable[[str, int, int | None], None]
-_PROBE = 512  # rows whose scores stand for the model
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,211 +125,52 @@ def detect_files(
     """
     require_writable(out)
     features = pick_features(null, test, columns, id_column)
-    samples = Source(null, features), Source(test, features, id_column)
-    run = _Run(
-        detector, samples, as_memory(memory), engine or LocalEngine(), on_progress or _silent
+    level, estimator = as_level(detector.level), as_estimator(detector.pi0)
+    split_seed, scorer_seed = seeds(detector.random_state)
+    candidates = as_candidates(detector.scorer, scorer_seed)
+    most = detector.max_train_rows
+    stream = Stream(
+        Source(null, features),
+        Source(test, features, id_column),
+        as_memory(memory),
+        engine or LocalEngine(),
+        folder=out.with_name(f".{out.name}.work"),
+        settings=[
+            [repr(candidate) for candidate in candidates],
+            [str(level), repr(estimator), str(detector.train_fraction), split_seed, most],
+        ],
+        tell=on_progress or silent,
     )
-    work = Work.beside(out, run.key())
+
+    def split(n_null: int, n_test: int) -> NDArray[np.intp]:
+        share = as_share(detector.train_fraction, n_null, n_test, level)
+        return split_null(n_null, share, split_seed, most)[0]
+
     try:
-        result = run.go(work, out)
-    except (InputError, FileError):
-        work.clear()  # the same inputs would only fail again
-        raise
-    work.clear()
-    return result
-
-
-def _silent(stage: str, done: int, total: int | None) -> None:
-    pass
-
-
-class _Run:
-    """One run, stage by stage."""
-
-    def __init__(
-        self,
-        detector: AdaDetect,
-        samples: tuple[Source, Source],
-        memory: int,
-        engine: Engine,
-        tell: Progress,
-    ) -> None:
-        self.detector, self.engine, self.tell = detector, engine, tell
-        self.null, self.test = samples
-        self.memory, self.plan = memory, Plan.of(memory, len(self.null.features))
-        self.level, self.estimator = as_level(detector.level), as_estimator(detector.pi0)
-        self.split_seed, scorer_seed = seeds(detector.random_state)
-        self.candidates = as_candidates(detector.scorer, scorer_seed)
-
-    def key(self) -> str:
-        """Digest of all that the output depends on, and of the size of the parts."""
-        told = [
-            __version__,
-            [self.null.digest(), self.test.digest()],
-            [repr(candidate) for candidate in self.candidates],
-            [str(self.level), repr(self.estimator), str(self.detector.train_fraction)],
-            [self.split_seed, self.detector.max_train_rows, self.plan.piece],
-        ]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
-
-    def go(self, work: Work, out: Path) -> FileDetection:
-        """Do what is not done yet."""
-        training, (self.n_null, self.n_test) = self._learn_from(work)
-        is_train = self._is_train()
-        self.tell("fitting the score model", 0, None)
-        model = fit_best(self.candidates, training.null_train, training.mixture)
-        work.insist(_print_of(model, training))
-        calibration = self._calibrate(work, model, is_train)
-        self._rank(work, model, calibration)
-        self.tell("deciding", 0, None)
-        starts = self._starts(self.n_test)
+        training = stream.learn(split, most)
+        if estimator is None:
+            n_calibration = stream.n_null - len(training.null_train)
+            warn_resolution([(stream.n_test, n_calibration)], level)
+        stream.teller("fitting the score model", None)
+        model = fit_best(candidates, training.null_train, training.sample)
+        calibration = stream.rank(model, training, model.name)
+        stream.teller("deciding", None)
         sketch = Sketch(calibration)
-        parts = map(sketch.see, (work.read("test", s) for s in starts))
-        histogram = count_ranks(parts, calibration.size)
-        outcome = step_up_counts([histogram], self.level, self.estimator)
-        decider = Decider(histogram, outcome.limits[0])
-        decided = map(decider.decide, self._told("writing", work, starts))
-        write_rows(out, map(sketch.draw, decided), work.folder)
-        return FileDetection(
-            out=out,
-            n_train=len(training.null_train),
-            histogram=histogram,
-            sketch=sketch,
-            stepup=outcome,
-            scorer=model.name,
-            selection=model.selection,
-            guarantee=one_site(self.level, self.estimator),
-        )
-
-    def _learn_from(self, work: Work) -> tuple[Training, tuple[int, int]]:
-        """Read both samples twice, or take up what was found then."""
-        found = work.load("training")
-        if found is None:
-            cells = Cells(self.plan.cell_bits)
-            known = [sample.count_known() for sample in (self.null, self.test)]
-            tell = self._teller("reading", None if None in known else sum(filter(None, known)))
-            null, test = (
-                partial(sample.mapped, self.plan.piece) for sample in (self.null, self.test)
-            )
-            seen = [survey(sample, cells, tell) for sample in (null, test)]
-            self.n_null, self.n_test = (s.n for s in seen)
-            is_train = self._is_train()
-            most, n_train = self.detector.max_train_rows, int(is_train.sum())
-            n_mixture = self.n_null - n_train + self.n_test
-            n_fitted = n_train + min(most, n_mixture)
-            require_room_to_fit(n_fitted, len(self.null.features), self.memory)
-            training = gather(
-                null,
-                test,
-                is_train,
-                most / n_mixture,
-                cells,
-                self._teller("choosing what to learn from", self.n_null + self.n_test),
-            )
-            found = {
-                "null_train": training.null_train,
-                "distinct": training.mixture.distinct,
-                "position": training.mixture.position,
-                "sizes": np.array([self.n_null, self.n_test]),
-                "extremes": np.stack([s.extremes for s in seen]),
-            }
-            work.save("training", found)
-        columns = tuple(self.null.features)
-        warn_constant(*(Rows(extremes, columns) for extremes in found["extremes"]))
-        mixture = Mixture(found["distinct"], found["position"])
-        n_null, n_test = found["sizes"].tolist()
-        return Training(found["null_train"], mixture), (n_null, n_test)
-
-    def _is_train(self) -> NDArray[np.bool_]:
-        share = as_share(self.detector.train_fraction, self.n_null, self.n_test, self.level)
-        train, calibration = split_null(
-            self.n_null, share, self.split_seed, self.detector.max_train_rows
-        )
-        if self.estimator is None:
-            warn_resolution([(self.n_test, calibration.size)], self.level)
-        is_train = np.zeros(self.n_null, dtype=np.bool_)
-        is_train[train] = True
-        return is_train
-
-    def _calibrate(self, work: Work, model: FittedScorer, is_train: NDArray[np.bool_]) -> Vector:
-        """Score the calibration rows; in ascending order."""
-        size = self.plan.piece
-        starts = [s for s in self._starts(self.n_null) if not is_train[s : s + size].all()]
-
-        def pieces() -> Iterator[tuple[int, Matrix]]:
-            for piece in self.null.pieces(size):
-                if piece.start in missing:
-                    calibrates = ~is_train[piece.start : piece.start + len(piece)]
-                    yield piece.start, piece.rows(calibrates)
-
-        missing = {s for s in starts if not work.has("null", s)}
-        tell = self._teller("scoring known normals", len(starts), len(starts) - len(missing))
-        if missing:
-            for start, scores in self.engine.scores(model, pieces()):
-                work.write("null", start, {"score": scores})
-                tell(1)
-        return np.sort(np.concatenate([work.read("null", s)["score"].to_numpy() for s in starts]))
-
-    def _rank(self, work: Work, model: FittedScorer, calibration: Vector) -> None:
-        """Score and rank the test rows, part by part."""
-        size = self.plan.piece
-        starts = self._starts(self.n_test)
-        missing = {s for s in starts if not work.has("test", s)}
-        tell = self._teller("scoring", self.n_test, size * (len(starts) - len(missing)))
-        if not missing:
-            return
-        pieces = (
-            ((piece.start, piece.ids), piece.rows())
-            for piece in self.test.pieces(size)
-            if piece.start in missing
-        )
-        for (start, ids), scores in self.engine.scores(model, pieces):
-            columns = {"score": scores, "rank": _ranks(calibration, scores)}
-            work.write("test", start, columns if ids is None else {"id": ids, **columns})
-            tell(len(scores))
-
-    def _starts(self, n: int) -> range:
-        return range(0, n, self.plan.piece)
-
-    def _told(self, stage: str, work: Work, starts: range) -> Iterator[Any]:
-        tell = self._teller(stage, self.n_test)
-        for start in starts:
-            part = work.read("test", start)
-            yield part
-            tell(part.num_rows)
-
-    def _teller(self, stage: str, total: int | None, done: int = 0) -> Callable[[int], None]:
-        self.tell(stage, done, total)
-
-        def tell(n: int) -> None:
-            nonlocal done
-            done += n
-            self.tell(stage, done, total)
-
-        return tell
-
-
-def _ranks(calibration: Vector, scores: Vector) -> NDArray[np.int64]:
-    """Rank scores among ascending calibration scores.
-
-    In their order, because a search finds neighbours of what it found before in the cache.
-    """
-    order = np.argsort(scores)
-    ranks = np.empty(scores.size, dtype=np.int64)
-    ranks[order] = calibration.size + 1 - np.searchsorted(calibration, scores[order], side="left")
-    return ranks
-
-
-def _print_of(model: FittedScorer, training: Training) -> str:
-    """Digest of a model, by its scores of some rows; each must not depend on the others."""
-    rows = np.concatenate([training.null_train[:_PROBE], training.mixture.distinct[:_PROBE]])
-    scores = model.score(rows)
-    steps = (1, 7, 64)  # a few rows alone, then in company
-    pieces = [rows[: steps[0]], rows[1 : 1 + steps[1]], rows[8 : 8 + steps[2]], rows[72:]]
-    apart = np.concatenate([model.score(piece) for piece in pieces if len(piece)])
-    if not np.array_equal(scores, apart):
-        raise ScorerError(
-            f"{model.name} scores a row in another way when other rows are around it: it cannot"
-            " be used on files that are read in pieces"
-        )
-    return hashlib.sha256(scores.tobytes()).hexdigest()
+        histogram = count_ranks(map(sketch.see, stream.parts()), calibration.size)
+        outcome = step_up_counts([histogram], level, estimator)
+        decided = map(Decider(histogram, outcome.limits[0]).decide, stream.parts("writing"))
+        write_rows(out, map(sketch.draw, decided), stream.work.folder)
+    except (InputError, FileError):
+        stream.work.clear()  # the same inputs would only fail again
+        raise
+    stream.work.clear()
+    return FileDetection(
+        out=out,
+        n_train=len(training.null_train),
+        histogram=histogram,
+        sketch=sketch,
+        stepup=outcome,
+        scorer=model.name,
+        selection=model.selection,
+        guarantee=one_site(level, estimator),
+    )

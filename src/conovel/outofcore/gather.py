@@ -102,7 +102,7 @@ class Training:
     """What a scorer is fitted on."""
 
     null_train: Matrix
-    mixture: Mixture
+    sample: Mixture  # of the mixture, by content
 
 
 def survey(source: Mapped, cells: Cells, tell: Callable[[int], None]) -> Survey:
@@ -161,7 +161,7 @@ def gather(
     for n, rows in test(lambda piece: (len(piece), piece.rows(wanted(piece)))):
         tally.add(rows)
         tell(n)
-    mixture = thin(*tally.joined(), rate)
-    if not mixture.position.size:
+    sample = thin(*tally.joined(), rate)
+    if not sample.position.size:
         raise SampleError("the sample to train on is empty: raise max_train_rows")
-    return Training(np.concatenate(null_train), mixture)
+    return Training(np.concatenate(null_train), sample)

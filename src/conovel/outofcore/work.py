@@ -1,4 +1,4 @@
-"""A folder beside the output that remembers what is done, so that a run can go on.
+"""A folder that remembers what is done, so that a run can go on.
 
 Everything in it is written whole or not at all. A file that is there can be relied on, as long
 as the inputs, the settings and the fitted model are those it was made with.
@@ -39,9 +39,9 @@ class Work:
     key: str
 
     @classmethod
-    def beside(cls, out: Path, key: str) -> Work:
-        """Take up the work on an output again, or begin anew if it was another."""
-        work = cls(out.with_name(f".{out.name}.work"), key)
+    def at(cls, folder: Path, key: str) -> Work:
+        """Take the work up again, or begin anew if it was another."""
+        work = cls(folder, key)
         try:
             if read_json(work.folder / _MANIFEST).get("key") == key:
                 return work
