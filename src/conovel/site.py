@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,100 @@ class Settings:
     n_agents: int = 1
 
 
+class Learning(Protocol):
+    """What a scorer is fitted on."""
+
+    @property
+    def null_train(self) -> Matrix:
+        """Known normals that train."""
+
+    @property
+    def sample(self) -> Mixture:
+        """The mixture, or of a very large one a sample by content."""
+
+
+L = TypeVar("L", bound=Learning)
+
+
+def fit_on(rows: Learning, settings: Settings) -> FittedScorer:
+    """Fit the scorer, or the best of several."""
+    return fit_best(settings.candidates, rows.null_train, rows.sample)
+
+
+class Workplace(Generic[L]):
+    """What every site does with models, wherever its rows are.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Names of the features.
+    settings : Settings
+
+    Attributes
+    ----------
+    choices : dict of Selection
+        How the scorer and the composite were chosen, where there was a choice.
+    """
+
+    def __init__(self, columns: Sequence[str], settings: Settings) -> None:
+        self.settings = settings
+        self.choices: dict[str, Selection] = {}
+        self._columns = tuple(columns)
+        self._own: tuple[L, FittedScorer] | None = None
+
+    def _facts(self, n_null: int, n_test: int) -> Facts:
+        return Facts(n_null, n_test, len(self._columns), schema_digest(self._columns, 32))
+
+    def _split(self, n_null: int, n_test: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Say which known normals train and which calibrate; `n_test` is of the whole site."""
+        share = self._share(n_null, n_test)
+        return split_null(n_null, share, self.settings.seed, MAX_TRAIN_ROWS)
+
+    def _share(self, n_null: int, n_test: int) -> Fraction:
+        """Return the share of known normals that train, from numbers alone."""
+        settings = self.settings
+        regime, n_agents = settings.regime, settings.n_agents
+        n_tests = n_test * (n_agents if regime.uses_counts else 1)
+        if regime.splits_rows:
+            n_tests //= n_agents
+        level = regime.test_level(settings.level, n_agents)
+        return as_share(settings.train_fraction, n_null, n_tests, level)
+
+    def _keep(self, block: L) -> tuple[L, FittedScorer]:
+        """Fit one's own model."""
+        self._own = block, fit_on(block, self.settings)
+        if self._own[1].selection:
+            self.choices["scorer"] = self._own[1].selection
+        return self._own
+
+    def _surrogate(self, block: L, local: FittedScorer) -> bytes:
+        settings = self.settings
+        schema = schema_digest(self._columns, 4)
+        task = block.null_train, block.sample
+        return make_surrogate(settings.bits, local, *task, settings.seed, schema)
+
+    def _decode(self, models: Mapping[str, bytes]) -> list[Surrogate]:
+        """Decode the peers' models, or say whose cannot be."""
+        return [self._decode_one(peer, blob) for peer, blob in models.items()]
+
+    def _decode_one(self, peer: str, blob: bytes) -> Surrogate:
+        try:
+            surrogate = _decode_once(blob, schema_digest(self._columns, 4))
+        except WireError as error:
+            raise ModelRefusedError(f"the model of {peer} was refused: {error}", peer) from error
+        if surrogate.n_features != len(self._columns):
+            raise ModelRefusedError(f"the model of {peer} is for other columns", peer)
+        return surrogate
+
+    def _composite(self, block: L, local: FittedScorer, surrogates: Sequence[Surrogate]) -> str:
+        """Name the composite: the one that was agreed on, or the best."""
+        if self.settings.composite != AUTO or not surrogates:
+            return self.settings.composite
+        choice = choose_composite(local, surrogates, block.null_train, block.sample)
+        self.choices["composite"] = choice
+        return choice.winner
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """Rows that are trained on together: all of an agent's, or 1/K of them in `split`."""
@@ -58,10 +153,10 @@ class Block:
 
     def fit(self, settings: Settings) -> FittedScorer:
         """Fit the scorer on these rows, or the best of several."""
-        return fit_best(settings.candidates, self.null_train, self.sample)
+        return fit_on(self, settings)
 
 
-class LocalSite:
+class LocalSite(Workplace[Block]):
     """One agent's rows and the work on them.
 
     Parameters
@@ -80,35 +175,31 @@ class LocalSite:
         Ranks, 0 where a row is not tested.
     n_calibration : int
         Calibration rows behind the ranks.
-    choices : dict of Selection
-        How the scorer and the composite were chosen, where there was a choice.
     """
 
     def __init__(self, null: Rows, test: Rows, settings: Settings) -> None:
-        self.null, self.test, self.settings = null, test, settings
+        super().__init__(null.columns or tuple(map(str, range(null.values.shape[1]))), settings)
+        self.null, self.test = null, test
         self.tested = np.zeros(len(test), dtype=np.bool_)
         self.scores = np.full(len(test), np.nan)
         self.test_ranks = np.zeros(len(test), dtype=np.int64)
         self.n_calibration = 0
-        self.choices: dict[str, Selection] = {}
-        self._own: tuple[Block, FittedScorer] | None = None
 
     @property
     def facts(self) -> Facts:
         """Row numbers and columns, as the hello tells them."""
-        return Facts(len(self.null), len(self.test), self.null.values.shape[1], self._schema(32))
+        return self._facts(len(self.null), len(self.test))
 
     def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
         """Fit, and make a model for every peer: one for all, or one per block in `split`."""
-        settings = self.settings
-        if not settings.regime.splits_rows:
+        if not self.settings.regime.splits_rows:
             block, local = self._keep(self._all_rows())
             blob = self._surrogate(block, local)
             return {name: blob for i, name in enumerate(names) if i != index}
         blocks = self._blocks(len(names))
         self._keep(blocks[own_block(index)])
         return {
-            name: self._surrogate(block, block.fit(settings))
+            name: self._surrogate(block, block.fit(self.settings))
             for i, (name, block) in enumerate(zip(names, blocks, strict=True))
             if i != index
         }
@@ -116,13 +207,10 @@ class LocalSite:
     def ranks(self, models: Mapping[str, bytes]) -> tuple[NDArray[np.int64], int]:
         """Score with everybody's models together and rank the tested rows."""
         block, local = self._own or self._keep(self._all_rows())
-        surrogates = [self._decode(peer, blob) for peer, blob in models.items()]
-        task = local, surrogates, block.null_train
-        composite = self.settings.composite
-        if composite == AUTO and surrogates:
-            self.choices["composite"] = choose_composite(*task, block.sample)
-            composite = self.choices["composite"].winner
-        scores = composite_scores(composite, *task, block.mixture, block.sample)
+        surrogates = self._decode(models)
+        composite = self._composite(block, local, surrogates)
+        task = local, surrogates, block.null_train, block.mixture, block.sample
+        scores = composite_scores(composite, *task)
         calibration, tests = np.split(scores, [block.n_calibration])
         ranks = conformal_ranks(calibration, tests)
         self.take(block.tested, tests, ranks, block.n_calibration)
@@ -145,23 +233,7 @@ class LocalSite:
         """How many calibration rows the tested block will have, before any work."""
         n = len(self.null)
         n = n // n_agents if self.settings.regime.splits_rows else n
-        return n - min(int(self._share(n) * n), MAX_TRAIN_ROWS)
-
-    def _share(self, n_null: int) -> Fraction:
-        """Return the share of known normals that train, from numbers alone."""
-        settings = self.settings
-        regime, n_agents = settings.regime, settings.n_agents
-        n_tests = len(self.test) * (n_agents if regime.uses_counts else 1)
-        if regime.splits_rows:
-            n_tests //= n_agents
-        level = regime.test_level(settings.level, n_agents)
-        return as_share(settings.train_fraction, n_null, n_tests, level)
-
-    def _keep(self, block: Block) -> tuple[Block, FittedScorer]:
-        self._own = block, block.fit(self.settings)
-        if self._own[1].selection:
-            self.choices["scorer"] = self._own[1].selection
-        return self._own
+        return n - min(int(self._share(n, len(self.test)) * n), MAX_TRAIN_ROWS)
 
     def _all_rows(self) -> Block:
         return self._block(np.arange(len(self.null)), np.arange(len(self.test)))
@@ -178,32 +250,11 @@ class LocalSite:
         ]
 
     def _block(self, nulls: NDArray[np.intp], tests: NDArray[np.intp]) -> Block:
-        settings = self.settings
         if tests.size == 0:
             raise SampleError(f"{len(self.test)} test rows cannot be split among the agents")
-        share = self._share(nulls.size)
-        train, calibration = split_null(nulls.size, share, settings.seed, MAX_TRAIN_ROWS)
+        train, calibration = self._split(nulls.size, len(self.test))
         rows = np.concatenate([self.null.values[nulls[calibration]], self.test.values[tests]])
         return Block(self.null.values[nulls[train]], Mixture.of(rows), calibration.size, tests)
-
-    def _surrogate(self, block: Block, local: FittedScorer) -> bytes:
-        settings = self.settings
-        return make_surrogate(
-            settings.bits, local, block.null_train, block.sample, settings.seed, self._schema(4)
-        )
-
-    def _decode(self, peer: str, blob: bytes) -> Surrogate:
-        try:
-            surrogate = _decode_once(blob, self._schema(4))
-        except WireError as error:
-            raise ModelRefusedError(f"the model of {peer} was refused: {error}", peer) from error
-        if surrogate.n_features != self.null.values.shape[1]:
-            raise ModelRefusedError(f"the model of {peer} is for other columns", peer)
-        return surrogate
-
-    def _schema(self, n_bytes: int) -> bytes:
-        columns = self.null.columns or tuple(map(str, range(self.null.values.shape[1])))
-        return schema_digest(columns, n_bytes)
 
 
 @lru_cache(maxsize=256)  # agents in one process receive the same bytes; surrogates are immutable
