@@ -175,7 +175,7 @@ class _Audit:
             limit = rank_limit(outcome.slope, outcome.n_rejected, sizes.n_calibration)
             if self.regime.divides_level:
                 level = self.regime.test_level(self.level, len(self.roster))
-                limit = decide_alone(ranks, sizes.n_calibration, level, self.estimator)
+                limit = decide_alone(histogram, level, self.estimator)
             expected = (given > 0) & (given <= limit)
             if rejected.dtype != np.bool_ or not np.array_equal(rejected, expected):
                 yield f"{name} did not reject exactly its ranks up to {limit}"

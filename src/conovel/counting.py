@@ -11,13 +11,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from conovel.errors import CountOutOfRangeError, CountRisingError
 from conovel.messages import Below, Step
 from conovel.pi0 import NullProportion
-from conovel.stepup import rank_limit, step_up
+from conovel.stepup import RankHistogram, rank_limit, step_up_counts
 
 Question: TypeAlias = Below | Step
 
@@ -168,18 +165,16 @@ class Counting:
 
 
 def decide_alone(
-    ranks: NDArray[np.int64],
-    n_calibration: int,
-    level: Fraction,
-    estimator: NullProportion | None,
+    histogram: RankHistogram, level: Fraction, estimator: NullProportion | None
 ) -> int:
     """Run a step-up of one's own; give the largest rejected rank.
 
     Examples
     --------
-    >>> decide_alone(np.array([1, 1, 2, 9, 20]), 19, Fraction(1, 5), None)
+    >>> import numpy as np
+    >>> decide_alone(RankHistogram(np.array([1, 1, 2, 9, 20]), 19), Fraction(1, 5), None)
     2
     """
-    if ranks.size == 0:
+    if histogram.size == 0:
         return 0
-    return step_up([(ranks, n_calibration)], level, estimator).limits[0]
+    return step_up_counts([histogram], level, estimator).limits[0]

@@ -69,8 +69,10 @@ class Site(Protocol):
     def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
         """Make a model for every peer: names in canonical order, `index` is one's own place."""
 
-    def ranks(self, models: Mapping[str, bytes]) -> tuple[NDArray[np.int64], int]:
+    def ranks(self, models: Mapping[str, bytes]) -> tuple[NDArray[np.int64], int] | RankHistogram:
         """Rank the tested rows with the peers' models; also give the calibration size.
+
+        A site that does not hold all ranks gives how often each of them occurs.
 
         Raises
         ------
@@ -237,17 +239,20 @@ class Participant(Machine):
 
     def _rank(self) -> Ready:
         models = {peer: self._models[peer] for peer in sorted(self._models)}
-        ranks, n_calibration = as_block(*self._site.ranks(models))
+        ranked = self._site.ranks(models)
+        if not isinstance(ranked, RankHistogram):
+            ranked = RankHistogram(*as_block(*ranked))
+        n_calibration = ranked.n_calibration
         n_agents, index = len(self._agents), self._agents.index(self.name)
         n_tested = self.regime.n_tested(self._facts.n_test, index, n_agents)
-        if ranks.size != n_tested or n_calibration > self._facts.n_null:
-            raise SampleError(f"{ranks.size} ranks among {n_calibration}, and not {n_tested}")
+        if ranked.size != n_tested or n_calibration > self._facts.n_null:
+            raise SampleError(f"{ranked.size} ranks among {n_calibration}, and not {n_tested}")
         self._models.clear()  # their bytes are not needed any more
-        self._histogram = RankHistogram(ranks, n_calibration)
+        self._histogram = ranked
         if self.regime.divides_level:
             level = self.regime.test_level(self.level, n_agents)
-            self._limit = decide_alone(ranks, n_calibration, level, self.estimator)
-        return Ready(ranks.size, n_calibration)
+            self._limit = decide_alone(ranked, level, self.estimator)
+        return Ready(ranked.size, n_calibration)
 
     def _on_start(self, start: Start) -> Outbox:
         self._insist(self.regime.uses_counts, f"{self.regime.name} has no counts to start")

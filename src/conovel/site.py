@@ -84,13 +84,18 @@ class Workplace(Generic[L]):
         self._columns = tuple(columns)
         self._own: tuple[L, FittedScorer] | None = None
 
+    @property
+    def max_train_rows(self) -> int:
+        """How many rows of either kind are learnt from at most."""
+        return MAX_TRAIN_ROWS
+
     def _facts(self, n_null: int, n_test: int) -> Facts:
         return Facts(n_null, n_test, len(self._columns), schema_digest(self._columns, 32))
 
     def _split(self, n_null: int, n_test: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Say which known normals train and which calibrate; `n_test` is of the whole site."""
         share = self._share(n_null, n_test)
-        return split_null(n_null, share, self.settings.seed, MAX_TRAIN_ROWS)
+        return split_null(n_null, share, self.settings.seed, self.max_train_rows)
 
     def _share(self, n_null: int, n_test: int) -> Fraction:
         """Return the share of known normals that train, from numbers alone."""
