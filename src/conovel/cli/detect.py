@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from conovel.detector import AdaDetect, Detection
     from conovel.outofcore import Engine, FileDetection
 
-_LARGE = 250_000_000  # bytes of files that are read in pieces without being asked
-
 
 def detect(
     null: Annotated[
@@ -101,7 +99,7 @@ def detect(
     scores_on = _engine(engine, scheduler)
     result, picture = (
         _in_pieces(detector, files, memory or "1GB", scores_on)
-        if _is_large([null, test], memory, engine, out)
+        if _wants_pieces(files, memory, engine)
         else _in_memory(detector, files)
     )
     summary = {"command": "detect", "null": str(null), "test": str(test), **result.summary()}
@@ -113,17 +111,17 @@ def detect(
         _print_summary(result, out)
 
 
-def _is_large(inputs: list[Path], memory: str | None, engine: str, out: Path | None) -> bool:
+def _wants_pieces(files: _Files, memory: str | None, engine: str) -> bool:
     """Decide whether the files are read in pieces, which gives the same results."""
     from conovel.errors import InputError  # noqa: PLC0415
-    from conovel.files import size_of  # noqa: PLC0415
+    from conovel.outofcore.memory import are_large  # noqa: PLC0415
 
     asked = memory is not None or engine != "local"
-    if asked and out is None:
+    if asked and files.out is None:
         raise InputError(
             "--memory and --engine need --out, where decisions are written as they come"
         )
-    return asked or (out is not None and sum(map(size_of, inputs)) > _LARGE)
+    return asked or (files.out is not None and are_large(files.null, files.test))
 
 
 def _engine(name: str, scheduler: str | None) -> Engine | None:
@@ -163,7 +161,7 @@ def _in_pieces(
     from conovel.outofcore import detect_files  # noqa: PLC0415
     from conovel.report import of_files  # noqa: PLC0415
 
-    assert files.out is not None  # noqa: S101  (_is_large saw to it)
+    assert files.out is not None  # noqa: S101  (_wants_pieces saw to it)
     with bars() as tell:
         result = detect_files(
             detector,

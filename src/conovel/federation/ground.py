@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, cast
 
 from conovel.errors import FileError
 from conovel.federation.settings import AS_PROPOSED, SiteFile
 from conovel.federation.terms import Terms
 from conovel.files import Sample, read_pair_of_files, write_json, write_table
 from conovel.named import as_candidates
-from conovel.participant import Participant
+from conovel.outofcore import FileSite
+from conovel.outofcore.memory import DEFAULT_MEMORY, are_large
+from conovel.participant import Participant, Site
 from conovel.regimes import guarantee
 from conovel.results import SiteResult
 from conovel.rows import as_ids, read_pair
@@ -34,14 +37,34 @@ class Ground:
         self.file, self.terms = file, terms
         self._tests: Sample | None = None
 
-    def open(self) -> LocalSite:
-        """Read the rows, as an agent of a network in one process would have them."""
-        file, terms = self.file, self.terms
+    def open(self) -> LocalSite | FileSite:
+        """Read the rows, or what to learn from where they are many.
+
+        Models, counts and decisions are those of an agent of a network in one process.
+        """
+        file, settings = self.file, self._settings()
+        large = not settings.regime.splits_rows and are_large(file.null, file.test)
+        if file.memory is not None or large:
+            file.results.mkdir(parents=True, exist_ok=True)
+            self._folder = TemporaryDirectory(dir=file.results, prefix=".work-")
+            return FileSite(
+                file.null,
+                file.test,
+                settings,
+                Path(self._folder.name) / "rows",
+                columns=file.columns,
+                id_column=file.id_column,
+                memory=file.memory or DEFAULT_MEMORY,
+            )
         known, self._tests = read_pair_of_files(file.null, file.test, file.columns, file.id_column)
         null, test = read_pair(known.features, self._tests.features)
         as_ids(self._tests.ids, len(test))
+        return LocalSite(null, test, settings)
+
+    def _settings(self) -> Settings:
+        file, terms = self.file, self.terms
         seed = terms.seed_of(file.name)
-        settings = Settings(
+        return Settings(
             regime=terms.rules,
             composite=terms.composite,
             candidates=tuple(as_candidates(file.scorer, seed)),
@@ -51,18 +74,31 @@ class Ground:
             seed=seed,
             n_agents=len(terms.agents),
         )
-        return LocalSite(null, test, settings)
 
-    def publish(self, site: LocalSite, participant: Participant, transcript: Transcript) -> Path:
+    def publish(self, site: Site, participant: Participant, transcript: Transcript) -> Path:
         """Write the decisions, a summary and the site's own record; whole or not at all."""
         folder = self.file.results / self.terms.run_id
         try:
             folder.mkdir(parents=True)
         except OSError as error:
             raise FileError(f"{folder} cannot be made: {error}") from None
-        result = SiteResult(
+        decisions = folder / "decisions.parquet"
+        if isinstance(site, FileSite):
+            site.write(decisions, participant.limit)
+            site.close()
+            told = _outline(site)
+        else:
+            result = self._result(cast(LocalSite, site), participant.limit)
+            write_table(decisions, result.columns())
+            told = {"decisions": {result.name: _plain(result)}}
+        # Last, so that a folder with a run.json is a whole one.
+        write_json(folder / "run.json", self._summary(participant, transcript) | told)
+        return folder
+
+    def _result(self, site: LocalSite, limit: int) -> SiteResult:
+        return SiteResult(
             name=self.file.name,
-            rejected=site.tested & (site.test_ranks <= participant.limit),
+            rejected=site.tested & (site.test_ranks <= limit),
             ranks=site.test_ranks,
             scores=site.scores,
             tested=site.tested,
@@ -71,19 +107,13 @@ class Ground:
             ids=as_ids(self._tests.ids if self._tests else None, len(site.test)),
             choices=site.choices,
         )
-        write_table(folder / "decisions.parquet", result.columns())
-        # Last, so that a folder with a run.json is a whole one.
-        write_json(folder / "run.json", self._summary(result, participant, transcript))
-        return folder
 
-    def _summary(
-        self, result: SiteResult, participant: Participant, transcript: Transcript
-    ) -> dict[str, Any]:
+    def _summary(self, participant: Participant, transcript: Transcript) -> dict[str, Any]:
         terms, outcome = self.terms, participant.outcome
         return {
             "format": FORMAT,
             "command": "agent",
-            "site": result.name,
+            "site": self.file.name,
             "settings": {
                 "regime": terms.regime,
                 "composite": terms.composite if terms.rules.exchanges_models else None,
@@ -101,11 +131,18 @@ class Ground:
             ),
             "outcome": as_plain(outcome),
             "limit": participant.limit,
-            "n_rejected": result.n_rejected,
-            "decisions": {result.name: _plain(result)},
+            "n_rejected": participant.n_rejected,
             # What this site sent and received: the counts of others are not in it.
             "transcript": transcript.to_dict(),
         }
+
+
+def _outline(site: FileSite) -> dict[str, Any]:
+    """Give what is known of many rows without listing them; they are in the other file."""
+    return {
+        "n_calibration": site.histogram.n_calibration,
+        "choices": {what: choice.to_dict() for what, choice in site.choices.items()},
+    }
 
 
 def _plain(result: SiteResult) -> dict[str, Any]:

@@ -31,15 +31,15 @@ from conovel.federation.consent import Limits
 from conovel.federation.ledger import DONE, FAILED, Record
 from conovel.federation.terms import Terms
 from conovel.messages import COORDINATOR, Model, decode
-from conovel.participant import Facts, Participant
+from conovel.participant import Facts, Participant, Site
 from conovel.protocol import Outbox, State
-from conovel.site import LocalSite
+from conovel.stepup import RankHistogram
 from conovel.transcript import Transcript
 from conovel.wire import paper_bits
 from conovel.wire.header import VERSION as WIRE_VERSION
 
 Deliver: TypeAlias = Callable[[Outbox], Mapping[str, str]]  # who could not be reached, and why
-Publish: TypeAlias = Callable[[LocalSite, Participant, Transcript], Path]
+Publish: TypeAlias = Callable[[Site, Participant, Transcript], Path]
 
 
 class Member:
@@ -69,7 +69,7 @@ class Member:
         terms: Terms,
         limits: Limits,
         record: Record,
-        open_site: Callable[[], LocalSite],
+        open_site: Callable[[], Site],
         deliver: Deliver,
         publish: Publish,
     ) -> None:
@@ -209,11 +209,11 @@ class Member:
 class _Opened:
     """A site whose rows are read when they are first asked for."""
 
-    def __init__(self, open_site: Callable[[], LocalSite]) -> None:
+    def __init__(self, open_site: Callable[[], Site]) -> None:
         self._open = open_site
 
     @cached_property
-    def local(self) -> LocalSite:
+    def local(self) -> Site:
         return self._open()
 
     @property
@@ -223,7 +223,7 @@ class _Opened:
     def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
         return self.local.models(index, names)
 
-    def ranks(self, models: Mapping[str, bytes]) -> tuple[NDArray[np.int64], int]:
+    def ranks(self, models: Mapping[str, bytes]) -> tuple[NDArray[np.int64], int] | RankHistogram:
         return self.local.ranks(models)
 
 

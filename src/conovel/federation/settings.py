@@ -28,6 +28,7 @@ _SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether i
         "test": (str, True),
         "columns": (list, False),
         "id": (str, False),
+        "memory": (str, False),
     },
     "model": {"scorer": (str | list, False), "bits": (int | str, False)},
     "consent": {
@@ -55,7 +56,7 @@ class SiteFile:
         Absolute.
     name : str
         The site's name, as in its certificate.
-    columns, id_column
+    columns, id_column, memory
         As of ``conovel detect``.
     scorer : list of str or None
         Names of scorers; None for the default.
@@ -73,6 +74,7 @@ class SiteFile:
     test: Path
     columns: list[str] | None
     id_column: str | None
+    memory: str | None
     scorer: list[str] | None
     bits: int | str | None
     limits: Limits
@@ -118,6 +120,7 @@ def read_site(path: Path) -> SiteFile:
             test=folder / data["test"],
             columns=_texts("columns", data["columns"]) if "columns" in data else None,
             id_column=data.get("id"),
+            memory=_memory(data.get("memory")),
             scorer=_scorers(model.get("scorer")),
             bits=bits,
             limits=Limits(**tables["consent"]),
@@ -184,6 +187,15 @@ def _texts(key: str, values: list[Any]) -> list[str]:
     if not values or not all(isinstance(value, str) for value in values):
         raise InputError(f"{key} must be a list of names, not {values!r}")
     return values
+
+
+def _memory(value: str | None) -> str | None:
+    if value is None:
+        return None
+    from conovel.outofcore.memory import as_memory  # noqa: PLC0415  (loads scikit-learn)
+
+    as_memory(value)  # raises if it is none
+    return value
 
 
 def _scorers(value: str | list[Any] | None) -> list[str] | None:

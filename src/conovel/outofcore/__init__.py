@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from conovel.outofcore.detection import FileDetection, detect_files
 from conovel.outofcore.engines import Engine, LocalEngine
+from conovel.outofcore.site import FileSite
 
-__all__ = ["Engine", "FileDetection", "LocalEngine", "detect_files"]
+__all__ = ["Engine", "FileDetection", "FileSite", "LocalEngine", "detect_files"]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from conovel.errors import InputError
+from conovel.files import size_of
 
 DEFAULT_MEMORY = 1 << 30
+_LARGE = 250_000_000  # bytes of files that are read in pieces without being asked
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _LEAST = 750_000_000  # the libraries with a fit on few columns take most of it
 _LIBRARIES = 300_000_000
@@ -42,6 +45,11 @@ class Plan:
             piece=min(max(fitting, 1024), _LARGEST_PIECE),
             cell_bits=min(max((memory // 64).bit_length() - 1, 16), 26),
         )
+
+
+def are_large(*paths: Path) -> bool:
+    """Tell whether files are better read in pieces."""
+    return sum(map(size_of, paths)) > _LARGE
 
 
 def require_room_to_fit(n_rows: int, n_features: int, memory: int) -> None:
