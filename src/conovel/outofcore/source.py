@@ -124,22 +124,24 @@ class Source:
         with ThreadPoolExecutor(_THREADS) as pool:
             tables = zip(count(0, size), _tables(self.dataset, needed, size), strict=False)
             promises = (
-                pool.submit(lambda start, named: work(self._piece(start, named)), start, named)
-                for start, named in tables
+                pool.submit(lambda start, parts: work(self._piece(start, parts)), start, parts)
+                for start, parts in tables
             )
             yield from in_order(promises, _THREADS)
 
-    def _piece(self, start: int, named: tuple[str, pa.Table]) -> Piece:
-        path, table = named
-        last = start + table.num_rows - 1
-        features = table.select(self.features)
+    def _piece(self, start: int, parts: Sequence[tuple[str, pa.Table]]) -> Piece:
+        table = pa.concat_tables([part for _, part in parts])
+        columns = _clean_columns(table.select(self.features))
+        if columns is None:  # numbers of another kind, or something is wrong: say what
+            values = [self._read(path, part) for path, part in parts]
+            columns = list(np.concatenate(values).T)
+        return Piece(start, columns, table[self.id_column] if self.id_column else None)
+
+    def _read(self, path: str, part: pa.Table) -> Matrix:
         try:
-            columns = _clean_columns(features)
-            if columns is None:  # numbers of another kind, or something is wrong: say what
-                columns = list(read_rows(features, f"{path} (rows {start} to {last})").values.T)
+            return read_rows(part.select(self.features), path).values
         except pa.ArrowException as error:
             raise FileError(f"{path} cannot be read: {first_line(error)}") from None
-        return Piece(start, columns, table[self.id_column] if self.id_column else None)
 
 
 def _clean_columns(table: pa.Table) -> list[Vector] | None:
@@ -154,19 +156,26 @@ def _clean_columns(table: pa.Table) -> list[Vector] | None:
 
 def _tables(
     dataset: pa_dataset.Dataset, columns: Sequence[str], size: int
-) -> Iterator[tuple[str, pa.Table]]:
-    """Cut what the files give, in blocks of their own choosing, into tables of one size."""
+) -> Iterator[list[tuple[str, pa.Table]]]:
+    """Cut what the files give, in blocks of their own choosing, into pieces of one size.
+
+    A piece is a list of tables, each with the file that it is from.
+    """
     schema = pa.schema([dataset.schema.field(name) for name in columns])
-    waiting, path = schema.empty_table(), ""
+    piece: list[tuple[str, pa.Table]] = []
+    lacking = size
     for fragment in dataset.get_fragments():
-        path = fragment.path
-        for batch in _batches(fragment, schema, size):
-            waiting = pa.concat_tables([waiting, batch])
-            while waiting.num_rows >= size:
-                yield path, waiting.slice(0, size)
-                waiting = waiting.slice(size)
-    if waiting.num_rows:
-        yield path, waiting
+        for table in _batches(fragment, schema, size):
+            rest = table
+            while rest.num_rows:
+                piece.append((fragment.path, rest.slice(0, lacking)))
+                taken = piece[-1][1].num_rows
+                rest, lacking = rest.slice(taken), lacking - taken
+                if not lacking:
+                    yield piece
+                    piece, lacking = [], size
+    if piece:
+        yield piece
 
 
 def _batches(fragment: pa_dataset.Fragment, schema: pa.Schema, size: int) -> Iterator[pa.Table]:
