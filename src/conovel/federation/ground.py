@@ -85,7 +85,7 @@ class Ground:
         decisions = folder / "decisions.parquet"
         if isinstance(site, FileSite):
             site.write(decisions, participant.limit)
-            site.close()
+            self._folder.cleanup()
             told = _outline(site)
         else:
             result = self._result(cast(LocalSite, site), participant.limit)
