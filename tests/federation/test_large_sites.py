@@ -38,7 +38,8 @@ def make_files(folder, rows, large=""):
 
 def run(folder, rows, large, **more):
     files = make_files(folder, rows, large)
-    asked = Terms(SITES, run_id=bytes(range(16)).hex(), call_seconds=5, stage_seconds=30, **more)
+    patient = {"call_seconds": 5, "stage_seconds": 30}
+    asked = Terms(SITES, run_id=bytes(range(16)).hex(), level="1/2", **patient, **more)
     return files, FakeEngine(asked, files).run()
 
 
