@@ -74,6 +74,27 @@ def crepes(calibration: Scores, tests: Scores) -> np.ndarray:
     return false_discovery_control(p_values_batch(calibration, tests, smoothing=False)) <= LEVEL
 
 
+def adadetect_reference(calibration: Scores, tests: Scores) -> np.ndarray:
+    """Sweep all scores once from the lowest, until few enough of the rest are calibration's.
+
+    Algorithm 1 of Mary and Roquain (2022, "Semi-supervised multiple testing"), by which the
+    code of AdaDetect's authors decides instead of BH on p-values: same rejections.
+    """
+    n_calibration, n_tests = calibration.size, tests.size
+    # Tests first where scores are equal, so that ties count against them.
+    order = np.argsort(np.concatenate([tests, calibration]), kind="stable")
+    false, found = n_calibration, n_tests
+    for is_test in (order < n_tests).tolist():
+        if (false + 1) * n_tests <= LEVEL * found * (n_calibration + 1):
+            break
+        found -= is_test
+        false -= not is_test
+    kept = order[n_calibration + n_tests - false - found :]
+    rejected = np.zeros(n_tests, dtype=np.bool_)
+    rejected[kept[kept < n_tests]] = True
+    return rejected
+
+
 # name: (procedure, package it needs, target ratio, how many repetitions at most)
 PROCEDURES: dict[str, tuple[Decide, str, str, int]] = {
     "numpy sort + searchsorted + grid BH": (baseline, "numpy", "", 99),
@@ -82,6 +103,7 @@ PROCEDURES: dict[str, tuple[Decide, str, str, int]] = {
     "numpy p-values + scipy BH": (scipy_bh, "scipy", "", 99),
     "numpy p-values + statsmodels BH": (statsmodels_bh, "statsmodels", "", 99),
     "nonconform p-values + scipy BH": (nonconform, "nonconform", "", 99),
+    "AdaDetect's reference, one sweep": (adadetect_reference, "numpy", "", 99),
     "crepes p-values + scipy BH": (crepes, "crepes", "", 1),
 }
 
