@@ -31,6 +31,7 @@ from conovel.scoring import Mixture, fit_scorer
 from conovel.stepup import RankHistogram, adjusted_pvalues
 
 N_NULL, N_TEST, WIDTH = 900, 600, 3
+THREADED = ExtraTreesClassifier(40, max_depth=6, n_jobs=2)  # whose trees add up in any order
 
 
 def draw(seed=0):
@@ -115,8 +116,8 @@ def test_any_piece_and_any_number_of_threads_gives_the_bytes_of_memory(
 
 @pytest.mark.parametrize(
     "scorer",
-    [linear(), "mlp", "isolation-forest", "boosting", None],
-    ids=["linear", "mlp", "one-class", "boosting", "automatic"],
+    [linear(), "mlp", "isolation-forest", "boosting", THREADED, None],
+    ids=["linear", "mlp", "one-class", "boosting", "threads", "automatic"],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_every_kind_of_scorer_scores_alike_in_pieces(files, monkeypatch, scorer):

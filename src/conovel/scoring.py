@@ -174,7 +174,7 @@ class FittedScorer:
         A matrix product of BLAS rounds in another way for other rows around it. Trees give
         the same bits either way (:mod:`conovel.convert`), so few rows may go without.
         """
-        spared = len(X) < _MANY and "flat" not in vars(self) and _has_trees(self.estimator)
+        spared = len(X) < _MANY and "flat" not in vars(self) and _adds_trees(self.estimator)
         if self.read is as_probability and not spared and self.flat is not None:
             return self.flat.score(X)
         return self.read(self.estimator, X)
@@ -257,10 +257,12 @@ def _require_classifier(scorer: Scorer) -> None:
     )
 
 
-def _has_trees(fitted: Any) -> bool:
+def _adds_trees(fitted: Any) -> bool:
+    """Tell whether a model adds trees in their order; several threads add them in any."""
     steps = getattr(fitted, "steps", None)
     last = steps[-1][1] if steps else fitted
-    return any(hasattr(last, name) for name in ("estimators_", "_predictors", "tree_"))
+    alone = getattr(last, "n_jobs", None) in (None, 1)
+    return alone and any(hasattr(last, name) for name in ("estimators_", "_predictors", "tree_"))
 
 
 def name_of(scorer: Scorer) -> str:
