@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from conovel.automatic import Automatic as Automatic
+    from conovel.blend import Blend as Blend
     from conovel.detector import AdaDetect as AdaDetect
     from conovel.detector import Detection as Detection
     from conovel.errors import ConovelError as ConovelError
@@ -44,6 +45,7 @@ _HOMES = {
     "AdaDetect": "detector",
     "Agent": "network",
     "Automatic": "automatic",
+    "Blend": "blend",
     "ConovelError": "errors",
     "ConovelWarning": "errors",
     "Detection": "detector",

@@ -1,44 +1,37 @@
-"""The default scorer: refine in several ways, and take what finds most.
+"""The default scorer: search in several ways, then take what finds most.
 
 Two quick first scorers of different kinds look for likely novelties: strongly randomised
-trees that tell null_train from the mixture, and the Mahalanobis distance from null_train,
-which needs no novelties at all and so still sees something where agents are thin. From the
-average of what they find, a linear model, trees and boosted trees are refined
-(:mod:`conovel.refine`); the mean of the log-odds of the first two, the committee, is a fourth
-candidate. The choice between them is made on a :class:`~conovel.selection.Trial`, and the
-chosen one is then fitted on everything.
+trees that tell null_train from the mixture, and the distance from null_train, which needs no
+novelties at all. From the average of what they find a linear model and trees are refined and
+blended (:mod:`conovel.blend`). What the blend finds, four candidates learn: the linear model,
+a second blend, trees, and boosted trees. The choice between them is made on a
+:class:`~conovel.selection.Trial`, and the chosen one is then fitted on everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
+from sklearn import config_context
 from sklearn.base import BaseEstimator
-from sklearn.covariance import LedoitWolf
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from conovel.elementary import expit
+from conovel.blend import Blend
+from conovel.ellipse import ellipse
 from conovel.refine import Refined, refine_each
-from conovel.scoring import (
-    FittedScorer,
-    Matrix,
-    Mixture,
-    OneClass,
-    Scorer,
-    Vector,
-    log_odds,
-    with_seed,
-)
+from conovel.scoring import FittedScorer, Matrix, Mixture, with_seed
 from conovel.selection import Trial
 
 _SMALL = 1_000_000  # numbers; below, several threads wait for each other more than they work
+# By how many standard errors a candidate must beat those before it: the more flexible a model,
+# the more often it looks good by chance.
+_CAUTION = {"linear": 0.0, "blend": 0.5, "trees": 1.5, "boosting": 3.0}
 
 
 def shallow_trees(n_trees: int = 40) -> ExtraTreesClassifier:
@@ -56,9 +49,9 @@ def boosting() -> HistGradientBoostingClassifier:
     return HistGradientBoostingClassifier(max_iter=40, max_leaf_nodes=8)
 
 
-def ellipse() -> OneClass:
-    """Measure the Mahalanobis distance from known normals, their covariance shrunk."""
-    return OneClass(LedoitWolf(), higher="novel", method="mahalanobis")
+def _trusting() -> AbstractContextManager[None]:
+    """Spare each of a thousand trees the checks that all rows and settings have passed."""
+    return config_context(assume_finite=True, skip_parameter_validation=True)
 
 
 class Automatic(BaseEstimator):  # type: ignore[misc]
@@ -80,84 +73,38 @@ class Automatic(BaseEstimator):  # type: ignore[misc]
     >>> X_test[270:] += 1.5
     >>> result = cn.AdaDetect().detect(X_null, X_test)
     >>> int(result.rejected[270:].sum()), result.selection.names
-    (30, ('linear', 'committee', 'trees', 'boosting'))
+    (30, ('linear', 'blend', 'trees', 'boosting'))
     """
 
     def __init__(self, n_folds: int = 4, random_state: int | None = None) -> None:
         self.n_folds = n_folds
         self.random_state = random_state
 
-    def candidates(self) -> dict[str, Refined | Committee]:
-        """Return the candidates by name, seeded."""
-        seed = self.random_state or 0
-        first = [with_seed(s, seed) for s in (shallow_trees(), ellipse())]
+    def candidates(self) -> dict[str, Refined | Blend]:
+        """Return the candidates by name, seeded, in order of preference."""
+        seed, folds = self.random_state or 0, self.n_folds
+        trees, boosted = with_seed(shallow_trees(), seed), with_seed(boosting(), seed)
+        members = [linear(), trees]
         # Refits of a linear model cost next to nothing, and it still improves with the fifth.
-        second = {
-            "linear": (linear(), 5),
-            "trees": (shallow_trees(), 2),
-            "boosting": (boosting(), 2),
+        search = Blend([with_seed(shallow_trees(), seed), ellipse()], members, (5, 2), folds)
+        return {
+            "linear": Refined(search, members[0], folds, n_refits=1),
+            "blend": Blend(search, members, n_folds=folds),
+            "trees": Refined(search, trees, folds, n_refits=1),
+            "boosting": Refined(search, boosted, folds, n_refits=1),
         }
-        refined = {
-            name: Refined(first, with_seed(learner, seed), self.n_folds, n_refits)
-            for name, (learner, n_refits) in second.items()
-        }
-        both = Committee([refined["linear"], refined["trees"]])
-        # In order of preference: where nothing speaks against it, the simplest.
-        return {"linear": refined["linear"], "committee": both, **refined}
 
     def fit_on(self, null_train: Matrix, mixture: Mixture) -> FittedScorer:
         """Choose on a trial, then fit the winner on these rows."""
         candidates = self.candidates()
-        refined = {name: c for name, c in candidates.items() if isinstance(c, Refined)}
-        both = candidates["committee"]
         small = null_train.size + mixture.position.size * null_train.shape[1] < _SMALL
-        with threadpool_limits(1 if small else None, user_api="openmp"):
+        with _trusting(), threadpool_limits(1 if small else None, user_api="openmp"):
             if len(null_train) < 2:  # nothing to hide: no choice
-                return both.fit_on(null_train, mixture)
+                return candidates["linear"].fit_on(null_train, mixture)
             trial = Trial.of(null_train, mixture)
             task = trial.null_train, trial.mixture
-            tried = refine_each(list(refined.values()), *task, send=False)
-            fits = dict(zip(refined, tried, strict=True))
-            fits["committee"] = both.of([fits["linear"], fits["trees"]])
-            scores = [trial.mixture.score(fits[name]) for name in candidates]
-            selection = trial.select(list(candidates), scores)
+            tried = refine_each(list(candidates.values()), *task, send=False)
+            scores = [trial.mixture.score(fit) for fit in tried]
+            selection = trial.select(list(candidates), scores, list(_CAUTION.values()))
             winner = candidates[selection.winner].fit_on(null_train, mixture)
-        return replace(winner, selection=selection, trial=fits[selection.winner])
-
-
-class Committee(BaseEstimator):  # type: ignore[misc]
-    """Several refinements of the same first scorers; the score is the mean of their log-odds.
-
-    Parameters
-    ----------
-    members : list of Refined
-        What is sent to peers as it is, rather than imitated, is the first member's model.
-    """
-
-    def __init__(self, members: list[Refined]) -> None:
-        self.members = members
-
-    @property
-    def label(self) -> str:
-        """The scorer in a word."""
-        return "committee"
-
-    def fit_on(self, null_train: Matrix, mixture: Mixture) -> FittedScorer:
-        """Fit every member."""
-        return self.of(refine_each(self.members, null_train, mixture))
-
-    def of(self, fits: Sequence[FittedScorer]) -> FittedScorer:
-        """Join members that are fitted already."""
-
-        def read(_: Any, X: Matrix) -> Vector:
-            # log_odds clips: no member may outvote all others
-            return expit(np.mean([log_odds(fit.score(X)) for fit in fits], axis=0))
-
-        first = fits[0]
-        return FittedScorer(
-            first.estimator, self, read, "probability", first.weights, sendable=False
-        )
-
-    def restart(self, first: Scorer) -> Committee:
-        """Return the same committee after another first scorer."""
-        return Committee([member.restart(first) for member in self.members])
+        return replace(winner, selection=selection, trial=tried[selection.chosen])

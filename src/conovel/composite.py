@@ -93,7 +93,7 @@ def choose_composite(
     task = tried, surrogates, trial.null_train, trial.mixture
     scores = [composite_scores(name, *task) for name in _CHOICE]
     # What is stacked has the others among its features: beating it takes strong evidence.
-    return trial.select(_CHOICE, scores, errors=2.0)
+    return trial.select(_CHOICE, scores, caution=[3.0] * len(_CHOICE))
 
 
 def _stacked(

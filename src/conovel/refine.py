@@ -15,8 +15,8 @@ many that carry the same label. Refining takes three steps, each a fixed functio
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +50,7 @@ class Refined(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    first : classifier, OneClass, or list of these
+    first : classifier, OneClass, Refined, Blend, or list of these
         What finds the first likely novelties: a classifier tells null_train from the mixture
         and needs ``predict_proba``, a one-class model sees null_train alone. Of several, the
         weights are averaged.
@@ -94,7 +94,7 @@ class Refined(BaseEstimator):  # type: ignore[misc]
     @property
     def firsts(self) -> list[Scorer]:
         """The first scorers."""
-        return list(self.first) if isinstance(self.first, list | tuple) else [self.first]
+        return as_list(self.first)
 
     @property
     def learner(self) -> Scorer:
@@ -108,32 +108,42 @@ class Refined(BaseEstimator):  # type: ignore[misc]
 
     def restart(self, first: Scorer) -> Refined:
         """Return the same refinement after another first scorer."""
-        return Refined(first, self.learner, self.n_folds, self.n_refits)
+        return Refined(restarted(self.firsts, first), self.learner, self.n_folds, self.n_refits)
+
+    def stage(self, task: Task) -> Stage:
+        """Refine; the first start stands where nothing stands out."""
+        starts = tuple(task.start(first) for first in self.firsts)
+        return task.refine(starts, self.learner, self.n_refits)
 
     def fit_on(self, null_train: Matrix, mixture: Mixture) -> FittedScorer:
         """Refine on these rows; what is fitted on all rows at the end is sent to peers."""
         return refine_each([self], null_train, mixture)[0]
 
 
+class Staged(Protocol):
+    """A scorer that is fitted in stages on the folds of a task."""
+
+    n_folds: int
+
+    def stage(self, task: Task) -> Stage:
+        """Return the last stage."""
+
+
 def refine_each(
-    scorers: Sequence[Refined], null_train: Matrix, mixture: Mixture, *, send: bool = True
+    scorers: Sequence[Staged], null_train: Matrix, mixture: Mixture, *, send: bool = True
 ) -> list[FittedScorer]:
-    """Fit several refinements that share their folds and first scorers, those only once.
+    """Fit several scorers that share their folds; stages they have in common, only once.
 
     Parameters
     ----------
-    scorers : sequence of Refined
+    scorers : sequence of Refined or Blend
     null_train : array of shape (k, d)
     mixture : Mixture
     send : bool
         Whether peers may get the models, which then are fitted once more on all rows.
     """
     task = Task.of(null_train, mixture, scorers[0].n_folds)
-    starts = [task.start(first) for first in scorers[0].firsts]
-    return [
-        task.finish(scorer, task.refine(starts, scorer.learner, scorer.n_refits), send)
-        for scorer in scorers
-    ]
+    return [task.finish(scorer, scorer.stage(task), send) for scorer in scorers]
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,12 +154,20 @@ class Stage:
     weights: Vector  # of null_train and the mixture; rows of weight 0 are left out
     models: tuple[FittedScorer, ...]  # only one: too few rows for folds
 
+    @property
+    def whole(self) -> bool:
+        """Whether one fit on all rows with these weights stands for the stage."""
+        return True
+
     def score(self, X: Matrix) -> Vector:
         """Score each row by the model that did not see rows of its content."""
-        folds = content_folds(X, len(self.models))
+        return self.in_folds(X, content_folds(X, len(self.models)))
+
+    def in_folds(self, X: Matrix, folds: NDArray[np.int64]) -> Vector:
+        """Score each row by the model of its fold."""
         scores = np.empty(len(X))
         for fold, model in enumerate(self.models):
-            members = folds == fold
+            members = folds % len(self.models) == fold
             if members.any():
                 scores[members] = model.score(X[members])
         return scores
@@ -157,12 +175,16 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """null_train and the mixture in one matrix, with their folds."""
+    """null_train and the mixture in one matrix, with their folds.
+
+    What was fitted once is kept for those that ask again.
+    """
 
     rows: Matrix
     n_train: int
     folds: NDArray[np.int64]
     n_folds: int
+    kept: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, null_train: Matrix, mixture: Mixture, n_folds: int) -> Task:
@@ -170,25 +192,44 @@ class Task:
         rows = np.concatenate([null_train, mixture.rows])
         return cls(rows, len(null_train), content_folds(rows, n_folds), n_folds)
 
+    def once(self, make: Callable[..., Any], *key: Any) -> Any:
+        """Make something, or return what was made of the same before."""
+        known = make.__name__, *key
+        if known not in self.kept:
+            self.kept[known] = make(*key)
+        return self.kept[known]
+
     def start(self, first: Scorer) -> Stage:
         """Cross-fit a first scorer on all rows."""
+        return self.once(self._start, first)  # type: ignore[no-any-return]
+
+    def _start(self, first: Scorer) -> Stage:
+        if hasattr(first, "stage"):
+            return first.stage(self)  # type: ignore[no-any-return]
         if not isinstance(first, OneClass):
             require_probabilities(first)
         weights = np.ones(len(self.rows))
         return self.cross_fit(first, weights) or Stage(first, weights, (self.fit(first, weights),))
 
-    def refine(self, starts: Sequence[Stage], learner: Scorer, n_refits: int) -> Stage:
+    def refine(self, starts: tuple[Stage, ...], learner: Scorer, n_refits: int) -> Stage:
         """Weigh and refit; the first start stands where nothing stands out."""
-        stage = starts[0]
+        return self.once(self._refine, starts, learner, n_refits)  # type: ignore[no-any-return]
+
+    def _refine(self, starts: tuple[Stage, ...], learner: Scorer, n_refits: int) -> Stage:
         if n_refits:
             require_probabilities(learner)
-        for refit in range(n_refits if len(stage.models) > 1 else 0):
-            latest = starts if refit == 0 else [stage]
-            weights = np.mean([self.weigh(s.score(self.rows)) for s in latest], axis=0)
-            refitted = self.cross_fit(learner, weights)
-            if refitted is None:
+        if not n_refits or len(starts[0].models) == 1:
+            return starts[0]
+        return self.refit(learner, self.mean_weights(starts), n_refits) or starts[0]
+
+    def refit(self, learner: Scorer, weights: Vector, n_refits: int) -> Stage | None:
+        """Fit with these weights, then with those it finds itself; nothing where none fits."""
+        stage = None
+        for _ in range(n_refits):
+            fitted = self.cross_fit(learner, weights if stage is None else self.weights(stage))
+            if fitted is None:
                 break
-            stage = refitted
+            stage = fitted
         return stage
 
     def cross_fit(self, learner: Scorer, weights: Vector) -> Stage | None:
@@ -211,20 +252,44 @@ class Task:
         model = fit_weighted(learner, self.rows[used], labels, weights[used])
         return FittedScorer(model, learner, as_probability, "probability")
 
-    def weigh(self, scores: Vector) -> Vector:
+    def scores(self, stage: Stage) -> Vector:
+        """Score all rows, each by the model of its fold."""
+        return self.once(self._scores, stage)  # type: ignore[no-any-return]
+
+    def _scores(self, stage: Stage) -> Vector:
+        return stage.in_folds(self.rows, self.folds)
+
+    def mean_weights(self, stages: Sequence[Stage]) -> Vector:
+        """Average what several stages find."""
+        return np.asarray(np.mean([self.weights(stage) for stage in stages], axis=0))
+
+    def weights(self, stage: Stage) -> Vector:
         """Weigh the mixture by how likely its rows are novel; null_train keeps weight 1."""
+        scores = self.scores(stage)
         ranks = conformal_ranks(scores[: self.n_train], scores[self.n_train :])
         share = adjusted_pvalues(ranks, self.n_train)
         enough = [cut for cut in _SHARES if np.count_nonzero(share <= cut) >= _ENOUGH]
         likely = np.where(share <= enough[0], 1 - share, 0) if enough else np.zeros(share.size)
         return np.concatenate([np.ones(self.n_train), likely])
 
-    def finish(self, scorer: Scorer, stage: Stage, send: bool) -> FittedScorer:
+    def finish(self, scorer: Staged, stage: Stage, send: bool) -> FittedScorer:
         """Score by the cross-fit; what peers get is fitted once on all rows."""
+        send = send and stage.whole
         whole = self.fit(stage.learner, stage.weights).estimator if send else None
         read: Callable[[Any, Matrix], Vector] = lambda _, X: stage.score(X)  # noqa: E731
         weights = stage.weights[self.n_train :]
         return FittedScorer(whole, scorer, read, stage.models[0].scale, weights, sendable=send)
+
+
+def as_list(first: Scorer | list[Scorer]) -> list[Scorer]:
+    """Return the first scorers, also where there is only one."""
+    return list(first) if isinstance(first, list | tuple) else [first]
+
+
+def restarted(firsts: Sequence[Scorer], first: Scorer) -> list[Scorer]:
+    """Put another scorer at the very start, before all that refines."""
+    later = [scorer.restart(first) for scorer in firsts if hasattr(scorer, "restart")]
+    return later or [first]
 
 
 def fit_weighted(model: Scorer, X: Matrix, y: NDArray[np.int64], weights: Vector) -> Any:

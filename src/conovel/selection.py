@@ -24,7 +24,7 @@ from conovel.scoring import FittedScorer, Matrix, Mixture, Scorer, Vector, fit_s
 
 # A row at p-value p counts exp(-p / tail): what step-up procedures at the usual levels look at,
 # but smooth, because a few hundred hidden nulls cannot resolve a sharp threshold.
-_TAIL = 0.005
+_TAIL = 0.01
 # And by so many whole rows another candidate must beat the preferred one on top of the standard
 # error, which is itself a guess where a handful of rows make the difference.
 _ROWS = 2
@@ -42,7 +42,7 @@ class Selection:
         Enrichment of each: how much of the mixture lies in the far tail of hidden nulls, as a
         multiple of what nulls alone would put there. 1 is nothing.
     chosen : int
-        The position of the first whose value is the largest, or near it.
+        The position of the first that none of the later ones clearly beats.
     """
 
     names: tuple[str, ...]
@@ -111,26 +111,38 @@ class Trial:
         return np.asarray(share[conformal_ranks(hidden, mixed) - 1] / share.mean())
 
     def select(
-        self, names: Sequence[str], scores: Sequence[Vector], errors: float = 1.0
+        self,
+        names: Sequence[str],
+        scores: Sequence[Vector],
+        caution: Sequence[float] | None = None,
     ) -> Selection:
         """Choose between candidates by the scores they give to ``self.mixture``.
+
+        The first is chosen that none of the later ones beats.
 
         Parameters
         ----------
         names : sequence of str
-            The candidates, the preferred one first.
+            The candidates, in order of preference.
         scores : sequence of array
             Of the rows of ``self.mixture``, in their original order.
-        errors : float
-            By how many standard errors another candidate must beat the preferred one.
+        caution : sequence of float, optional
+            By how many standard errors each must do better to beat those before it; 1 by
+            default.
         """
         shares = [self.shares(s) for s in scores]
-        values = tuple(float(share.mean()) for share in shares)
-        best = shares[int(np.argmax(values))]
+        caution = [1.0] * len(shares) if caution is None else caution
         row = max(share.max() for share in shares)
-        lost = [best - share for share in shares]
-        near = [d.sum() <= errors * d.std() * np.sqrt(d.size) + _ROWS * row for d in lost]
-        return Selection(tuple(names), values, near.index(True))
+
+        def beats(later: int, earlier: int) -> bool:
+            gain = shares[later] - shares[earlier]
+            error = gain.std() * np.sqrt(gain.size)
+            return bool(gain.sum() > caution[later] * error + _ROWS * row)
+
+        last = len(shares)
+        unbeaten = [i for i in range(last) if not any(beats(j, i) for j in range(i + 1, last))]
+        values = tuple(float(share.mean()) for share in shares)
+        return Selection(tuple(names), values, unbeaten[0])
 
 
 def select_scorer(candidates: Sequence[Scorer], null_train: Matrix, mixture: Mixture) -> Selection:
