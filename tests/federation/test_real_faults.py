@@ -252,7 +252,7 @@ CODE = {
 def submit_code(scene, sabotage, folder):
     proof = folder / "proof"
     code = {name: text.format(proof=str(proof)) for name, text in CODE["files"].items()}
-    scene.start(wait_seconds=30)
+    scene.start(wait_seconds=60)
     sabotage(operator=CODE | {"files": code})
     ended = scene.run()
     sabotage()
