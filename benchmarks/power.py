@@ -128,9 +128,11 @@ DESIGNS = {
 }
 
 
-def tasks(sources: Sequence[Any], trials: int, seed: int, candidates: bool) -> list[Task]:
+def tasks(
+    sources: Sequence[Any], trials: int, seed: int, composites: Sequence[str], candidates: bool
+) -> list[Task]:
     """Trial after trial: the defaults, plain AdaDetect, and each candidate by itself."""
-    full = tuple(Cell("full", composite, "compact") for composite in COMPOSITES)
+    full = tuple(Cell("full", composite, "compact") for composite in composites)
     plans = [
         (Learner("default"), (Cell("counts"), *full)),
         # The reference AdaDetect's forest.
@@ -196,6 +198,7 @@ def main() -> None:
     parser.add_argument("--shift", type=float, help="only this shift")
     parser.add_argument("--agents", type=int, help="only this number of agents")
     parser.add_argument("--data", type=Path, help="folder of real data, for --only real")
+    parser.add_argument("--composites", nargs="+", choices=COMPOSITES, default=COMPOSITES)
     parser.add_argument("--candidates", action="store_true", help="each candidate by itself too")
     parser.add_argument("--out", type=Path, default=Path("power"))
     options = parser.parse_args()
@@ -208,7 +211,7 @@ def main() -> None:
     limits = {tuple(source.columns().values()): source.limit() for source in sources}
     if "real" in options.only:
         sources += real_sources(options.data)
-    planned = tasks(sources, options.trials, options.seed, options.candidates)
+    planned = tasks(sources, options.trials, options.seed, options.composites, options.candidates)
     rows = [
         row
         for task in track(planned, "trials", transient=True)

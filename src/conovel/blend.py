@@ -80,7 +80,7 @@ class Blend(BaseEstimator):  # type: ignore[misc]
         return Blend(firsts, self.members, self.n_refits, self.n_folds)
 
     def stage(self, task: Task) -> Stage:
-        """Refine the members, then learn what each is worth; the first stands if nothing can be."""
+        """Refine the members, then learn what each is worth."""
         starts = tuple(task.start(first) for first in as_list(self.first))
         n_refits = self.n_refits or (1,) * len(self.members)
         members = [
