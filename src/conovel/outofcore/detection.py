@@ -117,7 +117,7 @@ def detect_files(
     columns, id_column
         Features and the column that names the rows; see :func:`conovel.files.pick_features`.
     memory : int or str
-        What may be used, in bytes or as "1.5GB"; known normals take 24 bytes each beyond.
+        What may be used, in bytes or as "1.5GB"; known normals take about 48 bytes each beyond.
     engine : Engine, optional
         Who scores; threads by default.
     on_progress : callable, optional

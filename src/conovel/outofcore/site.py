@@ -42,7 +42,7 @@ class FileSite(Workplace[Training]):
     columns, id_column
         Features and the column that names the rows; see :func:`conovel.files.pick_features`.
     memory : int or str
-        What may be used, in bytes or as "1.5GB"; known normals take 32 bytes each beyond.
+        What may be used, in bytes or as "1.5GB"; known normals take about 48 bytes each beyond.
     on_progress : callable, optional
         Told the stage, how many rows are done and how many there are, if known.
 
