@@ -19,12 +19,16 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC, OneClassSVM
 
 from conovel.automatic import Automatic
+from conovel.blend import Blend
+from conovel.ellipse import ellipse
 from conovel.errors import InputError, ScorerError
 from conovel.named import scorer_by_name
 from conovel.refine import Refined
 from conovel.scoring import Mixture, OneClass, fit_scorer, with_seed
 from conovel.selection import select_scorer
 
+TREES = ExtraTreesClassifier(10, max_depth=3, random_state=0)
+BLEND = Blend([TREES, ellipse()], [LogisticRegression(), TREES], n_folds=3)
 SCORERS = {
     "forest with bootstrap": RandomForestClassifier(10, random_state=0),
     "extra trees": ExtraTreesClassifier(10, random_state=0),
@@ -41,10 +45,12 @@ SCORERS = {
     "linear svm": LinearSVC(random_state=0),
     "neighbours": KNeighborsClassifier(3),
     "automatic": Automatic(n_folds=3, random_state=0),
-    "refined trees": Refined(ExtraTreesClassifier(10, max_depth=3, random_state=0), n_folds=3),
+    "refined trees": Refined(TREES, n_folds=3),
     "refined linear": Refined(
         RandomForestClassifier(10, max_depth=3, random_state=0), LogisticRegression(), n_folds=3
     ),
+    "blend": BLEND,
+    "blend of a blend": Blend(BLEND, [LogisticRegression(), TREES], n_folds=3),
     "isolation forest": OneClass(IsolationForest(n_estimators=10, random_state=0), "normal"),
 }
 
