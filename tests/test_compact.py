@@ -138,7 +138,7 @@ def test_a_logistic_regression_is_sent_itself_where_the_budget_allows(scorer):
         encode_compact(local, train, mixture, 0, budget=9)
 
 
-def test_a_committee_is_imitated_not_represented_by_one_member():
+def test_a_blend_is_imitated_not_represented_by_one_member():
     local, train, mixture = prepared(0, cn.Automatic().candidates()["blend"])
     assert cn.decode(encode_compact(local, train, mixture, 0)).n_trees == DEFAULT.n_trees
 
