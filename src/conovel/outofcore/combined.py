@@ -7,17 +7,18 @@ is fitted once, and then scores piece after piece.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from conovel.composite import STACKED, MeanOfLast, composite_scores, probability
+from conovel.composite import STACKED, composite_scores, probability
 from conovel.scoring import (
     FittedScorer,
     Matrix,
     Mixture,
-    OneClass,
     ScoreModel,
+    Scorer,
     Vector,
     fit_scorer,
     log_odds,
@@ -66,17 +67,36 @@ def composite_model(
 def _stacked(
     local: FittedScorer, surrogates: Sequence[ScoreModel], null_train: Matrix, sample: Mixture
 ) -> ScoreModel:
-    """Fit the local scorer again with what the models say as further features."""
-    restart = getattr(local.scorer, "restart", None)
+    """Let the composite be fitted for a single row, and keep what was fitted."""
+    scorer = _Kept(local.scorer, [])
+    one = Mixture(null_train[:1], np.zeros(1, dtype=np.intp))
+    keeping = replace(local, scorer=scorer)
+    composite_scores(STACKED, keeping, surrogates, null_train, one, sample)
+    fitted = scorer.fits[-1]
 
-    def widened(rows: Matrix) -> Matrix:
+    def score(rows: Matrix) -> Vector:
         said = [model.score(rows) for model in surrogates]
-        if restart:
+        if hasattr(local.scorer, "restart"):
             said.append(probability(local, null_train, rows))
-        return np.column_stack([rows, *map(log_odds, said)])
+        return fitted.score(np.column_stack([rows, *map(log_odds, said)]))
 
-    first = OneClass(MeanOfLast(len(surrogates) + 1), higher="novel", method="score_samples")
-    scorer = restart(first) if restart else local.scorer
-    learnt = Mixture(widened(sample.distinct), sample.position)
-    fitted = fit_scorer(scorer, widened(null_train), learnt)
-    return Combined(lambda rows: fitted.score(widened(rows)))
+    return Combined(score)
+
+
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """A scorer that keeps what was fitted."""
+
+    scorer: Scorer
+    fits: list[FittedScorer]
+
+    def fit_on(self, null_train: Matrix, mixture: Mixture) -> FittedScorer:
+        self.fits.append(fit_scorer(self.scorer, null_train, mixture))
+        return self.fits[-1]
+
+    def __getattr__(self, name: str) -> Any:
+        """Offer `restart` where the scorer does."""
+        if name != "restart":
+            raise AttributeError(name)
+        restart = self.scorer.restart
+        return lambda first: _Kept(restart(first), self.fits)
