@@ -102,14 +102,14 @@ def test_without_anything_to_find_or_to_fold_it_still_scores():
 
 
 def test_a_restart_replaces_the_very_first_scorers_and_nothing_else():
-    again = SECOND.restart(ellipse())
+    again = SECOND.restart([ellipse()])
     assert isinstance(again.first[0], Blend)
     assert [type(scorer).__name__ for scorer in again.first[0].first] == ["OneClass"]
     assert again.first[0].members == SEARCH.members
     assert again.members == SECOND.members
-    refined = Refined(SEARCH, LINEAR).restart(ellipse())
+    refined = Refined(SEARCH, LINEAR).restart([ellipse()])
     assert [type(scorer).__name__ for scorer in refined.first[0].first] == ["OneClass"]
-    assert Refined(TREES, LINEAR).restart(LINEAR).first == [LINEAR]
+    assert Refined(TREES, LINEAR).restart([LINEAR]).first == [LINEAR]
 
 
 def test_a_blend_is_imitated_for_peers_since_no_part_of_it_scores():

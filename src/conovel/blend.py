@@ -74,9 +74,9 @@ class Blend(BaseEstimator):  # type: ignore[misc]
         """The scorer in a word."""
         return "blend"
 
-    def restart(self, first: Scorer) -> Blend:
-        """Return the same blend after another first scorer."""
-        firsts = restarted(as_list(self.first), first)
+    def restart(self, firsts: list[Scorer]) -> Blend:
+        """Return the same blend after other first scorers."""
+        firsts = restarted(as_list(self.first), firsts)
         return Blend(firsts, self.members, self.n_refits, self.n_folds)
 
     def stage(self, task: Task) -> Stage:

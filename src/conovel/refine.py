@@ -106,9 +106,9 @@ class Refined(BaseEstimator):  # type: ignore[misc]
         """The scorer in a few words."""
         return f"refined {name_of(self.learner)}"
 
-    def restart(self, first: Scorer) -> Refined:
-        """Return the same refinement after another first scorer."""
-        return Refined(restarted(self.firsts, first), self.learner, self.n_folds, self.n_refits)
+    def restart(self, firsts: list[Scorer]) -> Refined:
+        """Return the same refinement after other first scorers."""
+        return Refined(restarted(self.firsts, firsts), self.learner, self.n_folds, self.n_refits)
 
     def stage(self, task: Task) -> Stage:
         """Refine; the first start stands where nothing stands out."""
@@ -286,10 +286,9 @@ def as_list(first: Scorer | list[Scorer]) -> list[Scorer]:
     return list(first) if isinstance(first, list | tuple) else [first]
 
 
-def restarted(firsts: Sequence[Scorer], first: Scorer) -> list[Scorer]:
-    """Put another scorer at the very start, before all that refines."""
-    later = [scorer.restart(first) for scorer in firsts if hasattr(scorer, "restart")]
-    return later or [first]
+def restarted(firsts: list[Scorer], others: list[Scorer]) -> list[Scorer]:
+    """Put other scorers at the very start, before all that refines."""
+    return [s.restart(others) for s in firsts if hasattr(s, "restart")] or others
 
 
 def fit_weighted(model: Scorer, X: Matrix, y: NDArray[np.int64], weights: Vector) -> Any:
