@@ -11,11 +11,11 @@ from test_outofcore import N_NULL, N_TEST, cut, draw, make_files, named
 
 import conovel as cn
 from conovel.automatic import linear, shallow_trees
+from conovel.composite import Composed, composite_model
 from conovel.errors import ColumnError, InputError, ScorerError, SiteFailedError
 from conovel.files import write_table
 from conovel.named import as_candidates
 from conovel.outofcore import FileSite
-from conovel.outofcore.combined import Combined, composite_model
 from conovel.refine import Refined
 from conovel.regimes import as_regime
 from conovel.results import SiteResult
@@ -162,7 +162,7 @@ def test_a_value_that_is_no_number_ends_it_before_the_hello(tmp_path):
 def test_a_composite_that_looks_at_neighbours_is_refused(tmp_path, monkeypatch):
     make_files(tmp_path)
     site = in_files(tmp_path, settings())
-    centred = Combined(lambda rows: rows[:, 0] - rows[:, 0].mean())
+    centred = Composed(lambda rows: rows[:, 0] - rows[:, 0].mean())
     monkeypatch.setattr("conovel.outofcore.site.composite_model", lambda *_: centred)
     with pytest.raises(ScorerError, match="when other rows are around it"):
         site.ranks({})

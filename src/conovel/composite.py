@@ -11,6 +11,7 @@ below it. Each model speaks under its sender's own class sizes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -56,7 +57,22 @@ def composite_scores(
     mixture: Mixture,
     sample: Mixture | None = None,
 ) -> Vector:
-    """Score the rows of the mixture, in their original order.
+    """Score the rows of the mixture, in their original order; see :func:`composite_model`.
+
+    What is learnt from is the mixture itself unless there is a smaller sample.
+    """
+    learnt = mixture if sample is None else sample
+    return mixture.score(composite_model(composite, local, surrogates, null_train, learnt))
+
+
+def composite_model(
+    composite: str,
+    local: FittedScorer,
+    surrogates: Sequence[ScoreModel],
+    null_train: Matrix,
+    sample: Mixture,
+) -> ScoreModel:
+    """Fit what a composite needs.
 
     Parameters
     ----------
@@ -68,20 +84,29 @@ def composite_scores(
     surrogates : sequence of ScoreModel
         The peers' models; without any, the composite is the local score itself.
     null_train : array of shape (k, d)
-    mixture : Mixture
-    sample : Mixture, optional
-        What is learnt from, see :mod:`conovel.sampling`; by default the mixture.
+    sample : Mixture
+        The mixture, or what is learnt from it, see :mod:`conovel.sampling`.
     """
     if not surrogates:
-        return mixture.score(local)
-    sample = mixture if sample is None else sample
+        return local
     if composite == AUTO:
         composite = choose_composite(local, surrogates, null_train, sample).winner
     if composite == STACKED:
-        return _stacked(local, surrogates, null_train, mixture, sample)
-    rows = mixture.distinct
-    scores = [probability(local, null_train, rows), *(model.score(rows) for model in surrogates)]
-    return _COMBINE[composite](np.stack(scores))[mixture.position]
+        return _stacked(local, surrogates, null_train, sample)
+    combine = _COMBINE[composite]
+
+    def score(rows: Matrix) -> Vector:
+        own = probability(local, null_train, rows)
+        return combine(np.stack([own, *(model.score(rows) for model in surrogates)]))
+
+    return Composed(score)
+
+
+@dataclass(frozen=True, eq=False)
+class Composed:
+    """A score model given by a function."""
+
+    score: Callable[[Matrix], Vector]
 
 
 def choose_composite(
@@ -98,12 +123,8 @@ def choose_composite(
 
 
 def _stacked(
-    local: FittedScorer,
-    surrogates: Sequence[ScoreModel],
-    null_train: Matrix,
-    mixture: Mixture,
-    sample: Mixture,
-) -> Vector:
+    local: FittedScorer, surrogates: Sequence[ScoreModel], null_train: Matrix, sample: Mixture
+) -> ScoreModel:
     """Fit the local scorer again with what the models say as further features.
 
     A refining scorer starts from its own score and from the models' mean instead of from its
@@ -120,11 +141,10 @@ def _stacked(
 
     heard = (1, len(surrogates) + 1)
     firsts = [OneClass(MeanOfLast(n), higher="novel", method="score_samples") for n in heard]
-    wide = learnt = Mixture(widened(mixture.distinct), mixture.position)
-    if sample is not mixture:
-        learnt = Mixture(widened(sample.distinct), sample.position)
     scorer = restart(firsts) if restart else local.scorer
-    return wide.score(fit_scorer(scorer, widened(null_train), learnt))
+    wide = Mixture(widened(sample.distinct), sample.position)
+    fitted = fit_scorer(scorer, widened(null_train), wide)
+    return Composed(lambda rows: fitted.score(widened(rows)))
 
 
 class MeanOfLast(BaseEstimator):  # type: ignore[misc]

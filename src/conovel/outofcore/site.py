@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from conovel.composite import composite_model
 from conovel.errors import InputError
 from conovel.files import pick_features
-from conovel.outofcore.combined import composite_model
 from conovel.outofcore.decisions import count_ranks, write_rows
 from conovel.outofcore.engines import LocalEngine
 from conovel.outofcore.gather import Training
