@@ -156,7 +156,7 @@ def cn_isolation():
 
 
 def test_a_scorer_without_probabilities_can_take_part():
-    run = cn.Network(agents(), scorer=LinearSVC(), bits="compact").run()
+    run = cn.Network(agents(), "full", "mean", scorer=LinearSVC(), bits="compact").run()
     scores = concatenated(run, "scores")
     assert ((scores >= 0) & (scores <= 1)).all()
 
