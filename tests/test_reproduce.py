@@ -12,6 +12,7 @@ from sklearn.ensemble import RandomForestClassifier
 import conovel as cn
 from conovel.errors import FileError, InputError
 from conovel.experiments import runner
+from conovel.experiments.figures import figures
 from conovel.experiments.gaussian import gaussian_design
 from conovel.experiments.grower import CompiledForest
 from conovel.experiments.plans import (
@@ -185,11 +186,8 @@ def test_merged_tasks_give_each_experiment_its_rows(tmp_path):
     assert len(rows_of(rows, narrow)) + len(rows_of(rows, wide)) == len(rows)
 
 
-@pytest.mark.parametrize("name", list(EXPERIMENTS))
-def test_every_experiment_has_tables(name):
-    """Made-up rows: every view can be built, and every cell of it is filled."""
-    options = Options(trials=2)
-    rows = [
+def made_up(name, options):
+    return [
         {
             **task.source.columns(),
             **task.learner.columns(),
@@ -205,12 +203,26 @@ def test_every_experiment_has_tables(name):
         for task in EXPERIMENTS[name](options)
         for cell in task.cells
     ]
-    tables = views(name, rows, "1/10")
+
+
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
+def test_every_experiment_has_tables(name):
+    """Made-up rows: every view can be built, and every cell of it is filled."""
+    tables = views(name, made_up(name, Options(trials=2)), "1/10")
     for table in tables:
         assert all(len(row) == len(table.columns) for row in table.rows)
         assert table.rows
     ours = [cell for table in tables[:-1] for row in table.rows for cell in row]
     assert any("0.550 ± 0.050" in cell or "0.550" in cell for cell in ours)
+
+
+def test_one_figure_shows_power_against_agents_for_all_scorers(tmp_path):
+    learners = (SMALL, Learner("default"))
+    rows = made_up("agents", Options(trials=2, learners=learners, shifts=(2.0,)))
+    assert figures("agents", rows, tmp_path) == ["agents-power.svg"]
+    drawn = (tmp_path / "agents-power.svg").read_text("utf-8")
+    for text in ("conovel's defaults, δ = 2", "limit, densities known", "full (ours), auto"):
+        assert f"<!-- {text} -->" in drawn
 
 
 def test_the_command_writes_what_a_report_reads(conovel, tmp_path):

@@ -22,6 +22,7 @@ _LABELS = {
     "conservative": "conservative ME (α/K)",
     "full": "full (ours)",
 }
+_SCORERS = {"forest": "the paper's kind of forest", "default": "conovel's defaults"}
 # The composite that a curve shows when there are several: the paper's for its own regimes.
 _PREFERRED = {"split": "max", "conservative": "max", "full": "mean"}
 
@@ -30,11 +31,16 @@ def figures(name: str, rows: Sequence[Row], folder: Path) -> list[str]:
     """Draw the figures of an experiment and return the names of their SVG files."""
     files: list[str] = []
     for draw in _FIGURES.get(name, ()):
-        for scorer in dict.fromkeys(row["scorer"] for row in rows):
-            suffix = "" if scorer == "forest" else f"-{scorer}"
-            made = draw(where(rows, scorer=scorer), folder, f"{name}{suffix}")
+        for scorer in [None] if draw is against_agents else _scorers(rows):
+            mine = rows if scorer is None else where(rows, scorer=scorer)
+            suffix = "" if scorer in (None, "forest") else f"-{scorer}"
+            made = draw(mine, folder, f"{name}{suffix}")
             files += [made] if made else []
     return files
+
+
+def _scorers(rows: Sequence[Row]) -> list[Any]:
+    return list(dict.fromkeys(row["scorer"] for row in rows))
 
 
 def against_shift(rows: Sequence[Row], folder: Path, name: str) -> str | None:
@@ -141,22 +147,35 @@ def against_bytes(rows: Sequence[Row], folder: Path, name: str) -> str | None:
 
 
 def against_agents(rows: Sequence[Row], folder: Path, name: str) -> str | None:
-    """Power against the number of agents that share the same total data."""
+    """Power against the number of agents that share the same total data, by scorer and shift."""
     shifts = sorted({row["shift"] for row in rows})
-    with figure(len(shifts), 3.2) as (drawing, panels):
-        for axes, shift in zip(panels, shifts, strict=True):
-            here = where(rows, shift=shift)
+    views = [(scorer, shift) for scorer in _scorers(rows) for shift in shifts]
+    labelled: set[str] = set()
+    with figure(len(views), 3.4) as (drawing, panels):
+        for axes, (scorer, shift) in zip(panels, views, strict=True):
+            here = where(rows, scorer=scorer, shift=shift)
             for regime, composite in _curves(here):
                 mine = where(here, regime=regime, composite=composite)
-                label = _label(regime, composite) if axes is panels[0] else None
-                _curve(axes, mine, "agents", "power", regime, label)
+                label = _label(regime, composite)
+                _curve(axes, mine, "agents", "power", regime, _once(label, labelled))
+            limit = _once("limit, densities known", labelled)
+            axes.axhline(gaussian_limit(shift).common, color=BLACK, linewidth=1, label=limit)
             counts = sorted({row["agents"] for row in rows})
-            axes.set(xscale="log", xlabel="agents K", ylim=(-0.03, 1.03), title=f"δ = {shift:g}")
+            title = f"{_SCORERS.get(scorer, scorer)}, δ = {shift:g}"
+            axes.set(xscale="log", xlabel="agents K", ylim=(-0.03, 1.03), title=title)
             axes.set_xticks(counts, [str(k) for k in counts])
             axes.minorticks_off()
         panels[0].set_ylabel("power, same total data")
         drawing.legend(loc="outside lower center", ncols=3, fontsize=8)
         return save(drawing, folder, f"{name}-power")
+
+
+def _once(label: str, labelled: set[str]) -> str | None:
+    """Name a curve in the legend when it comes for the first time."""
+    if label in labelled:
+        return None
+    labelled.add(label)
+    return label
 
 
 def by_data(rows: Sequence[Row], folder: Path, name: str) -> str | None:
