@@ -22,9 +22,10 @@ from conovel.cli import app
 from conovel.errors import ColumnError, FileError, InputError, ScorerError
 from conovel.files import write_table
 from conovel.outofcore import LocalEngine, detect_files
-from conovel.outofcore.gather import Cells, Tally, gather, survey
+from conovel.outofcore.gather import Cells, Gathering, Tally, gather, survey
 from conovel.outofcore.memory import Plan, as_memory
 from conovel.outofcore.source import Piece, Source
+from conovel.outofcore.stream import Stream
 from conovel.report import of_detection, of_files
 from conovel.sampling import training_sample
 from conovel.scoring import Mixture, fit_scorer
@@ -179,20 +180,41 @@ coarse = arrays(
 )
 
 
-@given(coarse, coarse, st.integers(1, 80), st.integers(1, 70), st.integers(4, 20))
-def test_gathering_in_pieces_is_sampling_in_memory(null, test, most, size, cell_bits):
+@given(
+    coarse, coarse, st.integers(1, 80), st.integers(1, 70), st.integers(4, 20), st.integers(1, 9)
+)
+def test_gathering_in_pieces_is_sampling_in_memory(null, test, most, size, cell_bits, few):
     is_train = np.arange(len(null)) % 2 == 0
     mixture = Mixture.of(np.concatenate([null[~is_train], test]))
     expected = training_sample(mixture, most)
-    cells = Cells(cell_bits)
-    for sample in (null, test):
-        assert survey(mapped(sample, size), cells, lambda n: None).n == len(sample)
     rate = most / mixture.position.size
+    cells = Cells(cell_bits)
+    early = Gathering(is_train, rate, lambda hashes: np.full(hashes.size, few))
+    for sample, known in ((null, True), (test, False)):
+        seen = survey(mapped(sample, size), cells, lambda n: None, early, known=known)
+        assert seen.n == len(sample)
     if expected.position.size == 0:
         return
-    found = gather(mapped(null, size), mapped(test, size), is_train, rate, cells, lambda n: None)
-    assert np.array_equal(found.null_train, null[is_train])
-    assert np.array_equal(found.sample.rows, expected.rows)
+    late = Gathering(is_train, rate, cells.bound)
+    found = [gather(mapped(null, size), mapped(test, size), late, lambda n: None)]
+    if cells.most <= few:  # one pass is enough
+        found.append(early.training())
+    for training in found:
+        assert np.array_equal(training.null_train, null[is_train])
+        assert np.array_equal(training.sample.rows, expected.rows)
+
+
+@pytest.mark.parametrize(("few", "again"), [(160, False), (159, True)])
+def test_a_second_pass_is_made_only_where_rows_may_occur_too_often(
+    files, tmp_path, monkeypatch, few, again
+):
+    """One row occurs 160 times; the bytes are the same either way."""
+    monkeypatch.setattr(Stream, "_few_copies", lambda self, most: few)
+    expected, out, begun = tmp_path / "memory.csv", tmp_path / "pieces.csv", set()
+    in_memory(trees(), expected)
+    in_pieces(trees(), files, out, on_progress=lambda stage, *_: begun.add(stage))
+    assert ("choosing what to learn from" in begun) == again
+    assert out.read_bytes() == expected.read_bytes()
 
 
 @given(coarse, st.integers(1, 80), st.randoms(use_true_random=False))

@@ -1,9 +1,13 @@
-"""What the scorer learns from, out of files of any size: two passes, bounded memory.
+"""What the scorer learns from, out of files of any size: one pass or two, bounded memory.
 
 The first pass counts rows, and by the hash of their content how many fall into each of many
 cells. No row occurs more often than its cell counts, so that the second pass knows for nearly
 every row that none of its copies will be taken (:mod:`conovel.sampling`), and keeps the
 others, each distinct row once.
+
+Where the number of rows is known beforehand, the first pass keeps the rows of which copies
+would be taken if they occurred a few times. When it is over and no cell counts more than
+that, nothing was missed, and there is no second pass.
 """
 
 from __future__ import annotations
@@ -71,6 +75,11 @@ class Cells:
         """Bound the number of copies of each row."""
         return np.asarray(self._counts[hashes >> self._shift], dtype=np.int64)
 
+    @property
+    def most(self) -> int:
+        """No row occurs more often than this."""
+        return int(self._counts.max())
+
 
 @dataclass(eq=False)
 class Tally:
@@ -105,28 +114,88 @@ class Training:
     sample: Mixture  # of the mixture, by content
 
 
-def survey(source: Mapped, cells: Cells, tell: Callable[[int], None]) -> Survey:
-    """Do the first pass over one sample; `tell` hears how many rows were read."""
+@dataclass(eq=False)
+class Gathering:
+    """Rows that may be learnt from, put together piece by piece.
 
-    def look(piece: Piece) -> tuple[Survey, NDArray[np.uint64]]:
+    Parameters
+    ----------
+    is_train : bool array
+        Which known normals train; the others belong to the mixture.
+    rate : float
+        Which part of the mixture is taken.
+    bound : callable
+        Bounds the number of copies of each row, given their hashes.
+    """
+
+    is_train: NDArray[np.bool_]
+    rate: float
+    bound: Callable[[NDArray[np.uint64]], NDArray[np.int64]]
+    tally: Tally = field(default_factory=Tally)
+    null_train: list[Matrix] = field(default_factory=list)
+
+    def pick(self, piece: Piece, hashes: NDArray[np.uint64], known: bool) -> tuple[Matrix, Matrix]:
+        """Give the rows of a piece that train, and those that the sample may need."""
+        wanted = copies_taken(self.bound(hashes), hashes, min(self.rate, 1.0)) > 0
+        train = np.zeros(len(piece), dtype=np.bool_)
+        if known:
+            train = self.is_train[piece.start : piece.start + len(piece)]
+        return piece.rows(train), piece.rows(wanted & ~train)
+
+    def add(self, picked: tuple[Matrix, Matrix]) -> None:
+        """Take in what was picked, in the order of the pieces."""
+        self.null_train.append(picked[0])
+        self.tally.add(picked[1])
+
+    def training(self) -> Training:
+        """Take the sample."""
+        sample = thin(*self.tally.joined(), min(self.rate, 1.0))
+        if not sample.position.size:
+            raise SampleError("the sample to train on is empty: raise max_train_rows")
+        return Training(np.concatenate(self.null_train), sample)
+
+
+def survey(
+    source: Mapped,
+    cells: Cells,
+    tell: Callable[[int], None],
+    early: Gathering | None = None,
+    known: bool = False,
+) -> Survey:
+    """Do the first pass over one sample.
+
+    Parameters
+    ----------
+    source : callable
+        Does some work on every piece of the sample.
+    cells : Cells
+        Counts its rows.
+    tell : callable
+        Hears how many rows were read.
+    early : Gathering, optional
+        Picks rows on the way.
+    known : bool
+        Whether it is the sample of known normals.
+    """
+
+    def look(piece: Piece) -> tuple[Survey, NDArray[np.uint64], tuple[Matrix, Matrix] | None]:
+        hashes = piece.hashes
         low, high = ([f(column) for column in piece.columns] for f in (np.min, np.max))
-        return Survey(len(piece), np.array(low), np.array(high)), piece.hashes
+        picked = early.pick(piece, hashes, known) if early else None
+        return Survey(len(piece), np.array(low), np.array(high)), hashes, picked
 
     seen = Survey()
-    for part, hashes in source(look):
+    for part, hashes, picked in source(look):
         seen.join(part)
         cells.add(hashes)
+        if early and picked:
+            early.add(picked)
         tell(part.n)
     return seen
 
 
 def gather(
-    null: Mapped,
-    test: Mapped,
-    is_train: NDArray[np.bool_],
-    rate: float,
-    cells: Cells,
-    tell: Callable[[int], None],
+    null: Mapped, test: Mapped, gathering: Gathering, tell: Callable[[int], None]
 ) -> Training:
     """Do the second pass over both samples.
 
@@ -134,34 +203,17 @@ def gather(
     ----------
     null, test : callables
         Do some work on every piece of a sample.
-    is_train : bool array
-        Which known normals train; the others belong to the mixture.
-    rate : float
-        Which part of the mixture is taken.
-    cells : Cells
-        Counts of both samples.
+    gathering : Gathering
+        Picks the rows.
     tell : callable
         Hears how many rows were read.
     """
-    rate = min(rate, 1.0)
-    tally, null_train = Tally(), []
+    for source, known in ((null, True), (test, False)):
 
-    def wanted(piece: Piece) -> NDArray[np.bool_]:
-        hashes = piece.hashes
-        return copies_taken(cells.bound(hashes), hashes, rate) > 0
+        def look(piece: Piece, known: bool = known) -> tuple[int, tuple[Matrix, Matrix]]:
+            return len(piece), gathering.pick(piece, piece.hashes, known)
 
-    def split(piece: Piece) -> tuple[int, Matrix, Matrix]:
-        train = is_train[piece.start : piece.start + len(piece)]
-        return len(piece), piece.rows(train), piece.rows(wanted(piece) & ~train)
-
-    for n, train, rows in null(split):
-        null_train.append(train)
-        tally.add(rows)
-        tell(n)
-    for n, rows in test(lambda piece: (len(piece), piece.rows(wanted(piece)))):
-        tally.add(rows)
-        tell(n)
-    sample = thin(*tally.joined(), rate)
-    if not sample.position.size:
-        raise SampleError("the sample to train on is empty: raise max_train_rows")
-    return Training(np.concatenate(null_train), sample)
+        for n, picked in source(look):
+            gathering.add(picked)
+            tell(n)
+    return gathering.training()

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from conovel import __version__
 from conovel.errors import ScorerError
 from conovel.outofcore.engines import Engine
-from conovel.outofcore.gather import Cells, Training, gather, survey
+from conovel.outofcore.gather import Cells, Gathering, Training, gather, survey
 from conovel.outofcore.memory import Plan, require_room_to_fit
 from conovel.outofcore.source import Source
 from conovel.outofcore.work import Work
@@ -78,7 +78,7 @@ class Stream:
         self.n_null = self.n_test = 0
 
     def learn(self, split: Split, most: int) -> Training:
-        """Choose what is learnt from: two passes over both samples, or what they found before.
+        """Choose what is learnt from: a pass or two over both samples, or what they found before.
 
         Parameters
         ----------
@@ -99,19 +99,21 @@ class Stream:
 
     def _find_training(self, split: Split, most: int) -> dict[str, NDArray[Any]]:
         samples = self.null, self.test
-        cells = Cells(self.plan.cell_bits)
-        known = [sample.count_known() for sample in samples]
-        tell = self.teller("reading", None if None in known else sum(filter(None, known)))
         null, test = (partial(sample.mapped, self.plan.piece) for sample in samples)
-        seen = [survey(sample, cells, tell) for sample in (null, test)]
+        cells = Cells(self.plan.cell_bits)
+        sizes = [sample.count_known() or 0 for sample in samples]
+        early, copies = None, self._few_copies(most)
+        if all(sizes):
+            self.n_null, self.n_test = sizes
+            early = self._gathering(split, most, lambda hashes: np.full(hashes.size, copies))
+        tell = self.teller("reading", sum(sizes) if early else None)
+        seen = survey(null, cells, tell, early, known=True), survey(test, cells, tell, early)
         self.n_null, self.n_test = (s.n for s in seen)
-        is_train = self._mask(split)
-        n_train = int(is_train.sum())
-        n_mixture = self.n_null - n_train + self.n_test
-        n_fitted = n_train + min(most, n_mixture)
-        require_room_to_fit(n_fitted, len(self.null.features), self.memory)
-        tell = self.teller("choosing what to learn from", self.n_null + self.n_test)
-        training = gather(null, test, is_train, most / n_mixture, cells, tell)
+        if early and sizes == [self.n_null, self.n_test] and cells.most <= copies:
+            training = early.training()
+        else:
+            tell = self.teller("choosing what to learn from", self.n_null + self.n_test)
+            training = gather(null, test, self._gathering(split, most, cells.bound), tell)
         return {
             "null_train": training.null_train,
             "distinct": training.sample.distinct,
@@ -119,6 +121,19 @@ class Stream:
             "sizes": np.array([self.n_null, self.n_test]),
             "extremes": np.stack([s.extremes for s in seen]),
         }
+
+    def _gathering(self, split: Split, most: int, bound: Callable[..., Any]) -> Gathering:
+        """Prepare to gather, unless fitting on so many rows would break the budget."""
+        is_train = self._mask(split)
+        n_train = int(is_train.sum())
+        n_mixture = self.n_null - n_train + self.n_test
+        n_fitted = n_train + min(most, n_mixture)
+        require_room_to_fit(n_fitted, len(self.null.features), self.memory)
+        return Gathering(is_train, most / n_mixture, bound)
+
+    def _few_copies(self, most: int) -> int:
+        """How many copies of a row the first pass may reckon with: a sixteenth of the budget."""
+        return max(1, self.memory // 16 // (8 * len(self.null.features) * max(most, 1)))
 
     def _mask(self, split: Split) -> NDArray[np.bool_]:
         is_train = np.zeros(self.n_null, dtype=np.bool_)
