@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from conovel.errors import SampleError
 from conovel.outofcore.source import Piece
-from conovel.sampling import copies_taken, thin
+from conovel.sampling import content_hash, copies_taken, thin
 from conovel.scoring import Matrix, Mixture, Vector
 
 T = TypeVar("T")
@@ -155,11 +155,46 @@ class Gathering:
         return Training(np.concatenate(self.null_train), sample)
 
 
+@dataclass(eq=False)
+class Early(Gathering):
+    """Gathers in the first pass, as if every row occurred a few times.
+
+    Parameters
+    ----------
+    copies : int
+        So many times.
+    room : int
+        Rows to hold at most. Where there are more, some row occurs very often.
+    """
+
+    copies: int = 1
+    room: int = 0
+    loose: list[Matrix] = field(default_factory=list)
+
+    def add(self, picked: tuple[Matrix, Matrix]) -> None:
+        """Take in what was picked, or give up."""
+        self.room -= len(picked[1])
+        if self.room < 0:
+            self.loose.clear()
+        else:
+            self.null_train.append(picked[0])
+            self.loose.append(picked[1])
+
+    def settled(self, cells: Cells) -> Training | None:
+        """Take the sample, if nothing can have been missed."""
+        if self.room < 0 or cells.most > self.copies:
+            return None
+        rows = np.concatenate(self.loose)
+        hashes = content_hash(rows)
+        self.tally.add(rows[copies_taken(cells.bound(hashes), hashes, min(self.rate, 1.0)) > 0])
+        return self.training()
+
+
 def survey(
     source: Mapped,
     cells: Cells,
     tell: Callable[[int], None],
-    early: Gathering | None = None,
+    early: Early | None = None,
     known: bool = False,
 ) -> Survey:
     """Do the first pass over one sample.
@@ -172,7 +207,7 @@ def survey(
         Counts its rows.
     tell : callable
         Hears how many rows were read.
-    early : Gathering, optional
+    early : Early, optional
         Picks rows on the way.
     known : bool
         Whether it is the sample of known normals.

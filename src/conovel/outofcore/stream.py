@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from conovel import __version__
 from conovel.errors import ScorerError
 from conovel.outofcore.engines import Engine
-from conovel.outofcore.gather import Cells, Gathering, Training, gather, survey
+from conovel.outofcore.gather import Cells, Early, Gathering, Training, gather, survey
 from conovel.outofcore.memory import Plan, require_room_to_fit
 from conovel.outofcore.source import Source
 from conovel.outofcore.work import Work
@@ -102,18 +102,25 @@ class Stream:
         null, test = (partial(sample.mapped, self.plan.piece) for sample in samples)
         cells = Cells(self.plan.cell_bits)
         sizes = [sample.count_known() or 0 for sample in samples]
-        early, copies = None, self._few_copies(most)
+        early = None
         if all(sizes):
             self.n_null, self.n_test = sizes
-            early = self._gathering(split, most, lambda hashes: np.full(hashes.size, copies))
+            copies = self._few_copies(most)
+            early = Early(
+                *self._wanted(split, most),
+                lambda hashes: np.full(hashes.size, copies),
+                copies=copies,
+                room=2 * copies * most,
+            )
         tell = self.teller("reading", sum(sizes) if early else None)
         seen = survey(null, cells, tell, early, known=True), survey(test, cells, tell, early)
         self.n_null, self.n_test = (s.n for s in seen)
-        if early and sizes == [self.n_null, self.n_test] and cells.most <= copies:
-            training = early.training()
-        else:
+        as_told = sizes == [self.n_null, self.n_test]
+        training = early.settled(cells) if early and as_told else None
+        if training is None:
             tell = self.teller("choosing what to learn from", self.n_null + self.n_test)
-            training = gather(null, test, self._gathering(split, most, cells.bound), tell)
+            gathering = Gathering(*self._wanted(split, most), cells.bound)
+            training = gather(null, test, gathering, tell)
         return {
             "null_train": training.null_train,
             "distinct": training.sample.distinct,
@@ -122,14 +129,17 @@ class Stream:
             "extremes": np.stack([s.extremes for s in seen]),
         }
 
-    def _gathering(self, split: Split, most: int, bound: Callable[..., Any]) -> Gathering:
-        """Prepare to gather, unless fitting on so many rows would break the budget."""
+    def _wanted(self, split: Split, most: int) -> tuple[NDArray[np.bool_], float]:
+        """Which known normals train, and which part of the mixture is to be taken.
+
+        Fails before the work where fitting on so many rows would break the budget.
+        """
         is_train = self._mask(split)
         n_train = int(is_train.sum())
         n_mixture = self.n_null - n_train + self.n_test
         n_fitted = n_train + min(most, n_mixture)
         require_room_to_fit(n_fitted, len(self.null.features), self.memory)
-        return Gathering(is_train, most / n_mixture, bound)
+        return is_train, most / n_mixture
 
     def _few_copies(self, most: int) -> int:
         """How many copies of a row the first pass may reckon with: a sixteenth of the budget."""
