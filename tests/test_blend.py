@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.linear_model import LogisticRegression
-from test_refine import samples
+from test_refine import samples, spying
 
 import conovel as cn
 from conovel.blend import Blend
@@ -53,17 +53,7 @@ def test_a_row_is_scored_alike_in_any_company(scorer):
 
 
 def test_nothing_is_scored_by_a_model_that_saw_it():
-    seen = []
-
-    class Spy(LogisticRegression):
-        def fit(self, X, y, sample_weight=None):
-            self.rows_ = {row.tobytes() for row in X}
-            return super().fit(X, y, sample_weight)
-
-        def predict_proba(self, X):
-            seen.append(sum(row.tobytes() in self.rows_ for row in X))
-            return super().predict_proba(X)
-
+    Spy, seen = spying()
     X_null, X_test = samples(0)
     mixture = Mixture.of(X_test)
     mixture.score(fit_scorer(Blend(Spy(), [Spy(C=0.1)], n_folds=3), X_null, mixture))
