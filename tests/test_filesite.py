@@ -10,7 +10,8 @@ from sklearn.ensemble import ExtraTreesClassifier, IsolationForest
 from test_outofcore import N_NULL, N_TEST, cut, draw, make_files, named
 
 import conovel as cn
-from conovel.automatic import linear, shallow_trees
+from conovel.automatic import shallow_trees
+from conovel.blend import linear
 from conovel.composite import Composed, composite_model
 from conovel.errors import ColumnError, InputError, ScorerError, SiteFailedError
 from conovel.files import write_table

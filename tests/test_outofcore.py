@@ -17,7 +17,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from typer.testing import CliRunner
 
 import conovel as cn
-from conovel.automatic import linear
+from conovel.blend import linear
 from conovel.cli import app
 from conovel.errors import ColumnError, FileError, InputError, ScorerError
 from conovel.files import write_table

@@ -12,17 +12,13 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
 
 from sklearn import config_context
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from conovel.blend import Blend
+from conovel.blend import Blend, linear
 from conovel.ellipse import ellipse
 from conovel.refine import Refined, refine_each
 from conovel.scoring import FittedScorer, Matrix, Mixture, with_seed
@@ -37,11 +33,6 @@ _CAUTION = {"linear": 0.0, "blend": 0.5, "trees": 1.5, "boosting": 3.0}
 def shallow_trees(n_trees: int = 40) -> ExtraTreesClassifier:
     """Grow strongly randomised trees."""
     return ExtraTreesClassifier(n_trees, max_depth=8, min_samples_leaf=2)
-
-
-def linear(C: float = 0.03) -> Any:
-    """Logistic regression on standardised features, shrunk for a handful of novelties."""
-    return make_pipeline(StandardScaler(), LogisticRegression(C=C, max_iter=1000))
 
 
 def boosting() -> HistGradientBoostingClassifier:

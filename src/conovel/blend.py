@@ -11,6 +11,7 @@ likely novelties is enough; and it is one more fixed function of
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,8 +91,9 @@ class Blend(BaseEstimator):  # type: ignore[misc]
         parts = (*members, starts[-1])
         said = np.column_stack([_said(part, task.scores(part)) for part in parts])
         weights = task.mean_weights([*starts, *members])
-        worth = replace(task, rows=said, kept={}).refit(regression(), weights, _REFITS)
-        if worth is None or len(worth.models) != min(len(part.models) for part in parts):
+        opinions = replace(task, rows=said, kept={})
+        worth = opinions.refit(linear(C=1.0), weights, _REFITS)
+        if worth is None:
             return parts[0]
         return Joined(self, worth.weights, worth.models, parts)
 
@@ -117,9 +119,9 @@ class Joined(Stage):
         return super().in_folds(np.column_stack(said), folds)
 
 
-def regression() -> Scorer:
-    """Weigh a handful of opinions."""
-    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+def linear(C: float = 0.03) -> Any:
+    """Logistic regression on standardised features, shrunk for a handful of novelties."""
+    return make_pipeline(StandardScaler(), LogisticRegression(C=C, max_iter=1000))
 
 
 def _said(part: Stage, scores: Vector) -> Vector:

@@ -94,12 +94,15 @@ def composite_model(
     if composite == STACKED:
         return _stacked(local, surrogates, null_train, sample)
     combine = _COMBINE[composite]
+    return Composed(lambda rows: combine(_opinions(local, surrogates, null_train, rows)))
 
-    def score(rows: Matrix) -> Vector:
-        own = probability(local, null_train, rows)
-        return combine(np.stack([own, *(model.score(rows) for model in surrogates)]))
 
-    return Composed(score)
+def _opinions(
+    local: FittedScorer, surrogates: Sequence[ScoreModel], null_train: Matrix, rows: Matrix
+) -> Matrix:
+    """Ask all models, one's own first."""
+    own = probability(local, null_train, rows)
+    return np.stack([own, *(model.score(rows) for model in surrogates)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +118,10 @@ def choose_composite(
     """Choose a composite, or the local score alone; see :class:`conovel.selection.Trial`."""
     trial = Trial.of(null_train, mixture)
     tried = local.trial or fit_scorer(local.scorer, trial.null_train, trial.mixture)
-    task = tried, surrogates, trial.null_train, trial.mixture
-    scores = [composite_scores(name, *task) for name in _CHOICE]
+    task = tried, surrogates, trial.null_train
+    said = _opinions(*task, trial.mixture.distinct)
+    simple = [combine(said)[trial.mixture.position] for combine in _COMBINE.values()]
+    scores = [trial.mixture.score(_stacked(*task, trial.mixture)), *simple]
     # What is stacked has the others among its features. And a trial is unfair to it: it learns
     # from half of null_train there, while the peers' models are what they will be.
     return trial.select(_CHOICE, scores, caution=[5.0] * len(_CHOICE))

@@ -14,7 +14,8 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from conovel.automatic import Automatic, linear, shallow_trees
+from conovel.automatic import Automatic, shallow_trees
+from conovel.blend import linear
 from conovel.errors import InputError, ScorerError
 from conovel.refine import Refined
 from conovel.scoring import OneClass, Scorer, with_seed

@@ -55,7 +55,7 @@ def draws(hashes: NDArray[np.uint64]) -> Vector:
 def copies_taken(
     copies: NDArray[np.int64], hashes: NDArray[np.uint64], rate: float
 ) -> NDArray[np.int64]:
-    """Say how many of the copies of each distinct row are taken.
+    """Say how many of the copies of each distinct row are taken: all, from a rate of 1.
 
     Examples
     --------
@@ -64,12 +64,12 @@ def copies_taken(
     >>> copies_taken(np.array([1, 1, 1, 10]), hashes, rate=0.5)
     array([0, 0, 1, 5])
     """
-    return np.floor(copies * rate + draws(hashes)).astype(np.int64)
+    return np.floor(copies * min(rate, 1.0) + draws(hashes)).astype(np.int64)
 
 
 def thin(distinct: Matrix, copies: NDArray[np.int64], rate: float) -> Mixture:
     """Take a sample of a mixture given by its distinct rows, in order, and their copies."""
-    taken = copies_taken(copies, content_hash(distinct), min(rate, 1.0))
+    taken = copies_taken(copies, content_hash(distinct), rate)
     kept = np.flatnonzero(taken)
     return Mixture(distinct[kept], np.repeat(np.arange(kept.size), taken[kept]))
 

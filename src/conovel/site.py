@@ -156,10 +156,6 @@ class Block:
         """What is learnt from: the mixture, or of a very large one a sample by content."""
         return training_sample(self.mixture, MAX_TRAIN_ROWS)
 
-    def fit(self, settings: Settings) -> FittedScorer:
-        """Fit the scorer on these rows, or the best of several."""
-        return fit_on(self, settings)
-
 
 class LocalSite(Workplace[Block]):
     """One agent's rows and the work on them.
@@ -204,7 +200,7 @@ class LocalSite(Workplace[Block]):
         blocks = self._blocks(len(names))
         self._keep(blocks[own_block(index)])
         return {
-            name: self._surrogate(block, block.fit(self.settings))
+            name: self._surrogate(block, fit_on(block, self.settings))
             for i, (name, block) in enumerate(zip(names, blocks, strict=True))
             if i != index
         }

@@ -29,7 +29,7 @@ from conovel.ranks import conformal_ranks
 from conovel.regimes import Regime, as_regime, own_block
 from conovel.rows import Rows
 from conovel.scoring import FittedScorer, Matrix, ScoreModel, Scorer, Vector
-from conovel.site import Block, LocalSite, Settings
+from conovel.site import Block, LocalSite, Settings, fit_on
 from conovel.stepup import StepUp, resolution, step_up
 from conovel.surrogate import Bits, decode, make_surrogate
 
@@ -252,7 +252,7 @@ class _Learned:
 
     def __init__(self, block: Block, settings: Settings) -> None:
         self.block, self.settings = block, settings
-        fitted = block.fit(settings)
+        fitted = fit_on(block, settings)
         self.local: FittedScorer = replace(fitted, read=_Memory(fitted.read))
         self._sent: dict[Bits, _Sent] = {}
 

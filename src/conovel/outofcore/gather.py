@@ -136,7 +136,7 @@ class Gathering:
 
     def pick(self, piece: Piece, hashes: NDArray[np.uint64], known: bool) -> tuple[Matrix, Matrix]:
         """Give the rows of a piece that train, and those that the sample may need."""
-        wanted = copies_taken(self.bound(hashes), hashes, min(self.rate, 1.0)) > 0
+        wanted = copies_taken(self.bound(hashes), hashes, self.rate) > 0
         train = np.zeros(len(piece), dtype=np.bool_)
         if known:
             train = self.is_train[piece.start : piece.start + len(piece)]
@@ -149,7 +149,7 @@ class Gathering:
 
     def training(self) -> Training:
         """Take the sample."""
-        sample = thin(*self.tally.joined(), min(self.rate, 1.0))
+        sample = thin(*self.tally.joined(), self.rate)
         if not sample.position.size:
             raise SampleError("the sample to train on is empty: raise max_train_rows")
         return Training(np.concatenate(self.null_train), sample)
@@ -186,7 +186,7 @@ class Early(Gathering):
             return None
         rows = np.concatenate(self.loose)
         hashes = content_hash(rows)
-        self.tally.add(rows[copies_taken(cells.bound(hashes), hashes, min(self.rate, 1.0)) > 0])
+        self.tally.add(rows[copies_taken(cells.bound(hashes), hashes, self.rate) > 0])
         return self.training()
 
 
