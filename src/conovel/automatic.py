@@ -19,6 +19,7 @@ from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifie
 from threadpoolctl import threadpool_limits
 
 from conovel.blend import Blend, linear
+from conovel.discriminant import Discriminant
 from conovel.ellipse import ellipse
 from conovel.refine import Refined, refine_each
 from conovel.scoring import FittedScorer, Matrix, Mixture, with_seed
@@ -27,7 +28,7 @@ from conovel.selection import Trial
 _SMALL = 1_000_000  # numbers; below, several threads wait for each other more than they work
 # By how many standard errors a candidate must beat those before it: the more flexible a model,
 # the more often it looks good by chance.
-_CAUTION = {"linear": 0.0, "blend": 0.5, "trees": 1.5, "boosting": 3.0}
+_CAUTION = {"blend": 0.0, "linear": 2.0, "trees": 2.0, "boosting": 3.0}
 
 
 def shallow_trees(n_trees: int = 40) -> ExtraTreesClassifier:
@@ -64,7 +65,7 @@ class Automatic(BaseEstimator):  # type: ignore[misc]
     >>> X_test[270:] += 1.5
     >>> result = cn.AdaDetect().detect(X_null, X_test)
     >>> int(result.rejected[270:].sum()), result.selection.names
-    (30, ('linear', 'blend', 'trees', 'boosting'))
+    (30, ('blend', 'linear', 'trees', 'boosting'))
     """
 
     def __init__(self, n_folds: int = 4, random_state: int | None = None) -> None:
@@ -75,12 +76,12 @@ class Automatic(BaseEstimator):  # type: ignore[misc]
         """Return the candidates by name, seeded, in order of preference."""
         seed, folds = self.random_state or 0, self.n_folds
         trees, boosted = with_seed(shallow_trees(), seed), with_seed(boosting(), seed)
-        members = [linear(), trees]
         # Refits of a linear model cost next to nothing, and it still improves with the fifth.
-        search = Blend([with_seed(shallow_trees(), seed), ellipse()], members, (5, 2), folds)
+        firsts = [with_seed(shallow_trees(), seed), ellipse()]
+        search = Blend(firsts, [Discriminant(), trees], (5, 2), folds)
         return {
-            "linear": Refined(search, members[0], folds, n_refits=1),
-            "blend": Blend(search, members, n_folds=folds),
+            "blend": Blend(search, [linear(), trees], n_folds=folds, lead=4.0),
+            "linear": Refined(search, linear(), folds, n_refits=1),
             "trees": Refined(search, trees, folds, n_refits=1),
             "boosting": Refined(search, boosted, folds, n_refits=1),
         }
@@ -91,7 +92,7 @@ class Automatic(BaseEstimator):  # type: ignore[misc]
         small = null_train.size + mixture.position.size * null_train.shape[1] < _SMALL
         with _trusting(), threadpool_limits(1 if small else None, user_api="openmp"):
             if len(null_train) < 2:  # nothing to hide: no choice
-                return candidates["linear"].fit_on(null_train, mixture)
+                return candidates["blend"].fit_on(null_train, mixture)
             trial = Trial.of(null_train, mixture)
             task = trial.null_train, trial.mixture
             tried = refine_each(list(candidates.values()), *task, send=False)

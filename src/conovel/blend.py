@@ -39,7 +39,10 @@ class Blend(BaseEstimator):  # type: ignore[misc]
     n_refits : tuple of int
         How often each member is refitted.
     n_folds : int
-        Folds of the cross-fit.
+        Folds of the cross-fit; linear models take four times as many.
+    lead : float
+        How much more readily the first member is believed than the others: their coefficients
+        are shrunk as if they varied so much less.
 
     Examples
     --------
@@ -64,11 +67,13 @@ class Blend(BaseEstimator):  # type: ignore[misc]
         members: list[Scorer],
         n_refits: tuple[int, ...] = (),
         n_folds: int = 5,
+        lead: float = 1.0,
     ) -> None:
         self.first = first
         self.members = members
         self.n_refits = n_refits
         self.n_folds = n_folds
+        self.lead = lead
 
     @property
     def label(self) -> str:
@@ -78,7 +83,7 @@ class Blend(BaseEstimator):  # type: ignore[misc]
     def restart(self, firsts: list[Scorer]) -> Blend:
         """Return the same blend after other first scorers."""
         firsts = restarted(as_list(self.first), firsts)
-        return Blend(firsts, self.members, self.n_refits, self.n_folds)
+        return Blend(firsts, self.members, self.n_refits, self.n_folds, self.lead)
 
     def stage(self, task: Task) -> Stage:
         """Refine the members, then learn what each is worth."""
@@ -91,11 +96,14 @@ class Blend(BaseEstimator):  # type: ignore[misc]
         parts = (*members, starts[-1])
         said = np.column_stack([_said(part, task.scores(part)) for part in parts])
         weights = task.mean_weights([*starts, *members])
-        opinions = replace(task, rows=said, kept={})
-        worth = opinions.refit(linear(C=1.0), weights, _REFITS)
+        spread = said[weights > 0].std(axis=0)
+        scale = 1 / np.where(spread > 0, spread, 1)
+        scale[1:] /= self.lead
+        opinions = replace(task, rows=said * scale, kept={})
+        worth = opinions.refit(LogisticRegression(max_iter=1000), weights, _REFITS)
         if worth is None:
             return parts[0]
-        return Joined(self, worth.weights, worth.models, parts)
+        return Joined(self, worth.weights, worth.models, parts, scale)
 
     def fit_on(self, null_train: Matrix, mixture: Mixture) -> FittedScorer:
         """Fit on these rows."""
@@ -107,6 +115,7 @@ class Joined(Stage):
     """A cross-fit of the regression, and what it listens to."""
 
     parts: tuple[Stage, ...]
+    scale: Vector  # of what they say
 
     @property
     def whole(self) -> bool:
@@ -116,7 +125,7 @@ class Joined(Stage):
     def in_folds(self, X: Matrix, folds: NDArray[np.int64]) -> Vector:
         """Score each row by the regression of its fold, on what the others of its fold say."""
         said = [_said(part, part.in_folds(X, folds)) for part in self.parts]
-        return super().in_folds(np.column_stack(said), folds)
+        return super().in_folds(np.column_stack(said) * self.scale, folds)
 
 
 def linear(C: float = 0.03) -> Any:
