@@ -80,7 +80,7 @@ class Automatic(BaseEstimator):  # type: ignore[misc]
         firsts = [with_seed(shallow_trees(), seed), ellipse()]
         search = Blend(firsts, [Discriminant(), trees], (5, 2), folds)
         return {
-            "blend": Blend(search, [linear(), trees], n_folds=folds, lead=4.0),
+            "blend": Blend(search, [linear(), trees], n_folds=folds, lead=2.0),
             "linear": Refined(search, linear(), folds, n_refits=1),
             "trees": Refined(search, trees, folds, n_refits=1),
             "boosting": Refined(search, boosted, folds, n_refits=1),

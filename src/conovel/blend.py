@@ -95,7 +95,7 @@ class Blend(BaseEstimator):  # type: ignore[misc]
         ]
         parts = (*members, starts[-1])
         said = np.column_stack([_said(part, task.scores(part)) for part in parts])
-        weights = task.mean_weights([*starts, *members])
+        weights = task.mean_weights(starts)
         spread = said[weights > 0].std(axis=0)
         scale = 1 / np.where(spread > 0, spread, 1)
         scale[1:] /= self.lead
