@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import spearmanr
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.linear_model import LogisticRegression
 from test_refine import samples, spying
@@ -11,7 +12,7 @@ from test_refine import samples, spying
 import conovel as cn
 from conovel.blend import Blend
 from conovel.ellipse import Ellipse, ellipse
-from conovel.errors import ScorerError
+from conovel.errors import InputError, ScorerError
 from conovel.refine import Refined, Stage, refine_each
 from conovel.scoring import Mixture, fit_scorer
 
@@ -91,15 +92,42 @@ def test_without_anything_to_find_or_to_fold_it_still_scores():
         assert np.isfinite(mixture.score(fitted)).all()
 
 
-def test_a_restart_replaces_the_very_first_scorers_and_nothing_else():
-    again = SECOND.restart([ellipse()])
-    assert isinstance(again.first[0], Blend)
-    assert [type(scorer).__name__ for scorer in again.first[0].first] == ["OneClass"]
-    assert again.first[0].members == SEARCH.members
-    assert again.members == SECOND.members
-    refined = Refined(SEARCH, LINEAR).restart([ellipse()])
-    assert [type(scorer).__name__ for scorer in refined.first[0].first] == ["OneClass"]
-    assert Refined(TREES, LINEAR).restart([LINEAR]).first == [LINEAR]
+def test_a_restart_replaces_the_search_and_nothing_else():
+    others = [ellipse()]
+    blend = Blend(SEARCH, [LINEAR, TREES], (2, 1), n_folds=3, lead=2.0)
+    assert blend.restart(others).get_params(deep=False) == {
+        **blend.get_params(deep=False),
+        "first": others,
+    }
+    for refined in (Refined(TREES, LINEAR, 3, 4), Refined(SEARCH, LINEAR, 3, 4)):
+        again = refined.restart(others)
+        assert (again.first, again.second) == (others, LINEAR)
+        assert (again.n_folds, again.n_refits) == (3, 4)
+    assert Refined(TREES).restart(others).learner is TREES
+
+
+def test_a_lead_makes_the_first_member_count_for_more():
+    X_null, X_test = samples(0, shift=0.8)
+    mixture = Mixture.of(X_test)
+
+    def agreement(lead):
+        members = [LINEAR, TREES]
+        blended, alone = (
+            mixture.score(fit_scorer(scorer, X_null, mixture))
+            for scorer in (Blend(TREES, members, lead=lead), Refined(TREES, LINEAR, n_refits=1))
+        )
+        return spearmanr(blended, alone).statistic
+
+    leads = [agreement(lead) for lead in (0.05, 1.0, 20.0)]
+    assert leads == sorted(leads)
+    assert leads[-1] > 0.98 > leads[0] + 0.1
+
+
+@pytest.mark.parametrize("lead", [0, -1.0, float("nan")])
+def test_a_lead_must_be_positive(lead):
+    X_null, X_test = samples(0)
+    with pytest.raises(InputError, match="lead"):
+        fit_scorer(Blend(TREES, [LINEAR], lead=lead), X_null, Mixture.of(X_test))
 
 
 def test_a_blend_is_imitated_for_peers_since_no_part_of_it_scores():

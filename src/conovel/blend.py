@@ -20,7 +20,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from conovel.refine import Stage, Task, as_list, refine_each, restarted
+from conovel.errors import InputError
+from conovel.refine import Stage, Task, as_list, refine_each
 from conovel.scoring import FittedScorer, Matrix, Mixture, Scorer, Vector, log_odds
 
 _REFITS = 2  # of the regression
@@ -82,11 +83,12 @@ class Blend(BaseEstimator):  # type: ignore[misc]
 
     def restart(self, firsts: list[Scorer]) -> Blend:
         """Return the same blend after other first scorers."""
-        firsts = restarted(as_list(self.first), firsts)
         return Blend(firsts, self.members, self.n_refits, self.n_folds, self.lead)
 
     def stage(self, task: Task) -> Stage:
         """Refine the members, then learn what each is worth."""
+        if not self.lead > 0:
+            raise InputError(f"lead must be a positive number, not {self.lead}")
         starts = tuple(task.start(first) for first in as_list(self.first))
         n_refits = self.n_refits or (1,) * len(self.members)
         members = [

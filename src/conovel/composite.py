@@ -132,8 +132,8 @@ def _stacked(
 ) -> ScoreModel:
     """Fit the local scorer again with what the models say as further features.
 
-    A refining scorer starts from its own score and from the models' mean instead of from its
-    first scorers: those have already said where to look. Where agents differ the mean points
+    A refining scorer starts from its own score and from the models' mean, and does not search
+    again: those have already said where to look. Where agents differ the mean points
     elsewhere, where they are thin the own score does.
     """
     restart = getattr(local.scorer, "restart", None)

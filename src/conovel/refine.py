@@ -114,7 +114,7 @@ class Refined(BaseEstimator):  # type: ignore[misc]
 
     def restart(self, firsts: list[Scorer]) -> Refined:
         """Return the same refinement after other first scorers."""
-        return Refined(restarted(self.firsts, firsts), self.learner, self.n_folds, self.n_refits)
+        return Refined(firsts, self.learner, self.n_folds, self.n_refits)
 
     def stage(self, task: Task) -> Stage:
         """Refine; the first start stands where nothing stands out."""
@@ -291,11 +291,6 @@ class Task:
 def as_list(first: Scorer | list[Scorer]) -> list[Scorer]:
     """Return the first scorers, also where there is only one."""
     return list(first) if isinstance(first, list | tuple) else [first]
-
-
-def restarted(firsts: list[Scorer], others: list[Scorer]) -> list[Scorer]:
-    """Put other scorers at the very start, before all that refines."""
-    return [s.restart(others) for s in firsts if hasattr(s, "restart")] or others
 
 
 def fit_weighted(model: Scorer, X: Matrix, y: NDArray[np.int64], weights: Vector) -> Any:
