@@ -103,6 +103,15 @@ class TestBinning:
         for layout in (X, np.asfortranarray(X), X[::-1][::-1]):
             assert np.array_equal(bin_features(layout, edges), expected)
 
+    @pytest.mark.parametrize("engine", ENGINES)
+    def test_rounds_to_single_precision_where_asked(self, use, engine):
+        edge = float(np.float32(0.1))
+        X = np.array([[edge], [np.nextafter(edge, 1)], [0.1], [np.nextafter(edge, -1)], [1e300]])
+        edges = [np.array([np.nextafter(np.float32(0.1), np.float32(-1)), edge], dtype=float)]
+        use(engine)
+        assert bin_features(X, edges)[:, 0].tolist() == [1, 2, 1, 1, 2]
+        assert bin_features(X, edges, single=True)[:, 0].tolist() == [1, 1, 1, 1, 2]
+
     def test_refuses_what_it_cannot_place(self):
         with pytest.raises(ColumnError, match="NaN"):
             bin_features(np.array([[np.nan]]), [np.array([0.0])])

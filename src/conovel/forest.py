@@ -177,11 +177,8 @@ class Forest(Described):
             Probabilities in [0, 1].
         """
         rows = check_rows(X, self.n_features)
-        if self.single:
-            with np.errstate(over="ignore"):  # beyond float32 lies infinity, on the same side
-                rows = rows.astype(np.float32).astype(np.float64)
         sums: NDArray[np.float64] = leaf_sums(
-            bin_features(rows, self.edges),
+            bin_features(rows, self.edges, self.single),
             self.feature,
             self.threshold_code,
             self.left,

@@ -28,7 +28,9 @@ _NUMPY_ROWS = 1 << 16  # the same for numpy, where a call must also be worth its
 _WORTH_COMPILING = 1 << 18  # values or row-trees; below, numpy ends before numba is loaded
 
 
-def bin_features(X: NDArray[np.float64], edges: Sequence[NDArray[np.float64]]) -> NDArray[Any]:
+def bin_features(
+    X: NDArray[np.float64], edges: Sequence[NDArray[np.float64]], single: bool = False
+) -> NDArray[Any]:
     """Count, for every value, the edges of its feature that lie strictly below it.
 
     So ``x <= edges[f][c]`` exactly when ``code <= c``, and a split of a tree needs only
@@ -40,6 +42,9 @@ def bin_features(X: NDArray[np.float64], edges: Sequence[NDArray[np.float64]]) -
         Numbers; infinities have their place, NaN has none.
     edges : sequence of d arrays
         Strictly increasing edges of each feature; a feature may have none.
+    single : bool
+        Whether values are rounded to single precision first. What lies beyond it becomes
+        infinite, on the same side.
 
     Returns
     -------
@@ -62,10 +67,13 @@ def bin_features(X: NDArray[np.float64], edges: Sequence[NDArray[np.float64]]) -
     columns = np.empty(X.shape[::-1], dtype=_code_dtype(max(map(len, edges), default=0)))
     loops = _loops(X.size)
     if loops is None:
+        if single:
+            with np.errstate(over="ignore"):
+                X = X.astype(np.float32).astype(np.float64)
         for column, values, steps in zip(columns, X.T, edges, strict=True):
             column[:] = np.searchsorted(steps, values, side="left")
     else:
-        loops.bin(X, *_padded(edges), columns)
+        loops.bin(X, single, *_padded(edges), columns)
     return columns.T
 
 
@@ -283,7 +291,7 @@ def _compile() -> _Loops | None:
 # ones for being negative, which keeps LLVM from vectorising the inner loops.
 
 
-def _bin_loop(X: Any, table: Any, starts: Any, bits: Any, columns: Any) -> None:
+def _bin_loop(X: Any, single: Any, table: Any, starts: Any, bits: Any, columns: Any) -> None:
     n, d = X.shape
     values = np.empty(_ROWS, np.float64)
     below = np.empty(_ROWS, np.uint32)
@@ -293,6 +301,9 @@ def _bin_loop(X: Any, table: Any, starts: Any, bits: Any, columns: Any) -> None:
             for i in range(m):
                 values[i] = X[first + i, f]
                 below[i] = 0
+            if single:
+                for i in range(m):
+                    values[i] = np.float32(values[i])
             edges = table[starts[f] : starts[f + 1]]
             # A binary search without branches: add 2^s where that many more edges are below.
             for s in range(bits[f] - 1, -1, -1):

@@ -51,10 +51,8 @@ class Piece:
 
     def rows(self, chosen: NDArray[np.bool_] | slice = slice(None)) -> Matrix:
         """Give some rows, or all; negative zeros are made positive."""
-        columns = [column[chosen] for column in self.columns]
-        rows = np.empty((len(columns[0]), len(columns)))
-        for target, column in zip(rows.T, columns, strict=True):
-            np.add(column, 0.0, out=target)
+        rows = np.stack([column[chosen] for column in self.columns], axis=1)
+        rows += 0.0
         return rows
 
 
