@@ -94,11 +94,10 @@ def test_without_anything_to_find_or_to_fold_it_still_scores():
 
 def test_a_restart_replaces_the_search_and_nothing_else():
     others = [ellipse()]
-    blend = Blend(SEARCH, [LINEAR, TREES], (2, 1), n_folds=3, lead=2.0)
-    assert blend.restart(others).get_params(deep=False) == {
-        **blend.get_params(deep=False),
-        "first": others,
-    }
+    again = Blend(SEARCH, [LINEAR, TREES], (2, 1), n_folds=3).restart(others)
+    assert isinstance(again, Refined)
+    assert (again.first, again.second) == (others, LINEAR)
+    assert (again.n_folds, again.n_refits) == (3, 1)
     for refined in (Refined(TREES, LINEAR, 3, 4), Refined(SEARCH, LINEAR, 3, 4)):
         again = refined.restart(others)
         assert (again.first, again.second) == (others, LINEAR)
