@@ -65,6 +65,13 @@ def test_a_constant_column_says_nothing():
     assert Discriminant().fit(wide, y).coef_[-1] == 0
 
 
+def test_two_normals_have_no_covariance_to_invert_and_do_no_harm():
+    X, y = two_classes(n_normal=2, n_novel=1)
+    model = Discriminant().fit(X, y)
+    assert np.abs(model.coef_).max() < 1e3
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
 def test_a_row_is_scored_alike_in_any_company():
     X, y = two_classes(d=19)
     model = Discriminant().fit(X, y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lstsq
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.covariance import ledoit_wolf
 
@@ -42,7 +43,8 @@ class Discriminant(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         white = (normal - centre) / scale
         shift = (np.average(X[y], axis=0, weights=weights[y]) - centre) / scale
         covariance, _ = ledoit_wolf(white, assume_centered=True)
-        self.coef_ = np.linalg.lstsq(covariance, shift)[0] / scale
+        # A pivoted QR factorisation: two rows have a covariance without an inverse.
+        self.coef_ = lstsq(covariance, shift, cond=1e-10, lapack_driver="gelsy")[0] / scale
         self.middle_ = centre + np.where(spread > 0, shift * spread / 2, 0)
         self.classes_ = np.array([0, 1])
         return self
