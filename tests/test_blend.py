@@ -92,19 +92,6 @@ def test_without_anything_to_find_or_to_fold_it_still_scores():
         assert np.isfinite(mixture.score(fitted)).all()
 
 
-def test_a_restart_replaces_the_search_and_nothing_else():
-    others = [ellipse()]
-    again = Blend(SEARCH, [LINEAR, TREES], (2, 1), n_folds=3).restart(others)
-    assert isinstance(again, Refined)
-    assert (again.first, again.second) == (others, LINEAR)
-    assert (again.n_folds, again.n_refits) == (3, 1)
-    for refined in (Refined(TREES, LINEAR, 3, 4), Refined(SEARCH, LINEAR, 3, 4)):
-        again = refined.restart(others)
-        assert (again.first, again.second) == (others, LINEAR)
-        assert (again.n_folds, again.n_refits) == (3, 4)
-    assert Refined(TREES).restart(others).learner is TREES
-
-
 def test_a_lead_makes_the_first_member_count_for_more():
     X_null, X_test = samples(0, shift=0.8)
     mixture = Mixture.of(X_test)

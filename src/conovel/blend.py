@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from conovel.errors import InputError
-from conovel.refine import Refined, Stage, Task, as_list, refine_each
+from conovel.refine import Stage, Task, as_list, refine_each
 from conovel.scoring import FittedScorer, Matrix, Mixture, Scorer, Vector, log_odds
 
 _REFITS = 2  # of the regression
@@ -80,13 +80,6 @@ class Blend(BaseEstimator):  # type: ignore[misc]
     def label(self) -> str:
         """The scorer in a word."""
         return "blend"
-
-    def restart(self, firsts: list[Scorer]) -> Refined:
-        """Return its first member, refined once after other first scorers.
-
-        Where the blend's own score is among the features, nothing is left to blend.
-        """
-        return Refined(firsts, self.members[0], self.n_folds, n_refits=1)
 
     def stage(self, task: Task) -> Stage:
         """Refine the members, then learn what each is worth."""

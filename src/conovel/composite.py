@@ -16,8 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from conovel.blend import linear
 from conovel.elementary import expit
 from conovel.errors import InputError
+from conovel.refine import Refined
 from conovel.scoring import (
     FittedScorer,
     Matrix,
@@ -130,23 +132,24 @@ def choose_composite(
 def _stacked(
     local: FittedScorer, surrogates: Sequence[ScoreModel], null_train: Matrix, sample: Mixture
 ) -> ScoreModel:
-    """Fit the local scorer again with what the models say as further features.
+    """Learn again, with what the models say as further features.
 
-    A refining scorer starts from its own score and from the models' mean, and does not search
-    again: those have already said where to look. Where agents differ the mean points
-    elsewhere, where they are thin the own score does.
+    A plain classifier is fitted again as it is. Where the local scorer refines, a linear model
+    does, from where its own score and the models' mean point; what is not linear is in its own
+    score already. Where agents differ the mean points elsewhere, where they are thin the own
+    score does.
     """
-    restart = getattr(local.scorer, "restart", None)
+    refines = hasattr(local.scorer, "stage")
 
     def widened(rows: Matrix) -> Matrix:
         said = [model.score(rows) for model in surrogates]
-        if restart:
+        if refines:
             said.append(probability(local, null_train, rows))
         return np.column_stack([rows, *map(log_odds, said)])
 
     heard = (1, len(surrogates) + 1)
     firsts = [OneClass(MeanOfLast(n), higher="novel", method="score_samples") for n in heard]
-    scorer = restart(firsts) if restart else local.scorer
+    scorer = Refined(firsts, linear(), local.scorer.n_folds, 1) if refines else local.scorer
     wide = Mixture(widened(sample.distinct), sample.position)
     fitted = fit_scorer(scorer, widened(null_train), wide)
     return Composed(lambda rows: fitted.score(widened(rows)))

@@ -112,10 +112,6 @@ class Refined(BaseEstimator):  # type: ignore[misc]
         """The scorer in a few words."""
         return f"refined {name_of(self.learner)}"
 
-    def restart(self, firsts: list[Scorer]) -> Refined:
-        """Return the same refinement after other first scorers."""
-        return Refined(firsts, self.learner, self.n_folds, self.n_refits)
-
     def stage(self, task: Task) -> Stage:
         """Refine; the first start stands where nothing stands out."""
         starts = tuple(task.start(first) for first in self.firsts)
