@@ -19,7 +19,7 @@ from conovel.scoring import Mixture, fit_scorer
 from conovel.selection import Selection, Trial
 from conovel.splitting import as_share, train_share
 
-QUICK = Refined(LogisticRegression(), n_folds=3, n_refits=2)
+QUICK = Refined(LogisticRegression(), n_folds=2, n_refits=2)
 
 
 def both_sides(seed, n_null=600, n_test=240, n_novel=40, d=6):

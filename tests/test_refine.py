@@ -120,7 +120,7 @@ def test_fdr_of_refined_scores(trials):
     shares = []
     for trial in range(trials):
         X_null, X_test = samples(trial, n_null=198, n_test=10, n_novel=4, shift=1.5, d=3)
-        scorer = Refined(LogisticRegression(), n_folds=3, n_refits=2)
+        scorer = Refined(LogisticRegression(), n_folds=2, n_refits=2)
         rejected = cn.AdaDetect(scorer, 0.2, random_state=trial).detect(X_null, X_test).rejected
         shares.append(rejected[:6].sum() / max(rejected.sum(), 1))
     error = np.std(shares) / trials**0.5
