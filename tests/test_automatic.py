@@ -175,7 +175,7 @@ def share_false(masks, n_novel):
 # α = 0.2, ℓ = 99, two agents of 10 tests, 4 of them novel: α(ℓ+1)/m = 1, so that the bound
 # α·m0/m = 0.12 is attained. The same bound must be broken by deciding at 1.3 α.
 @pytest.mark.parametrize("composite", ["auto", "stacked"])
-@pytest.mark.parametrize("trials", [60, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("trials", [25, pytest.param(2000, marks=pytest.mark.slow)])
 def test_fdr_of_refined_composites(composite, trials):
     held, loose = [], []
     for trial in range(trials):
@@ -193,7 +193,7 @@ def test_fdr_of_refined_composites(composite, trials):
         assert np.mean(loose) > 0.12 + 3 * error
 
 
-@pytest.mark.parametrize("trials", [25, pytest.param(800, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("trials", [12, pytest.param(800, marks=pytest.mark.slow)])
 def test_fdr_of_the_automatic_scorer(trials):
     held, loose = [], []
     for trial in range(trials):

@@ -115,7 +115,7 @@ def test_a_refined_model_can_be_sent_to_peers():
 
 
 # α = 0.2, ℓ = 99, m = 10: α(ℓ+1)/m is an integer, so that α·m0/m = 0.12 is attained.
-@pytest.mark.parametrize("trials", [200, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("trials", [80, pytest.param(3000, marks=pytest.mark.slow)])
 def test_fdr_of_refined_scores(trials):
     shares = []
     for trial in range(trials):
