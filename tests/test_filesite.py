@@ -11,13 +11,12 @@ from test_outofcore import N_NULL, N_TEST, cut, draw, make_files, named
 
 import conovel as cn
 from conovel.automatic import shallow_trees
-from conovel.blend import linear
 from conovel.composite import Composed, composite_model
 from conovel.errors import ColumnError, InputError, ScorerError, SiteFailedError
 from conovel.files import write_table
 from conovel.named import as_candidates
 from conovel.outofcore import FileSite
-from conovel.refine import Refined
+from conovel.refine import Refined, linear
 from conovel.regimes import as_regime
 from conovel.results import SiteResult
 from conovel.rows import Rows, read_pair

@@ -17,7 +17,6 @@ from sklearn.ensemble import ExtraTreesClassifier
 from typer.testing import CliRunner
 
 import conovel as cn
-from conovel.blend import linear
 from conovel.cli import app
 from conovel.errors import ColumnError, FileError, InputError, ScorerError
 from conovel.files import write_table
@@ -26,6 +25,7 @@ from conovel.outofcore.gather import Cells, Early, Gathering, Tally, gather, sur
 from conovel.outofcore.memory import Plan, as_memory
 from conovel.outofcore.source import Piece, Source
 from conovel.outofcore.stream import Stream
+from conovel.refine import linear
 from conovel.report import of_detection, of_files
 from conovel.sampling import training_sample
 from conovel.scoring import Mixture, fit_scorer

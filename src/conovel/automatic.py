@@ -2,9 +2,9 @@
 
 Two quick first scorers of different kinds look for likely novelties: strongly randomised
 trees that tell null_train from the mixture, and the distance from null_train, which needs no
-novelties at all. From the average of what they find a linear model and trees are refined and
-blended (:mod:`conovel.blend`). What the blend finds, four candidates learn: the linear model,
-a second blend, trees, and boosted trees. The choice between them is made on a
+novelties at all. From the average of what they find a linear discriminant and trees are refined
+and blended (:mod:`conovel.blend`). What the blend finds, four candidates learn: a second blend,
+a linear model, trees, and boosted trees. The choice between them is made on a
 :class:`~conovel.selection.Trial`, and the chosen one is then fitted on everything.
 """
 
@@ -18,10 +18,10 @@ from sklearn.base import BaseEstimator
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 
-from conovel.blend import Blend, linear
+from conovel.blend import Blend
 from conovel.discriminant import Discriminant
 from conovel.ellipse import ellipse
-from conovel.refine import Refined, refine_each
+from conovel.refine import Refined, linear, refine_each
 from conovel.scoring import FittedScorer, Matrix, Mixture, with_seed
 from conovel.selection import Trial
 

@@ -11,14 +11,11 @@ likely novelties is enough; and it is one more fixed function of
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from conovel.errors import InputError
 from conovel.refine import Stage, Task, as_list, refine_each
@@ -124,11 +121,6 @@ class Joined(Stage):
         """Score each row by the regression of its fold, on what the others of its fold say."""
         said = [_said(part, part.in_folds(X, folds)) for part in self.parts]
         return super().in_folds(np.column_stack(said) * self.scale, folds)
-
-
-def linear(C: float = 0.03) -> Any:
-    """Logistic regression on standardised features, shrunk for a handful of novelties."""
-    return make_pipeline(StandardScaler(), LogisticRegression(C=C, max_iter=1000))
 
 
 def _said(part: Stage, scores: Vector) -> Vector:

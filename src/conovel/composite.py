@@ -16,10 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from conovel.blend import linear
 from conovel.elementary import expit
 from conovel.errors import InputError
-from conovel.refine import Refined
+from conovel.refine import Refined, linear
 from conovel.scoring import (
     FittedScorer,
     Matrix,

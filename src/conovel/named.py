@@ -15,9 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from conovel.automatic import Automatic, shallow_trees
-from conovel.blend import linear
 from conovel.errors import InputError, ScorerError
-from conovel.refine import Refined
+from conovel.refine import Refined, linear
 from conovel.scoring import OneClass, Scorer, with_seed
 
 NAMED: Mapping[str, Callable[[], Scorer]] = {

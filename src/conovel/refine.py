@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import has_fit_parameter
 
 from conovel.discriminant import Discriminant
@@ -282,6 +284,11 @@ class Task:
         read: Callable[[Any, Matrix], Vector] = lambda _, X: stage.score(X)  # noqa: E731
         weights = stage.weights[self.n_train :]
         return FittedScorer(whole, scorer, read, stage.models[0].scale, weights, sendable=send)
+
+
+def linear(C: float = 0.03) -> Any:
+    """Logistic regression on standardised features, shrunk for a handful of novelties."""
+    return make_pipeline(StandardScaler(), LogisticRegression(C=C, max_iter=1000))
 
 
 def as_list(first: Scorer | list[Scorer]) -> list[Scorer]:
