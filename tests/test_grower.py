@@ -8,9 +8,9 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import conovel as cn
+from conovel import grower
 from conovel.convert import to_flat
-from conovel.experiments import grower
-from conovel.experiments.grower import CompiledForest
+from conovel.grower import CompiledForest
 
 
 def rows(seed, n=300, d=5):
@@ -88,3 +88,23 @@ def test_without_numba_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(grower, "available", lambda: False)
     with pytest.raises(cn.errors.MissingExtraError, match=r"conovel\[fast\]"):
         CompiledForest(1).grow(*rows(0))
+
+
+def test_threads_do_not_matter():
+    X, y = rows(6)
+    one, many = (CompiledForest(9, 6, random_state=0, n_jobs=n).grow(X, y) for n in (1, 3))
+    assert one.n_trees == many.n_trees == 9
+    for name in ("feature", "threshold", "left", "value", "roots"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(many, name))
+    assert len(np.unique(one.threshold[one.roots])) > 1  # each tree has its own chance
+
+
+@pytest.mark.parametrize("depth", [4, None])
+def test_trees_with_chances_of_their_own_are_alike(depth):
+    X, y = rows(2, n=400)
+    fresh, truth = rows(3, n=2000)
+    forests = (CompiledForest(200, depth, random_state=0, n_jobs=n) for n in (None, 2))
+    grown = [forest.grow(X, y) for forest in forests]
+    assert len(grown[0].feature) == pytest.approx(len(grown[1].feature), rel=0.03)
+    errors = [np.mean((forest.score(fresh) - truth) ** 2) for forest in grown]
+    assert errors[0] == pytest.approx(errors[1], rel=0.05)

@@ -94,6 +94,20 @@ class TestBinning:
         codes = bin_features(np.reshape(values, (-1, 1)), [edges])
         assert codes[:, 0].tolist() == [sum(edge < value for edge in edges) for value in values]
 
+    @given(st.data())
+    def test_is_the_plain_count_however_the_edges_lie(self, data):
+        """Clusters, gaps of all sizes and infinities; values next to the edges."""
+        loops = pytest.importorskip("numba") and kernels._compile()
+        wild = st.floats(allow_nan=False) | st.integers(-20, 20).map(lambda k: 1 + k * 2.0**-52)
+        edges = np.unique(data.draw(st.lists(wild, max_size=60)))
+        more = np.array(data.draw(st.lists(wild, max_size=20)))
+        with np.errstate(over="ignore"):
+            near = [np.nextafter(edges, np.inf), np.nextafter(edges, -np.inf)]
+        values = np.concatenate([edges, *near, more, [-np.inf, np.inf, 0.0]])
+        columns = np.empty((1, values.size), np.uint8)
+        loops.bin(values[:, None], False, kernels._bucketed([edges]), columns)
+        assert np.array_equal(columns[0], np.searchsorted(edges, values, side="left"))
+
     @pytest.mark.parametrize("engine", ENGINES)
     def test_many_rows_and_any_layout(self, use, engine):
         X = np.random.default_rng(0).normal(size=(1300, 3))

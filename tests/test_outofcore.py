@@ -117,8 +117,8 @@ def test_any_piece_and_any_number_of_threads_gives_the_bytes_of_memory(
 
 @pytest.mark.parametrize(
     "scorer",
-    [linear(), "mlp", "isolation-forest", "boosting", THREADED, None],
-    ids=["linear", "mlp", "one-class", "boosting", "threads", "automatic"],
+    [linear(), "mlp", "isolation-forest", "boosting", "compiled-forest", THREADED, None],
+    ids=["linear", "mlp", "one-class", "boosting", "compiled", "threads", "automatic"],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_every_kind_of_scorer_scores_alike_in_pieces(files, monkeypatch, scorer):

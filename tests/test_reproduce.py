@@ -14,7 +14,6 @@ from conovel.errors import FileError, InputError
 from conovel.experiments import runner
 from conovel.experiments.figures import figures
 from conovel.experiments.gaussian import gaussian_design
-from conovel.experiments.grower import CompiledForest
 from conovel.experiments.plans import (
     EXPERIMENTS,
     PAPER,
@@ -32,6 +31,7 @@ from conovel.experiments.shared import Cell, Trial
 from conovel.experiments.tables import Table, estimate, where
 from conovel.experiments.tasks import Gaussian, Learner, Task, counting_bits
 from conovel.experiments.views import false_discoveries, views
+from conovel.grower import CompiledForest
 
 SMALL = Learner("forest", trees=5, depth=3)
 CELLS = [

@@ -73,7 +73,7 @@ def bin_features(
         for column, values, steps in zip(columns, X.T, edges, strict=True):
             column[:] = np.searchsorted(steps, values, side="left")
     else:
-        loops.bin(X, single, *_padded(edges), columns)
+        loops.bin(X, single, _bucketed(edges), columns)
     return columns.T
 
 
@@ -251,16 +251,44 @@ def _code_dtype(n_edges: int) -> type[np.unsignedinteger[Any]]:
     return np.uint32
 
 
-def _padded(
-    edges: Sequence[NDArray[np.float64]],
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-    """Fill each list of edges up to 2^k - 1 with infinities, and join the lists."""
-    bits = np.array([len(steps).bit_length() for steps in edges], dtype=np.int64)
-    starts = np.append(0, np.cumsum((1 << bits) - 1))
-    table = np.full(starts[-1], np.inf)
-    for steps, start in zip(edges, starts, strict=False):
-        table[start : start + len(steps)] = steps
-    return table, starts, bits
+class _Buckets(NamedTuple):
+    """Edges, and for each of many even intervals how many of them lie before it."""
+
+    edges: NDArray[np.float64]  # feature after feature, each with infinities behind
+    starts: NDArray[np.int64]  # where those of each feature begin
+    low: NDArray[np.float64]  # of each feature: x is in interval (x - low) * scale, rounded down
+    scale: NDArray[np.float64]
+    before: NDArray[np.uint32]  # by feature and interval
+    offsets: NDArray[np.int64]  # where the intervals of each feature begin
+    bits: NDArray[np.int64]  # of the number of edges in the fullest interval
+
+
+def _bucketed(edges: Sequence[NDArray[np.float64]]) -> _Buckets:
+    """Prepare the search of `_bin_loop`; each feature has about as many intervals as edges."""
+    parts = []
+    for steps in edges:
+        size = 1 << len(steps).bit_length()
+        low, scale = 0.0, 0.0
+        if len(steps) > 1:
+            with np.errstate(over="ignore"):
+                low, scale = steps[0], (size - 1) / (steps[-1] - steps[0])
+        if 0 < scale < np.inf:
+            full = np.bincount(((steps - low) * scale).astype(np.int64), minlength=size)
+        else:  # few edges, or too far or too close together: one interval
+            full = np.array([len(steps)])
+        bits = int(full.max()).bit_length()
+        before = np.cumsum(full) - full
+        parts.append((np.append(steps, np.full(1 << bits, np.inf)), low, scale, before, bits))
+    padded, lows, scales, befores, widths = zip(*parts, strict=True)
+    return _Buckets(
+        edges=np.concatenate(padded),
+        starts=np.cumsum([0, *map(len, padded)]),
+        low=np.array(lows),
+        scale=np.array(scales),
+        before=np.concatenate(befores).astype(np.uint32),
+        offsets=np.cumsum([0, *map(len, befores)]),
+        bits=np.array(widths, dtype=np.int64),
+    )
 
 
 class _Loops(NamedTuple):
@@ -291,7 +319,7 @@ def _compile() -> _Loops | None:
 # ones for being negative, which keeps LLVM from vectorising the inner loops.
 
 
-def _bin_loop(X: Any, single: Any, table: Any, starts: Any, bits: Any, columns: Any) -> None:
+def _bin_loop(X: Any, single: Any, buckets: Any, columns: Any) -> None:
     n, d = X.shape
     values = np.empty(_ROWS, np.float64)
     below = np.empty(_ROWS, np.uint32)
@@ -300,18 +328,27 @@ def _bin_loop(X: Any, single: Any, table: Any, starts: Any, bits: Any, columns: 
         for f in range(d):
             for i in range(m):
                 values[i] = X[first + i, f]
-                below[i] = 0
             if single:
                 for i in range(m):
                     values[i] = np.float32(values[i])
-            edges = table[starts[f] : starts[f + 1]]
+            # Subtraction and product keep the order, rounding included: what lies in an earlier
+            # interval is below, and only the edges of the interval itself are left to search.
+            before = buckets.before[buckets.offsets[f] : buckets.offsets[f + 1]]
+            low, scale, last = buckets.low[f], buckets.scale[f], np.float64(before.size - 1)
+            if last == 0:
+                below[:m] = 0
+            else:
+                for i in range(m):
+                    interval = min(max((values[i] - low) * scale, 0.0), last)
+                    below[i] = before[np.uint32(np.int64(interval))]
+            edges = buckets.edges[buckets.starts[f] : buckets.starts[f + 1]]
             # A binary search without branches: add 2^s where that many more edges are below.
-            for s in range(bits[f] - 1, -1, -1):
+            for s in range(buckets.bits[f] - 1, -1, -1):
                 shift = np.uint32(s)
-                last = np.uint32((1 << s) - 1)
+                last_one = np.uint32((1 << s) - 1)
                 for i in range(m):
                     b = below[i]
-                    below[i] = b + (np.uint32(edges[b + last] < values[i]) << shift)
+                    below[i] = b + (np.uint32(edges[b + last_one] < values[i]) << shift)
             for i in range(m):
                 columns[f, first + i] = below[i]
 

@@ -36,8 +36,9 @@ def detect(
     scorer: Annotated[
         str,
         typer.Option(
-            help="automatic, extra-trees, random-forest, boosting, logistic, mlp, refined-trees,"
-            " refined-linear or isolation-forest; several with commas: the best is chosen validly."
+            help="automatic, extra-trees, random-forest, compiled-forest, boosting, logistic, mlp,"
+            " refined-trees, refined-linear or isolation-forest; several with commas: the best is"
+            " chosen validly."
         ),
     ] = "automatic",
     train_fraction: Annotated[

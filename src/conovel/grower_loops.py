@@ -1,4 +1,4 @@
-"""The compiled loops of :mod:`conovel.experiments.grower`; importing this needs numba."""
+"""The compiled loops of :mod:`conovel.grower`; importing this needs numba."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+_LOW = (1 << 32) - 1
 _APART = 1e-7  # feature values this close are one to scikit-learn
 
 
@@ -31,7 +32,7 @@ draw = _jit(_draw)
 
 
 def _best_split(
-    values: Any, members: Any, y: Any, weight: Any, total: Any, ones: Any
+    values: Any, members: Any, copies: Any, total: Any, ones: Any
 ) -> tuple[float, float]:
     """Return the largest Σ (Σ_c n_c²)/n over the two sides, and its threshold.
 
@@ -39,13 +40,13 @@ def _best_split(
     what does not depend on the split.
     """
     best, threshold = -1.0, 0.0
-    n_left, ones_left = 0.0, 0.0
+    counted = np.int64(0)
+    there = np.float64(values[members[0]])
     for k in range(members.size - 1):
-        row = members[k]
-        n_left += weight[row]
-        ones_left += weight[row] * y[row]
-        here, there = values[row], values[members[k + 1]]
+        counted += copies[members[k]]
+        here, there = there, np.float64(values[members[k + 1]])
         if there > here + _APART:
+            n_left, ones_left = float(counted & _LOW), float(counted >> 32)
             n_right, ones_right = total - n_left, ones - ones_left
             zeros_left, zeros_right = n_left - ones_left, n_right - ones_right
             gain = (ones_left * ones_left + zeros_left * zeros_left) / n_left
@@ -66,12 +67,12 @@ def _part(members: Any, goes_left: Any, spare: Any) -> int:
     n_left, n_right = 0, 0
     for k in range(members.size):
         row = members[k]
-        if goes_left[row]:
-            members[n_left] = row
-            n_left += 1
-        else:
-            spare[n_right] = row
-            n_right += 1
+        left = goes_left[row]
+        # Both are written, and the next row overwrites the wrong one: no branch to guess.
+        members[n_left] = row
+        spare[n_right] = row
+        n_left += left
+        n_right += 1 - left
     for k in range(n_right):
         members[n_left + k] = spare[k]
     return n_left
@@ -92,32 +93,34 @@ def _grow(  # noqa: PLR0915 - one loop over the nodes, for the compiler
 ) -> Any:
     """Return feature, threshold, left, value and roots, laid out as in a `Forest`."""
     d, n = columns.shape
-    most = n_trees * 2 * n
+    most = n_trees * min(2 * n, 2 << min(max_depth, 30))
     feature, left = np.full(most, -1, np.int32), np.empty(most, np.int32)
     threshold, value = np.zeros(most), np.zeros(most)
     roots = np.empty(n_trees, np.int32)
     state = np.array([seed | np.uint64(1)], np.uint64)
-    weight = np.empty(n)
+    # How often each row was drawn; in the upper half again, if it is of class 1.
+    copies = np.empty(n, np.int64)
     lists, spare = np.empty((d, n), np.int32), np.empty(n, np.int32)
-    goes_left = np.empty(n, np.bool_)
+    goes_left = np.empty(n, np.uint8)
     names = np.arange(d)
     begin, end = np.empty(2 * n, np.int32), np.empty(2 * n, np.int32)
     level = np.empty(2 * n, np.int32)
     size = 0
     for tree in range(n_trees):
         if bootstrap:
-            weight[:] = 0.0
+            copies[:] = 0
             for _ in range(n):
-                weight[draw(state) % np.uint64(n)] += 1.0
+                copies[draw(state) % np.uint64(n)] += 1
         else:
-            weight[:] = 1.0
+            copies[:] = 1
+        for k in range(n):
+            copies[k] += (copies[k] * y[k]) << 32
         m = 0
         for f in range(d):
             m = 0
             for k in range(n):
-                if weight[order[f, k]] > 0:
-                    lists[f, m] = order[f, k]
-                    m += 1
+                lists[f, m] = order[f, k]
+                m += copies[order[f, k]] > 0
         root = size
         roots[tree] = root
         begin[0], end[0], level[0] = 0, m, 0
@@ -126,11 +129,10 @@ def _grow(  # noqa: PLR0915 - one loop over the nodes, for the compiler
         while node < size:  # level by level: siblings stand next to each other
             at = node - root
             low, high = begin[at], end[at]
-            total, ones = 0.0, 0.0
+            counted = np.int64(0)
             for k in range(low, high):
-                row = lists[0, k]
-                total += weight[row]
-                ones += weight[row] * y[row]
+                counted += copies[lists[0, k]]
+            total, ones = float(counted & _LOW), float(counted >> 32)
             best, cut, chosen = -1.0, 0.0, -1
             if level[at] < max_depth and high - low >= 2 and 0 < ones < total:
                 for visited in range(d):
@@ -139,9 +141,7 @@ def _grow(  # noqa: PLR0915 - one loop over the nodes, for the compiler
                     other = visited + np.int64(draw(state) % np.uint64(d - visited))
                     names[visited], names[other] = names[other], names[visited]
                     f = names[visited]
-                    gain, where = best_split(
-                        columns[f], lists[f, low:high], y, weight, total, ones
-                    )
+                    gain, where = best_split(columns[f], lists[f, low:high], copies, total, ones)
                     if gain > best:
                         best, cut, chosen = gain, where, f
             if chosen < 0:
