@@ -12,10 +12,11 @@ from test_outofcore import N_NULL, N_TEST, cut, draw, make_files, named
 import conovel as cn
 from conovel.automatic import shallow_trees
 from conovel.composite import Composed, composite_model
-from conovel.errors import ColumnError, InputError, ScorerError, SiteFailedError
+from conovel.errors import ColumnError, FileError, SampleError, ScorerError, SiteFailedError
 from conovel.files import write_table
 from conovel.named import as_candidates
 from conovel.outofcore import FileSite
+from conovel.outofcore.source import Source
 from conovel.refine import Refined, linear
 from conovel.regimes import as_regime
 from conovel.results import SiteResult
@@ -73,7 +74,7 @@ def both(tmp_path, monkeypatch, most=250, piece=128, **more):
 
 def columns_of(site, limit):
     names = np.array([f"row {i}" for i in range(N_TEST)])
-    rejected = site.test_ranks <= limit
+    rejected = site.tested & (site.test_ranks <= limit)
     given = rejected, site.test_ranks, site.scores, site.tested, site.n_calibration
     return SiteResult("big", *given, Rows(np.empty((0, 1))), names).columns()
 
@@ -101,9 +102,53 @@ def test_every_composite_gives_the_bytes_of_memory(tmp_path, monkeypatch, compos
     assert_same(tmp_path, sites, links)
 
 
-@pytest.mark.parametrize("regime", ["full", "counts", "isolated", "conservative"])
-def test_every_regime_that_keeps_rows_together(tmp_path, monkeypatch, regime):
+@pytest.mark.parametrize("regime", ["full", "counts", "isolated", "conservative", "split"])
+def test_every_regime(tmp_path, monkeypatch, regime):
     assert_same(tmp_path, *both(tmp_path, monkeypatch, regime=as_regime(regime)))
+
+
+@pytest.mark.parametrize(("most", "piece"), [(10**6, 64), (60, 37), (100, 10_000)])
+@pytest.mark.parametrize("composite", ["mean", "auto"])
+def test_blocks_of_rows(tmp_path, monkeypatch, most, piece, composite):
+    more = {"regime": as_regime("split"), "composite": composite}
+    sites, links = both(tmp_path, monkeypatch, most=most, piece=piece, **more)
+    assert sites[0].tested.sum() == sites[1].histogram.size == N_TEST // 2
+    assert_same(tmp_path, sites, links)
+
+
+def test_blocks_of_rows_without_names(tmp_path, monkeypatch):
+    make_files(tmp_path)
+    cut(monkeypatch, 37)
+    asked = settings(regime=as_regime("split"))
+    memory = in_memory(draw(), asked)
+    features = list(named(draw()[0]))
+    paths = tmp_path / "null", tmp_path / "test"
+    files = FileSite(*paths, asked, tmp_path / "work", columns=features)
+    peer = small(settings(seed=4, regime=as_regime("split")))
+    limits = [run(site, peer, asked).agents["big"].limit for site in (memory, files)]
+    assert limits[0] == limits[1]
+    files.write(tmp_path / "out.parquet", limits[0])
+    found, expected = (
+        pa.parquet.read_table(tmp_path / "out.parquet"),
+        columns_of(memory, limits[0]),
+    )
+    assert found.column_names == [name for name in expected if name != "id"]
+    for name in found.column_names:
+        np.testing.assert_array_equal(found[name].to_numpy(), expected[name])
+
+
+def test_files_that_grow_are_noticed(tmp_path):
+    make_files(tmp_path)
+    source = Source(tmp_path / "test", id_column="name", only=np.ones(N_TEST - 1, dtype=bool))
+    with pytest.raises(FileError, match="has got more rows while it was read"):
+        list(source.pieces(64))
+
+
+def test_more_blocks_than_rows(tmp_path):
+    make_files(tmp_path)
+    site = in_files(tmp_path, settings(regime=as_regime("split")))
+    with pytest.raises(SampleError, match="test rows cannot be split among the agents"):
+        site.models(0, [str(i) for i in range(N_TEST + 1)])
 
 
 REFINED = Refined(shallow_trees(8), linear())
@@ -142,12 +187,6 @@ def test_a_network_has_the_messages_of_such_a_run(tmp_path, monkeypatch):
     assert isinstance(found, RankHistogram)
     ranks = np.concatenate([part["rank"].to_numpy() for part in site._stream.parts()])
     assert np.array_equal(ranks, expected.ranks)
-
-
-def test_blocks_of_rows_are_refused(tmp_path):
-    make_files(tmp_path)
-    with pytest.raises(InputError, match="the regime split cuts rows into blocks"):
-        in_files(tmp_path, settings(regime=as_regime("split")))
 
 
 def test_a_value_that_is_no_number_ends_it_before_the_hello(tmp_path):

@@ -107,6 +107,19 @@ class Workplace(Generic[L]):
         level = regime.test_level(settings.level, n_agents)
         return as_share(settings.train_fraction, n_null, n_tests, level)
 
+    def _cuts(
+        self, n_null: int, n_test: int, n_blocks: int
+    ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Cut known normals and test rows at random into K blocks (the paper's step 1)."""
+        if n_test < n_blocks:
+            raise SampleError(f"{n_test} test rows cannot be split among the agents")
+        rng = np.random.default_rng([self.settings.seed, n_blocks])
+        nulls, tests = (
+            np.split(rng.permutation(n), np.cumsum(block_sizes(n, n_blocks))[:-1])
+            for n in (n_null, n_test)
+        )
+        return [(np.sort(null), np.sort(test)) for null, test in zip(nulls, tests, strict=True)]
+
     def _keep(self, block: L) -> tuple[L, FittedScorer]:
         """Fit one's own model."""
         self._own = block, fit_on(block, self.settings)
@@ -240,19 +253,10 @@ class LocalSite(Workplace[Block]):
         return self._block(np.arange(len(self.null)), np.arange(len(self.test)))
 
     def _blocks(self, n_blocks: int) -> list[Block]:
-        """Cut null and test rows at random into K blocks (the paper's step 1)."""
-        rng = np.random.default_rng([self.settings.seed, n_blocks])
-        cuts = [
-            np.split(rng.permutation(n), np.cumsum(block_sizes(n, n_blocks))[:-1])
-            for n in (len(self.null), len(self.test))
-        ]
-        return [
-            self._block(np.sort(nulls), np.sort(tests)) for nulls, tests in zip(*cuts, strict=True)
-        ]
+        cuts = self._cuts(len(self.null), len(self.test), n_blocks)
+        return [self._block(*cut) for cut in cuts]
 
     def _block(self, nulls: NDArray[np.intp], tests: NDArray[np.intp]) -> Block:
-        if tests.size == 0:
-            raise SampleError(f"{len(self.test)} test rows cannot be split among the agents")
         train, calibration = self._split(nulls.size, len(self.test))
         rows = np.concatenate([self.null.values[nulls[calibration]], self.test.values[tests]])
         return Block(self.null.values[nulls[train]], Mixture.of(rows), calibration.size, tests)

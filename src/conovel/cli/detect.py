@@ -90,6 +90,7 @@ def detect(
     """
     from conovel.detector import AdaDetect  # noqa: PLC0415
     from conovel.files import require_writable, write_json  # noqa: PLC0415
+    from conovel.outofcore.memory import DEFAULT_MEMORY  # noqa: PLC0415
 
     if out is not None:
         require_writable(out)
@@ -99,7 +100,7 @@ def detect(
     files = _Files(null, test, out, features, id_column)
     scores_on = _engine(engine, scheduler)
     result, picture = (
-        _in_pieces(detector, files, memory or "1GB", scores_on)
+        _in_pieces(detector, files, memory or DEFAULT_MEMORY, scores_on)
         if _wants_pieces(files, memory, engine)
         else _in_memory(detector, files)
     )
@@ -157,7 +158,7 @@ def _in_memory(detector: AdaDetect, files: _Files) -> tuple[Detection, dict[str,
 
 
 def _in_pieces(
-    detector: AdaDetect, files: _Files, memory: str, engine: Engine | None
+    detector: AdaDetect, files: _Files, memory: str | int, engine: Engine | None
 ) -> tuple[FileDetection, dict[str, Any]]:
     from conovel.outofcore import detect_files  # noqa: PLC0415
     from conovel.report import of_files  # noqa: PLC0415

@@ -43,8 +43,7 @@ class Ground:
         Models, counts and decisions are those of an agent of a network in one process.
         """
         file, settings = self.file, self._settings()
-        large = not settings.regime.splits_rows and are_large(file.null, file.test)
-        if file.memory is not None or large:
+        if file.memory is not None or are_large(file.null, file.test):
             file.results.mkdir(parents=True, exist_ok=True)
             self._folder = TemporaryDirectory(dir=file.results, prefix=".work-")
             return FileSite(

@@ -9,7 +9,7 @@ from pathlib import Path
 from conovel.errors import InputError
 from conovel.files import size_of
 
-DEFAULT_MEMORY = 1 << 30
+DEFAULT_MEMORY = 10**9
 _LARGE = 250_000_000  # bytes of files that are read in pieces without being asked
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _LEAST = 750_000_000  # the libraries with a fit on few columns take most of it

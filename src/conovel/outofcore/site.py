@@ -7,15 +7,16 @@ written when the run is over (:meth:`FileSite.write`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from conovel.composite import composite_model
-from conovel.errors import InputError
 from conovel.files import pick_features
 from conovel.outofcore.decisions import count_ranks, write_rows
 from conovel.outofcore.engines import LocalEngine
@@ -24,7 +25,8 @@ from conovel.outofcore.memory import DEFAULT_MEMORY, as_memory
 from conovel.outofcore.source import Source
 from conovel.outofcore.stream import Progress, Stream, silent
 from conovel.participant import Facts
-from conovel.site import Settings, Workplace
+from conovel.regimes import own_block
+from conovel.site import Settings, Workplace, fit_on
 from conovel.stepup import RankHistogram
 
 
@@ -36,7 +38,8 @@ class FileSite(Workplace[Training]):
     null, test : Path
         Known normals and rows to test: CSV or Parquet files, or folders of them.
     settings : Settings
-        Any regime but `split`, which cuts the rows into blocks.
+        In the regime `split` the files are read once for every block, and a row takes 9 bytes
+        beyond the budget.
     folder : Path
         Where scores and ranks are kept until :meth:`close`, 16 bytes for each test row.
     columns, id_column
@@ -64,14 +67,9 @@ class FileSite(Workplace[Training]):
         memory: int | str = DEFAULT_MEMORY,
         on_progress: Progress | None = None,
     ) -> None:
-        if settings.regime.splits_rows:
-            raise InputError(
-                f"the regime {settings.regime.name} cuts rows into blocks, which files read in"
-                " pieces do not allow: take another regime, or a larger memory"
-            )
         features = pick_features(null, test, columns, id_column)
         super().__init__(features, settings)
-        self._stream = Stream(
+        self._all = self._stream = Stream(
             Source(null, features),
             Source(test, features, id_column),
             as_memory(memory),
@@ -80,21 +78,42 @@ class FileSite(Workplace[Training]):
             settings=[repr(settings)],
             tell=on_progress or silent,
         )
+        self._tested: NDArray[np.bool_] | None = None  # None: all
+
+    def _learn(self, stream: Stream) -> Training:
+        return stream.learn(
+            lambda n_null, n_test: self._split(n_null, self._all.n_test or n_test)[0],
+            self.max_train_rows,
+        )
 
     @cached_property
     def _training(self) -> Training:
-        return self._stream.learn(lambda *sizes: self._split(*sizes)[0], self.max_train_rows)
+        return self._learn(self._all)
 
     @property
     def facts(self) -> Facts:
         """Row numbers and columns, as the hello tells them; every value is checked for it."""
         _ = self._training
-        return self._facts(self._stream.n_null, self._stream.n_test)
+        return self._facts(self._all.n_null, self._all.n_test)
 
     def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
-        """Fit, and make a model for every peer: one for all."""
-        blob = self._surrogate(*self._keep(self._training))
-        return {name: blob for i, name in enumerate(names) if i != index}
+        """Fit, and make a model for every peer: one for all, or one per block in `split`."""
+        if not self.settings.regime.splits_rows:
+            blob = self._surrogate(*self._keep(self._training))
+            return {name: blob for i, name in enumerate(names) if i != index}
+        facts = self.facts
+        cuts = self._cuts(facts.n_null, facts.n_test, len(names))
+        models = {}
+        for i, (name, cut) in enumerate(zip(names, cuts, strict=True)):
+            null, test = map(_mask, cut, (facts.n_null, facts.n_test))
+            stream = self._all.part(null, test, f"block-{i}")
+            training = self._learn(stream)
+            if i == own_block(index):
+                self._stream, self._tested = stream, test
+                self._keep(training)
+            else:
+                models[name] = self._surrogate(training, fit_on(training, self.settings))
+        return models
 
     def ranks(self, models: Mapping[str, bytes]) -> RankHistogram:
         """Score with everybody's models together; count the ranks of the tested rows."""
@@ -119,16 +138,47 @@ class FileSite(Workplace[Training]):
         """
         n_calibration = self.histogram.n_calibration
 
-        def decide(part: pa.Table) -> pa.Table:
+        def decide(part: pa.Table, tested: NDArray[np.bool_]) -> pa.Table:
             ranks = part["rank"].to_numpy()
+            p_values = np.where(tested, ranks / (n_calibration + 1), np.nan)
             return (
-                part.append_column("p_value", pa.array(ranks / (n_calibration + 1)))
-                .append_column("tested", pa.array(np.ones(ranks.size, dtype=np.bool_)))
-                .append_column("rejected", pa.array(ranks <= limit))
+                part.append_column("p_value", pa.array(p_values))
+                .append_column("tested", pa.array(tested))
+                .append_column("rejected", pa.array(tested & (ranks <= limit)))
             )
 
-        write_rows(path, map(decide, self._stream.parts("writing")), self._stream.work.folder)
+        parts = self._stream.parts("writing")
+        if self._tested is None:
+            told = (decide(part, np.ones(part.num_rows, dtype=np.bool_)) for part in parts)
+        else:
+            told = (decide(*part) for part in self._with_untested(parts, self._tested))
+        write_rows(path, told, self._all.work.folder)
+
+    def _with_untested(
+        self, parts: Iterator[pa.Table], tested: NDArray[np.bool_]
+    ) -> Iterator[tuple[pa.Table, NDArray[np.bool_]]]:
+        """Give all rows in their order, with rank 0 and no score where they were not tested."""
+        size, source = self._all.plan.piece, self._all.test
+        names = source.names(size) if source.id_column else repeat(None)
+        rest = next(parts)
+        for start, name in zip(range(0, tested.size, size), names, strict=False):
+            here = tested[start : start + size]
+            n = int(here.sum())
+            while rest.num_rows < n:
+                rest = pa.concat_tables([rest, next(parts)])
+            scores, ranks = np.full(here.size, np.nan), np.zeros(here.size, dtype=np.int64)
+            scores[here] = rest["score"][:n].to_numpy()
+            ranks[here] = rest["rank"][:n].to_numpy()
+            rest = rest.slice(n)
+            columns = {"score": scores, "rank": ranks}
+            yield pa.table(columns if name is None else {"id": name, **columns}), here
 
     def close(self) -> None:
         """Remove the folder."""
-        self._stream.work.clear()
+        self._all.work.clear()
+
+
+def _mask(positions: NDArray[np.intp], n: int) -> NDArray[np.bool_]:
+    mask = np.zeros(n, dtype=np.bool_)
+    mask[positions] = True
+    return mask

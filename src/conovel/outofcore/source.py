@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -68,11 +68,14 @@ class Source:
         Feature columns; all but the id column by default.
     id_column : str, optional
         Column that names the rows.
+    only : bool array, optional
+        Which rows there are; the others are passed over as if they were not in the files.
     """
 
     path: Path
     columns: Sequence[str] | None = None
     id_column: str | None = None
+    only: NDArray[np.bool_] | None = None
 
     @cached_property
     def dataset(self) -> pa_dataset.Dataset:
@@ -91,6 +94,8 @@ class Source:
 
     def count_known(self) -> int | None:
         """Count the rows where that takes no reading: Parquet files say how many they have."""
+        if self.only is not None:
+            return int(self.only.sum())
         if not isinstance(self.dataset.format, pa_dataset.ParquetFileFormat):
             return None
         try:
@@ -102,6 +107,8 @@ class Source:
         """Digest of what tells one state of the files from another, without reading them."""
         states = [(f, (s := Path(f).stat()).st_size, s.st_mtime_ns) for f in self.files]
         told = [states, self.dataset.schema.to_string(), self.features, self.id_column]
+        if self.only is not None:
+            told.append(hashlib.sha256(np.packbits(self.only).tobytes()).hexdigest())
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
     def pieces(self, size: int) -> Iterator[Piece]:
@@ -120,12 +127,20 @@ class Source:
         """Do some work on every piece, a few at a time, and give the results in order."""
         needed = list(dict.fromkeys([*self.features, *filter(None, [self.id_column])]))
         with ThreadPoolExecutor(_THREADS) as pool:
-            tables = zip(count(0, size), _tables(self.dataset, needed, size), strict=False)
+            tables = zip(count(0, size), self._tables(needed, size), strict=False)
             promises = (
                 pool.submit(lambda start, parts: work(self._piece(start, parts)), start, parts)
                 for start, parts in tables
             )
             yield from in_order(promises, _THREADS)
+
+    def names(self, size: int) -> Iterator[Any]:
+        """Read the names of the rows alone, `size` at a time."""
+        for parts in self._tables(list(filter(None, [self.id_column])), size):
+            yield pa.concat_tables([part for _, part in parts])[self.id_column]
+
+    def _tables(self, columns: Sequence[str], size: int) -> Iterator[list[tuple[str, pa.Table]]]:
+        return _cut(_blocks(self.dataset, columns, size, self.only), size)
 
     def _piece(self, start: int, parts: Sequence[tuple[str, pa.Table]]) -> Piece:
         table = pa.concat_tables([part for _, part in parts])
@@ -152,26 +167,42 @@ def _clean_columns(table: pa.Table) -> list[Vector] | None:
     return columns if clean else None
 
 
-def _tables(
-    dataset: pa_dataset.Dataset, columns: Sequence[str], size: int
-) -> Iterator[list[tuple[str, pa.Table]]]:
-    """Cut what the files give, in blocks of their own choosing, into pieces of one size.
-
-    A piece is a list of tables, each with the file that it is from.
-    """
+def _blocks(
+    dataset: pa_dataset.Dataset,
+    columns: Sequence[str],
+    size: int,
+    only: NDArray[np.bool_] | None,
+) -> Iterator[tuple[str, pa.Table]]:
+    """Give what the files give, in blocks of their own choosing, each with its file."""
     schema = pa.schema([dataset.schema.field(name) for name in columns])
-    piece: list[tuple[str, pa.Table]] = []
-    lacking = size
+    start = 0
     for fragment in dataset.get_fragments():
         for table in _batches(fragment, schema, size):
-            rest = table
-            while rest.num_rows:
-                piece.append((fragment.path, rest.slice(0, lacking)))
-                taken = piece[-1][1].num_rows
-                rest, lacking = rest.slice(taken), lacking - taken
-                if not lacking:
-                    yield piece
-                    piece, lacking = [], size
+            if only is None:
+                yield fragment.path, table
+                continue
+            wanted = only[start : start + table.num_rows]
+            start += table.num_rows
+            if wanted.size < table.num_rows:
+                raise FileError(f"{fragment.path} has got more rows while it was read")
+            yield fragment.path, table.filter(pa.array(wanted))
+
+
+def _cut(
+    blocks: Iterable[tuple[str, pa.Table]], size: int
+) -> Iterator[list[tuple[str, pa.Table]]]:
+    """Cut blocks into pieces of one size, each a list of tables with the files they are from."""
+    piece: list[tuple[str, pa.Table]] = []
+    lacking = size
+    for path, table in blocks:
+        rest = table
+        while rest.num_rows:
+            piece.append((path, rest.slice(0, lacking)))
+            taken = piece[-1][1].num_rows
+            rest, lacking = rest.slice(taken), lacking - taken
+            if not lacking:
+                yield piece
+                piece, lacking = [], size
     if piece:
         yield piece
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -76,6 +77,18 @@ class Stream:
         told = [__version__, null.digest(), test.digest(), self.plan.piece, *settings]
         self.work = Work.at(folder, hashlib.sha256(json.dumps(told).encode()).hexdigest())
         self.n_null = self.n_test = 0
+
+    def part(self, null: NDArray[np.bool_], test: NDArray[np.bool_], name: str) -> Stream:
+        """Give a stream of some of the rows, which keeps its own parts in this one's folder."""
+        return Stream(
+            replace(self.null, only=null),
+            replace(self.test, only=test),
+            self.memory,
+            self._engine,
+            self.work.folder / name,
+            settings=[self.work.key],
+            tell=self._tell,
+        )
 
     def learn(self, split: Split, most: int) -> Training:
         """Choose what is learnt from: a pass or two over both samples, or what they found before.
