@@ -108,15 +108,26 @@ class Design:
         return {"design": repr(self), "revision": 1}
 
 
+class Only(Automatic):
+    """One candidate of the automatic choice, with the random numbers that it has there."""
+
+    def __init__(self, name: str, random_state: int | None = None) -> None:
+        super().__init__(random_state=random_state)
+        self.name = name
+
+    def fit_on(self, null_train: Any, mixture: Any) -> Any:
+        return self.candidates()[self.name].fit_on(null_train, mixture)
+
+
 @dataclass(frozen=True)
 class Candidate(Learner):
-    """One candidate of the automatic choice by itself, with the default's split."""
+    """One candidate by itself, with the default's split."""
 
     def columns(self) -> Row:
         return {"scorer": self.name, "trees": 0, "depth": 0, "train_fraction": ""}
 
     def scorer(self) -> Any:
-        return Automatic().candidates()[self.name]
+        return Only(self.name)
 
 
 DESIGNS = {
