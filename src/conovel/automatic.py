@@ -26,9 +26,7 @@ from conovel.scoring import FittedScorer, Matrix, Mixture, with_seed
 from conovel.selection import Trial
 
 _SMALL = 1_000_000  # numbers; below, several threads wait for each other more than they work
-# By how many standard errors a candidate must beat those before it: the more flexible a model,
-# the more often it looks good by chance.
-_CAUTION = {"blend": 0.0, "linear": 2.0, "trees": 2.0, "boosting": 3.0}
+_CAUTION = 3.0  # standard errors; less, and chance chooses more often than merit
 
 
 def shallow_trees(n_trees: int = 40) -> ExtraTreesClassifier:
@@ -97,6 +95,6 @@ class Automatic(BaseEstimator):  # type: ignore[misc]
             task = trial.null_train, trial.mixture
             tried = refine_each(list(candidates.values()), *task, send=False)
             scores = [trial.mixture.score(fit) for fit in tried]
-            selection = trial.select(list(candidates), scores, list(_CAUTION.values()))
+            selection = trial.select(list(candidates), scores, _CAUTION)
             winner = candidates[selection.winner].fit_on(null_train, mixture)
         return replace(winner, selection=selection, trial=tried[selection.chosen])

@@ -40,6 +40,7 @@ _COMBINE: Mapping[str, Callable[[Matrix], Vector]] = {
     "max": lambda scores: scores.max(axis=0),
 }
 _CHOICE = (STACKED, *_COMBINE)  # in order of preference
+_CAUTION = 3.0  # standard errors by which another must beat what is preferred
 COMPOSITES = (AUTO, "mean", "max", "min", STACKED)
 
 
@@ -125,7 +126,7 @@ def choose_composite(
     scores = [trial.mixture.score(_stacked(*task, trial.mixture)), *simple]
     # What is stacked has the others among its features. And a trial is unfair to it: it learns
     # from half of null_train there, while the peers' models are what they will be.
-    return trial.select(_CHOICE, scores, caution=[5.0] * len(_CHOICE))
+    return trial.select(_CHOICE, scores, _CAUTION)
 
 
 def _stacked(

@@ -28,6 +28,9 @@ _TAIL = 0.01
 # And by so many whole rows another candidate must beat the preferred one on top of the standard
 # error, which is itself a guess where a handful of rows make the difference.
 _ROWS = 2
+# What hidden nulls contribute to the error is estimated by leaving out one of so many groups of
+# them in turn (the jackknife): the two or three in the far tail decide where it begins.
+_GROUPS = 10
 
 
 @dataclass(frozen=True)
@@ -105,16 +108,22 @@ class Trial:
         array of shape (m,)
             For the rows that were in the mixture before; 1 on average if all were nulls.
         """
+        return _tail_shares(*np.split(scores, [self.n_hidden]))
+
+    def sums_without(self, scores: Vector) -> Vector:
+        """Sum the shares as often as there are groups of hidden nulls, each time without one."""
         hidden, mixed = np.split(scores, [self.n_hidden])
-        steps = max(1.0, (self.n_hidden + 1) * _TAIL)
-        share = np.exp(-np.arange(1, self.n_hidden + 2) / steps)
-        return np.asarray(share[conformal_ranks(hidden, mixed) - 1] / share.mean())
+        n_groups = min(_GROUPS, self.n_hidden)
+        if n_groups < 2:
+            return np.zeros(1)  # of one, nothing can be left out
+        group = np.arange(self.n_hidden) % n_groups
+        return np.array([_tail_shares(hidden[group != g], mixed).sum() for g in range(n_groups)])
 
     def select(
         self,
         names: Sequence[str],
         scores: Sequence[Vector],
-        caution: Sequence[float] | None = None,
+        caution: float = 1.0,
     ) -> Selection:
         """Choose between candidates by the scores they give to ``self.mixture``.
 
@@ -126,23 +135,28 @@ class Trial:
             The candidates, in order of preference.
         scores : sequence of array
             Of the rows of ``self.mixture``, in their original order.
-        caution : sequence of float, optional
-            By how many standard errors each must do better to beat those before it; 1 by
-            default.
+        caution : float
+            By how many standard errors a candidate must do better to beat those before it.
         """
         shares = [self.shares(s) for s in scores]
-        caution = [1.0] * len(shares) if caution is None else caution
+        without = [self.sums_without(s) for s in scores]
         row = max(share.max() for share in shares)
 
         def beats(later: int, earlier: int) -> bool:
-            gain = shares[later] - shares[earlier]
-            error = gain.std() * np.sqrt(gain.size)
-            return bool(gain.sum() > caution[later] * error + _ROWS * row)
+            gain, jackknifed = shares[later] - shares[earlier], without[later] - without[earlier]
+            error = np.sqrt(gain.var() * gain.size + jackknifed.var() * (jackknifed.size - 1))
+            return bool(gain.sum() > caution * error + _ROWS * row)
 
         last = len(shares)
         unbeaten = [i for i in range(last) if not any(beats(j, i) for j in range(i + 1, last))]
         values = tuple(float(share.mean()) for share in shares)
         return Selection(tuple(names), values, unbeaten[0])
+
+
+def _tail_shares(hidden: Vector, mixed: Vector) -> Vector:
+    steps = max(1.0, (hidden.size + 1) * _TAIL)
+    share = np.exp(-np.arange(1, hidden.size + 2) / steps)
+    return np.asarray(share[conformal_ranks(hidden, mixed) - 1] / share.mean())
 
 
 def select_scorer(candidates: Sequence[Scorer], null_train: Matrix, mixture: Mixture) -> Selection:
