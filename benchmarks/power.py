@@ -123,6 +123,10 @@ class Only(Automatic):
 class Candidate(Learner):
     """One candidate by itself, with the default's split."""
 
+    @property
+    def share(self) -> None:
+        return None
+
     def columns(self) -> Row:
         return {"scorer": self.name, "trees": 0, "depth": 0, "train_fraction": ""}
 

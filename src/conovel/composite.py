@@ -40,6 +40,7 @@ _COMBINE: Mapping[str, Callable[[Matrix], Vector]] = {
     "max": lambda scores: scores.max(axis=0),
 }
 _CHOICE = (STACKED, *_COMBINE)  # in order of preference
+_SHARES = (0.5, 0.25, 0.25)  # of what is learnt, the own score and the mean in what is stacked
 _CAUTION = 3.0  # standard errors by which another must beat what is preferred
 COMPOSITES = (AUTO, "mean", "max", "min", STACKED)
 
@@ -137,7 +138,8 @@ def _stacked(
     A plain classifier is fitted again as it is. Where the local scorer refines, a linear model
     does, from where its own score and the models' mean point; what is not linear is in its own
     score already. Where agents differ the mean points elsewhere, where they are thin the own
-    score does.
+    score does. Half of what is learnt so, a quarter of the own score and a quarter of the mean are
+    then added: each errs in its own way.
     """
     refines = hasattr(local.scorer, "stage")
 
@@ -150,9 +152,20 @@ def _stacked(
     heard = (1, len(surrogates) + 1)
     firsts = [OneClass(MeanOfLast(n), higher="novel", method="score_samples") for n in heard]
     scorer = Refined(firsts, linear(), local.scorer.n_folds, 1) if refines else local.scorer
-    wide = Mixture(widened(sample.distinct), sample.position)
-    fitted = fit_scorer(scorer, widened(null_train), wide)
-    return Composed(lambda rows: fitted.score(widened(rows)))
+    wide_train, wide = widened(null_train), widened(sample.distinct)
+    fitted = fit_scorer(scorer, wide_train, Mixture(wide, sample.position))
+    if not refines:
+        return Composed(lambda rows: fitted.score(widened(rows)))
+
+    def opinions(wide: Matrix) -> Matrix:
+        learnt = fitted.score(wide)
+        if fitted.scale == "probability":  # it is not where nothing stood out
+            learnt = log_odds(learnt, sure=1e-6)
+        return np.stack([learnt, *(wide[:, -n:].mean(axis=1) for n in heard)])
+
+    spread = opinions(wide_train).std(axis=1)
+    weights = (np.array(_SHARES) / np.where(spread > 0, spread, 1))[:, np.newaxis]
+    return Composed(lambda rows: np.sum(weights * opinions(widened(rows)), axis=0))
 
 
 class MeanOfLast(BaseEstimator):  # type: ignore[misc]

@@ -82,6 +82,11 @@ class Learner:
     train_fraction: str = "1/2"
     engine: str = field(default_factory=lambda: "compiled" if available() else "scikit-learn")
 
+    @property
+    def share(self) -> str | None:
+        """Which share of the known normals trains; None leaves it to conovel."""
+        return None if self.name == "default" else self.train_fraction
+
     def columns(self) -> Row:
         """Name the learner in the results."""
         if self.name == "default":
@@ -134,12 +139,11 @@ class Task:
     def run(self) -> list[Row]:
         """Decide every cell; the truth is looked at only to judge the decisions."""
         agents = self.source.draw([self.seed, self.trial])
-        default = self.learner.name == "default"
         trial = Trial(
             agents,
             self.learner.scorer(),
             level=self.level,
-            train_fraction=None if default else self.learner.train_fraction,
+            train_fraction=self.learner.share,
             seed=self.network_seed(),
             sized=self.trial < SIZED,
         )
