@@ -2,7 +2,7 @@
 
 Every feature is sorted once for all trees; a node then only scans lists that are in order
 already and parts them. On a few hundred rows, where scikit-learn spends most of its time around
-the trees rather than in them, a forest of 100 trees takes milliseconds; on many, a quarter of
+the trees rather than in them, a forest of 100 trees takes milliseconds; on many, a sixth of
 scikit-learn's time. The trees are those of its CART (Gini, midpoints, features drawn for each
 node, bootstrap, leaves that hold the share of class 1): where nothing is drawn, they are equal
 (tests/test_grower.py).

@@ -26,7 +26,7 @@ NAMED: Mapping[str, Callable[[], Scorer]] = {
     "extra-trees": lambda: ExtraTreesClassifier(300, max_depth=12, min_samples_leaf=5),
     # The reference AdaDetect's forest.
     "random-forest": lambda: RandomForestClassifier(100, max_depth=10),
-    # The same kind of forest in a quarter of the time; needs numba.
+    # The same kind of forest in a sixth of the time; needs numba.
     "compiled-forest": lambda: CompiledForest(100, 10, n_jobs=-1),
     "boosting": lambda: HistGradientBoostingClassifier(max_iter=100, max_leaf_nodes=8),
     "logistic": lambda: linear(C=1.0),
