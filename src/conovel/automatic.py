@@ -23,10 +23,9 @@ from conovel.discriminant import Discriminant
 from conovel.ellipse import ellipse
 from conovel.refine import Refined, linear, refine_each
 from conovel.scoring import FittedScorer, Matrix, Mixture, with_seed
-from conovel.selection import Trial
+from conovel.selection import CAUTIOUS, Trial
 
 _SMALL = 1_000_000  # numbers; below, several threads wait for each other more than they work
-_CAUTION = 3.0  # standard errors; less, and chance chooses more often than merit
 
 
 def shallow_trees(n_trees: int = 40) -> ExtraTreesClassifier:
@@ -95,6 +94,6 @@ class Automatic(BaseEstimator):  # type: ignore[misc]
             task = trial.null_train, trial.mixture
             tried = refine_each(list(candidates.values()), *task, send=False)
             scores = [trial.mixture.score(fit) for fit in tried]
-            selection = trial.select(list(candidates), scores, _CAUTION)
+            selection = trial.select(list(candidates), scores, CAUTIOUS)
             winner = candidates[selection.winner].fit_on(null_train, mixture)
         return replace(winner, selection=selection, trial=tried[selection.chosen])

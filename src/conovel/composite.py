@@ -29,7 +29,7 @@ from conovel.scoring import (
     fit_scorer,
     log_odds,
 )
-from conovel.selection import Selection, Trial
+from conovel.selection import CAUTIOUS, Selection, Trial
 
 AUTO = "auto"
 STACKED = "stacked"
@@ -41,7 +41,6 @@ _COMBINE: Mapping[str, Callable[[Matrix], Vector]] = {
 }
 _CHOICE = (STACKED, *_COMBINE)  # in order of preference
 _SHARES = (0.5, 0.25, 0.25)  # of what is learnt, the own score and the mean in what is stacked
-_CAUTION = 3.0  # standard errors by which another must beat what is preferred
 COMPOSITES = (AUTO, "mean", "max", "min", STACKED)
 
 
@@ -127,7 +126,7 @@ def choose_composite(
     scores = [trial.mixture.score(_stacked(*task, trial.mixture)), *simple]
     # What is stacked has the others among its features. And a trial is unfair to it: it learns
     # from half of null_train there, while the peers' models are what they will be.
-    return trial.select(_CHOICE, scores, _CAUTION)
+    return trial.select(_CHOICE, scores, CAUTIOUS)
 
 
 def _stacked(

@@ -5,17 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from conovel.kernels import jit
 
 _LOW = (1 << 32) - 1
 _APART = 1e-7  # feature values this close are one to scikit-learn
-
-
-def _jit(source: Any) -> Any:
-    try:
-        return njit(source, nogil=True, cache=True)
-    except RuntimeError:  # numba finds no folder to cache in
-        return njit(source, nogil=True)
 
 
 def _draw(state: Any) -> Any:
@@ -28,7 +22,7 @@ def _draw(state: Any) -> Any:
     return x * np.uint64(2685821657736338717)
 
 
-draw = _jit(_draw)
+draw = jit(_draw)
 
 
 def _best_split(
@@ -59,7 +53,7 @@ def _best_split(
     return best, threshold
 
 
-best_split = _jit(_best_split)
+best_split = jit(_best_split)
 
 
 def _part(members: Any, goes_left: Any, spare: Any) -> int:
@@ -78,7 +72,7 @@ def _part(members: Any, goes_left: Any, spare: Any) -> int:
     return n_left
 
 
-part = _jit(_part)
+part = jit(_part)
 
 
 def _grow(  # noqa: PLR0915 - one loop over the nodes, for the compiler
@@ -165,4 +159,4 @@ def _grow(  # noqa: PLR0915 - one loop over the nodes, for the compiler
     return feature[:size], threshold[:size], left[:size], value[:size], roots
 
 
-grow = _jit(_grow)
+grow = jit(_grow)

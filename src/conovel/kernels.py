@@ -305,14 +305,19 @@ def _loops(work: int) -> _Loops | None:
 @cache
 def _compile() -> _Loops | None:
     try:
-        from numba import njit  # noqa: PLC0415
+        return _Loops(jit(_bin_loop), jit(_blend_loop), jit(_walk_loop))
     except ImportError:
         return None
-    sources = _bin_loop, _blend_loop, _walk_loop
+
+
+def jit(source: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile loops that let other threads go on; needs numba."""
+    from numba import njit  # noqa: PLC0415
+
     try:
-        return _Loops(*(njit(source, nogil=True, cache=True) for source in sources))
+        return njit(source, nogil=True, cache=True)  # type: ignore[no-any-return]
     except RuntimeError:  # numba finds no folder to cache in
-        return _Loops(*(njit(source, nogil=True) for source in sources))
+        return njit(source, nogil=True)  # type: ignore[no-any-return]
 
 
 # What follows runs compiled only. Indices into large arrays are unsigned: numba tests signed

@@ -31,6 +31,7 @@ _ROWS = 2
 # What hidden nulls contribute to the error is estimated by leaving out one of so many groups of
 # them in turn (the jackknife): the two or three in the far tail decide where it begins.
 _GROUPS = 10
+CAUTIOUS = 3.0  # standard errors; with less, chance leaves what is preferred more often than merit
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from conovel.outofcore.decisions import count_ranks, write_rows
 from conovel.outofcore.engines import LocalEngine
 from conovel.outofcore.gather import Training
 from conovel.outofcore.memory import DEFAULT_MEMORY, as_memory
-from conovel.outofcore.source import Source
+from conovel.outofcore.source import Source, mask_of
 from conovel.outofcore.stream import Progress, Stream, silent
 from conovel.participant import Facts
 from conovel.regimes import own_block
@@ -105,7 +105,7 @@ class FileSite(Workplace[Training]):
         cuts = self._cuts(facts.n_null, facts.n_test, len(names))
         models = {}
         for i, (name, cut) in enumerate(zip(names, cuts, strict=True)):
-            null, test = map(_mask, cut, (facts.n_null, facts.n_test))
+            null, test = map(mask_of, cut, (facts.n_null, facts.n_test))
             stream = self._all.part(null, test, f"block-{i}")
             training = self._learn(stream)
             if i == own_block(index):
@@ -176,9 +176,3 @@ class FileSite(Workplace[Training]):
     def close(self) -> None:
         """Remove the folder."""
         self._all.work.clear()
-
-
-def _mask(positions: NDArray[np.intp], n: int) -> NDArray[np.bool_]:
-    mask = np.zeros(n, dtype=np.bool_)
-    mask[positions] = True
-    return mask

@@ -157,6 +157,13 @@ class Source:
             raise FileError(f"{path} cannot be read: {first_line(error)}") from None
 
 
+def mask_of(positions: NDArray[np.intp], n: int) -> NDArray[np.bool_]:
+    """Mark some of n rows."""
+    mask = np.zeros(n, dtype=np.bool_)
+    mask[positions] = True
+    return mask
+
+
 def _clean_columns(table: pa.Table) -> list[Vector] | None:
     """Give columns that are all finite floats as they are; else nothing."""
     if any(field.type != pa.float64() for field in table.schema):

@@ -22,7 +22,7 @@ from conovel.errors import ScorerError
 from conovel.outofcore.engines import Engine
 from conovel.outofcore.gather import Cells, Early, Gathering, Training, gather, survey
 from conovel.outofcore.memory import Plan, require_room_to_fit
-from conovel.outofcore.source import Source
+from conovel.outofcore.source import Source, mask_of
 from conovel.outofcore.work import Work
 from conovel.rows import Rows, warn_constant
 from conovel.scoring import Matrix, Mixture, ScoreModel, Vector
@@ -159,9 +159,7 @@ class Stream:
         return max(1, self.memory // 16 // (8 * len(self.null.features) * max(most, 1)))
 
     def _mask(self, split: Split) -> NDArray[np.bool_]:
-        is_train = np.zeros(self.n_null, dtype=np.bool_)
-        is_train[split(self.n_null, self.n_test)] = True
-        return is_train
+        return mask_of(split(self.n_null, self.n_test), self.n_null)
 
     def rank(self, model: ScoreModel, training: Training, name: str) -> Vector:
         """Score all rows and rank the tested ones; give the calibration scores, ascending.
