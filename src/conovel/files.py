@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +12,18 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
-import pyarrow.dataset as pa_dataset
 import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
-from conovel.errors import ColumnError, FileError
-
-_FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
+from conovel.datafiles import (
+    FORMATS,
+    agree_on_features,
+    agree_on_ids,
+    column_names,
+    first_line,
+    open_files,
+)
+from conovel.errors import ColumnError, FileError, SampleError
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,70 +34,67 @@ class Sample:
     ids: NDArray[Any] | None
 
 
-def read_sample(
-    path: Path, *, columns: Sequence[str] | None = None, id_column: str | None = None
-) -> Sample:
+def read_sample(path: Path, types: pa.Schema, id_column: str | None = None) -> Sample:
     """Read a CSV or Parquet file, or a folder of either.
 
     Parameters
     ----------
     path : Path
         File or folder; the ending tells the format.
-    columns : sequence of str, optional
-        Feature columns; all but the id column by default.
+    types : Schema
+        Features and their types, see :func:`pick_features`.
     id_column : str, optional
         Column that names the rows. It is never a feature.
     """
-    dataset = open_dataset(path)
-    wanted = pick_columns(path, dataset.schema.names, columns, id_column)
-    needed = [*wanted, *([id_column] if id_column and id_column not in wanted else [])]
-    try:
-        table = dataset.to_table(columns=needed)
-    except (pa.ArrowException, OSError) as error:
-        raise FileError(f"{path} cannot be read: {first_line(error)}") from None
-    ids = table[id_column].to_numpy() if id_column else None
-    return Sample(table.select(wanted), ids)
+    files = open_files(path)
+    needed = types if id_column is None else types.append(agree_on_ids(files, id_column))
+    table = pa.concat_tables([file.read(needed) for file in files])
+    if not table.num_rows:
+        raise SampleError(f"{path} has no rows")
+    ids = table[id_column].to_numpy() if id_column is not None else None
+    return Sample(table.select(types.names), ids)
 
 
 def read_pair_of_files(
     null: Path, test: Path, columns: Sequence[str] | None, id_column: str | None
 ) -> tuple[Sample, Sample]:
     """Read known normals and test rows; the features are those of :func:`pick_features`."""
-    columns = pick_features(null, test, columns, id_column)
-    return read_sample(null, columns=columns), read_sample(
-        test, columns=columns, id_column=id_column
-    )
+    types = pick_features(null, test, columns, id_column)
+    return read_sample(null, types), read_sample(test, types, id_column)
 
 
 def pick_features(
     null: Path, test: Path, columns: Sequence[str] | None, id_column: str | None
-) -> list[str]:
-    """Name the features: by default all columns of the null file.
+) -> pa.Schema:
+    """Name the features, by default all columns of the null files, and give each one type.
 
-    The null file needs no id column. A test file with further columns is refused, because
-    nobody can tell whether they were meant to be features.
+    The null files need no id column. Test files with further columns are refused, because
+    nobody can tell whether they were meant to be features. The type of a feature is the same
+    in all files of both samples, see :mod:`conovel.representation`.
     """
+    known, tests = open_files(null), open_files(test)
     if columns is None:
-        columns = [c for c in open_dataset(null).schema.names if c != id_column]
-        present = open_dataset(test).schema.names
-        if extra := [c for c in present if c not in (*columns, id_column)]:
+        columns = [c for c in column_names(known) if c != id_column]
+        if extra := [c for c in column_names(tests) if c not in (*columns, id_column)]:
             raise ColumnError(
                 f"{test} also has {', '.join(map(repr, extra))}, which {null} lacks: name the"
                 " column of row ids with --id, or pick the features with --columns"
             )
-    return list(columns)
+        if not columns:
+            raise ColumnError(f"{null} has no feature columns")
+    return agree_on_features([known, tests], require_features(columns, id_column), stacklevel=4)
 
 
-def pick_columns(
-    path: Path, present: Sequence[str], columns: Sequence[str] | None, id_column: str | None
-) -> list[str]:
-    """Name the feature columns of one file: all but the id column, or those asked for."""
-    wanted = list(columns) if columns else [c for c in present if c != id_column]
-    if missing := [c for c in [*wanted, id_column] if c is not None and c not in present]:
+def require_features(columns: Sequence[str], id_column: str | None) -> list[str]:
+    """Check the names of the features: each once, and not the one that names the rows."""
+    if twice := [name for name, n in Counter(columns).items() if n > 1]:
+        raise ColumnError(f"the column {twice[0]!r} is asked for twice: name it once")
+    if id_column in columns:
         raise ColumnError(
-            f"{path} has no column {', '.join(map(repr, missing))}; it has {', '.join(present)}"
+            f"the column {id_column!r} names the rows and is never a feature: leave it out of the"
+            " columns"
         )
-    return wanted
+    return list(columns)
 
 
 def size_of(path: Path) -> int:
@@ -100,26 +103,10 @@ def size_of(path: Path) -> int:
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
-def open_dataset(path: Path) -> pa_dataset.Dataset:
-    """Open a file or folder lazily, its format told by its ending."""
-    if not path.exists():
-        raise FileError(f"{path} does not exist")
-    files = [path]
-    if path.is_dir():
-        files = sorted(f for f in path.rglob("*") if f.suffix.lower() in _FORMATS)
-    formats = {_FORMATS.get(f.suffix.lower()) for f in files}
-    if len(formats) != 1 or None in formats:
-        raise FileError(f"{path}: expected .csv or .parquet files, of one kind")
-    try:
-        return pa_dataset.dataset([str(f) for f in files], format=formats.pop())
-    except (pa.ArrowException, OSError) as error:
-        raise FileError(f"{path} cannot be read: {first_line(error)}") from None
-
-
 def write_table(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
     """Write columns as CSV or Parquet, whole or not at all."""
     table = pa.table(dict(columns))
-    kind = _FORMATS.get(path.suffix.lower())
+    kind = FORMATS.get(path.suffix.lower())
     if kind is None:
         raise FileError(f"{path}: name the output .csv or .parquet")
     write = pa_csv.write_csv if kind == "csv" else pa_parquet.write_table
@@ -160,7 +147,7 @@ def require_writable(path: Path) -> None:
     """Fail before the work, not after it, when the output has nowhere to go."""
     if not path.parent.is_dir():
         raise FileError(f"{path}: the folder {path.parent} does not exist")
-    if path.suffix.lower() not in _FORMATS:
+    if path.suffix.lower() not in FORMATS:
         raise FileError(f"{path}: name the output .csv or .parquet")
 
 
@@ -173,8 +160,3 @@ def _atomically(path: Path, write: Any) -> None:
         raise FileError(f"{path} cannot be written: {first_line(error)}") from None
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def first_line(error: Exception) -> str:
-    """Say what an error of another library says, in one line."""
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

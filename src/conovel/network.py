@@ -33,7 +33,7 @@ from conovel.participant import Participant
 from conovel.pi0 import NullProportion, as_estimator
 from conovel.regimes import as_regime, guarantee
 from conovel.results import NetworkRun, SiteResult
-from conovel.rows import Rows, as_ids, read_pair
+from conovel.rows import as_ids, pool_pairs, read_pair
 from conovel.scoring import Scorer
 from conovel.site import LocalSite, Settings
 from conovel.stepup import step_up, warn_resolution
@@ -260,8 +260,8 @@ class Network:
         """Pool all rows and run AdaDetect once (Baseline 1); in simulations only."""
         tell("pooling all rows")
         first = next(iter(sites.values()))
-        null = Rows(np.concatenate([site.null.values for site in sites.values()]))
-        test = Rows(np.concatenate([site.test.values for site in sites.values()]))
+        # All rows are compared with all: one representation for everybody's.
+        null, test = pool_pairs([(site.null, site.test) for site in sites.values()])
         pool = LocalSite(null, test, replace(first.settings, n_agents=1))
         ranks, n_calibration = pool.ranks({})
         outcome = step_up([(ranks, n_calibration)], self.level, self.pi0)

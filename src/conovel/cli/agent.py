@@ -24,13 +24,13 @@ def agent(
 
     Decisions go to the site's results folder; no row leaves the site. Ends on Ctrl-C.
     """
+    from conovel.datafiles import open_files  # noqa: PLC0415
     from conovel.federation.settings import read_site  # noqa: PLC0415
     from conovel.federation.supervise import serve_site  # noqa: PLC0415
-    from conovel.files import open_dataset  # noqa: PLC0415
 
     file = read_site(settings)
     for path in (file.null, file.test):
-        open_dataset(path)  # a wrong path is told now, not in the middle of a run
+        open_files(path)  # a wrong path is told now, not in the middle of a run
     code = serve_site(
         file,
         _tell,

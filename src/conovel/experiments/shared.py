@@ -27,7 +27,7 @@ from conovel.named import as_candidates
 from conovel.quantize import uniform
 from conovel.ranks import conformal_ranks
 from conovel.regimes import Regime, as_regime, own_block
-from conovel.rows import Rows
+from conovel.rows import pool_pairs, read_rows, unify
 from conovel.scoring import FittedScorer, Matrix, ScoreModel, Scorer, Vector
 from conovel.site import Block, LocalSite, Settings, fit_on
 from conovel.stepup import StepUp, resolution, step_up
@@ -113,8 +113,7 @@ class Trial:
         )
         self.sized = sized
         self._rows = [
-            (Rows(np.ascontiguousarray(a.X_null)), Rows(np.ascontiguousarray(a.X_test)))
-            for a in agents
+            unify(read_rows(a.X_null, "X_null"), read_rows(a.X_test, "X_test")) for a in agents
         ]
         seeds = np.random.SeedSequence(seed).generate_state(len(agents)).tolist()
         self._learners = [(tuple(as_candidates(scorer, own)), own) for own in seeds]
@@ -183,10 +182,7 @@ class Trial:
         return self._known_sites[key]
 
     def _decide_pooled(self, regime: Regime) -> Decision:
-        null, test = (
-            Rows(np.concatenate([rows.values for rows in part]))
-            for part in zip(*self._rows, strict=True)
-        )
+        null, test = pool_pairs(self._rows)
         pool = _Site(null, test, replace(self._sites(regime)[0].settings, n_agents=1))
         learned = pool.whole()
         scores = learned.block.mixture.score(learned.local)

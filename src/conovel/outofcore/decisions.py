@@ -15,8 +15,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
+from conovel.datafiles import first_line
 from conovel.errors import FileError
-from conovel.files import first_line
 from conovel.stepup import RankHistogram
 
 _GROUP = 1 << 20  # rows of a Parquet row group: pyarrow's own default, whatever the pieces

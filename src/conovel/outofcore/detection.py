@@ -124,14 +124,14 @@ def detect_files(
         Told the stage, how many rows are done and how many there are, if known.
     """
     require_writable(out)
-    features = pick_features(null, test, columns, id_column)
+    types = pick_features(null, test, columns, id_column)
     level, estimator = as_level(detector.level), as_estimator(detector.pi0)
     split_seed, scorer_seed = seeds(detector.random_state)
     candidates = as_candidates(detector.scorer, scorer_seed)
     most = detector.max_train_rows
     stream = Stream(
-        Source(null, features),
-        Source(test, features, id_column),
+        Source(null, types=types),
+        Source(test, id_column=id_column, types=types),
         as_memory(memory),
         engine or LocalEngine(),
         folder=out.with_name(f".{out.name}.work"),

@@ -67,11 +67,11 @@ class FileSite(Workplace[Training]):
         memory: int | str = DEFAULT_MEMORY,
         on_progress: Progress | None = None,
     ) -> None:
-        features = pick_features(null, test, columns, id_column)
-        super().__init__(features, settings)
+        types = pick_features(null, test, columns, id_column)
+        super().__init__(types.names, settings)
         self._all = self._stream = Stream(
-            Source(null, features),
-            Source(test, features, id_column),
+            Source(null, types=types),
+            Source(test, id_column=id_column, types=types),
             as_memory(memory),
             LocalEngine(),
             folder,

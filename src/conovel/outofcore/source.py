@@ -14,13 +14,23 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as pa_dataset
 import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
-from conovel.errors import ColumnError, FileError
-from conovel.files import first_line, open_dataset, pick_columns
+from conovel.datafiles import (
+    DataFile,
+    agree_on_features,
+    agree_on_ids,
+    column_names,
+    converted,
+    open_files,
+    require_columns,
+    unreadable,
+)
+from conovel.errors import FileError
+from conovel.files import require_features
 from conovel.outofcore.ordered import in_order
+from conovel.representation import as_floats, kind_of
 from conovel.rows import LARGEST, read_rows
 from conovel.sampling import hash_columns
 from conovel.scoring import Matrix, Vector
@@ -70,43 +80,65 @@ class Source:
         Column that names the rows.
     only : bool array, optional
         Which rows there are; the others are passed over as if they were not in the files.
+    types : Schema, optional
+        Features with the types that were agreed on with the other sample, instead of `columns`;
+        see :func:`conovel.files.pick_features`.
     """
 
     path: Path
     columns: Sequence[str] | None = None
     id_column: str | None = None
     only: NDArray[np.bool_] | None = None
+    types: pa.Schema | None = None
 
     @cached_property
-    def dataset(self) -> pa_dataset.Dataset:
-        """The files, opened lazily."""
-        return open_dataset(self.path)
+    def files(self) -> list[DataFile]:
+        """The files, in the order in which they are read."""
+        return open_files(self.path)
 
     @cached_property
-    def features(self) -> list[str]:
-        """Names of the feature columns."""
-        return pick_columns(self.path, self.dataset.schema.names, self.columns, self.id_column)
+    def schema(self) -> pa.Schema:
+        """Feature columns and their types."""
+        if self.types is not None:
+            return self.types
+        names = self.columns or [c for c in column_names(self.files) if c != self.id_column]
+        return agree_on_features([self.files], require_features(names, self.id_column))
 
     @property
-    def files(self) -> list[str]:
-        """The files, in the order in which they are read."""
-        return list(self.dataset.files)
+    def features(self) -> list[str]:
+        """Names of the feature columns."""
+        return list(self.schema.names)
+
+    @cached_property
+    def _id_types(self) -> pa.Schema:
+        fields = [agree_on_ids(self.files, self.id_column)] if self.id_column else []
+        return pa.schema(fields)
+
+    @cached_property
+    def _all_types(self) -> pa.Schema:
+        return pa.schema([*self.schema, *self._id_types])
 
     def count_known(self) -> int | None:
         """Count the rows where that takes no reading: Parquet files say how many they have."""
         if self.only is not None:
             return int(self.only.sum())
-        if not isinstance(self.dataset.format, pa_dataset.ParquetFileFormat):
+        if not all(file.is_parquet for file in self.files):
             return None
         try:
-            return int(self.dataset.count_rows())
+            return sum(int(file.fragment.count_rows()) for file in self.files)
         except (pa.ArrowException, OSError):
             return None  # reading will find out which file it was
 
     def digest(self) -> str:
         """Digest of what tells one state of the files from another, without reading them."""
-        states = [(f, (s := Path(f).stat()).st_size, s.st_mtime_ns) for f in self.files]
-        told = [states, self.dataset.schema.to_string(), self.features, self.id_column]
+        told: list[Any] = []
+        for file in self.files:
+            try:
+                state = file.path.stat()
+            except OSError as error:
+                raise unreadable(file.path, error) from None
+            told.append([str(file.path), state.st_size, state.st_mtime_ns])
+        told += [[[f.name, str(f.type)] for f in self._all_types], self.id_column]
         if self.only is not None:
             told.append(hashlib.sha256(np.packbits(self.only).tobytes()).hexdigest())
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()
@@ -125,9 +157,8 @@ class Source:
 
     def mapped(self, size: int, work: Callable[[Piece], T]) -> Iterator[T]:
         """Do some work on every piece, a few at a time, and give the results in order."""
-        needed = list(dict.fromkeys([*self.features, *filter(None, [self.id_column])]))
         with ThreadPoolExecutor(_THREADS) as pool:
-            tables = zip(count(0, size), self._tables(needed, size), strict=False)
+            tables = zip(count(0, size), self._tables(self._all_types, size), strict=False)
             promises = (
                 pool.submit(lambda start, parts: work(self._piece(start, parts)), start, parts)
                 for start, parts in tables
@@ -136,13 +167,13 @@ class Source:
 
     def names(self, size: int) -> Iterator[Any]:
         """Read the names of the rows alone, `size` at a time."""
-        for parts in self._tables(list(filter(None, [self.id_column])), size):
+        for parts in self._tables(self._id_types, size):
             yield pa.concat_tables([part for _, part in parts])[self.id_column]
 
-    def _tables(self, columns: Sequence[str], size: int) -> Iterator[list[tuple[str, pa.Table]]]:
-        return _cut(_blocks(self.dataset, columns, size, self.only), size)
+    def _tables(self, types: pa.Schema, size: int) -> Iterator[list[tuple[Path, pa.Table]]]:
+        return _cut(_blocks(self.files, types, size, self.only), size)
 
-    def _piece(self, start: int, parts: Sequence[tuple[str, pa.Table]]) -> Piece:
+    def _piece(self, start: int, parts: Sequence[tuple[Path, pa.Table]]) -> Piece:
         table = pa.concat_tables([part for _, part in parts])
         columns = _clean_columns(table.select(self.features))
         if columns is None:  # numbers of another kind, or something is wrong: say what
@@ -150,11 +181,11 @@ class Source:
             columns = list(np.concatenate(values).T)
         return Piece(start, columns, table[self.id_column] if self.id_column else None)
 
-    def _read(self, path: str, part: pa.Table) -> Matrix:
+    def _read(self, path: Path, part: pa.Table) -> Matrix:
         try:
-            return read_rows(part.select(self.features), path).values
+            return read_rows(part.select(self.features), str(path)).values
         except pa.ArrowException as error:
-            raise FileError(f"{path} cannot be read: {first_line(error)}") from None
+            raise unreadable(path, error) from None
 
 
 def mask_of(positions: NDArray[np.intp], n: int) -> NDArray[np.bool_]:
@@ -165,41 +196,41 @@ def mask_of(positions: NDArray[np.intp], n: int) -> NDArray[np.bool_]:
 
 
 def _clean_columns(table: pa.Table) -> list[Vector] | None:
-    """Give columns that are all finite floats as they are; else nothing."""
-    if any(field.type != pa.float64() for field in table.schema):
-        return None
+    """Give columns that are all finite numbers as float64; else nothing."""
     columns = [column.to_numpy() for column in table.columns]
+    if any(kind_of(column.dtype) is None for column in columns):
+        return None
+    floats = [as_floats(column) for column in columns]
     # A NaN fails both comparisons.
-    clean = all(c.min() >= -LARGEST and c.max() <= LARGEST for c in columns)
-    return columns if clean else None
+    clean = all(c.min() >= -LARGEST and c.max() <= LARGEST for c in floats)
+    return floats if clean else None
 
 
 def _blocks(
-    dataset: pa_dataset.Dataset,
-    columns: Sequence[str],
+    files: Sequence[DataFile],
+    types: pa.Schema,
     size: int,
     only: NDArray[np.bool_] | None,
-) -> Iterator[tuple[str, pa.Table]]:
+) -> Iterator[tuple[Path, pa.Table]]:
     """Give what the files give, in blocks of their own choosing, each with its file."""
-    schema = pa.schema([dataset.schema.field(name) for name in columns])
     start = 0
-    for fragment in dataset.get_fragments():
-        for table in _batches(fragment, schema, size):
+    for file in files:
+        for table in _batches(file, types, size):
             if only is None:
-                yield fragment.path, table
+                yield file.path, table
                 continue
             wanted = only[start : start + table.num_rows]
             start += table.num_rows
             if wanted.size < table.num_rows:
-                raise FileError(f"{fragment.path} has got more rows while it was read")
-            yield fragment.path, table.filter(pa.array(wanted))
+                raise FileError(f"{file.path} has got more rows while it was read")
+            yield file.path, table.filter(pa.array(wanted))
 
 
 def _cut(
-    blocks: Iterable[tuple[str, pa.Table]], size: int
-) -> Iterator[list[tuple[str, pa.Table]]]:
+    blocks: Iterable[tuple[Path, pa.Table]], size: int
+) -> Iterator[list[tuple[Path, pa.Table]]]:
     """Cut blocks into pieces of one size, each a list of tables with the files they are from."""
-    piece: list[tuple[str, pa.Table]] = []
+    piece: list[tuple[Path, pa.Table]] = []
     lacking = size
     for path, table in blocks:
         rest = table
@@ -214,19 +245,19 @@ def _cut(
         yield piece
 
 
-def _batches(fragment: pa_dataset.Fragment, schema: pa.Schema, size: int) -> Iterator[pa.Table]:
+def _batches(file: DataFile, types: pa.Schema, size: int) -> Iterator[pa.Table]:
     """Read one file from its beginning, never much more of it than `size` rows at a time."""
+    names = types.names
+    require_columns([file], names)
     try:
-        if isinstance(fragment.format, pa_dataset.ParquetFileFormat):
+        if file.is_parquet:
             # A scan of a data set would decode a whole row group, and read more ahead.
-            with pa_parquet.ParquetFile(fragment.path, **_READING) as file:
-                if missing := [c for c in schema.names if c not in file.schema_arrow.names]:
-                    raise ColumnError(f"{fragment.path} has no column {missing[0]!r}")
-                for batch in file.iter_batches(size, columns=schema.names):
-                    yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+            with pa_parquet.ParquetFile(file.path, **_READING) as opened:
+                for batch in opened.iter_batches(size, columns=names):
+                    yield converted(pa.Table.from_batches([batch]), types, file.path)
         else:
-            scan = {"schema": schema, "batch_size": size, "batch_readahead": 2}
-            for batch in fragment.to_batches(columns=schema.names, **scan):
-                yield pa.Table.from_batches([batch])
+            scan = {"schema": file.types_read(types), "batch_size": size, "batch_readahead": 2}
+            for batch in file.fragment.to_batches(columns=names, **scan):
+                yield converted(pa.Table.from_batches([batch]), types, file.path)
     except (pa.ArrowException, OSError) as error:
-        raise FileError(f"{fragment.path} cannot be read: {first_line(error)}") from None
+        raise unreadable(file.path, error) from None

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from conovel import __version__
-from conovel.errors import ScorerError
+from conovel.errors import SampleError, ScorerError
 from conovel.outofcore.engines import Engine
 from conovel.outofcore.gather import Cells, Early, Gathering, Training, gather, survey
 from conovel.outofcore.memory import Plan, require_room_to_fit
@@ -128,6 +128,9 @@ class Stream:
         tell = self.teller("reading", sum(sizes) if early else None)
         seen = survey(null, cells, tell, early, known=True), survey(test, cells, tell, early)
         self.n_null, self.n_test = (s.n for s in seen)
+        for sample, found in zip(samples, seen, strict=True):
+            if not found.n:
+                raise SampleError(f"{sample.path} has no rows")
         as_told = sizes == [self.n_null, self.n_test]
         training = early.settled(cells) if early and as_told else None
         if training is None:

@@ -18,8 +18,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import feather
 
+from conovel.datafiles import first_line
 from conovel.errors import FileError
-from conovel.files import first_line, read_json, write_json
+from conovel.files import read_json, write_json
 
 _MANIFEST = "manifest.json"
 
