@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -25,6 +26,7 @@ from conovel.errors import (
 )
 from conovel.experiments.gaussian import gaussian_design
 from conovel.regimes import REGIMES, block_sizes
+from conovel.seeds import agent_seeds
 from conovel.site import LocalSite
 
 FAST = ExtraTreesClassifier(20, max_depth=4)
@@ -101,6 +103,22 @@ def test_the_same_seed_gives_the_same_transcript_and_decisions_byte_for_byte():
     assert json.dumps(first.to_dict()) == json.dumps(again.to_dict())
     other = cn.Network(agents(), composite="stacked", scorer=FAST, random_state=4).run()
     assert first.transcript.run_id != other.transcript.run_id
+
+
+def test_an_agent_may_have_a_seed_of_its_own():
+    members = agents()
+    seeds = agent_seeds(3, 3)
+    run = cn.Network(members, scorer=FAST, random_state=3).run()
+    given = [replace(agent, seed=seed) for agent, seed in zip(members, seeds, strict=True)]
+    same = cn.Network(given, scorer=FAST, random_state=4).run()
+    assert np.array_equal(concatenated(same, "scores"), concatenated(run, "scores"))
+    given[1] = replace(given[1], seed=seeds[1] ^ 1)
+    other = cn.Network(given, regime="counts", scorer=FAST, random_state=3).run()
+    alone = cn.Network(members, regime="counts", scorer=FAST, random_state=3).run()
+    changed = [name for name in run if not np.array_equal(other[name].scores, alone[name].scores)]
+    assert changed == ["site-001"]
+    with pytest.raises(InputError, match="agent site-001: seed must be an integer from 0"):
+        cn.Network([members[0], replace(members[1], seed=-1)], scorer=FAST).run()
 
 
 def test_the_order_in_which_agents_are_listed_does_not_matter():

@@ -35,6 +35,7 @@ from conovel.regimes import as_regime, guarantee
 from conovel.results import NetworkRun, SiteResult
 from conovel.rows import as_ids, pool_pairs, read_pair
 from conovel.scoring import Scorer
+from conovel.seeds import agent_seeds, as_seed
 from conovel.site import LocalSite, Settings
 from conovel.stepup import step_up, warn_resolution
 from conovel.surrogate import Bits, as_bits
@@ -63,6 +64,10 @@ class Agent:
         Overrides the network's: how its own model is sent.
     ids : array of shape (m,), optional
         Names of the test rows.
+    seed : int, optional
+        Overrides the seed that follows from the network's `random_state`. A site of a federation
+        mixes a secret into its own and notes it in its record of the run; given here, it repeats
+        what that site did.
     """
 
     name: str
@@ -71,6 +76,7 @@ class Agent:
     scorer: Scorer | str | list[Scorer | str] | None = INHERIT
     bits: Bits = INHERIT
     ids: ArrayLike | None = None
+    seed: int | None = None
 
 
 class Network:
@@ -206,10 +212,11 @@ class Network:
         return self._result(sites, limits, transcript, said, lost)
 
     def _sites(self) -> dict[str, LocalSite]:
-        seeds = np.random.SeedSequence(self.random_state).generate_state(len(self.agents))
+        seeds = agent_seeds(self.random_state, len(self.agents))
         sites: dict[str, LocalSite] = {}
-        for agent, seed in zip(self.agents, seeds.tolist(), strict=True):
+        for agent, drawn in zip(self.agents, seeds, strict=True):
             try:
+                seed = drawn if agent.seed is None else as_seed(agent.seed)
                 null, test = read_pair(agent.X_null, agent.X_test)
                 scorer = self.scorer if agent.scorer is INHERIT else agent.scorer
                 settings = Settings(

@@ -6,6 +6,7 @@ one process and a deployment between organisations run the same code.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,7 +25,7 @@ from conovel.rows import Rows
 from conovel.sampling import MAX_TRAIN_ROWS, training_sample
 from conovel.scoring import FittedScorer, Matrix, Mixture, Scorer, Vector
 from conovel.selection import Selection, fit_best
-from conovel.splitting import as_share, split_null
+from conovel.splitting import TrainingRows, as_share, n_training, split_null
 from conovel.surrogate import Bits, decode, make_surrogate
 from conovel.wire import Surrogate, schema_digest
 
@@ -63,7 +64,7 @@ def fit_on(rows: Learning, settings: Settings) -> FittedScorer:
     return fit_best(settings.candidates, rows.null_train, rows.sample)
 
 
-class Workplace(Generic[L]):
+class Workplace(ABC, Generic[L]):
     """What every site does with models, wherever its rows are.
 
     Parameters
@@ -85,6 +86,29 @@ class Workplace(Generic[L]):
         self._own: tuple[L, FittedScorer] | None = None
 
     @property
+    @abstractmethod
+    def facts(self) -> Facts:
+        """Row numbers and columns, as the hello tells them."""
+
+    def training_rows(self, n_agents: int) -> list[TrainingRows]:
+        """Say from how many rows each model will be learnt, where that many agents take part.
+
+        One entry for all rows, or in `split` one for every size of block.
+        """
+        facts, most = self.facts, self.max_train_rows
+        n_blocks = n_agents if self.settings.regime.splits_rows else 1
+        found = []
+        sizes = zip(*(block_sizes(n, n_blocks) for n in (facts.n_null, facts.n_test)), strict=True)
+        for n_null, n_test in sorted(set(sizes)):
+            n_train, n_by_rule = (
+                n_training(n_null, self._share(n_null, facts.n_test, by_rule=by_rule), most)
+                for by_rule in (False, True)
+            )
+            n_mixture = n_null - n_train + n_test
+            found.append(TrainingRows(n_null, n_train, n_by_rule, n_mixture, most))
+        return found
+
+    @property
     def max_train_rows(self) -> int:
         """How many rows of either kind are learnt from at most."""
         return MAX_TRAIN_ROWS
@@ -97,15 +121,19 @@ class Workplace(Generic[L]):
         share = self._share(n_null, n_test)
         return split_null(n_null, share, self.settings.seed, self.max_train_rows)
 
-    def _share(self, n_null: int, n_test: int) -> Fraction:
-        """Return the share of known normals that train, from numbers alone."""
+    def _share(self, n_null: int, n_test: int, *, by_rule: bool = False) -> Fraction:
+        """Return the share of known normals that train, from numbers alone.
+
+        With `by_rule` it is the site's own rule, whatever the run asks for.
+        """
         settings = self.settings
         regime, n_agents = settings.regime, settings.n_agents
         n_tests = n_test * (n_agents if regime.uses_counts else 1)
         if regime.splits_rows:
             n_tests //= n_agents
         level = regime.test_level(settings.level, n_agents)
-        return as_share(settings.train_fraction, n_null, n_tests, level)
+        asked = None if by_rule else settings.train_fraction
+        return as_share(asked, n_null, n_tests, level)
 
     def _cuts(
         self, n_null: int, n_test: int, n_blocks: int

@@ -9,6 +9,7 @@ at, from their number, the number of tests and the level.
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,30 @@ _GRID = 20  # shares are multiples of 1/20, easy to read and to repeat
 # in 5, on a logarithmic scale. Half of what a score can learn, it learns from 200 rows.
 _DISCOVERIES = np.geomspace(0.02, 0.2, 101)
 _HALF_LEARNT = 200
+
+
+class TrainingRows(NamedTuple):
+    """From how many rows of a site one model is learnt: known before any is looked at.
+
+    Attributes
+    ----------
+    n_null : int
+        Known normals, those that train and those that calibrate.
+    n_train : int
+        How many of them train.
+    n_by_rule : int
+        How many would train by the site's own rule, :func:`train_share`.
+    n_mixture : int
+        Calibration and test rows, from which the model learns to tell them.
+    most : int
+        No more than this many train.
+    """
+
+    n_null: int
+    n_train: int
+    n_by_rule: int
+    n_mixture: int
+    most: int
 
 
 def train_share(n_null: int, n_tests: int, level: Level) -> Fraction:
@@ -63,6 +88,18 @@ def as_share(train_fraction: Level | None, n_null: int, n_tests: int, level: Lev
     return as_level(train_fraction, "train_fraction")
 
 
+def n_training(n: int, train_fraction: Level, most: int | None = None) -> int:
+    """Return how many of n known normals train: one at least, and all but one at most.
+
+    Examples
+    --------
+    >>> n_training(1000, "1/2"), n_training(1000, "1/5000"), n_training(1000, "1/2", most=100)
+    (500, 1, 100)
+    """
+    fraction = as_level(train_fraction, "train_fraction")
+    return max(min(max(int(fraction * n), 1), n - 1, n if most is None else most), 0)
+
+
 def split_null(
     n: int, train_fraction: Level, seed: int, most: int | None = None
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -70,11 +107,10 @@ def split_null(
 
     No more than `most` train; those that are spared calibrate.
     """
-    fraction = as_level(train_fraction, "train_fraction")
+    k = n_training(n, train_fraction, most)
     if n < 2:
         raise SampleError(
             f"X_null has {n} row: at least 2 are needed, one to train and one to calibrate"
         )
-    k = min(max(int(fraction * n), 1), n - 1, n if most is None else most)
     order = np.random.default_rng(seed).permutation(n)
     return np.sort(order[:k]), np.sort(order[k:])

@@ -5,16 +5,21 @@ import os
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("nvflare")
 
+import conovel as cn
 from conovel.experiments.gaussian import gaussian_design
 from conovel.federation.loopback import Loopback
 from conovel.federation.operator import run
+from conovel.federation.places import OWN_SEED_FILE
 from conovel.federation.processes import wait_for
+from conovel.federation.secret import own_secret
 from conovel.federation.session import connect
 from conovel.federation.terms import Terms
+from conovel.seeds import site_seed
 
 SITES = ("north", "south", "west")
 SCORER = "logistic"
@@ -30,6 +35,21 @@ def pytest_collection_modifyitems(items):
 
 def columns(values):
     return {f"x{j}": values[:, j] for j in range(values.shape[1])}
+
+
+def give_secret(state, number):
+    """Write the secret of a site before it makes one."""
+    state.mkdir(exist_ok=True)
+    (state / OWN_SEED_FILE).write_text(f"{number:02x}" * 32)
+
+
+def in_one_process(rows, states, seed, *options, **more):
+    """A network in this process whose agents have the secrets of the sites in these folders."""
+    agents = []
+    for name, (null, test) in rows.items():
+        own = site_seed(own_secret(states[name]), seed, name)
+        agents.append(cn.Agent(name, pa.table(null), pa.table(test), seed=own))
+    return cn.Network(agents, *options, random_state=seed, **more)
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +84,8 @@ def loopback(rows, tmp_path_factory):
         consent='regimes = ["full", "counts", "split", "conservative"]\nmax_level = 0.2',
         environment=environment,
     )
+    for number, name in enumerate(SITES):  # so that a test finds today what it found yesterday
+        give_secret(folder / "hospitals" / name / "state", number)
     federation.sabotage = sabotage
     try:
         yield federation

@@ -3,26 +3,32 @@
 import json
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import SCORER, SITES
+from conftest import SCORER, SITES, in_one_process
 
-import conovel as cn
 from conovel.audit import verify
+from conovel.federation.ledger import Ledger
 from conovel.federation.processes import wait_for
+from conovel.federation.secret import own_secret
 from conovel.files import read_json
 from conovel.messages import Count, Message, encode
 from conovel.participant import Participant
 
 # The run id follows from the seed, and no run id is accepted twice.
-RUNS = [("full", 1), ("counts", 2), ("split", 3)]
+RUNS = [("full", 3), ("counts", 2), ("split", 1)]
 
 
-def in_process(rows, regime, seed):
-    tables = {name: map(pa.table, pair) for name, pair in rows.items()}
-    agents = [cn.Agent(name, *pair) for name, pair in tables.items()]
-    return cn.Network(agents, regime, "mean", 4, 0.1, SCORER, seed, train_fraction="1/2")
+@pytest.fixture
+def in_process(rows, loopback):
+    """Make the network that has the rows, the seed and the secrets of a federated run."""
+    states = {name: loopback.folder / name / "state" for name in SITES}
+
+    def make(regime, seed):
+        options = regime, "mean", 4, 0.1, SCORER
+        return in_one_process(rows, states, seed, *options, train_fraction="1/2")
+
+    return make
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +38,13 @@ def done():
 
 
 @pytest.fixture
-def account_of(submit, rows, done):
+def account_of(submit, in_process, done):
     """Run a regime in the federation, once for all tests."""
 
     def get(regime):
         if regime not in done:
             seed = dict(RUNS)[regime]
-            run_id = in_process(rows, regime, seed)._run_id().hex()
+            run_id = in_process(regime, seed)._run_id().hex()
             terms = {"regime": regime, "composite": "mean", "bits": 4, "train_fraction": "1/2"}
             done[regime] = submit(**terms, level="0.1", seed=seed, run_id=run_id)
         return done[regime]
@@ -47,8 +53,10 @@ def account_of(submit, rows, done):
 
 
 @pytest.mark.parametrize(("regime", "seed"), RUNS)
-def test_a_federation_decides_what_one_process_decides(regime, seed, loopback, rows, account_of):
-    network = in_process(rows, regime, seed)
+def test_a_federation_decides_what_one_process_decides(
+    regime, seed, loopback, in_process, account_of
+):
+    network = in_process(regime, seed)
     expected = network.run()
     run_id = network._run_id().hex()
     account = account_of(regime)
@@ -69,6 +77,10 @@ def test_a_federation_decides_what_one_process_decides(regime, seed, loopback, r
             own["decisions"][name] | expected.to_dict()["decisions"][name]
             == (own["decisions"][name])
         )
+        (record,) = [
+            run for run in Ledger(folder.parents[1] / "state").runs() if run["run_id"] == run_id
+        ]
+        assert record["seed"] == network.agents[SITES.index(name)].seed  # to repeat it there
         senders = {row[1] for row in own["transcript"]["messages"] if row[3] == "COUNT"}
         assert senders == {name}  # nobody learns the counts of another
 
@@ -79,9 +91,11 @@ def test_the_submitter_gets_no_decisions(account_of):
     assert '"ranks"' not in text
 
 
-def test_a_tap_on_the_relay_shows_counts_but_no_model(loopback, rows, account_of, monkeypatch):
+def test_a_tap_on_the_relay_shows_counts_but_no_model(
+    loopback, in_process, account_of, monkeypatch
+):
     rounds = account_of("full")["transcript"]["rounds"]
-    network = in_process(rows, "full", 1)
+    network = in_process("full", dict(RUNS)["full"])
     models = []
     sent = Participant._on_model
     monkeypatch.setattr(
@@ -95,6 +109,10 @@ def test_a_tap_on_the_relay_shows_counts_but_no_model(loopback, rows, account_of
     run_id = network._run_id()
     for name, count in rounds[0]["counts"].items():  # the tap works
         assert encode(Message(run_id, name, "coordinator", 1, Count(count))) in tapped
+    for name in SITES:  # nor the secret of a site
+        secret = own_secret(loopback.folder / name / "state")
+        assert secret not in tapped
+        assert secret.hex().encode() not in tapped
     for blob in models:
         pieces = [blob[i : i + 16] for i in range(len(blob) - 15)]
         assert pieces

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from conftest import SCORER, SITES
+from conftest import SCORER, SITES, give_secret
 from fake_engine import FakeEngine
 
 from conovel.errors import InputError
@@ -32,6 +32,7 @@ def make_files(folder, rows, large=""):
             '[data]\nnull = "normal.parquet"\ntest = "tests"\nid = "who"\n'
             f'{large if name == "south" else ""}\n[model]\nscorer = "{SCORER}"\n'
         )
+        give_secret(site / "state", SITES.index(name))
         found[name] = read_site(site / "site.toml")
     return found
 

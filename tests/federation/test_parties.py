@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from conftest import SCORER, SITES
+from conftest import SCORER, SITES, give_secret, in_one_process
 from fake_engine import FakeEngine
 
 import conovel as cn
@@ -56,15 +56,18 @@ def messages(engine):
     return {name: site.record._content["message"] for name, site in engine.sites.items()}
 
 
+def states_of(files):
+    return {name: file.state for name, file in files.items()}
+
+
 def published(files):
     return {name for name, file in files.items() if any(file.results.glob("*/run.json"))}
 
 
 @pytest.mark.parametrize("regime", ["full", "counts", "isolated", "split", "conservative"])
 def test_every_regime_as_in_one_process(regime, files, rows):
-    tables = {name: map(pa.table, pair) for name, pair in rows.items()}
-    agents = [cn.Agent(name, *pair) for name, pair in tables.items()]
-    network = cn.Network(agents, regime, "mean", 4, 0.1, SCORER, 5, train_fraction="1/2")
+    options = regime, "mean", 4, 0.1, SCORER
+    network = in_one_process(rows, states_of(files), 5, *options, train_fraction="1/2")
     expected = network.run()
     asked = terms(
         regime=regime,
@@ -86,8 +89,7 @@ def test_every_regime_as_in_one_process(regime, files, rows):
 
 
 def test_the_defaults_are_those_of_one_process(files, rows):
-    tables = {name: map(pa.table, pair) for name, pair in rows.items()}
-    network = cn.Network([cn.Agent(name, *pair) for name, pair in tables.items()], scorer=SCORER)
+    network = in_one_process(rows, states_of(files), 0, scorer=SCORER)
     expected = network.run()
     account = FakeEngine(Terms(SITES, run_id=network._run_id().hex()), files).run()
     assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
@@ -101,6 +103,86 @@ def test_a_refusal_ends_the_run_before_it_begins(files):
     assert account["culprit"] == "west"
     assert "west refuses: regime 'full' is not among" in account["message"]
     assert not published(files)
+
+
+def test_another_secret_is_another_split(files, tmp_path):
+    accounts, seen = [], []
+    for number in (1, 1, 2):
+        give_secret(files["south"].state, number)
+        asked = terms(seed=3)
+        engine = FakeEngine(asked, files)
+        assert engine.run()["state"] == "done"
+        local = engine.sites["south"].member._site.local
+        accounts.append(pq.read_table(files["south"].results / asked.run_id / "decisions.parquet"))
+        seen.append((local.settings.seed, local._split(1000, 200)[0].tolist()))
+        assert engine.sites["south"].record._content["seed"] == local.settings.seed
+    assert seen[0] == seen[1] != seen[2]
+    assert set(seen[0][1]) != set(seen[2][1])
+    assert accounts[0].equals(accounts[1])
+    assert not accounts[0].equals(accounts[2])
+
+
+def kinds(engine):
+    """Tell which messages reached the coordinator or a site."""
+    transcripts = [site.member._transcript for site in engine.sites.values()]
+    return {e.kind for t in (engine.chair.transcript, *transcripts) for e in t.entries}
+
+
+@pytest.mark.parametrize("regime", ["full", "split", "conservative"])
+@pytest.mark.parametrize("on_dropout", ["abort", "conservative"])
+@pytest.mark.parametrize("memory", [None, "1GB"])
+def test_no_model_is_learnt_from_one_row(regime, on_dropout, memory, files, monkeypatch):
+    monkeypatch.setattr("conovel.site.fit_on", None)  # which would make a model
+    files = {name: replace(file, memory=memory) for name, file in files.items()}
+    asked = terms(regime=regime, train_fraction="1/1000", on_dropout=on_dropout)
+    engine = FakeEngine(asked, files)
+    account = engine.run()
+    assert account["state"] == "failed"
+    assert account["culprit"] in SITES
+    assert "refuses: with train_fraction 1/1000 fewer of its known normals" in account["message"]
+    assert "leave it out, or the site lowers min_train_share" in account["message"]
+    assert wait_for(lambda: "running" not in states(engine).values(), 5)
+    assert kinds(engine) <= {"HELLO", "ABORT"}
+    assert not published(files)
+    culprit = account["culprit"]
+    n = "333" if regime == "split" else "1,000"
+    assert f"1 of {n} would train, and" in messages(engine)[culprit]
+    assert n not in account["message"]  # how many rows it has is not told to its peers
+
+
+def test_nor_from_a_mixture_of_a_few(files):
+    files["west"].test.write_text("\n".join(files["west"].test.read_text().split("\n")[:4]))
+    engine = FakeEngine(terms(train_fraction="999/1000"), files)
+    account = engine.run()
+    assert (
+        "west refuses: with train_fraction 999/1000 fewer than 20 calibration and test rows"
+        in (account["message"])
+    )
+    assert "MODEL" not in kinds(engine)
+
+
+def test_a_small_site_lowers_its_limit_or_stays_away(files, rows):
+    null = rows["west"][0]
+    write_table(files["west"].null, {name: values[:30] for name, values in null.items()})
+    account = FakeEngine(terms(), files).run()
+    assert (
+        "west refuses: without a train_fraction fewer than 20 of its known normals would train its"
+        " model: choose a larger one, or the site brings more rows or lowers min_train_rows"
+    ) in account["message"]
+    agreed = FakeEngine(terms(), files, {"west": Limits(min_train_rows=5)}).run()
+    assert agreed["state"] == "done", agreed["message"]
+    # Where no model leaves there is nothing to refuse.
+    assert FakeEngine(terms(regime="counts"), files).run()["state"] == "done"
+
+
+def test_the_blocks_of_a_smaller_roster_are_weighed_again(files, monkeypatch):
+    monkeypatch.setattr("conovel.site.fit_on", None)
+    asked = terms(regime="split", train_fraction="2/5", on_dropout="conservative")
+    engine = FakeEngine(asked, files)  # 2/5 of blocks of 333 is enough, of 500 it is not
+    engine.cut_off.add("south")
+    account = engine.run()
+    assert "refuses: with train_fraction 2/5 fewer of its known normals" in account["message"]
+    assert "MODEL" not in kinds(engine)
 
 
 @pytest.mark.parametrize(

@@ -347,6 +347,37 @@ def test_refused(scene):
     scene.check(ended)
 
 
+EXTRACTION = ("--regime", "full", "--train-fraction", "1/1000", "--bits", "float64")
+
+
+@pytest.mark.slow
+@fault(
+    "a run asks a site to learn a model from one row",
+    "refuses: with train_fraction 1/1000 fewer of its known normals would train its model",
+)
+def test_extraction_is_refused(scene, sabotage):
+    scene.start()
+    came = sabotage(site="north", when="MODEL", do="nothing")
+    ended = scene.run(*EXTRACTION)
+    assert not came.exists()  # no model has left its site
+    sabotage()
+    scene.check(ended)
+
+
+def test_no_model_leaves_for_an_extraction(loopback, sabotage):
+    loopback.bring_up()
+    came = sabotage(site="north", when="MODEL", do="nothing")
+    ended = loopback.run("run", "--federation", str(loopback.settings(OPERATOR)), *EXTRACTION)
+    assert not came.exists()
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert test_extraction_is_refused.fault.is_in(ended.stdout), ended.stdout
+    last = [list(Ledger(loopback.folder / site / "state").runs())[-1] for site in SITES]
+    assert {run["state"] for run in last} == {"failed"}
+    # The numbers are in the record of whoever refused first, and were told to nobody.
+    assert "1 of 1,000 would train, and 500 are needed" in " ".join(r["message"] for r in last)
+    assert "1,000" not in ended.stdout
+
+
 @pytest.mark.slow
 @fault("an operator stops a run with `conovel stop`", "an operator stopped it")
 def test_stopped_by_an_operator(scene, sabotage, meanwhile):

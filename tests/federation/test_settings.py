@@ -1,22 +1,34 @@
 """The files people edit, the terms of a run, consent and the ledger: nothing unknown passes."""
 
 import inspect
+import itertools
 import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conovel.errors import ConovelError, FileError, InputError, ReplayedMessageError
+from conovel.errors import (
+    ConovelError,
+    FederationError,
+    FileError,
+    InputError,
+    ReplayedMessageError,
+)
 from conovel.federation import processes
 from conovel.federation.consent import Limits
 from conovel.federation.ledger import DONE, FAILED, Ledger
+from conovel.federation.secret import own_secret
 from conovel.federation.settings import read_federation, read_site
 from conovel.federation.terms import Terms
 from conovel.network import Network
+from conovel.seeds import as_seed, site_seed
+from conovel.splitting import TrainingRows
 
 SITE = """
 [site]
@@ -56,6 +68,10 @@ def test_paths_are_relative_to_the_file(tmp_path):
         ("[consent]\nmin_agents = 1", "min_agents must be a number from 2"),
         ("[consent]\nregimes = ['pooled']", "pools raw rows"),
         ("[consent]\nmax_level = 2", "level"),
+        ("[consent]\nmin_train_rows = 0", "min_train_rows must be a number from 1"),
+        ("[consent]\nmin_train_rows = 20.5", "min_train_rows in [consent] cannot be 20.5"),
+        ("[consent]\nmin_train_share = 'no rule'", "min_train_share must be a number"),
+        ("[consent]\nmin_train_share = 1.5", "min_train_share must lie"),
         ("[model]\nscorer = 'magic'", "no scorer is called 'magic'"),
         ("[model]\nbits = 40", "bits"),
         ("[consent", "is not TOML"),
@@ -94,12 +110,33 @@ def test_terms_have_the_defaults_of_a_network():
     assert TERMS.share is network["train_fraction"].default is None
 
 
-def test_terms_give_every_agent_the_seed_that_a_network_gives_it():
-    import numpy as np
+def test_a_site_mixes_its_secret_into_the_seed_of_a_run():
+    seeds = {
+        site_seed(bytes([secret] * 32), seed, agent)
+        for secret, seed, agent in itertools.product((0, 1), (0, 1, 256, 2**70), "ab")
+    }
+    assert len(seeds) == 16
+    assert all(as_seed(seed) == seed for seed in seeds)
+    for wrong in (-1, 2**32, True, 0.5):
+        with pytest.raises(InputError, match="seed must be an integer"):
+            as_seed(wrong)
 
-    expected = np.random.SeedSequence(7).generate_state(2).tolist()
-    terms = Terms(("south", "north"), seed=7)
-    assert [terms.seed_of("north"), terms.seed_of("south")] == expected
+
+def test_a_secret_is_made_once_and_for_its_owner_alone(tmp_path):
+    state = tmp_path / "state"
+    with ThreadPoolExecutor(8) as pool:  # runs that begin at once
+        (secret,) = set(pool.map(lambda _: own_secret(state), range(8)))
+    (path,) = state.iterdir()
+    assert (len(secret), path.stat().st_mode & 0o777, state.stat().st_mode & 0o777) == (
+        32,
+        0o600,
+        0o700,
+    )
+    assert own_secret(tmp_path / "another") != secret
+    for text in ("", "ab" * 31, "no number"):
+        path.write_text(text)
+        with pytest.raises(FederationError, match="64 hexadecimal digits: remove it"):
+            own_secret(state)
 
 
 def test_every_run_has_an_id_of_its_own():
@@ -142,6 +179,39 @@ def test_consent_has_a_reason(limits, said):
     objection = limits.objection(TERMS)
     assert said in objection
     assert bool(objection) is bool(said)
+
+
+def training(n_train, n_null=1000, n_by_rule=500, n_mixture=600):
+    return TrainingRows(n_null, n_train, n_by_rule, n_mixture, 100_000)
+
+
+TENTH = Terms(("north", "south"), train_fraction="1/10")
+
+
+@pytest.mark.parametrize(
+    ("limits", "terms", "models", "said"),
+    [
+        (Limits(), TERMS, [training(500)], ""),
+        (Limits(), TENTH, [training(500)], ""),
+        (Limits(), TENTH, [training(499)], "than its own rule gives: leave it out, or"),
+        (Limits(), TENTH, [training(500), training(499)], "than its own rule gives"),
+        (Limits(min_train_share="0.1"), TENTH, [training(100)], ""),
+        (Limits(min_train_share="0.1"), TENTH, [training(99)], "than the 1/10 of them it asks"),
+        (Limits(min_train_share="0.6"), TERMS, [training(500)], "choose a larger one, or"),
+        (Limits(), TERMS, [training(20, 60, 20)], ""),
+        (Limits(), TERMS, [training(19, 60, 19)], "fewer than 20 of its known normals would"),
+        (Limits(min_train_rows=6), TERMS, [training(6, 60, 6)], ""),
+        (Limits(min_train_rows=100), TERMS, [training(99, 300, 99)], "fewer than 100 of its"),
+        (Limits(), TENTH, [training(990, n_mixture=19)], "fewer than 20 calibration and test"),
+    ],
+)
+def test_a_model_of_few_rows_is_objected_to(limits, terms, models, said):
+    objection, numbers = limits.objection_to_training(terms, models)
+    assert said in objection
+    assert bool(objection) is bool(numbers) is bool(said)
+    for regime in ("counts", "isolated"):  # in which no model leaves
+        quiet = replace(terms, regime=regime)
+        assert limits.objection_to_training(quiet, models) == ("", "")
 
 
 def test_no_run_is_entered_twice(tmp_path):

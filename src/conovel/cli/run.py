@@ -36,7 +36,12 @@ def run(
         typer.Option(help="Share of the known normals used for training; weighed by each site."),
     ] = None,
     pi0: Annotated[str | None, typer.Option(help="storey or quantile.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of splits and scorers.", min=0)] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            help="Seed of splits and scorers; every site mixes a secret of its own into it.", min=0
+        ),
+    ] = 0,
     on_dropout: Annotated[
         str, typer.Option(help="When a site vanishes: abort, or conservative to go on.")
     ] = "abort",

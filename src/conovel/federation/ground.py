@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from conovel.errors import FileError
+from conovel.federation.secret import own_secret
 from conovel.federation.settings import AS_PROPOSED, SiteFile
 from conovel.federation.terms import Terms
 from conovel.files import Sample, read_pair_of_files, write_json, write_table
@@ -17,6 +18,7 @@ from conovel.participant import Participant, Site
 from conovel.regimes import guarantee
 from conovel.results import SiteResult
 from conovel.rows import as_ids, read_pair
+from conovel.seeds import site_seed
 from conovel.site import LocalSite, Settings
 from conovel.transcript import Transcript, as_plain
 
@@ -40,7 +42,8 @@ class Ground:
     def open(self) -> LocalSite | FileSite:
         """Read the rows, or what to learn from where they are many.
 
-        Models, counts and decisions are those of an agent of a network in one process.
+        Models, counts and decisions are those of an agent of a network in one process that has
+        the seed of this site.
         """
         file, settings = self.file, self._settings()
         if file.memory is not None or are_large(file.null, file.test):
@@ -62,7 +65,7 @@ class Ground:
 
     def _settings(self) -> Settings:
         file, terms = self.file, self.terms
-        seed = terms.seed_of(file.name)
+        seed = site_seed(own_secret(file.state), terms.seed, file.name)
         return Settings(
             regime=terms.rules,
             composite=terms.composite,

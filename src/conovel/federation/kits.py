@@ -264,4 +264,6 @@ max_level = 0.2
 min_agents = {n}
 max_bytes_in = 67_108_864
 max_seconds = 7200
+min_train_rows = 20            # a model learnt from fewer rows does not leave this site
+min_train_share = "own rule"   # of the known normals, or a fraction such as 0.3
 """

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from conovel import __version__
 from conovel.errors import (
     ConovelError,
+    InputError,
     LocalProtocolError,
     RefusedError,
     RemoteProtocolError,
@@ -30,9 +31,11 @@ from conovel.federation.actor import Actor
 from conovel.federation.consent import Limits
 from conovel.federation.ledger import DONE, FAILED, Record
 from conovel.federation.terms import Terms
-from conovel.messages import COORDINATOR, Model, decode
+from conovel.messages import COORDINATOR, Model, Roster, decode
 from conovel.participant import Facts, Participant, Site
 from conovel.protocol import Outbox, State
+from conovel.site import Settings
+from conovel.splitting import TrainingRows
 from conovel.stepup import RankHistogram
 from conovel.transcript import Transcript
 from conovel.wire import paper_bits
@@ -40,6 +43,15 @@ from conovel.wire.header import VERSION as WIRE_VERSION
 
 Deliver: TypeAlias = Callable[[Outbox], Mapping[str, str]]  # who could not be reached, and why
 Publish: TypeAlias = Callable[[Site, Participant, Transcript], Path]
+
+
+class OwnSite(Site, Protocol):
+    """What a member asks of its site beyond what the machine asks."""
+
+    settings: Settings
+
+    def training_rows(self, n_agents: int) -> Sequence[TrainingRows]:
+        """Say from how many rows each model would be learnt."""
 
 
 class Member:
@@ -69,7 +81,7 @@ class Member:
         terms: Terms,
         limits: Limits,
         record: Record,
-        open_site: Callable[[], Site],
+        open_site: Callable[[], OwnSite],
         deliver: Deliver,
         publish: Publish,
     ) -> None:
@@ -95,9 +107,9 @@ class Member:
         self._alarm.daemon = True
 
     def begin(self) -> None:
-        """Say hello as soon as the rows are read."""
+        """Say hello as soon as the rows are read and are enough for a model."""
         self._alarm.start()
-        self._actor.do(self._step, self._participant.join)
+        self._actor.do(self._step, self._join)
 
     def take(self, data: bytes, sender: str) -> None:
         """Take a message of a party that the transport vouches for."""
@@ -140,6 +152,18 @@ class Member:
         if self._participant.error is not None:
             self._end(self._participant.error)
 
+    def _join(self) -> Outbox:
+        # With this seed the run can be repeated at the site.
+        self.record.note(seed=self._site.local.settings.seed)
+        if reason := self._objection_to_training(len(self.terms.agents)):
+            return self._refuse(*reason)
+        return self._participant.join()
+
+    def _objection_to_training(self, n_agents: int) -> tuple[str, str] | None:
+        rows = self._site.local.training_rows(n_agents)
+        objection = self.limits.objection_to_training(self.terms, rows)
+        return objection if objection[0] else None
+
     def _receive(self, data: bytes, sender: str) -> Outbox:
         try:
             message = decode(data, sender)
@@ -150,11 +174,20 @@ class Member:
             objection, self._n_here = self.limits.objection_to(message, self.terms, self._n_here)
             if objection:
                 return self._refuse(objection)
+            if isinstance(message.body, Roster) and self._participant.error is None:
+                # In `split` the blocks depend on who is there.
+                reason = self._objection_to_training(len(message.body.agents))
+                if reason:
+                    return self._refuse(*reason)
         return self._participant.receive(data, sender)
 
-    def _refuse(self, reason: str) -> Outbox:
+    def _refuse(self, reason: str, numbers: str = "") -> Outbox:
+        """Break off with a reason that all are told, and numbers that stay in the record."""
         name = self._participant.name
-        return self._participant.abort(RefusedError(f"{name} refuses: {reason}", name))
+        error = RefusedError(f"{name} refuses: {reason}", name)
+        if numbers:
+            error.__cause__ = InputError(numbers)
+        return self._participant.abort(error)
 
     def _send(self, outbox: Outbox) -> None:
         for _, data in outbox:
@@ -209,11 +242,11 @@ class Member:
 class _Opened:
     """A site whose rows are read when they are first asked for."""
 
-    def __init__(self, open_site: Callable[[], Site]) -> None:
+    def __init__(self, open_site: Callable[[], OwnSite]) -> None:
         self._open = open_site
 
     @cached_property
-    def local(self) -> Site:
+    def local(self) -> OwnSite:
         return self._open()
 
     @property

@@ -7,6 +7,7 @@ from pathlib import Path
 ENVIRONMENT = "CONOVEL_SETTINGS"  # where a process of the engine finds the party's TOML file
 JOINED_FILE = "joined"  # there once the coordinator has accepted the site
 PID_FILE = "supervisor.pid"
+OWN_SEED_FILE = "seed-secret"  # mixed into the seed of every run; stays at the site
 LOG_FILE = "engine.log"
 
 

@@ -37,6 +37,8 @@ _SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether i
         "min_agents": (int, False),
         "max_bytes_in": (int, False),
         "max_seconds": (_NUMBER, False),
+        "min_train_rows": (int, False),
+        "min_train_share": (_NUMBER | str, False),
     },
 }
 _FEDERATION: Mapping[str, Mapping[str, tuple[Any, bool]]] = {

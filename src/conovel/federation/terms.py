@@ -9,8 +9,6 @@ from fractions import Fraction
 from math import isfinite
 from typing import Any
 
-import numpy as np
-
 from conovel.errors import InputError
 from conovel.levels import as_level
 from conovel.messages import as_name
@@ -103,11 +101,6 @@ class Terms:
     def share(self) -> Fraction | None:
         """The share of known normals that train, or None to let each site weigh it."""
         return Fraction(self.train_fraction) if self.train_fraction else None
-
-    def seed_of(self, agent: str) -> int:
-        """Give an agent its own seed, the same that a network in one process gives it."""
-        seeds = np.random.SeedSequence(self.seed).generate_state(len(self.agents))
-        return int(seeds[self.agents.index(agent)])
 
     def to_dict(self) -> dict[str, Any]:
         """Give the terms as plain JSON types."""

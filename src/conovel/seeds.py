@@ -1,0 +1,62 @@
+"""Where the seed of every agent comes from: the run's, and at a site a secret of its own.
+
+All that is random at an agent follows from its one seed: which known normals train, how rows
+are cut into blocks, the scorer, and the model that imitates it. Whoever submits a run chooses
+the seed of the run. A site mixes a secret into it, so that nobody else can choose, or know,
+which of its rows train.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import numpy as np
+
+from conovel.errors import InputError
+
+SEED_BITS = 32  # what scikit-learn takes
+
+
+def agent_seeds(random_state: int | None, n_agents: int) -> list[int]:
+    """Return a seed for every agent, in the order of their names.
+
+    Examples
+    --------
+    >>> agent_seeds(0, 2)
+    [2968811710, 3677149159]
+    """
+    return [int(s) for s in np.random.SeedSequence(random_state).generate_state(n_agents)]
+
+
+def site_seed(secret: bytes, seed: int, agent: str) -> int:
+    """Return the seed of a site that mixes its secret into the seed of a run.
+
+    It follows from these three alone, so that a run that is repeated splits the rows alike.
+
+    Parameters
+    ----------
+    secret : bytes
+        Known to the site alone.
+    seed : int
+        Of the run.
+    agent : str
+        The site's name.
+
+    Examples
+    --------
+    >>> site_seed(bytes(32), 0, "north") == site_seed(bytes(32), 0, "north")
+    True
+    >>> site_seed(bytes(32), 0, "north") == site_seed(bytes([1] * 32), 0, "north")
+    False
+    """
+    number = seed.to_bytes((seed.bit_length() + 7) // 8, "big")
+    digest = hmac.digest(secret, agent.encode() + b"\n" + number, hashlib.sha256)
+    return int.from_bytes(digest[: SEED_BITS // 8], "big")
+
+
+def as_seed(seed: int) -> int:
+    """Check a seed that was given to an agent."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**SEED_BITS:
+        raise InputError(f"seed must be an integer from 0 to 2^{SEED_BITS} - 1, not {seed!r}")
+    return seed
