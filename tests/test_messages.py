@@ -171,8 +171,8 @@ def message_of(payload, kind=Kind.COUNT, round_=1):
         (message_of(bytes(7)), "too early"),
         (message_of(b"", round_=0), "too early"),
         (message_of(bytes(16), Kind.READY, round_=1), "no round"),
-        (message_of(b"\xff\xff\xff\xff", Kind.MODEL, 0), "more than the 67108864"),
-        (message_of(b"\x00\x00\x00\x04", Kind.MODEL, 0), "too early"),
+        (message_of(b"\xff\xff\xff\xff", Kind.MODEL, 0), "more than the 16777216"),
+        (message_of(b"\x00\x00\x00\x01", Kind.MODEL, 0), "too early"),
         (message_of(b"\x41" + b"x" * 65, Kind.LEFT), "more than the 64"),
         (message_of(b"\x02\xff\xff", Kind.LEFT), "UTF-8"),
         (message_of(b"\x02\xc0\x80", Kind.LEFT), "UTF-8"),  # an overlong spelling
@@ -183,7 +183,7 @@ def message_of(payload, kind=Kind.COUNT, round_=1):
         (message_of(b"\x02\x01\x00\x01\x02", Kind.BELOW), "legal spelling"),  # leading zero
         (message_of(b"\x02\x00\x01y\x01x" + bytes(16), Kind.ROSTER, 0), "sorted"),
         (message_of(b"\x02\x00\x01x\x01x" + bytes(16), Kind.ROSTER, 0), "repeat"),
-        (message_of(b"\xff\xff", Kind.ROSTER, 0), "too early"),
+        (message_of(b"\xff\xff", Kind.ROSTER, 0), "more than the 200"),
     ],
 )
 def test_what_is_wrong_is_said(data, reason):
@@ -195,10 +195,10 @@ def test_what_is_wrong_is_said(data, reason):
 
 def test_the_names_of_too_many_agents_are_refused():
     many = tuple(f"{i:05d}" for i in range(fields.MAX_AGENTS + 1))
-    with pytest.raises(LocalProtocolError, match="1024"):
+    with pytest.raises(LocalProtocolError, match="200"):
         encode(Message(bytes(16), "a", "b", 0, Roster(many, 0, 0)))
     listed = len(many).to_bytes(2, "little") + b"".join(b"\x05" + n.encode() for n in many)
-    with pytest.raises(MalformedMessageError, match="1024"):
+    with pytest.raises(MalformedMessageError, match="200"):
         decode(message_of(listed + bytes(16), Kind.ROSTER, 0))
 
 

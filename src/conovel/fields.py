@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from conovel.wire.header import MAX_BYTES as MAX_MODEL_BYTES
+
 MAX_NAME_BYTES = 64
 MAX_TEXT_BYTES = 512
 MAX_INTEGER_BYTES = 255
-MAX_MODEL_BYTES = 1 << 26
-MAX_AGENTS = 1024
+MAX_AGENTS = 200  # of a run: every pair of them exchanges models
 
 
 class Unfit(ValueError):
@@ -139,17 +140,25 @@ def names() -> Field:
     """Build the field of a strictly ascending list of names."""
     count, name = unsigned(2), text(MAX_NAME_BYTES)
 
-    def check(values: tuple[str, ...]) -> tuple[str, ...]:
+    def check_number(n: int) -> int:
+        if n > MAX_AGENTS:
+            raise Unfit(f"{n} names are more than the {MAX_AGENTS} allowed")
+        return n
+
+    def check_order(values: tuple[str, ...]) -> tuple[str, ...]:
         if list(values) != sorted(set(values)):
             raise Unfit("names are not sorted, or repeat")
-        if len(values) > MAX_AGENTS:
-            raise Unfit(f"{len(values)} names are more than the {MAX_AGENTS} allowed")
         return values
 
-    return Field(
-        lambda values: count.pack(len(values)) + b"".join(map(name.pack, check(values))),
-        lambda reader: check(tuple(name.unpack(reader) for _ in range(count.unpack(reader)))),
-    )
+    def pack(values: tuple[str, ...]) -> bytes:
+        head = count.pack(check_number(len(values)))
+        return head + b"".join(map(name.pack, check_order(values)))
+
+    def unpack(reader: Reader) -> tuple[str, ...]:
+        n = check_number(count.unpack(reader))  # before any name is read
+        return check_order(tuple(name.unpack(reader) for _ in range(n)))
+
+    return Field(pack, unpack)
 
 
 U16, U32, U64 = unsigned(2), unsigned(4), unsigned(8)

@@ -22,6 +22,7 @@ from conovel.datafiles import (
     column_names,
     first_line,
     open_files,
+    require_columns,
 )
 from conovel.errors import ColumnError, FileError, SampleError
 
@@ -101,6 +102,17 @@ def size_of(path: Path) -> int:
     """Return the bytes of a file, or of all files in a folder; 0 where there is nothing."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
+    """Read some columns of a file of decisions as plain lists."""
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for file in open_files(path):
+        require_columns([file], names)
+        types = pa.schema([file.schema.field(name) for name in names])
+        for name, values in file.read(types).to_pydict().items():
+            found[name] += values
+    return found
 
 
 def write_table(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:

@@ -6,7 +6,6 @@ carries bytes from one machine to the next, and writes down what it carried.
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,16 +25,18 @@ from conovel.errors import (
     SiteFailedError,
     WireError,
 )
+from conovel.fields import MAX_AGENTS
 from conovel.levels import Level, as_level
 from conovel.messages import COORDINATOR, Kind, Model, decode
 from conovel.named import as_candidates
 from conovel.participant import Participant
 from conovel.pi0 import NullProportion, as_estimator
+from conovel.protocol import spell_pi0
 from conovel.regimes import as_regime, guarantee
 from conovel.results import NetworkRun, SiteResult
 from conovel.rows import as_ids, pool_pairs, read_pair
 from conovel.scoring import Scorer
-from conovel.seeds import agent_seeds, as_seed
+from conovel.seeds import agent_seeds, as_seed, run_id_of
 from conovel.site import LocalSite, Settings
 from conovel.stepup import step_up, warn_resolution
 from conovel.surrogate import Bits, as_bits
@@ -147,9 +148,10 @@ class Network:
         if on_dropout not in ("abort", "conservative"):
             raise InputError(f"on_dropout must be 'abort' or 'conservative', not {on_dropout!r}")
         names = [agent.name for agent in self.agents]
-        if len(names) < 2 or len(set(names)) < len(names):
+        if not 2 <= len(names) <= MAX_AGENTS or len(set(names)) < len(names):
             raise InputError(
-                f"a network needs at least two agents of different names, not {names}"
+                f"a network needs 2 to {MAX_AGENTS} agents of different names, not"
+                f" {len(names)}: {', '.join(names[:5])}"
             )
 
     def run(
@@ -255,11 +257,23 @@ class Network:
             warn_resolution(blocks, regime.test_level(self.level, n_agents))
 
     def _run_id(self) -> bytes:
-        """Return 16 bytes that follow from the seed, so that a run can be repeated exactly."""
+        """Return 16 bytes that follow from the settings, so that a run can be repeated exactly."""
         if self.random_state is None:
             return np.random.SeedSequence().generate_state(4).tobytes()
-        text = "\n".join([str(self.random_state), *(agent.name for agent in self.agents)])
-        return hashlib.sha256(text.encode()).digest()[:16]
+        return run_id_of(self._settings(), (agent.name for agent in self.agents))
+
+    def _settings(self) -> dict[str, Any]:
+        """Give the settings as plain JSON types."""
+        exchanges = self.regime.exchanges_models
+        return {
+            "regime": self.regime.name,
+            "composite": self.composite if exchanges else None,
+            "bits": self.bits if exchanges else None,
+            "level": str(self.level),
+            "pi0": spell_pi0(self.pi0) or None,
+            "random_state": self.random_state,
+            "train_fraction": self.train_fraction and str(self.train_fraction),
+        }
 
     def _run_pooled(
         self, sites: Mapping[str, LocalSite], tell: Callable[[str], None]
@@ -306,16 +320,8 @@ class Network:
             )
             for name, site in sites.items()
         }
-        settings = {
-            "regime": self.regime.name,
-            "composite": self.composite if self.regime.exchanges_models else None,
-            "bits": self.bits if self.regime.exchanges_models else None,
-            "level": str(self.level),
-            "random_state": self.random_state,
-            "train_fraction": self.train_fraction and str(self.train_fraction),
-        }
         n_null = {name: len(site.null) for name, site in sites.items()}
-        return NetworkRun(results, transcript, said, settings, n_null, lost)
+        return NetworkRun(results, transcript, said, self._settings(), n_null, lost)
 
 
 def _carry(

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +56,20 @@ def site_seed(secret: bytes, seed: int, agent: str) -> int:
     number = seed.to_bytes((seed.bit_length() + 7) // 8, "big")
     digest = hmac.digest(secret, agent.encode() + b"\n" + number, hashlib.sha256)
     return int.from_bytes(digest[: SEED_BITS // 8], "big")
+
+
+def run_id_of(settings: Mapping[str, Any], names: Iterable[str]) -> bytes:
+    """Return the 16 bytes that name a run in one process: a digest of its settings and agents.
+
+    A run can so be repeated exactly, and ``conovel verify`` sees when its settings were changed.
+
+    Examples
+    --------
+    >>> run_id_of({"random_state": 0}, ["north", "south"]).hex()
+    '613bef4b16c1e97b6f84d8e3d0aae6fa'
+    """
+    text = json.dumps([dict(settings), sorted(names)], sort_keys=True)
+    return hashlib.sha256(text.encode()).digest()[:16]
 
 
 def as_seed(seed: int) -> int:

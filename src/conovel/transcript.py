@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from conovel.counting import Question
 from conovel.errors import ConovelError, InputError, SiteVanishedError
-from conovel.fields import FRACTION, NAMES, U32, U64, Field
+from conovel.fields import FRACTION, MAX_AGENTS, NAMES, U32, U64, Field
+from conovel.levels import as_fraction
 from conovel.messages import (
     COORDINATOR,
     LAYOUT,
@@ -240,6 +241,8 @@ class Transcript:
                 raise ValueError(f"its format is {plain['format']!r}")
             _fraction(plain["level"])
             _fraction(plain["pi0"].partition(":")[2] or "1")
+            if max(len(plain[key]) for key in ("roster", "agents", "left")) > MAX_AGENTS:
+                raise ValueError(f"it names more than {MAX_AGENTS} agents")
             return cls(
                 **{key: _text(plain[key]) for key in ("run_id", "regime", "level", "pi0")},
                 agents={
@@ -306,9 +309,7 @@ def _as_entry(row: list[Any]) -> Entry:
 
 
 def _fraction(value: Any) -> Fraction:
-    # Not Fraction(text), which would spend hours on "1e1000000000".
-    over, _, under = _text(value).partition("/")
-    return Fraction(int(over), int(under or 1))
+    return as_fraction(_text(value), "a fraction")
 
 
 def _text(value: Any) -> str:

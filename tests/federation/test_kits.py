@@ -1,6 +1,7 @@
 """Start-up kits: private, hardened, renewable; a wrong certificate is told before it connects."""
 
 import json
+import re
 import shutil
 from datetime import UTC, datetime, timedelta
 
@@ -55,6 +56,15 @@ def test_no_log_leaves_a_site(folder):
     assert not [path for path in paths if "logging" in path]
     server = settings(folder, "coordinator", "resources.json")
     assert not [part for part in server["components"] if "logging" in part["path"]]
+
+
+def test_what_a_kit_suggests_is_accepted(folder, tmp_path):
+    text = (folder / "north" / "site.toml").read_text()
+    suggested = re.sub(r"^# (?=\w+ = )", "", text, flags=re.MULTILINE)
+    assert suggested.count("\n#") < text.count("\n#")
+    file = tmp_path / "site.toml"
+    file.write_text(suggested)
+    assert read_site(file).scorer == ["automatic"]
 
 
 def test_kits_are_private(folder):

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import SCORER, SITES, give_secret, in_one_process
 from fake_engine import FakeEngine
+from forgeries import assert_every_forgery_is_found
 
 import conovel as cn
 from conovel.audit import verify
@@ -93,6 +94,16 @@ def test_the_defaults_are_those_of_one_process(files, rows):
     expected = network.run()
     account = FakeEngine(Terms(SITES, run_id=network._run_id().hex()), files).run()
     assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
+
+
+@pytest.mark.parametrize("regime", ["full", "isolated"])
+def test_every_value_of_an_account_and_of_a_sites_record_is_checked_or_named(regime, files):
+    asked = terms(regime=regime, pi0="storey")
+    account = FakeEngine(asked, files).run()
+    assert account["state"] == "done"
+    assert_every_forgery_is_found(json.loads(json.dumps(account)))
+    record = files["west"].results / asked.run_id / "run.json"
+    assert_every_forgery_is_found(json.loads(record.read_text()))
 
 
 def test_a_refusal_ends_the_run_before_it_begins(files):

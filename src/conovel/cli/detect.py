@@ -106,7 +106,8 @@ def detect(
     )
     summary = {"command": "detect", "null": str(null), "test": str(test), **result.summary()}
     if out is not None:
-        write_json(out.with_suffix(".json"), {**summary, "picture": picture})
+        content = {**summary, "decisions": out.name, "picture": picture}
+        write_json(out.with_suffix(".json"), content)
     if json:
         print_json(summary)
     else:

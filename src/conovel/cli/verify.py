@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,16 +11,42 @@ import typer
 def verify(
     run: Annotated[Path, typer.Argument(help="A run written by `conovel simulate --out`.")],
 ) -> None:
-    """Check that the decisions of a run follow from its counts.
+    """Check that everything a run published follows from its counts and ranks.
 
-    Exit code 0 when everything holds, 1 when something does not.
+    Also lists what cannot be derived and was not checked. Exit code 0 when everything holds,
+    1 when something does not.
     """
+    from conovel.audit import not_checked  # noqa: PLC0415
     from conovel.audit import verify as audit  # noqa: PLC0415
     from conovel.files import read_json  # noqa: PLC0415
 
-    findings = audit(read_json(run))
+    content = read_json(run)
+    if content.get("command") == "detect":
+        content = _with_ranks(content, run)
+    findings = audit(content)
     for finding in findings:
         typer.echo(f"does not hold: {finding}")
     if findings:
         raise typer.Exit(1)
-    typer.echo(f"{run}: the outcome follows from the transcript")
+    if content.get("command") == "detect":
+        typer.echo(
+            f"{run}: a result of one site, without messages. Its numbers and its guarantee agree"
+            + (", and follow from the ranks" if "ranks" in content else "; its ranks are not here")
+        )
+    else:
+        typer.echo(f"{run}: the outcome follows from the transcript")
+    for path in not_checked(content):
+        typer.echo(f"not checked: {path}")
+
+
+def _with_ranks(content: dict[str, Any], run: Path) -> dict[str, Any]:
+    """Add ranks, p-values and decisions from the file beside the result, if it is there."""
+    from conovel.files import read_columns  # noqa: PLC0415
+
+    name = content.pop("decisions", None)
+    table = run.with_name(name) if isinstance(name, str) and Path(name).name == name else None
+    if table is None or not table.exists():
+        return content
+    keys = {"ranks": "rank", "p_values": "p_value", "rejected": "rejected"}
+    columns = read_columns(table, list(keys.values()))
+    return content | {key: columns[column] for key, column in keys.items()}

@@ -12,6 +12,7 @@ from functools import partial
 from operator import index
 from typing import Any, Protocol
 
+from conovel.audit import FORMATS
 from conovel.coordinator import Coordinator
 from conovel.errors import (
     ConovelError,
@@ -30,7 +31,7 @@ from conovel.protocol import Outbox, State, as_text
 from conovel.regimes import guarantee
 from conovel.transcript import Entry, Transcript, as_plain
 
-FORMAT = "conovel-outcome-1"
+FORMAT = FORMATS["run"]
 QUESTIONS = frozenset({Kind.ROSTER, Kind.BELOW, Kind.STEP})  # what a site has to answer
 MAX_BYTES = 1 << 16  # of a message to the coordinator; a hello, a count and an abort are small
 TICK_SECONDS = 0.1

@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
+from conovel.audit import FORMATS
 from conovel.errors import FileError
 from conovel.federation.secret import own_secret
 from conovel.federation.settings import AS_PROPOSED, SiteFile
@@ -22,7 +23,7 @@ from conovel.seeds import site_seed
 from conovel.site import LocalSite, Settings
 from conovel.transcript import Transcript, as_plain
 
-FORMAT = "conovel-site-run-1"
+FORMAT = FORMATS["agent"]
 
 
 class Ground:
@@ -121,6 +122,7 @@ class Ground:
                 "composite": terms.composite if terms.rules.exchanges_models else None,
                 "bits": terms.bits if terms.rules.exchanges_models else None,
                 "level": terms.level,
+                "pi0": terms.pi0 or None,
                 "random_state": terms.seed,
                 "train_fraction": terms.train_fraction or None,
             },

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from conovel.fields import MAX_AGENTS
 from conovel.files import write_json
 
 ENGINE = "conovel.federation.engine"
@@ -62,7 +63,7 @@ def _coordinator_resources() -> dict[str, Any]:
         "servers": [
             {
                 "admin_storage": "transfer",
-                "max_num_clients": 1024,
+                "max_num_clients": MAX_AGENTS,
                 "heart_beat_timeout": 30,
                 "admin_timeout": 10.0,
             }

@@ -255,7 +255,7 @@ test = "test.parquet"     # rows to test
 # id = "patient"          # names the rows; never a feature, never sent
 
 [model]
-# scorer = "default"      # or extra-trees, random-forest, boosting, logistic, mlp, ...
+# scorer = "automatic"    # or extra-trees, random-forest, boosting, logistic, mlp, ...
 # bits = "compact"        # how this site's model is sent, whatever a run proposes
 
 [consent]

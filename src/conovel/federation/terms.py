@@ -10,6 +10,7 @@ from math import isfinite
 from typing import Any
 
 from conovel.errors import InputError
+from conovel.fields import MAX_AGENTS
 from conovel.levels import as_level
 from conovel.messages import as_name
 from conovel.pi0 import as_estimator
@@ -95,12 +96,12 @@ class Terms:
     @property
     def alpha(self) -> Fraction:
         """The level as a number."""
-        return Fraction(self.level)
+        return as_level(self.level)
 
     @property
     def share(self) -> Fraction | None:
         """The share of known normals that train, or None to let each site weigh it."""
-        return Fraction(self.train_fraction) if self.train_fraction else None
+        return as_level(self.train_fraction) if self.train_fraction else None
 
     def to_dict(self) -> dict[str, Any]:
         """Give the terms as plain JSON types."""
@@ -135,9 +136,11 @@ def _composite(name: Any) -> str:
 def _names(names: Any) -> tuple[str, ...]:
     if not isinstance(names, list | tuple):
         raise InputError("agents must be a list of names")
+    if not 2 <= len(names) <= MAX_AGENTS:
+        raise InputError(f"a run needs 2 to {MAX_AGENTS} agents, not {len(names)}")
     checked = sorted(as_name(name) for name in names)
-    if len(checked) < 2 or len(set(checked)) < len(checked):
-        raise InputError(f"a run needs at least two agents of different names, not {checked}")
+    if len(set(checked)) < len(checked):
+        raise InputError(f"a run needs agents of different names, not {', '.join(checked)}")
     return tuple(checked)
 
 

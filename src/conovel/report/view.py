@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from conovel.fields import MAX_AGENTS
 from conovel.report.checked import Checked
 from conovel.report.picture import BINS, FORMAT, MOST_POINTS, MOST_ROWS, shortened
 
 if TYPE_CHECKING:
     from conovel.report.drawing import Plot
 
-MOST_SITES = 200  # as many as a network can have
+MOST_SITES = MAX_AGENTS
 
 
 @dataclass(frozen=True)
