@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
@@ -294,68 +294,3 @@ def test_full_finds_more_than_counts_and_conservative_where_agents_are_alike():
             hits += [run[n].rejected[a.is_novel] for n, a in zip("abc", drawn, strict=True)]
         found[regime] = np.concatenate(hits).mean()
     assert found["full"] > max(found["counts"], found["conservative"])
-
-
-# Three agents, 59 calibration rows and 4 tests each: α(ℓ+1)/m = 1, so α·m0/m is attained.
-LEVEL, N_NULL, N_NORMAL, N_NOVEL = "1/5", 118, 2, 2
-
-
-def false_discovery_share(trial, **options):
-    rng = np.random.default_rng(trial)
-    members = []
-    for j in range(3):
-        X_test = np.vstack(
-            [rng.normal(j, 1, size=(N_NORMAL, 2)), rng.normal(j + 2, 1, size=(N_NOVEL, 2))]
-        )
-        members.append(cn.Agent(f"{j}", rng.normal(j, 1, size=(N_NULL, 2)), X_test))
-    run = cn.Network(members, level=LEVEL, random_state=trial, **options).run()
-    false = sum(site.rejected[:N_NORMAL].sum() for site in run.values())
-    return false / max(run.n_rejected, 1)
-
-
-@pytest.mark.parametrize(
-    ("options", "trials", "tight"),
-    [
-        pytest.param({"composite": "mean", "bits": 1, "scorer": LINEAR}, 300, True, id="quick"),
-        *(
-            pytest.param(
-                {"composite": composite, "bits": bits, "scorer": LINEAR},
-                2000,
-                True,
-                marks=pytest.mark.slow,
-                id=f"full-{composite}-{bits}",
-            )
-            for composite in ("max", "mean", "stacked")
-            for bits in (None, 1)
-        ),
-        *(
-            pytest.param(
-                {"regime": regime, "composite": "max", "bits": 1, "scorer": LINEAR},
-                2000,
-                False,
-                marks=pytest.mark.slow,
-                id=regime,
-            )
-            for regime in ("isolated", "counts", "conservative", "split")
-        ),
-        *(
-            pytest.param(
-                {"composite": composite, "bits": "compact", "scorer": RandomForestClassifier(10)},
-                400,
-                True,
-                marks=pytest.mark.slow,
-                id=f"forest-{composite}",
-            )
-            for composite in ("max", "mean", "stacked")
-        ),
-    ],
-)
-@pytest.mark.filterwarnings("ignore::conovel.errors.ResolutionWarning")
-def test_fdr_of_the_whole_network(options, trials, tight):
-    shares = [false_discovery_share(t, **options) for t in range(trials)]
-    error = np.std(shares) / trials**0.5
-    bound = 0.2 * N_NORMAL / (N_NORMAL + N_NOVEL)
-    assert np.mean(shares) <= bound + 3 * error
-    if tight and trials >= 2000:
-        assert abs(np.mean(shares) - bound) <= 3 * error
-        assert 3 * error < 0.3 * bound  # the test has the power to see 1.3·α
