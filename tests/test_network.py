@@ -26,6 +26,7 @@ from conovel.errors import (
 from conovel.experiments.gaussian import gaussian_design
 from conovel.regimes import REGIMES, block_sizes
 from conovel.site import LocalSite
+from conovel.splitting import train_share
 
 FAST = ExtraTreesClassifier(20, max_depth=4)
 LINEAR = LogisticRegression()
@@ -207,6 +208,30 @@ def test_an_agent_that_vanishes_during_the_counts_ends_the_run_or_counts_as_zero
     assert run.n_rejected == expected.n_rejected
     assert "Lost during the counts: site-001" in run.guarantee
     assert verify(run.to_dict()) == []
+
+
+def test_a_run_that_was_broken_off_and_repeated_gives_every_byte_of_one_that_was_not():
+    network = cn.Network(agents(), scorer=LINEAR, bits=4)
+    with pytest.raises(SiteVanishedError):
+        network.run(dropouts={"site-001": "counts"})
+    undisturbed = cn.Network(agents(), scorer=LINEAR, bits=4).run()
+    assert json.dumps(network.run().to_dict()) == json.dumps(undisturbed.to_dict())
+
+
+def test_unequal_agents_split_by_their_own_numbers():
+    """Each takes the tests of all to be as many as its own, times the number of agents."""
+    rng = np.random.default_rng(0)
+    sizes = {"a": (300, 20), "b": (900, 200), "c": (2000, 60)}
+    members = [
+        cn.Agent(name, rng.normal(size=(n, 2)), rng.normal(size=(m, 2)))
+        for name, (n, m) in sizes.items()
+    ]
+    for regime, n_together in (("counts", 3), ("isolated", 1)):
+        level = REGIMES[regime].test_level("1/10", 3)
+        run = cn.Network(members, regime, scorer=LINEAR).run()
+        for name, (n, m) in sizes.items():
+            share = train_share(n, n_together * m, level)
+            assert run[name].n_calibration == n - int(share * n)
 
 
 def test_dropouts_must_be_agents():

@@ -98,7 +98,11 @@ class Workplace(Generic[L]):
         return split_null(n_null, share, self.settings.seed, self.max_train_rows)
 
     def _share(self, n_null: int, n_test: int) -> Fraction:
-        """Return the share of known normals that train, from numbers alone."""
+        """Return the share of known normals that train, from numbers alone.
+
+        Where all tests are decided together, their number is taken to be this agent's own
+        times the number of agents. The totals of the roster come after the rows are cut.
+        """
         settings = self.settings
         regime, n_agents = settings.regime, settings.n_agents
         n_tests = n_test * (n_agents if regime.uses_counts else 1)
