@@ -30,12 +30,6 @@ def both_sides(seed, n_null=600, n_test=240, n_novel=40, d=6):
     return X_null, X_test
 
 
-def shifted(rng, n_null, n_test, n_novel, shift, d=3):
-    X_null, X_test = rng.normal(size=(n_null, d)), rng.normal(size=(n_test, d))
-    X_test[n_test - n_novel :] += shift
-    return X_null, X_test
-
-
 def test_a_trial_hides_every_second_null_among_the_unlabelled_rows():
     null_train, rows = np.arange(10.0).reshape(5, 2), np.arange(100.0, 108.0).reshape(4, 2)
     trial = Trial.of(null_train, Mixture.of(rows))
@@ -176,45 +170,3 @@ def test_permuting_the_mixture_permutes_composite_scores_bit_for_bit(composite):
         local = fit_scorer(Automatic(n_folds=3, random_state=1), train, mixture)
         scores.append(composite_scores(composite, local, [peer], train, mixture))
     assert scores[0][order].tobytes() == scores[1].tobytes()
-
-
-def share_false(masks, n_novel):
-    found = np.concatenate([mask[: mask.size - n_novel] for mask in masks])
-    return found.sum() / max(sum(mask.sum() for mask in masks), 1)
-
-
-# α = 0.2, ℓ = 99, two agents of 10 tests, 4 of them novel: α(ℓ+1)/m = 1, so that the bound
-# α·m0/m = 0.12 is attained. The same bound must be broken by deciding at 1.3 α.
-@pytest.mark.parametrize("composite", ["auto", "stacked"])
-@pytest.mark.parametrize("trials", [25, pytest.param(2000, marks=pytest.mark.slow)])
-def test_fdr_of_refined_composites(composite, trials):
-    held, loose = [], []
-    for trial in range(trials):
-        rng = np.random.default_rng(trial)
-        rows = [shifted(rng, 198, 10, 4, 1.5) for _ in range(2)]
-        sites = [cn.Agent(name, *pair) for name, pair in zip("ab", rows, strict=True)]
-        options = {"scorer": QUICK, "bits": None, "train_fraction": 0.5, "random_state": trial}
-        run = cn.Network(sites, "full", composite, level=0.2, **options).run()
-        held.append(share_false([run[n].rejected for n in "ab"], 4))
-        outcome = cn.fast_lsu([(run[n].ranks, 99) for n in "ab"], 0.26)
-        loose.append(share_false(outcome.rejected, 4))
-    error = np.std(held) / trials**0.5
-    assert np.mean(held) <= 0.12 + 3 * error
-    if trials >= 2000:
-        assert np.mean(loose) > 0.12 + 3 * error
-
-
-@pytest.mark.parametrize("trials", [12, pytest.param(800, marks=pytest.mark.slow)])
-def test_fdr_of_the_automatic_scorer(trials):
-    held, loose = [], []
-    for trial in range(trials):
-        rng = np.random.default_rng(trial)
-        result = cn.AdaDetect(Automatic(n_folds=2), 0.2, 0.5, random_state=trial).detect(
-            *shifted(rng, 198, 10, 4, 1.5)
-        )
-        held.append(share_false([result.rejected], 4))
-        loose.append(share_false([cn.benjamini_hochberg(result.ranks, 99, 0.26)], 4))
-    error = np.std(held) / trials**0.5
-    assert np.mean(held) <= 0.12 + 3 * error
-    if trials >= 800:
-        assert np.mean(loose) > 0.12 + 3 * error

@@ -150,34 +150,3 @@ def test_the_split_is_disjoint_and_complete():
     assert len(train) == 60
     assert sorted([*train, *calibration]) == list(range(101))
     assert [part.size for part in split_null(2, 0.99, seed=1)] == [1, 1]
-
-
-def false_discovery_share(trial, scorer, coarse):
-    rng = np.random.default_rng(trial)
-    X_null = rng.normal(size=(198, 2))
-    X_test = np.vstack([rng.normal(size=(6, 2)), rng.normal(3, 1, size=(4, 2))])
-    if coarse:
-        X_null, X_test = X_null.round(), X_test.round()
-    rejected = cn.AdaDetect(scorer, level=0.2, random_state=trial).detect(X_null, X_test).rejected
-    return rejected[:6].sum() / max(rejected.sum(), 1)
-
-
-# Level 0.2, ℓ = 99 and m = 10: α(ℓ+1)/m = 2 is an integer, so α·m0/m = 0.12 is attained.
-@pytest.mark.parametrize(
-    ("scorer", "coarse", "trials"),
-    [
-        (LogisticRegression(), False, 800),
-        pytest.param(LogisticRegression(), False, 8000, marks=pytest.mark.slow),
-        pytest.param(LogisticRegression(), True, 8000, marks=pytest.mark.slow),
-        pytest.param(
-            ExtraTreesClassifier(10, bootstrap=True), False, 4000, marks=pytest.mark.slow
-        ),
-    ],
-)
-@pytest.mark.filterwarnings("ignore::conovel.errors.DataWarning")
-def test_fdr_of_the_whole_detector(scorer, coarse, trials):
-    shares = [false_discovery_share(t, scorer, coarse) for t in range(trials)]
-    error = np.std(shares) / trials**0.5
-    bound = 0.2 * 6 / 10
-    assert np.mean(shares) <= bound + 3 * error
-    assert bound + 3 * error < 1.3 * bound  # the test has the power to see 1.3·α

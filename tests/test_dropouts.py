@@ -16,7 +16,8 @@ from fake_link import (
 )
 
 from conovel import errors
-from conovel.messages import COORDINATOR, Abort, decode
+from conovel.audit import verify
+from conovel.messages import COORDINATOR, Abort, Below, decode
 from conovel.protocol import State
 from conovel.stepup import fast_lsu
 
@@ -73,6 +74,46 @@ def test_an_agent_may_vanish_at_any_moment(regime, on_dropout, in_flight):
             assert [link.agents[name].limit for name in rest] == list(limits)
     asking = {State.ASKING} - ({State.ASKING} if regime == "isolated" else set())
     assert states == {State.GATHERING, State.WAITING} | asking
+
+
+@pytest.mark.parametrize("pi0", ["storey", "storey:1/5", "quantile", "quantile:1/5"])
+@pytest.mark.filterwarnings("ignore::conovel.errors.GuaranteeWarning")
+def test_an_agent_lost_while_the_nulls_are_estimated_has_no_small_p_values(pi0):
+    """It counts zero from the round in which it is lost, and its rows still count in m."""
+    blocks = dict(zip(NAMES, [LOW, HIGH, THIRD], strict=True))
+    m = sum(len(ranks) for ranks, _ in blocks.values())
+    slopes = {}
+    for when in range(100):
+        link = Link(
+            sites_for(blocks.values()),
+            regime="counts",
+            level=LEVEL,
+            pi0=pi0,
+            on_dropout="conservative",
+        )
+        for _ in range(when):
+            link.step()
+        if link.coordinator.state is State.DONE:
+            break
+        if link.coordinator.state is not State.ASKING:
+            continue
+        estimating = isinstance(link.coordinator._counting.question, Below)
+        link.kill("agent001")
+        link.run()
+        if link.coordinator.error is not None:  # the quantile has no answer: nothing is decided
+            assert pi0 == "quantile"
+            continue
+        outcome = link.coordinator.outcome
+        assert (outcome.n_tests, outcome.dropped) == (m, ("agent001",))
+        assert verify({"transcript": link.transcript.to_dict()}) == []
+        slopes.setdefault(estimating, []).append(outcome.slope)
+    whole = quietly(fast_lsu, list(blocks.values()), LEVEL, pi0=pi0)
+    assert set(slopes[False]) == {LEVEL / (whole.pi0 * m)}  # after the estimate it is as it was
+    assert all(slope <= slopes[False][0] for slope in slopes.get(True, []))
+    if pi0.startswith("storey"):
+        ranks, size = HIGH
+        lost = quietly(fast_lsu, [LOW, ([size + 1] * len(ranks), size), THIRD], LEVEL, pi0=pi0)
+        assert set(slopes[True]) == {LEVEL / (lost.pi0 * m)}
 
 
 def test_an_agent_given_up_for_lost_is_told_so_when_it_speaks():

@@ -112,16 +112,3 @@ def test_a_refined_model_can_be_sent_to_peers():
     for bits in (4, "compact"):
         run = cn.Network(agents, bits=bits, scorer="refined-linear").run()
         assert run.n_rejected > 20
-
-
-# α = 0.2, ℓ = 99, m = 10: α(ℓ+1)/m is an integer, so that α·m0/m = 0.12 is attained.
-@pytest.mark.parametrize("trials", [80, pytest.param(3000, marks=pytest.mark.slow)])
-def test_fdr_of_refined_scores(trials):
-    shares = []
-    for trial in range(trials):
-        X_null, X_test = samples(trial, n_null=198, n_test=10, n_novel=4, shift=1.5, d=3)
-        scorer = Refined(LogisticRegression(), n_folds=2, n_refits=2)
-        rejected = cn.AdaDetect(scorer, 0.2, random_state=trial).detect(X_null, X_test).rejected
-        shares.append(rejected[:6].sum() / max(rejected.sum(), 1))
-    error = np.std(shares) / trials**0.5
-    assert np.mean(shares) <= 0.12 + 3 * error

@@ -82,7 +82,10 @@ def test_dropouts_change_what_is_claimed():
     assert "Lost during the counts: east, west" in said
     assert "1/10 · (1 + 1/2 + … + 1/m)" in said
     assert "how its own rows were split" not in guarantee("isolated", 0.1, left_out=["south"])
-    assert "1/2 + …" not in guarantee("full", 0.1, pi0="storey", dropped=["west"])
+    assert "1/2 + …" in guarantee("full", 0.1, pi0="storey", dropped=["west"])
+    said = guarantee("full", 0.1, pi0="quantile", dropped=["west"])
+    assert "1/2 + …" not in said
+    assert "not proven here" in said
 
 
 def test_an_unproven_estimator_is_not_claimed():

@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from test_exact_fdr import FAR, Site, outcomes
 
+from conovel.counting import Counting, Tally, limit_of
+from conovel.errors import SampleError
 from conovel.experiments.gaussian import centres, novelty_centre
+from conovel.messages import Step
+from conovel.pi0 import Quantile, Storey
 from conovel.ranks import conformal_ranks
 from conovel.stepup import rank_limit
 
@@ -108,6 +112,124 @@ def test_set_to_zero_after_seeing_the_totals_only_the_union_bound_is_left():
 def test_an_agent_left_out_must_not_have_looked_at_its_ranks():
     only_nulls = Site(5, 2), Site(5, 2)
     assert worst_fdr(*only_nulls) <= LEVEL < worst_fdr(*only_nulls, left_out=True)
+
+
+# Theorem 9: dropouts while the nulls are estimated -------------------------------------------
+
+
+def count_with_losses(blocks, level, estimator, gone_from):
+    """Answer the coordinator's questions, zero for an agent from its round on.
+
+    Returns the slope and the largest rejected rank of each agent; (0, None) without an answer.
+    """
+    tallies = [Tally(str(j), len(ranks), size) for j, (ranks, size) in enumerate(blocks)]
+    try:
+        counting = Counting(level, tallies, estimator)
+        for turn in itertools.count():
+            question = counting.question
+            if question is None:
+                break
+            counting.answer(
+                [
+                    0
+                    if gone_from.get(j, turn + 1) <= turn
+                    else int(np.count_nonzero(ranks <= limit_of(question, size)))
+                    for j, (ranks, size) in enumerate(blocks)
+                ]
+            )
+    except SampleError:  # the quantile estimator has no answer: the run is broken off
+        return Fraction(0), None
+    last = Step(counting.k, counting.slope)
+    gone = gone_from.keys()
+    return counting.slope, [
+        0 if j in gone else limit_of(last, size) for j, (_, size) in enumerate(blocks)
+    ]
+
+
+@given(
+    st.sampled_from([Storey("1/2"), Storey("1/5"), Quantile("1/2"), Quantile("1/5")]), st.data()
+)
+def test_a_loss_or_a_larger_p_value_never_lowers_the_estimate(estimator, data):
+    sizes = data.draw(st.lists(st.integers(1, 30), min_size=2, max_size=4))
+    blocks = [
+        (np.array(data.draw(st.lists(st.integers(1, size + 1), min_size=1, max_size=12))), size)
+        for size in sizes
+    ]
+    rounds = st.dictionaries(st.integers(0, len(blocks) - 1), st.integers(0, 6), max_size=3)
+    gone_from = data.draw(rounds)
+    level = Fraction(1, 3)
+    slope, _ = count_with_losses(blocks, level, estimator, gone_from)
+    assert slope <= count_with_losses(blocks, level, estimator, {})[0]
+    j = data.draw(st.integers(0, len(blocks) - 1))
+    ranks, size = blocks[j]
+    larger = ranks.copy()
+    i = data.draw(st.integers(0, ranks.size - 1))
+    larger[i] = data.draw(st.integers(int(ranks[i]), size + 1))
+    raised = [*blocks[:j], (larger, size), *blocks[j + 1 :]]
+    assert count_with_losses(raised, level, estimator, gone_from)[0] <= slope
+
+
+def worst_adaptive_fdr(sites, level, estimator, *, sees_all=False):
+    """FDR when the second of two agents is lost by the rule that hurts most, or stays.
+
+    It may be lost in each of the first rounds of the estimate, or after it.
+    """
+    stays, fickle = sites
+    total = Fraction(0)
+    for own, p in outcomes(fickle):
+        shares = []
+        for others, q in outcomes(stays):
+            blocks = [(others, stays.n_calibration), (own, fickle.n_calibration)]
+            row = []
+            for gone_from in ({}, *({1: turn} for turn in range(5))):
+                _, limits = count_with_losses(blocks, level, estimator, gone_from)
+                masks = [r <= t for (r, _), t in zip(blocks, limits or (0, 0), strict=True)]
+                false = sum(int(m[: s.n_null].sum()) for m, s in zip(masks, sites, strict=True))
+                row.append(q * Fraction(false, max(sum(int(m.sum()) for m in masks), 1)))
+            shares.append(row)
+        if sees_all:
+            total += p * sum(map(max, shares))
+        else:
+            total += p * max(map(sum, zip(*shares, strict=True)))
+    return total
+
+
+ADAPTIVE = [
+    (Site(5, 2), Site(5, 1, (FAR,))),
+    (Site(5, 2), Site(5, 2)),
+    (Site(6, 2, (FAR,)), Site(3, 1, (FAR, FAR))),
+]
+
+
+@pytest.mark.parametrize("sites", ADAPTIVE)
+@pytest.mark.parametrize("level", ["1/3", "2/3", "9/10"])
+@pytest.mark.parametrize("at", ["1/5", "1/2"])
+def test_storey_holds_whenever_an_agent_is_lost(sites, level, at):
+    level = Fraction(level)
+    m = n_tests(*sites)
+    assert worst_adaptive_fdr(sites, level, Storey(at)) <= level
+    harmonic = sum(Fraction(1, k) for k in range(1, m + 1))
+    assert worst_adaptive_fdr(sites, level, Storey(at), sees_all=True) <= level * harmonic
+
+
+# Lemma 8: running again ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("second_seed", "factor"), [("the same", 1), ("another", 2)])
+def test_a_second_attempt_with_another_seed_doubles_the_rate(second_seed, factor):
+    n_calibration, level = 9, Fraction(1, 10)
+    limit = rank_limit(level, 1, n_calibration)  # one test row, m = 1
+    rate = Fraction(0)
+    for place in range(n_calibration + 1):  # of the null test row among all rows
+        first = np.arange(n_calibration + 1.0)
+        attempts = first, first if second_seed == "the same" else -first
+        # An attempt that rejects nothing is broken off by whoever is displeased with it.
+        rejected = any(
+            conformal_ranks(np.delete(scores, place), scores[[place]])[0] <= limit
+            for scores in attempts
+        )
+        rate += Fraction(int(rejected), n_calibration + 1)
+    assert rate == factor * level
 
 
 # Proposition 4: hostile counts ---------------------------------------------------------------

@@ -236,6 +236,6 @@ def guarantee(
             f"Lost during the counts: {', '.join(sorted(dropped))}; their rows count as tested"
             " and not rejected. Nobody may have been lost because of what others counted."
         )
-        if estimator is None:  # self-consistency alone: Blanchard and Roquain 2008
+        if estimator is None or estimator.proven_for_several:  # docs/theory.md, Theorems 8 and 9
             said.append(f"Whatever the reason, FDR is at most {alpha} · (1 + 1/2 + … + 1/m).")
     return " ".join(said)

@@ -124,7 +124,9 @@ class Workplace(ABC, Generic[L]):
     def _share(self, n_null: int, n_test: int, *, by_rule: bool = False) -> Fraction:
         """Return the share of known normals that train, from numbers alone.
 
-        With `by_rule` it is the site's own rule, whatever the run asks for.
+        Where all tests are decided together, their number is taken to be this agent's own
+        times the number of agents. The totals of the roster come after the rows are cut. With
+        `by_rule` it is the site's own rule, whatever the run asks for.
         """
         settings = self.settings
         regime, n_agents = settings.regime, settings.n_agents

@@ -60,7 +60,9 @@ def train_share(n_null: int, n_tests: int, level: Level) -> Fraction:
     n_null : int
         Known normals of the site.
     n_tests : int
-        Tests that are decided together: in a network, those of all agents.
+        Tests that are decided together. In a network with counts an agent gives its own
+        number times the number of agents: it does not know the others' numbers when it cuts
+        its rows. A poor guess costs resolution, never validity.
     level : float, str or Fraction
         Level of the step-up.
 
