@@ -7,6 +7,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
+from conovel.automatic import Automatic
 from conovel.blend import Blend
 from conovel.compact import PROFILES, fit_compact
 from conovel.composite import COMPOSITES, composite_model
@@ -30,19 +31,20 @@ ROWS = np.concatenate([RNG.normal(size=(70, D)), MIXED[:30]])
 OTHERS = {
     "ellipse": ellipse(),
     "discriminant": Discriminant(),
+    "automatic, two folds": Automatic(n_folds=2),
     "blend": Blend([linear(), ellipse()], [linear(), Discriminant()], n_folds=2),
     "refined from one class": Refined(ellipse(), linear(), n_folds=2, n_refits=1),
     "neighbours": KNeighborsClassifier(9),
     "support vectors": SVC(),
     "naive Bayes": GaussianNB(),
 }
+SLOW = ("automatic", "refined-trees", "refined-linear")
 
 
 def batches(rows):
     """Slices of every size, then the same rows in other places of memory."""
     for size in SIZES:
-        for start in (3, len(rows) - size):
-            yield rows, slice(start, start + size)
+        yield rows, slice(3, 3 + size)
     spaced = np.full((2 * len(rows), 2 * D), np.nan)
     spaced[::2, ::2] = rows
     by_columns = np.asfortranarray(rows)
@@ -61,7 +63,7 @@ def require_one_score(model, rows=ROWS):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] if name.startswith("refined-") else [])
+        pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
         for name in (*NAMED, *OTHERS)
     ],
 )

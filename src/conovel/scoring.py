@@ -153,7 +153,9 @@ class FittedScorer:
 
     @cached_property
     def flat(self) -> Flat | None:
-        """The classifier as numbers, if it has such a form."""
+        """The whole model as numbers, if it has such a form."""
+        if not self.sendable:
+            return None
         try:
             return to_flat(self.estimator)
         except ModelError:
