@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.neighbors import KNeighborsClassifier
 
 import conovel as cn
 from conovel.errors import FileError, InputError
@@ -205,15 +206,29 @@ def made_up(name, options):
     ]
 
 
+@pytest.mark.parametrize("learner", [Learner(), Learner("default")], ids=lambda one: one.name)
 @pytest.mark.parametrize("name", list(EXPERIMENTS))
-def test_every_experiment_has_tables(name):
+def test_every_experiment_has_tables(name, learner):
     """Made-up rows: every view can be built, and every cell of it is filled."""
-    tables = views(name, made_up(name, Options(trials=2)), "1/10")
+    tables = views(name, made_up(name, Options(trials=2, learners=(learner,))), "1/10")
     for table in tables:
         assert all(len(row) == len(table.columns) for row in table.rows)
         assert table.rows
     ours = [cell for table in tables[:-1] for row in table.rows for cell in row]
     assert any("0.550 ± 0.050" in cell or "0.550" in cell for cell in ours)
+
+
+@pytest.mark.parametrize("name", ["quantization", "conservative-quantization"])
+def test_the_defaults_sweep_all_precisions_of_the_paper(name):
+    tasks = EXPERIMENTS[name](Options(trials=1, learners=(Learner("default"),)))
+    swept = {cell.precision for task in tasks for cell in task.cells if cell.composite == "max"}
+    regime = "split" if name == "quantization" else "conservative"
+    assert swept == {*QUANTIZATION[regime], "compact"}
+    table = views(name, made_up(name, Options(1, learners=(Learner("default"),))), "1/10")[0]
+    assert "scorer default" in table.title
+    published = {row[0]: row[3] for row in table.rows}
+    for precision in ("float64", "6-bit", "4-bit", "2-bit", "1-bit"):
+        assert published[precision]
 
 
 def test_one_figure_shows_power_against_agents_for_all_scorers(tmp_path):
@@ -346,6 +361,20 @@ def test_false_discoveries_lists_the_worst_first():
     table = false_discoveries(rows, "1/10")
     assert [row[2] for row in table.rows] == ["B2, isolated", "B3, counts"]
     assert [row[-1] for row in table.rows] == ["+2.0", "-5.0"]
+
+
+@pytest.mark.parametrize("bits", [4])
+def test_a_cell_of_a_model_that_is_imitated_is_what_a_network_decides(bits):
+    agents = gaussian_design(1.0, 4, n_null=240, n_test=90, null_share=0.7)
+    scorer = KNeighborsClassifier(15)
+    trial = Trial(agents, scorer, level=0.3, train_fraction=None, seed=5, sized=True)
+    named = [cn.Agent(name, a.X_null, a.X_test) for name, a in zip("abc", agents, strict=True)]
+    run = cn.Network(named, "full", "max", bits, 0.3, scorer, 5).run()
+    decision = trial.decide(Cell("full", "max", bits))
+    for name, ranks in zip("abc", decision.ranks, strict=True):
+        np.testing.assert_array_equal(run[name].ranks, ranks)
+    told = run.transcript.totals()["by_kind"]["MODEL"]
+    assert told["bytes"] - decision.traffic.n_bytes == 42 * told["messages"]
 
 
 @pytest.mark.parametrize("regime", ["isolated", "counts", "pooled", "full"])

@@ -12,6 +12,9 @@ a peer as the model itself, and a coarse grid costs them little (docs/front.md):
 * the thresholds of a feature lie on a uniform lattice over its values. Quantile grids would
   be fine where the normals are and coarse where novelties are.
 
+Where a precision is asked for and the local model has no numbers to send, a forest of the
+size of the paper's models imitates it in the same way (:func:`imitate`).
+
 Everything here is a fixed function of null_train, the mixture as a multiset and the seed, and
 so is the choice of a profile under a budget: validity costs nothing.
 """
@@ -26,7 +29,6 @@ from sklearn.linear_model import LogisticRegression
 
 from conovel import wire
 from conovel.composite import probability
-from conovel.convert import to_flat
 from conovel.errors import InputError
 from conovel.forest import Forest, Tree, round_down
 from conovel.grids import Lattice
@@ -35,7 +37,7 @@ from conovel.quantize import QuantizedForest, per_feature, uniform
 from conovel.scoring import FittedScorer, Matrix, Mixture, Vector, log_odds
 from conovel.wire import NO_SCHEMA
 
-__all__ = ["DEFAULT", "PROFILES", "Profile", "encode_compact", "fit_compact"]
+__all__ = ["DEFAULT", "PROFILES", "Profile", "encode_compact", "fit_compact", "imitate"]
 
 _SURE = 0.02  # probabilities are read no closer to 0 and 1: beyond, log-odds are noise
 
@@ -64,6 +66,9 @@ PROFILES = (
     Profile(50, 2, threshold_bits=4, leaf_bits=2),  # 70
 )
 DEFAULT = PROFILES[1]
+# A forest that stands for a model at a given precision has 3,900 thresholds and leaf values; the
+# paper's models have 3,962 (docs/reproduction.md).
+_STAND_IN_TREES, _STAND_IN_LEAVES = 100, 20
 _LINEAR_BITS = 8  # about 70 bytes at 20 features, and no score moves by more than a hundredth
 
 
@@ -142,13 +147,30 @@ def fit_compact(
     return _imitate(rows, target, seed, profile)
 
 
+def imitate(local: FittedScorer, null_train: Matrix, mixture: Mixture, seed: int) -> Forest:
+    """Return a forest of 100 trees with at most 20 leaves that imitates a local model.
+
+    It stands for a model that has no numbers to send, and is quantized like any other forest.
+
+    Parameters
+    ----------
+    local : FittedScorer
+        The agent's model, fitted on these rows.
+    null_train : array of shape (k, d)
+    mixture : Mixture
+    seed : int
+        Seed of the trees.
+    """
+    rows, target = _lesson(local, null_train, mixture)
+    return _grow(rows, target, seed, _STAND_IN_TREES, _STAND_IN_LEAVES)
+
+
 def _as_linear(local: FittedScorer) -> Linear | None:
     """Return the local model where it is a logistic regression and speaks for itself."""
     last = getattr(local.estimator, "steps", [(None, local.estimator)])[-1][1]
-    if not local.sendable or not isinstance(last, LogisticRegression):
+    if not isinstance(last, LogisticRegression):
         return None
-    flat = to_flat(local.estimator)
-    return flat if isinstance(flat, Linear) else None
+    return local.flat if isinstance(local.flat, Linear) else None
 
 
 def _lesson(local: FittedScorer, null_train: Matrix, mixture: Mixture) -> tuple[Matrix, Vector]:
@@ -158,20 +180,22 @@ def _lesson(local: FittedScorer, null_train: Matrix, mixture: Mixture) -> tuple[
 
 
 def _imitate(rows: Matrix, target: Vector, seed: int, profile: Profile) -> QuantizedForest:
-    """Fit small trees to log-odds, stretch their mean to the same spread, and quantize."""
-    trees = ExtraTreesRegressor(
-        profile.n_trees,
-        max_leaf_nodes=profile.n_leaves,
-        max_features="sqrt",
-        random_state=seed,
-    ).fit(rows, target)
-    flat = trees.predict(rows).std()
-    stretch = target.std() / flat if flat > 0 else 1.0
-    forest = _to_forest(trees, target.mean(), stretch / profile.n_trees)
+    """Grow small trees and put their numbers on lattices."""
+    forest = _grow(rows, target, seed, profile.n_trees, profile.n_leaves)
     bits = profile.threshold_bits
     used = set(forest.feature.tolist()) - {-1}
     lattices = {f: Lattice.over(rows[:, f], bits) for f in used}
     return per_feature(forest, bits, profile.leaf_bits, lattices)
+
+
+def _grow(rows: Matrix, target: Vector, seed: int, n_trees: int, n_leaves: int) -> Forest:
+    """Fit small trees to log-odds and stretch their mean to the same spread."""
+    trees = ExtraTreesRegressor(
+        n_trees, max_leaf_nodes=n_leaves, max_features="sqrt", random_state=seed
+    ).fit(rows, target)
+    flat = trees.predict(rows).std()
+    stretch = target.std() / flat if flat > 0 else 1.0
+    return _to_forest(trees, target.mean(), stretch / n_trees)
 
 
 def _to_forest(trees: ExtraTreesRegressor, centre: float, factor: float) -> Forest:

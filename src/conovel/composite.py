@@ -26,15 +26,17 @@ from conovel.scoring import (
     OneClass,
     ScoreModel,
     Vector,
+    add_up,
     fit_scorer,
     log_odds,
+    mean_of,
 )
 from conovel.selection import CAUTIOUS, Selection, Trial
 
 AUTO = "auto"
 STACKED = "stacked"
 _COMBINE: Mapping[str, Callable[[Matrix], Vector]] = {
-    "mean": lambda scores: scores.mean(axis=0),
+    "mean": mean_of,
     "local": lambda scores: scores[0],
     "min": lambda scores: scores.min(axis=0),
     "max": lambda scores: scores.max(axis=0),
@@ -160,11 +162,11 @@ def _stacked(
         learnt = fitted.score(wide)
         if fitted.scale == "probability":  # it is not where nothing stood out
             learnt = log_odds(learnt, sure=1e-6)
-        return np.stack([learnt, *(wide[:, -n:].mean(axis=1) for n in heard)])
+        return np.stack([learnt, *(mean_of(wide[:, -n:].T) for n in heard)])
 
     spread = opinions(wide_train).std(axis=1)
     weights = (np.array(_SHARES) / np.where(spread > 0, spread, 1))[:, np.newaxis]
-    return Composed(lambda rows: np.sum(weights * opinions(widened(rows)), axis=0))
+    return Composed(lambda rows: add_up(weights * opinions(widened(rows))))
 
 
 class MeanOfLast(BaseEstimator):  # type: ignore[misc]
@@ -184,7 +186,7 @@ class MeanOfLast(BaseEstimator):  # type: ignore[misc]
 
     def score_samples(self, X: Matrix) -> Vector:
         """Return the mean of the last `n_columns` columns."""
-        return np.asarray(X[:, -self.n_columns :].mean(axis=1))
+        return mean_of(X[:, -self.n_columns :].T)
 
 
 def probability(local: FittedScorer, null_train: Matrix, rows: Matrix) -> Vector:

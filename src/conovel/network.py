@@ -94,7 +94,9 @@ class Network:
         with "auto" each agent chooses for itself, its own score alone included.
     bits : int, "compact", "compact:BYTES" or None
         How models are sent: the paper's quantizer with that many bits, a small forest that
-        imitates the model (the best one of at most so many bytes), or float64.
+        imitates the model (the best one of at most so many bytes), or float64. A model that is
+        not made of numbers, such as a blend or nearest neighbours, is sent as a forest of 100
+        trees with at most 20 leaves that imitates it, at that precision.
     level : float, str or Fraction
         Target false discovery rate over all agents together.
     scorer : classifier, OneClass, str, list of these, or None

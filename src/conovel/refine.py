@@ -38,6 +38,7 @@ from conovel.scoring import (
     Scorer,
     Vector,
     as_probability,
+    mean_of,
     name_of,
     require_probabilities,
 )
@@ -266,7 +267,7 @@ class Task:
 
     def mean_weights(self, stages: Sequence[Stage]) -> Vector:
         """Average what several stages find."""
-        return np.asarray(np.mean([self.weights(stage) for stage in stages], axis=0))
+        return mean_of([self.weights(stage) for stage in stages])
 
     def weights(self, stage: Stage) -> Vector:
         """Weigh the mixture by how likely its rows are novel; null_train keeps weight 1."""

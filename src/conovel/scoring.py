@@ -12,7 +12,7 @@ valid"). Two things here see to it for any scikit-learn model:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
@@ -153,14 +153,21 @@ class FittedScorer:
 
     @cached_property
     def flat(self) -> Flat | None:
-        """The classifier as numbers, if it has such a form."""
+        """The whole model as numbers, if it has such a form."""
+        if not self.sendable:
+            return None
         try:
             return to_flat(self.estimator)
         except ModelError:
             return None
 
     def score(self, X: Matrix) -> Vector:
-        """Score each row; NaN or a wrong shape is an error, never a small p-value."""
+        """Score each row; NaN or a wrong shape is an error, never a small p-value.
+
+        The model reads the rows in one memory layout: numpy adds the numbers of a row in another
+        order where they are stored by columns.
+        """
+        X = np.ascontiguousarray(X)
         scores = np.asarray(self._read(X), dtype=np.float64)
         if scores.shape != (X.shape[0],) or np.isnan(scores).any():
             raise ScorerError(
@@ -209,6 +216,30 @@ def as_probability(fitted: Any, X: Matrix) -> Vector:
     """Read the probability of the mixture from a fitted classifier."""
     probabilities: Vector = fitted.predict_proba(X)[:, 1]
     return probabilities
+
+
+def add_up(parts: Iterable[Vector]) -> Vector:
+    """Add vectors one after the other, the first one first.
+
+    numpy's own sum of 8 or more vectors adds them in another order where each has one entry,
+    or where the numbers are stored the other way round. A row would then score differently
+    in another batch.
+
+    Examples
+    --------
+    >>> add_up([np.array([1.0, 2.0]), np.array([0.5, 0.5])])
+    array([1.5, 2.5])
+    """
+    first, *others = parts
+    total = np.array(first, dtype=np.float64)
+    for part in others:
+        total += part
+    return total
+
+
+def mean_of(parts: Sequence[Vector] | Matrix) -> Vector:
+    """Return the mean of several vectors, added as :func:`add_up` does."""
+    return np.asarray(add_up(parts) / len(parts))
 
 
 def log_odds(probabilities: Vector, sure: float = 1e-3) -> Vector:

@@ -2,23 +2,26 @@
 
 ``bits`` says how: None sends the model in float64, an integer is the paper's uniform
 quantizer, and ``"compact"`` grows a small forest that imitates the model and sends that;
-``"compact:300"`` sends the best one of at most 300 bytes.
+``"compact:300"`` sends the best one of at most 300 bytes. A model that is not made of numbers
+which can be sent (a blend, nearest neighbours, a one-class model), or of too many, is imitated by
+a forest of 100 trees with at most 20 leaves, and that forest is sent in float64 or quantized.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from numbers import Integral
 from typing import Any, TypeAlias
 
 from conovel import wire
-from conovel.compact import encode_compact
-from conovel.convert import to_flat
-from conovel.errors import InputError
+from conovel.compact import encode_compact, imitate
+from conovel.convert import Flat, to_flat
+from conovel.errors import InputError, ModelError
 from conovel.grids import check_bits
 from conovel.scoring import FittedScorer, Matrix, Mixture
 from conovel.wire import NO_SCHEMA, decode
 
-__all__ = ["Bits", "as_bits", "decode", "encode", "make_surrogate"]
+__all__ = ["Bits", "as_bits", "decode", "encode", "flat_of", "make_surrogate"]
 
 Bits: TypeAlias = int | str | None
 _COMPACT = "compact"
@@ -64,6 +67,12 @@ def encode(model: Any, *, bits: int | None = None, schema: bytes = NO_SCHEMA) ->
     schema : bytes
         Digest of the columns it was made for, see :func:`conovel.wire.schema_digest`.
 
+    Raises
+    ------
+    ModelError
+        If the model has no flat form. :class:`conovel.Network` sends such a model, too: it
+        has the rows, so that a forest can imitate the model on them.
+
     Examples
     --------
     >>> import numpy as np
@@ -74,7 +83,34 @@ def encode(model: Any, *, bits: int | None = None, schema: bytes = NO_SCHEMA) ->
     >>> bool((surrogate.score(X) == model.predict_proba(X)[:, 1]).all())
     True
     """
-    return wire.encode(to_flat(model), bits=bits, schema=schema)
+    if isinstance(as_bits(bits), str):
+        raise InputError(
+            f"encode cannot make a {bits!r} model: it would imitate this one on its rows, and"
+            " encode has no rows. Use Network(bits=...), or bits from 1 to 16 or None here"
+        )
+    try:
+        flat = to_flat(model)
+    except ModelError as error:
+        raise ModelError(
+            f"{error}. Network(agents, scorer=..., bits=...) sends any model: a forest imitates"
+            " it on the agent's rows, which encode does not have"
+        ) from error
+    return wire.encode(flat, bits=bits, schema=schema)
+
+
+def flat_of(local: FittedScorer, null_train: Matrix, mixture: Mixture, seed: int) -> Flat:
+    """Return the local model as numbers, or a forest that imitates it where it has no such form.
+
+    Parameters
+    ----------
+    local : FittedScorer
+        The model, fitted on these rows.
+    null_train : array of shape (k, d)
+    mixture : Mixture
+    seed : int
+        Seed of the forest.
+    """
+    return imitate(local, null_train, mixture, seed) if local.flat is None else local.flat
 
 
 def make_surrogate(
@@ -90,12 +126,13 @@ def make_surrogate(
     Parameters
     ----------
     bits : None, int or str
-        See :func:`as_bits`; a compact model imitates `local`, see :mod:`conovel.compact`.
+        See :func:`as_bits`; a compact model imitates `local`, see :mod:`conovel.compact`, and
+        so does what is sent for a model without a flat form.
     local : FittedScorer
     null_train : array of shape (k, d)
     mixture : Mixture
     seed : int
-        Seed of a compact model.
+        Seed of a forest that imitates.
     schema : bytes
         Digest of the columns, see :func:`conovel.wire.schema_digest`.
     """
@@ -109,4 +146,7 @@ def make_surrogate(
             budget=int(budget) if budget else None,
             schema=schema,
         )
-    return encode(local.estimator, bits=bits, schema=schema)
+    if local.flat is not None:
+        with suppress(ModelError):  # more numbers than a message may hold
+            return wire.encode(local.flat, bits=bits, schema=schema)
+    return wire.encode(imitate(local, null_train, mixture, seed), bits=bits, schema=schema)

@@ -184,9 +184,12 @@ def _exchange(
 ) -> tuple[Cell, ...]:
     """Return the cells of regimes that exchange models.
 
-    A stacked composite is fitted anew for each precision, so it is tried at the ends only;
-    conovel's own defaults have one composite and one precision.
+    A stacked composite is fitted anew for each precision, so it is tried at the ends only.
+    conovel's own defaults have one composite, one precision and no blocks. In a sweep over
+    precisions they are set beside the paper's composite, in the paper's regimes.
     """
+    if learner.name == "default" and len(precisions) > 1:
+        return tuple(Cell(*cell) for cell in product(regimes, ("max", "auto"), precisions))
     if learner.name == "default":
         unsplit = [regime for regime in regimes if regime != "split"]
         return tuple(Cell(regime, "auto", "compact") for regime in unsplit)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from conovel import wire
 from conovel.composite import composite_scores
-from conovel.convert import Flat, to_flat
+from conovel.convert import Flat
 from conovel.experiments.gaussian import Labelled
 from conovel.levels import Level, as_level
 from conovel.named import as_candidates
@@ -28,10 +28,10 @@ from conovel.quantize import uniform
 from conovel.ranks import conformal_ranks
 from conovel.regimes import Regime, as_regime, own_block
 from conovel.rows import pool_pairs, read_rows, unify
-from conovel.scoring import FittedScorer, Matrix, ScoreModel, Scorer, Vector
+from conovel.scoring import Matrix, ScoreModel, Scorer, Vector
 from conovel.site import Block, LocalSite, Settings, fit_on
 from conovel.stepup import StepUp, resolution, step_up
-from conovel.surrogate import Bits, decode, make_surrogate
+from conovel.surrogate import Bits, decode, flat_of, make_surrogate
 
 _SIDE_BITS = 2.33  # what the paper spends on feature and structure, see wire.paper_bits
 
@@ -249,7 +249,8 @@ class _Learned:
     def __init__(self, block: Block, settings: Settings) -> None:
         self.block, self.settings = block, settings
         fitted = fit_on(block, settings)
-        self.local: FittedScorer = replace(fitted, read=_Memory(fitted.read))
+        # Scores are those of the model as it is, which may come from its flat form.
+        self.local = replace(fitted, read=_Memory(lambda _, X: fitted.score(X)))
         self._sent: dict[Bits, _Sent] = {}
 
     def sent(self, bits: Bits, sized: bool) -> _Sent:
@@ -271,7 +272,8 @@ class _Learned:
 
     @cached_property
     def _flat(self) -> Flat:
-        return to_flat(self.local.estimator)
+        block = self.block
+        return flat_of(self.local, block.null_train, block.mixture, self.settings.seed)
 
     def _exact(self, bits: int | None) -> _Sent:
         flat = self._flat

@@ -128,6 +128,8 @@ def _precisions(rows: Sequence[Row], regime: str, title: str) -> list[Table]:
     )
     heads = (_cell_name(r, c) for r, c in pairs if c)
     limit = _limit(QUANTIZED_AT)
+    if (scorer := rows[0]["scorer"]) != "forest":
+        title = f"{title}, scorer {scorer}"
     return [
         Table(f"{title}; limit {limit}; {_NOTE}", ("precision", *_BESIDE), tuple(table)),
         Table("Power (FDR) with other composites and regimes", ("precision", *heads), other),
@@ -218,9 +220,7 @@ _VIEWS: Mapping[str, Callable[[Sequence[Row]], list[Table]]] = {
     "real": _real,
     "grid": _grid,
 }
-_DEFAULTS = dict.fromkeys(
-    ("shift", "conservative-shift", "quantization", "conservative-quantization"), _default_sweep
-)
+_DEFAULTS = dict.fromkeys(("shift", "conservative-shift"), _default_sweep)
 _BESIDE = (
     "FDR published",
     "FDR",
