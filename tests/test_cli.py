@@ -6,6 +6,9 @@ import sys
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pa_parquet
 import pytest
 
 
@@ -119,3 +122,62 @@ def test_the_installed_command_answers():
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 2
     assert "--null" in run.stderr
+
+
+@pytest.fixture(scope="module")
+def holes(folder):
+    """Files without rows, and files with a column that nobody filled in."""
+    frame = pd.read_parquet(folder / "normal.parquet")
+    for name, part in {
+        "empty": frame[:0],
+        "hole": frame[:50].assign(b=None),
+        "nan": frame[:50].assign(b=np.nan),
+    }.items():
+        part.to_csv(folder / f"{name}.csv", index=False)
+        part.to_parquet(folder / f"{name}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("memory", [[], ["--memory", "1GB"]], ids=["memory", "pieces"])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("option", ["--test", "--null"])
+@pytest.mark.parametrize("name", ["empty", "hole", "nan"])
+def test_files_without_rows_or_values_are_named_and_nothing_is_left(
+    detect, holes, memory, ending, option, name
+):
+    run = detect(option, f"{name}.{ending}", "--columns", "a,b", "--out", "no.parquet", *memory)
+    assert run.returncode == 2, run.stderr
+    if name == "empty":
+        assert f"{name}.{ending} has no rows" in run.stderr
+    else:
+        assert "'b'" in run.stderr
+        assert "entirely missing" in run.stderr
+        assert "leave the column out or fill it in" in run.stderr
+    assert len(run.stderr.strip().splitlines()) == 1
+    assert not list(holes.glob("*no.parquet*"))
+
+
+@pytest.mark.parametrize("memory", [[], ["--memory", "1GB"]], ids=["memory", "pieces"])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_columns_of_one_name_are_named(detect, folder, memory, ending):
+    table = pa.table([pa.array([1.0, 2.0])] * 3, names=["a", "b", "a"])
+    write = pa_csv.write_csv if ending == "csv" else pa_parquet.write_table
+    write(table, folder / f"twice.{ending}")
+    run = detect("--test", f"twice.{ending}", "--out", "no.parquet", *memory)
+    assert run.returncode == 2
+    assert f"twice.{ending} has more than one column called 'a': rename them" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--columns", "a,a"], "the column 'a' is asked for twice"),
+        (["--columns", "a,txn", "--id", "txn"], "'txn' names the rows and is never a feature"),
+        (["--columns", "a,txn"], "normal.parquet has no column 'txn'"),
+        (["--null", "today.csv"], "today.csv: not numeric: 'txn' (string)"),
+    ],
+)
+def test_features_must_be_numbers_and_named_once(detect, more, words):
+    run = detect(*more)
+    assert run.returncode == 2
+    assert words in run.stderr
