@@ -12,7 +12,7 @@ import conovel as cn
 
 # Two agents of 20 tests, half of them novel. By default 199 of 398 known normals train, so that
 # ℓ = 199 and α(ℓ+1)/m = 1: the bound α·m0/m = 0.1 is attained, from both sides.
-LEVEL, N_KNOWN, N_CALIBRATION, N_NULL, N_NOVEL, TRIALS = 0.2, 398, 199, 10, 10, 200
+LEVEL, N_KNOWN, N_CALIBRATION, N_NULL, N_NOVEL, TRIALS = 0.2, 398, 199, 10, 10, 100
 BOUND = LEVEL * N_NULL / (N_NULL + N_NOVEL)
 
 
