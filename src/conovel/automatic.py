@@ -19,6 +19,7 @@ from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifie
 from threadpoolctl import threadpool_limits
 
 from conovel.blend import Blend
+from conovel.checks import as_whole
 from conovel.discriminant import Discriminant
 from conovel.ellipse import ellipse
 from conovel.refine import Refined, linear, refine_each
@@ -71,7 +72,9 @@ class Automatic(BaseEstimator):  # type: ignore[misc]
 
     def candidates(self) -> dict[str, Refined | Blend]:
         """Return the candidates by name, seeded, in order of preference."""
-        seed, folds = self.random_state or 0, self.n_folds
+        state = 0 if self.random_state is None else self.random_state
+        seed = as_whole(state, "random_state", most=2**32 - 1)  # as scikit-learn's
+        folds = self.n_folds
         trees, boosted = with_seed(shallow_trees(), seed), with_seed(boosting(), seed)
         # Refits of a linear model cost next to nothing, and it still improves with the fifth.
         firsts = [with_seed(shallow_trees(), seed), ellipse()]

@@ -11,13 +11,14 @@ likely novelties is enough; and it is one more fixed function of
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 
-from conovel.errors import InputError
+from conovel.errors import InputError, ScorerError
 from conovel.refine import Stage, Task, as_list, refine_each
 from conovel.scoring import FittedScorer, Matrix, Mixture, Scorer, Vector, log_odds
 
@@ -80,10 +81,19 @@ class Blend(BaseEstimator):  # type: ignore[misc]
 
     def stage(self, task: Task) -> Stage:
         """Refine the members, then learn what each is worth."""
-        if not self.lead > 0:
-            raise InputError(f"lead must be a positive number, not {self.lead}")
+        if not isinstance(self.lead, Real) or not 0 < self.lead < np.inf:
+            raise InputError(f"lead must be a positive number, not {self.lead!r}")
+        if not isinstance(self.members, list | tuple) or not self.members:
+            raise ScorerError(f"members must be a list of classifiers, not {self.members!r}")
         starts = tuple(task.start(first) for first in as_list(self.first))
-        n_refits = self.n_refits or (1,) * len(self.members)
+        n_refits = self.n_refits
+        if isinstance(n_refits, tuple) and not n_refits:
+            n_refits = (1,) * len(self.members)
+        if not isinstance(n_refits, list | tuple) or len(n_refits) != len(self.members):
+            raise InputError(
+                f"n_refits must be a tuple of {len(self.members)}, one for each member, not"
+                f" {self.n_refits!r}"
+            )
         members = [
             task.refine(starts, member, n)
             for member, n in zip(self.members, n_refits, strict=True)

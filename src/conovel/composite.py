@@ -48,7 +48,7 @@ COMPOSITES = (AUTO, "mean", "max", "min", STACKED)
 
 def as_composite(name: str) -> str:
     """Check the name of a composite."""
-    if name not in COMPOSITES:
+    if not isinstance(name, str) or name not in COMPOSITES:
         raise InputError(f"composite must be one of {', '.join(COMPOSITES)}, not {name!r}")
     return name
 

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
+from conovel.checks import as_callback, as_seed, as_whole
+from conovel.errors import InputError
 from conovel.guarantee import Guarantee, one_site
 from conovel.levels import Level, as_level
 from conovel.named import as_candidates
@@ -37,6 +39,10 @@ from conovel.stepup import (
     step_up,
     warn_resolution,
 )
+
+
+class UnfittedError(InputError, NotFittedError):  # type: ignore[misc]
+    """`predict` before `fit`; scikit-learn's error and ours."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,14 +240,15 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
         on_stage : callable, optional
             Told the name of each stage as it begins, for a progress display.
         """
-        tell = on_stage or (lambda stage: None)
+        tell = as_callback(on_stage, "on_stage")
         tell("checking rows")
         alpha, estimator = as_level(self.level), as_estimator(self.pi0)
         null, test = read_pair(X_null, X_test)
         names = as_ids(ids, len(test))
         split_seed, scorer_seed = seeds(self.random_state)
         share = as_share(self.train_fraction, len(null), len(test), alpha)
-        train, calibration = split_null(len(null), share, split_seed, self.max_train_rows)
+        most = as_whole(self.max_train_rows, "max_train_rows", least=1)
+        train, calibration = split_null(len(null), share, split_seed, most)
         if estimator is None:  # an estimate below m can make up for too few rows
             warn_resolution([(len(test), calibration.size)], alpha)
         candidates = as_candidates(self.scorer, scorer_seed)
@@ -249,7 +256,7 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
         null_train = null.values[train]
         mixture = Mixture.of(np.concatenate([null.values[calibration], test.values]))
         tell("fitting the score model")
-        model = fit_best(candidates, null_train, training_sample(mixture, self.max_train_rows))
+        model = fit_best(candidates, null_train, training_sample(mixture, most))
         tell("scoring")
         scores = mixture.score(model)
         calibration_scores, test_scores = np.split(scores, [calibration.size])
@@ -291,7 +298,8 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
         The batch is one test sample: the guarantee holds for it as a whole, and the answer
         for a row depends on the others.
         """
-        check_is_fitted(self, "null_")
+        if not hasattr(self, "null_"):
+            raise UnfittedError("this AdaDetect has no known normals yet: call fit(X_null) first")
         return np.where(self.detect(self.null_, X).rejected, -1, 1)
 
     def __sklearn_tags__(self) -> Tags:
@@ -302,5 +310,5 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
 
 def seeds(random_state: int | None) -> tuple[int, int]:
     """Derive the seed of the split and that of the scorers; None draws fresh ones."""
-    split, scorer = np.random.SeedSequence(random_state).generate_state(2)
+    split, scorer = np.random.SeedSequence(as_seed(random_state)).generate_state(2)
     return int(split), int(scorer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -187,8 +188,8 @@ def single(number: float) -> float:
 
 def check_bits(bits: int) -> int:
     """Return `bits`, or say why it cannot be a width."""
-    if not 1 <= bits <= MAX_BITS:
-        raise InputError(f"bits must be from 1 to {MAX_BITS}, not {bits}")
+    if not isinstance(bits, Integral) or isinstance(bits, bool) or not 1 <= bits <= MAX_BITS:
+        raise InputError(f"bits must be from 1 to {MAX_BITS}, not {bits!r}")
     return int(bits)
 
 

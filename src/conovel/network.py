@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from conovel import __version__
+from conovel.checks import as_callback, as_seed
 from conovel.composite import as_composite
 from conovel.coordinator import Coordinator
 from conovel.errors import (
@@ -27,7 +28,7 @@ from conovel.errors import (
 )
 from conovel.fields import MAX_AGENTS
 from conovel.levels import Level, as_level
-from conovel.messages import COORDINATOR, Kind, Model, decode
+from conovel.messages import COORDINATOR, Kind, Model, as_name, decode
 from conovel.named import as_candidates
 from conovel.participant import Participant
 from conovel.pi0 import NullProportion, as_estimator
@@ -135,26 +136,20 @@ class Network:
         pi0: str | NullProportion | None = None,
         on_dropout: Literal["abort", "conservative"] = "abort",
     ) -> None:
-        self.agents = sorted(agents, key=lambda agent: agent.name)
+        self.agents = _as_agents(agents)
         self.regime = as_regime(regime)
         self.composite = as_composite(composite)
         self.bits = as_bits(bits)
         self.level = as_level(level)
         self.scorer = scorer
-        self.random_state = random_state
+        self.random_state = as_seed(random_state)
         self.train_fraction = (
             None if train_fraction is None else as_level(train_fraction, "train_fraction")
         )
         self.pi0 = as_estimator(pi0)
         self.on_dropout = on_dropout
-        if on_dropout not in ("abort", "conservative"):
+        if not isinstance(on_dropout, str) or on_dropout not in ("abort", "conservative"):
             raise InputError(f"on_dropout must be 'abort' or 'conservative', not {on_dropout!r}")
-        names = [agent.name for agent in self.agents]
-        if not 2 <= len(names) <= MAX_AGENTS or len(set(names)) < len(names):
-            raise InputError(
-                f"a network needs 2 to {MAX_AGENTS} agents of different names, not"
-                f" {len(names)}: {', '.join(names[:5])}"
-            )
 
     def run(
         self,
@@ -172,7 +167,8 @@ class Network:
         on_stage : callable, optional
             Told what is going on, for a progress display.
         """
-        tell = on_stage or (lambda stage: None)
+        tell = as_callback(on_stage, "on_stage")
+        vanishing = self._as_dropouts(dropouts)
         tell("checking rows")
         sites = self._sites()
         if not self.regime.deployable:
@@ -199,7 +195,7 @@ class Network:
             )
             for name, site in sites.items()
         }
-        transcript = _carry(coordinator, participants, dict(dropouts or {}), tell)
+        transcript = _carry(coordinator, participants, vanishing, tell)
         _raise_first_fault(participants)
         outcome = coordinator.outcome
         limits = {
@@ -214,6 +210,22 @@ class Network:
         )
         lost = tuple(name for name in sites if name not in outcome.participants)
         return self._result(sites, limits, transcript, said, lost)
+
+    def _as_dropouts(self, dropouts: Any) -> dict[str, Phase]:
+        if dropouts is None:
+            return {}
+        phases = ("hello", "models", "counts")
+        if not isinstance(dropouts, Mapping) or not all(
+            isinstance(phase, str) and phase in phases for phase in dropouts.values()
+        ):
+            raise InputError(
+                f"dropouts must map names of agents to 'hello', 'models' or 'counts', not"
+                f" {dropouts!r}"
+            )
+        present = {agent.name for agent in self.agents}
+        if unknown := [str(name) for name in dropouts if name not in present]:
+            raise InputError(f"there is no agent called {', '.join(unknown)} to drop out")
+        return dict(dropouts)
 
     def _sites(self) -> dict[str, LocalSite]:
         seeds = agent_seeds(self.random_state, len(self.agents))
@@ -326,6 +338,25 @@ class Network:
         return NetworkRun(results, transcript, said, self._settings(), n_null, lost)
 
 
+def _as_agents(agents: Any) -> list[Agent]:
+    """Check the agents and sort them by name."""
+    try:
+        listed = list(agents)
+    except TypeError:
+        raise InputError(f"agents must be a list of Agent, not {agents!r}") from None
+    for agent in listed:
+        if not isinstance(agent, Agent):
+            raise InputError(f"agents must be a list of Agent; {agent!r} is none")
+        as_name(agent.name)
+    names = sorted(agent.name for agent in listed)
+    if not 2 <= len(names) <= MAX_AGENTS or len(set(names)) < len(names):
+        raise InputError(
+            f"a network needs 2 to {MAX_AGENTS} agents of different names, not"
+            f" {len(names)}: {', '.join(names[:5])}"
+        )
+    return sorted(listed, key=lambda agent: agent.name)
+
+
 def _carry(
     coordinator: Coordinator,
     participants: Mapping[str, Participant],
@@ -341,8 +372,6 @@ def _carry(
         gone.add(name)
         queue.extend(coordinator.drop(name))
 
-    if unknown := sorted(set(dropouts) - set(participants)):
-        raise InputError(f"there is no agent called {', '.join(unknown)} to drop out")
     for name, participant in participants.items():
         if dropouts.get(name) == "hello":
             vanish(name)

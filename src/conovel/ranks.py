@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from conovel.checks import as_array
 from conovel.errors import InputError, SampleError
 
 # From this many queries on a guide table pays for itself (benchmarks/statistics.py).
@@ -79,7 +80,7 @@ def as_scores(scores: ArrayLike, name: str) -> NDArray[Any]:
     Integers stay integers, so that large ones keep their order; all else becomes float64.
     Infinite scores are in order: they compare like any other number.
     """
-    array = np.asarray(scores)
+    array = as_array(scores, name)
     if array.ndim != 1:
         raise SampleError(f"{name} must have one dimension, not shape {array.shape}")
     if array.size == 0:

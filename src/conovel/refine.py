@@ -27,7 +27,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import has_fit_parameter
 
+from conovel.checks import as_whole
 from conovel.discriminant import Discriminant
+from conovel.errors import ScorerError
 from conovel.ranks import conformal_ranks
 from conovel.sampling import content_hash
 from conovel.scoring import (
@@ -52,6 +54,7 @@ _ENOUGH = 5
 # more of the novelties, which may be a dozen.
 _LINEAR = LogisticRegression, Discriminant
 _FINER = 4
+_MOST = 100  # folds, or refits: more only take longer
 
 
 class Refined(BaseEstimator):  # type: ignore[misc]
@@ -147,7 +150,8 @@ def refine_each(
     send : bool
         Whether peers may get the models, which then are fitted once more on all rows.
     """
-    task = Task.of(null_train, mixture, scorers[0].n_folds)
+    n_folds = as_whole(scorers[0].n_folds, "n_folds", 2, _MOST)
+    task = Task.of(null_train, mixture, n_folds)
     return [task.finish(scorer, scorer.stage(task), send) for scorer in scorers]
 
 
@@ -206,23 +210,23 @@ class Task:
 
     def start(self, first: Scorer) -> Stage:
         """Cross-fit a first scorer on all rows."""
+        if not isinstance(first, OneClass) and not hasattr(first, "stage"):
+            require_probabilities(first)
         return self.once(self._start, first)  # type: ignore[no-any-return]
 
     def _start(self, first: Scorer) -> Stage:
         if hasattr(first, "stage"):
             return first.stage(self)  # type: ignore[no-any-return]
-        if not isinstance(first, OneClass):
-            require_probabilities(first)
         weights = np.ones(len(self.rows))
         return self.cross_fit(first, weights) or Stage(first, weights, (self.fit(first, weights),))
 
     def refine(self, starts: tuple[Stage, ...], learner: Scorer, n_refits: int) -> Stage:
         """Weigh and refit; the first start stands where nothing stands out."""
+        if as_whole(n_refits, "n_refits", most=_MOST):
+            require_probabilities(learner)
         return self.once(self._refine, starts, learner, n_refits)  # type: ignore[no-any-return]
 
     def _refine(self, starts: tuple[Stage, ...], learner: Scorer, n_refits: int) -> Stage:
-        if n_refits:
-            require_probabilities(learner)
         if not n_refits or len(starts[0].models) == 1:
             return starts[0]
         return self.refit(learner, self.mean_weights(starts), n_refits) or starts[0]
@@ -294,6 +298,8 @@ def linear(C: float = 0.03) -> Any:
 
 def as_list(first: Scorer | list[Scorer]) -> list[Scorer]:
     """Return the first scorers, also where there is only one."""
+    if isinstance(first, list | tuple) and not first:
+        raise ScorerError("first is an empty list: name at least one scorer")
     return list(first) if isinstance(first, list | tuple) else [first]
 
 

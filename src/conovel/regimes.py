@@ -159,7 +159,7 @@ def as_regime(regime: str | Regime) -> Regime:
     """
     if isinstance(regime, Regime):
         return regime
-    if regime not in REGIMES:
+    if not isinstance(regime, str) or regime not in REGIMES:
         raise InputError(f"regime must be one of {', '.join(REGIMES)}, not {regime!r}")
     return REGIMES[regime]
 

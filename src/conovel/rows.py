@@ -17,6 +17,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from conovel.checks import as_array
 from conovel.errors import ColumnError, DataWarning, MissingExtraError, SampleError
 from conovel.representation import (
     as_floats,
@@ -73,15 +74,14 @@ def read_rows(sample: Any, name: str, columns: Sequence[str] | None = None) -> R
     """
     if isinstance(sample, Rows):
         return sample
-    frame = nw.from_native(sample, eager_only=True, pass_through=True)
+    frame = _as_frame(sample, name)
     labels: tuple[str, ...] | None = None
-    if isinstance(frame, nw.DataFrame):
+    if frame is not None:
         frame, labels = _chosen_columns(frame, name, columns)
         _require_some(frame.shape, name)
         held, kinds = _frame_columns(frame, labels, name)
         values = np.stack(held, axis=1)
     else:
-        frame = None
         values, kinds = _array_values(sample, name)
     _require_finite(values, labels, name)
     # Adding zero turns -0.0 into 0.0.
@@ -157,7 +157,7 @@ def as_ids(ids: ArrayLike | None, m: int) -> NDArray[Any] | None:
     """Check that there is one name for each of the m test rows."""
     if ids is None:
         return None
-    names = np.asarray(ids)
+    names = as_array(ids, "ids")
     if names.shape != (m,):
         raise SampleError(f"ids has shape {names.shape}, but there are {m} test rows")
     return names
@@ -221,17 +221,28 @@ def _settle_objects(values: NDArray[np.float64], array: NDArray[Any]) -> tuple[s
     return common
 
 
+def _as_frame(sample: Any, name: str) -> nw.DataFrame[Any] | None:
+    """See a frame of any library as one of narwhals'; None for anything else."""
+    try:
+        frame = nw.from_native(sample, eager_only=True, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        names: Any = getattr(sample, "column_names", None) or getattr(sample, "columns", ())
+        _require_distinct(list(map(str, names)), name)
+        raise ColumnError(f"{name} has more than one column of the same name") from None
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def _require_distinct(labels: Sequence[str], name: str) -> None:
+    if twice := [label for label, n in Counter(labels).items() if n > 1]:
+        raise ColumnError(f"{name} has more than one column called {_quoted(twice)}: rename them")
+
+
 def _chosen_columns(
     frame: nw.DataFrame[Any], name: str, columns: Sequence[str] | None
 ) -> tuple[nw.DataFrame[Any], tuple[str, ...]]:
     """Take the columns in the order asked for, by the text of their names."""
-    try:
-        labels = tuple(str(label) for label in frame.columns)
-    except nw.exceptions.DuplicateError:
-        native = frame.to_native()
-        labels = tuple(map(str, getattr(native, "column_names", getattr(native, "columns", ()))))
-    if twice := [label for label, n in Counter(labels).items() if n > 1]:
-        raise ColumnError(f"{name} has more than one column called {_quoted(twice)}: rename them")
+    labels = tuple(str(label) for label in frame.columns)
+    _require_distinct(labels, name)
     if columns is None:
         return frame, labels
     missing = [c for c in columns if c not in labels]

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.errors import SampleError
 from conovel.scoring import Matrix, Mixture, Vector
 
 _DRAW_BITS = 33  # the lower bits of the hash; folds are assigned by the upper ones
@@ -71,6 +72,8 @@ def thin(distinct: Matrix, copies: NDArray[np.int64], rate: float) -> Mixture:
     """Take a sample of a mixture given by its distinct rows, in order, and their copies."""
     taken = copies_taken(copies, content_hash(distinct), rate)
     kept = np.flatnonzero(taken)
+    if not kept.size:
+        raise SampleError("the sample to train on is empty: raise max_train_rows")
     return Mixture(distinct[kept], np.repeat(np.arange(kept.size), taken[kept]))
 
 

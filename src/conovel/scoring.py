@@ -115,12 +115,16 @@ class OneClass(BaseEstimator):  # type: ignore[misc]
 
     def fit_nulls(self, null_train: Matrix) -> FittedScorer:
         """Fit on known normals."""
-        if self.higher not in ("normal", "novel"):
+        if not isinstance(self.higher, str) or self.higher not in ("normal", "novel"):
             raise ScorerError(f"OneClass(higher=...) is 'normal' or 'novel', not {self.higher!r}")
         if not hasattr(self.model, "fit"):
             raise ScorerError(f"{name_of(self.model)} has no fit method")
         method, sign = self.method, 1.0 if self.higher == "novel" else -1.0
         model = clone(self.model, safe=False).fit(null_train)
+        if not isinstance(method, str) or not callable(getattr(model, method, None)):
+            raise ScorerError(
+                f"{name_of(self.model)} has no method {method!r}: name the one that scores"
+            )
         return FittedScorer(
             model, self, lambda fitted, X: sign * getattr(fitted, method)(X), "ordinal"
         )

@@ -18,11 +18,12 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from conovel.checks import as_array, as_whole
 from conovel.errors import (
     GuaranteeWarning,
     InputError,
@@ -219,7 +220,7 @@ def fast_lsu(
     """
     alpha = as_level(level)
     estimator = as_estimator(pi0)
-    pairs = [as_block(ranks, size) for ranks, size in blocks]
+    pairs = [as_block(*pair) for pair in _as_pairs(blocks)]
     m = sum(ranks.size for ranks, _ in pairs)
     if m == 0:
         raise SampleError("there is nothing to test: every block is empty")
@@ -235,6 +236,13 @@ def fast_lsu(
     if outcome.n_rejected == 0:  # an estimate below m can make up for too few rows
         warn_resolution([(ranks.size, size) for ranks, size in pairs], alpha)
     return outcome
+
+
+def _as_pairs(blocks: Any) -> list[tuple[Any, Any]]:
+    try:
+        return [(ranks, size) for ranks, size in blocks]
+    except (TypeError, ValueError):
+        raise InputError("blocks must be a list of pairs (ranks, n_calibration)") from None
 
 
 def step_up(
@@ -381,8 +389,7 @@ def resolution(n_calibration: int, m: int, level: Level) -> Resolution:
     Resolution(fewest=60, rows_for_any=9, rows_for_one=9989)
     """
     alpha = as_level(level)
-    if n_calibration < 0 or m < 0:
-        raise SampleError(f"there cannot be {n_calibration} calibration rows and {m} tests")
+    n_calibration, m = as_whole(n_calibration, "n_calibration"), as_whole(m, "m")
     return Resolution(
         fewest=math.ceil(m / (alpha * (n_calibration + 1))),
         rows_for_any=math.ceil(1 / alpha) - 1,
@@ -419,14 +426,14 @@ def warn_resolution(blocks: Sequence[tuple[int, int]], level: Fraction) -> None:
 
 def as_block(ranks: ArrayLike, n_calibration: int) -> tuple[NDArray[np.int64], int]:
     """Check one block: integer ranks between 1 and ℓ + 1."""
-    array = np.asarray(ranks)
+    array = as_array(ranks, "ranks")
     if array.ndim != 1:
         raise SampleError(f"ranks must have one dimension, not shape {array.shape}")
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
         raise InputError(f"ranks must be integers, not {array.dtype}: see conformal_ranks")
-    size = np.asarray(n_calibration)
+    size = as_array(n_calibration, "n_calibration")
     if size.ndim != 0 or size.dtype.kind not in "iu" or size < 1:
         raise SampleError(f"n_calibration must be a positive integer, not {n_calibration!r}")
     largest = int(size) + 1
@@ -442,8 +449,9 @@ def as_ranks(
     ranks: ArrayLike, n_calibration: int | ArrayLike
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Check ranks with their calibration sizes, one for all tests or one per test."""
-    sizes = np.asarray(n_calibration)
-    if np.size(ranks) == 0:
+    sizes = as_array(n_calibration, "n_calibration")
+    ranks = as_array(ranks, "ranks")
+    if ranks.size == 0:
         raise SampleError("there is nothing to test: ranks is empty")
     if sizes.ndim == 0:
         array, size = as_block(ranks, n_calibration)  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.checks import as_whole
 from conovel.detector import AdaDetect, outline, seeds
 from conovel.errors import FileError, InputError
 from conovel.files import pick_features, require_writable
@@ -128,7 +129,7 @@ def detect_files(
     level, estimator = as_level(detector.level), as_estimator(detector.pi0)
     split_seed, scorer_seed = seeds(detector.random_state)
     candidates = as_candidates(detector.scorer, scorer_seed)
-    most = detector.max_train_rows
+    most = as_whole(detector.max_train_rows, "max_train_rows", least=1)
     stream = Stream(
         Source(null, types=types),
         Source(test, id_column=id_column, types=types),

@@ -19,7 +19,6 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.errors import SampleError
 from conovel.outofcore.source import Piece
 from conovel.sampling import content_hash, copies_taken, thin
 from conovel.scoring import Matrix, Mixture, Vector
@@ -149,10 +148,7 @@ class Gathering:
 
     def training(self) -> Training:
         """Take the sample."""
-        sample = thin(*self.tally.joined(), self.rate)
-        if not sample.position.size:
-            raise SampleError("the sample to train on is empty: raise max_train_rows")
-        return Training(np.concatenate(self.null_train), sample)
+        return Training(np.concatenate(self.null_train), thin(*self.tally.joined(), self.rate))
 
 
 @dataclass(eq=False)

@@ -94,7 +94,12 @@ def decode(message: bytes, *, schema: bytes | None = None) -> Surrogate:
     WireError
         If the bytes are not a model; each malformation has a class of its own.
     """
-    message = bytes(memoryview(message))
+    if schema is not None:
+        header.check_schema(schema)
+    try:
+        message = bytes(memoryview(message))
+    except TypeError:
+        raise InputError(f"a model is bytes, not {type(message).__name__}") from None
     about, payload = header.split(message, schema)
     coder = Decoder(payload)
     try:

@@ -87,10 +87,17 @@ def refuse_large(header: Header) -> Header:
     return header
 
 
+def check_schema(schema: object) -> None:
+    """Check the digest of columns that a caller gives."""
+    if not isinstance(schema, bytes):
+        raise InputError(f"a schema digest is bytes, not {type(schema).__name__}")
+    if len(schema) != len(NO_SCHEMA):
+        raise InputError(f"a schema digest has {len(NO_SCHEMA)} bytes, not {len(schema)}")
+
+
 def join(header: Header, payload: bytes) -> bytes:
     """Return header and payload as one message."""
-    if len(header.schema) != len(NO_SCHEMA):
-        raise InputError(f"a schema digest has 4 bytes, not {len(header.schema)}")
+    check_schema(header.schema)
     if SIZE + len(payload) > MAX_BYTES:
         raise ModelError(f"{SIZE + len(payload)} bytes are more than the {MAX_BYTES} to send")
     if _is_bomb(header, len(payload)):
