@@ -120,13 +120,13 @@ def test_a_shorter_payload_is_noticed():
 def test_a_carry_runs_through_full_bytes():
     """Choices whose range straddles one half fill the output with 0x7F 0xFF 0xFF …"""
     encoder, values = Encoder(), []
-    while len(encoder._out) < 20:
-        half = 1 << (8 * len(encoder._out) + 31)
-        low = int.from_bytes(encoder._out, "big") << 32
-        low += encoder._low
-        values.append(next(v for v in (2, 1, 0) if low + encoder._range * v // 3 < half))
+    while len(encoder.out) < 20:
+        half = 1 << (8 * len(encoder.out) + 31)
+        low = int.from_bytes(encoder.out, "big") << 32
+        low += encoder.low
+        values.append(next(v for v in (2, 1, 0) if low + encoder.range * v // 3 < half))
         encoder.uniform(values[-1], 3, "raw")
-    assert bytes(encoder._out) == b"\x7f" + b"\xff" * 19
+    assert bytes(encoder.out) == b"\x7f" + b"\xff" * 19
     values.append(2)
     encoder.uniform(2, 3, "raw")
     payload = encoder.finish()

@@ -141,14 +141,13 @@ def test_arrays_and_trees_are_the_same_thing(model):
     arrays = flatten(quantized.trees)
     for mine, theirs in zip(arrays, (quantized.feature, quantized.code), strict=False):
         assert (mine == theirs).all()
-    columns = [array.tolist() for array in arrays[:3]]
-    assert [prune(*columns, root) for root in arrays.roots.tolist()] == quantized.trees
+    assert prune(*arrays) == quantized.trees
     assert max(map(depth, quantized.trees)) <= 6
 
 
 def test_merging_goes_all_the_way_up():
     feature, code, left = [0, 1, -1, -1, -1], [3, 5, 1, 1, 1], [1, 3, 2, 3, 4]
-    assert prune(feature, code, left, 0) == [(LEAF, 1)]
+    assert prune(*map(np.array, (feature, code, left, [0]))) == [[(LEAF, 1)]]
 
 
 def test_deep_trees_do_not_overflow_the_stack():
@@ -157,7 +156,7 @@ def test_deep_trees_do_not_overflow_the_stack():
     left = [i + 1 if f >= 0 else i for i, f in enumerate(feature)]
     # A chain to the right: node 0 splits into 1 (leaf) and 2, which splits again.
     code = [i // 2 if f >= 0 else i for i, f in enumerate(feature)]
-    tree = prune(feature, code, left, 0)
+    (tree,) = prune(*map(np.array, (feature, code, left, [0])))
     assert depth(tree) == n
     assert len(tree) == 2 * n + 1
 

@@ -6,13 +6,18 @@ value at a leaf, whose feature is -1. A row goes left where its bin is at most t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import cache
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.kernels import check_trees, jit
+
 LEAF = -1
+WORTH_COMPILING = 1 << 14  # nodes or numbers; below, plain Python ends before numba is loaded
 _TOP = 1 << 62  # above every code
 
 Node = tuple[int, int]
@@ -28,70 +33,138 @@ class Arrays(NamedTuple):
     roots: NDArray[np.int32]
 
 
-def prune(feature: Sequence[int], code: Sequence[int], left: Sequence[int], root: int) -> Tree:
-    """Return one tree in preorder, without the parts that no row can tell apart.
+def prune(
+    feature: NDArray[Any], code: NDArray[Any], left: NDArray[Any], roots: NDArray[Any]
+) -> list[Tree]:
+    """Return trees in preorder, without the parts that no row can tell apart.
 
     Splits that an ancestor on the same feature already decides are replaced by the child
     they always take; splits whose two children are equal leaves become that leaf.
 
     Parameters
     ----------
-    feature, code, left : sequences of int
+    feature, code, left : arrays of shape (n_nodes,)
         Node arrays of the forest.
-    root : int
-        Where the tree begins.
+    roots : array of shape (n_trees,)
+        Where the trees begin.
 
     Returns
     -------
-    list of (int, int)
-        The pairs ``(feature, code)`` in preorder.
+    list of Tree
+        For every tree the pairs ``(feature, code)`` in preorder.
 
     Examples
     --------
-    >>> prune([0, 0, -1, -1, -1], [3, 5, 1, 0, 1], [1, 3, 2, 3, 4], 0)
-    [(0, 3), (-1, 0), (-1, 1)]
+    >>> prune(*map(np.array, ([0, 0, -1, -1, -1], [3, 5, 1, 0, 1], [1, 3, 2, 3, 4], [0])))
+    [[(0, 3), (-1, 0), (-1, 1)]]
     """
-    nodes: Tree = []
-    right: list[int] = []
-    stack: list[tuple[int, dict[int, tuple[int, int]], int]] = [(root, {}, -1)]
-    while stack:
-        node, bounds, parent = stack.pop()
-        low, high = 0, _TOP
-        while (split := feature[node]) >= 0:
-            low, high = bounds.get(split, (0, _TOP))
-            if code[node] < low:
-                node = left[node] + 1
-            elif code[node] > high:
+    n_nodes, n_features = len(feature), max(int(feature.max()) + 1, 1)
+    check_trees(feature, left, roots, n_features)
+    given = [np.asarray(array, dtype=np.int64) for array in (feature, code, left, roots)]
+    made = [np.zeros(n_nodes, dtype=np.int64) for _ in range(4)]
+    path = [np.zeros(n_nodes, dtype=np.int64) for _ in range(5)]
+    bounds = [np.zeros(n_features, dtype=np.int64), np.full(n_features, _TOP)]
+    ends = np.zeros(len(roots), dtype=np.int64)
+    lists = _run(_prune, n_nodes, *given, *made, *path, *bounds, ends)
+    nodes = list(zip(lists[4], lists[5], strict=True))
+    return [nodes[i:j] for i, j in pairwise([0, *lists[-1]])]
+
+
+def _prune(  # noqa: PLR0915  (compiled as one loop)
+    feature: Any,
+    code: Any,
+    left: Any,
+    roots: Any,
+    splits: Any,  # what is left: feature and code of each node, in preorder
+    codes: Any,
+    right: Any,  # where the right child of a split stands, and where its subtree ends
+    end: Any,
+    place: Any,  # of the splits above a node: where they stand, which nodes they are, …
+    parent: Any,
+    low_above: Any,  # … what their own ancestors leave, …
+    high_above: Any,
+    is_right: Any,  # … and on which side of them the path goes on
+    low: Any,  # what ancestors leave to every feature
+    high: Any,
+    ends: Any,
+) -> None:
+    size = 0
+    for t in range(len(roots)):
+        first, i, depth, node = size, size, 0, roots[t]
+        while True:
+            f = feature[node]
+            while f >= 0:
+                if code[node] < low[f]:
+                    node = left[node] + 1
+                elif code[node] > high[f]:
+                    node = left[node]
+                else:
+                    break
+                f = feature[node]
+            splits[i] = max(f, LEAF)
+            codes[i] = code[node]
+            if f >= 0:
+                place[depth] = i
+                parent[depth] = node
+                low_above[depth] = low[f]
+                high_above[depth] = high[f]
+                is_right[depth] = 0
+                high[f] = code[node] - 1
                 node = left[node]
-            else:
+                depth += 1
+                i += 1
+                continue
+            i += 1
+            while depth and is_right[depth - 1]:
+                depth -= 1
+                f = feature[parent[depth]]
+                low[f] = low_above[depth]
+                high[f] = high_above[depth]
+            if depth == 0:
                 break
-        if parent >= 0:
-            right[parent] = len(nodes)
-        nodes.append((max(split, LEAF), code[node]))
-        right.append(0)
-        if split >= 0:
-            above = {**bounds, split: (code[node] + 1, high)}
-            below = {**bounds, split: (low, code[node] - 1)}
-            stack.append((left[node] + 1, above, len(nodes) - 1))
-            stack.append((left[node], below, -1))
-    return _merge(nodes, right)
+            is_right[depth - 1] = 1
+            right[place[depth - 1]] = i
+            node = parent[depth - 1]
+            f = feature[node]
+            low[f] = code[node] + 1
+            high[f] = high_above[depth - 1]
+            node = left[node] + 1
+        # Splits become a leaf where both children are the same leaf, from the bottom up.
+        for j in range(i - 1, first - 1, -1):
+            if splits[j] < 0:
+                end[j] = j + 1
+                continue
+            r = right[j]
+            end[j] = end[r]
+            if splits[j + 1] < 0 and splits[r] < 0 and codes[j + 1] == codes[r]:
+                splits[j] = LEAF
+                codes[j] = codes[r]
+        j = first
+        while j < i:
+            splits[size] = splits[j]
+            codes[size] = codes[j]
+            j = end[j] if splits[j] < 0 else j + 1
+            size += 1
+        ends[t] = size
 
 
-def _merge(nodes: Tree, right: list[int]) -> Tree:
-    """Turn splits into a leaf where both children are the same leaf, from the bottom up."""
-    end = [0] * len(nodes)
-    for i in range(len(nodes) - 1, -1, -1):
-        if nodes[i][0] == LEAF:
-            end[i] = i + 1
-            continue
-        end[i] = end[right[i]]
-        if nodes[i + 1][0] == LEAF and nodes[i + 1] == nodes[right[i]]:
-            nodes[i] = nodes[i + 1]
-    merged, i = [], 0
-    while i < len(nodes):
-        merged.append(nodes[i])
-        i = end[i] if nodes[i][0] == LEAF else i + 1
-    return merged
+def _run(loop: Callable[..., None], work: int, *arrays: NDArray[np.int64]) -> list[list[int]]:
+    """Run a loop, compiled where that pays and else on lists; return what it made of them."""
+    compiled = _compiled(loop) if work >= WORTH_COMPILING else None
+    if compiled is not None:
+        compiled(*arrays)
+    lists = [array.tolist() for array in arrays]
+    if compiled is None:
+        loop(*lists)
+    return lists
+
+
+@cache
+def _compiled(loop: Callable[..., None]) -> Callable[..., None] | None:
+    try:
+        return jit(loop)
+    except ImportError:
+        return None
 
 
 def flatten(trees: list[Tree]) -> Arrays:
@@ -102,22 +175,45 @@ def flatten(trees: list[Tree]) -> Arrays:
     >>> flatten([[(0, 3), (-1, 0), (-1, 1)]]).left.tolist()
     [1, 1, 2]
     """
-    size = sum(map(len, trees))
-    feature, code, left = (np.zeros(size, dtype=np.int32) for _ in range(3))
-    roots = np.zeros(len(trees), dtype=np.int32)
-    free = 0
-    for t, tree in enumerate(trees):
+    sizes = np.array([len(tree) for tree in trees], dtype=np.int64)
+    size = int(sizes.sum())
+    flat = chain.from_iterable(chain.from_iterable(trees))
+    nodes = np.fromiter(flat, dtype=np.int64, count=2 * size).reshape(-1, 2)
+    arrays = [np.zeros(size, dtype=np.int64) for _ in range(4)]
+    roots = np.zeros(len(trees), dtype=np.int64)
+    made = _run(_flatten, size, nodes[:, 0].copy(), nodes[:, 1].copy(), sizes, roots, *arrays)
+    return Arrays(*(np.array(made[i], dtype=np.int32) for i in (4, 5, 6, 3)))
+
+
+def _flatten(
+    splits: Any,
+    codes: Any,
+    sizes: Any,
+    roots: Any,
+    feature: Any,
+    code: Any,
+    left: Any,
+    stack: Any,  # places that are still to be filled
+) -> None:
+    free = i = 0
+    for t in range(len(sizes)):
         roots[t] = free
-        stack = [free]
+        stack[0] = free
+        depth = 1
         free += 1
-        for split, number in tree:
-            place = stack.pop()
-            feature[place], code[place], left[place] = split, number, place
-            if split != LEAF:
+        for j in range(i, i + sizes[t]):
+            depth -= 1
+            place = stack[depth]
+            feature[place] = splits[j]
+            code[place] = codes[j]
+            left[place] = place
+            if splits[j] >= 0:
                 left[place] = free
-                stack += (free + 1, free)
+                stack[depth] = free + 1
+                stack[depth + 1] = free
+                depth += 2
                 free += 2
-    return Arrays(feature, code, left, roots)
+        i += sizes[t]
 
 
 def depth(tree: Tree) -> int:

@@ -29,11 +29,14 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from conovel.errors import StructureError, TrailingError, TruncatedError
 
-_TOP = 1 << 32
-_BOTTOM = 1 << 24
-_COUNT_LIMIT = 1 << 16  # the two counts of a context are halved when they reach this sum
+TOP = 1 << 32
+BOTTOM = 1 << 24
+COUNT_LIMIT = 1 << 16  # the two counts of a context are halved when they reach this sum
 _WORD = 16  # raw bits are coded in pieces of at most this many
 
 
@@ -48,10 +51,14 @@ class Table:
         self.zeros = array("H", [1]) * self.size
         self.ones = array("H", [1]) * self.size
 
+    def arrays(self) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
+        """Return zeros and ones as arrays over the same memory."""
+        return np.frombuffer(self.zeros, np.uint16), np.frombuffer(self.ones, np.uint16)
+
     def learn(self, slot: int, bit: int) -> None:
         """Count one decision."""
         counts = self.ones if bit else self.zeros
-        if self.zeros[slot] + self.ones[slot] + 1 >= _COUNT_LIMIT:
+        if self.zeros[slot] + self.ones[slot] + 1 >= COUNT_LIMIT:
             self.zeros[slot] = (self.zeros[slot] + 1) // 2
             self.ones[slot] = (self.ones[slot] + 1) // 2
         counts[slot] += 1
@@ -71,30 +78,30 @@ class Encoder:
     """Write decisions to bytes."""
 
     def __init__(self) -> None:
-        self._low = 0
-        self._range = _TOP
-        self._out = bytearray()
+        self.low = 0
+        self.range = TOP
+        self.out = bytearray()
 
     def bit(self, table: Table, slot: int, bit: int) -> int:
         """Write one decision in a context."""
         zeros = table.zeros[slot]
-        split = self._range * zeros // (zeros + table.ones[slot])
+        split = self.range * zeros // (zeros + table.ones[slot])
         if bit:
-            self._low += split
-            self._range -= split
+            self.low += split
+            self.range -= split
         else:
-            self._range = split
+            self.range = split
         table.learn(slot, bit)
-        if self._range < _BOTTOM:
+        if self.range < BOTTOM:
             self._shift()
         return bit
 
     def uniform(self, value: int, total: int, stream: str) -> int:
         """Write one of `total` equally likely values."""
-        start = self._range * value // total
-        self._low += start
-        self._range = self._range * (value + 1) // total - start
-        if self._range < _BOTTOM:
+        start = self.range * value // total
+        self.low += start
+        self.range = self.range * (value + 1) // total - start
+        if self.range < BOTTOM:
             self._shift()
         return value
 
@@ -102,59 +109,59 @@ class Encoder:
         """Return everything written: one byte more than was shifted out on the way."""
         # The range is at least 2^24, so a multiple of 2^24 lies in it: its lower bytes are
         # zero and a reader adds them by itself.
-        self._low = (self._low + _BOTTOM - 1) & ~(_BOTTOM - 1)
+        self.low = (self.low + BOTTOM - 1) & ~(BOTTOM - 1)
         self._emit()
-        return bytes(self._out)
+        return bytes(self.out)
 
     def _shift(self) -> None:
-        while self._range < _BOTTOM:
+        while self.range < BOTTOM:
             self._emit()
-            self._range <<= 8
+            self.range <<= 8
 
     def _emit(self) -> None:
-        if self._low >= _TOP:
-            i = len(self._out) - 1
-            while self._out[i] == 0xFF:
-                self._out[i] = 0
+        if self.low >= TOP:
+            i = len(self.out) - 1
+            while self.out[i] == 0xFF:
+                self.out[i] = 0
                 i -= 1
-            self._out[i] += 1
-            self._low -= _TOP
-        self._out.append(self._low >> 24)
-        self._low = self._low << 8 & (_TOP - 1)
+            self.out[i] += 1
+            self.low -= TOP
+        self.out.append(self.low >> 24)
+        self.low = self.low << 8 & (TOP - 1)
 
 
 class Decoder:
     """Read decisions from bytes; the values passed to its methods are ignored."""
 
     def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._code = int.from_bytes(data[:4].ljust(4, b"\0"), "big")
-        self._range = _TOP
-        self._shifts = 0
+        self.data = data
+        self.code = int.from_bytes(data[:4].ljust(4, b"\0"), "big")
+        self.range = TOP
+        self.shifts = 0
 
     def bit(self, table: Table, slot: int, bit: int) -> int:
         """Read one decision in a context."""
         zeros = table.zeros[slot]
-        split = self._range * zeros // (zeros + table.ones[slot])
-        if self._code >= split:
-            self._code -= split
-            self._range -= split
+        split = self.range * zeros // (zeros + table.ones[slot])
+        if self.code >= split:
+            self.code -= split
+            self.range -= split
             bit = 1
         else:
-            self._range = split
+            self.range = split
             bit = 0
         table.learn(slot, bit)
-        if self._range < _BOTTOM:
+        if self.range < BOTTOM:
             self._shift()
         return bit
 
     def uniform(self, value: int, total: int, stream: str) -> int:
         """Read one of `total` equally likely values."""
-        value = ((self._code + 1) * total - 1) // self._range
-        start = self._range * value // total
-        self._code -= start
-        self._range = self._range * (value + 1) // total - start
-        if self._range < _BOTTOM:
+        value = ((self.code + 1) * total - 1) // self.range
+        start = self.range * value // total
+        self.code -= start
+        self.range = self.range * (value + 1) // total - start
+        if self.range < BOTTOM:
             self._shift()
         return value
 
@@ -166,17 +173,17 @@ class Decoder:
         TrailingError
             If bytes are left over.
         """
-        if self._shifts + 1 < len(self._data):
+        if self.shifts + 1 < len(self.data):
             raise TrailingError("the payload goes on after the end of the model")
 
     def _shift(self) -> None:
-        while self._range < _BOTTOM:
-            self._shifts += 1
-            if self._shifts >= len(self._data):
+        while self.range < BOTTOM:
+            self.shifts += 1
+            if self.shifts >= len(self.data):
                 raise TruncatedError("the payload ends before the model does")
-            i = self._shifts + 3
-            self._code = self._code << 8 | (self._data[i] if i < len(self._data) else 0)
-            self._range <<= 8
+            i = self.shifts + 3
+            self.code = self.code << 8 | (self.data[i] if i < len(self.data) else 0)
+            self.range <<= 8
 
 
 class Tally:

@@ -200,5 +200,4 @@ def _quantize(model: Forest, grids: SharedGrids | FeatureGrids) -> QuantizedFore
 
 
 def _canonical(*arrays: NDArray[Any]) -> list[Tree]:
-    feature, code, left, roots = (array.tolist() for array in arrays)
-    return sorted(prune(feature, code, left, root) for root in roots)
+    return sorted(prune(*arrays))

@@ -6,26 +6,26 @@ What is given matters only to a writer; a reader has nothing to give.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain, pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from conovel.canonical import LEAF, Tree, depth, flatten, prune
-from conovel.coder import Coder, Table
+from conovel.coder import Coder
 from conovel.errors import HeaderError, ModelError
 from conovel.forest import Forest, round_down
 from conovel.grids import FeatureGrids, Lattice, SharedGrids, Uniform
 from conovel.quantize import QuantizedForest, quantized_forest
 from conovel.wire.header import FOREST, Header
 from conovel.wire.numbers import (
-    STREAM,
     WIDTHS,
     code_float,
     code_lattices,
-    code_list,
+    code_lists,
     code_uniform,
     code_used,
-    in_order,
+    order_of,
 )
 from conovel.wire.trees import MAX_DEPTH, Shape, code_trees
 
@@ -60,7 +60,7 @@ def code_quantized(coder: Coder, header: Header, given: QuantizedForest | None) 
     sizes = [grids.of(f).n_codes for f in used]
     shape = Shape(header.n_parts, header.n_items, sizes, grids.leaves.n_codes, ordered=True)
     trees = _code_named(coder, shape, used, trees)
-    return quantized_forest(trees, header.n_features, grids, _link(header), base)
+    return given or quantized_forest(trees, header.n_features, grids, _link(header), base)
 
 
 def _code_grids(
@@ -86,17 +86,23 @@ def list_numbers(model: Forest) -> Listing:
     threshold = round_down(model.threshold) if model.single else model.threshold
     # One ascending list for all numbers: positions in it compare like the numbers.
     numbers, code = np.unique(threshold + model.value + 0.0, return_inverse=True)
-    arrays = model.feature.tolist(), code.tolist(), model.left.tolist()
-    trees = [prune(*arrays, root) for root in model.roots.tolist()]
-    lists: dict[int, list[float]] = {}
-    for f, c in sorted({node for tree in trees for node in tree}):
-        lists.setdefault(f, []).append(float(numbers[c]))
-    lists[LEAF] = in_order(lists[LEAF])
-    place = {f: {number: i for i, number in enumerate(own)} for f, own in lists.items()}
-    number = numbers.tolist()
-    trees = [[(f, place[f][number[c]]) for f, c in tree] for tree in trees]
-    values = lists.pop(LEAF)
-    return Listing(trees, lists, values, model.base)
+    trees = prune(model.feature, code, model.left, model.roots)
+    flat = chain.from_iterable(chain.from_iterable(trees))
+    nodes = np.fromiter(flat, dtype=np.int64).reshape(-1, 2)
+    # Distinct pairs of feature and number, ascending; leaves come first.
+    pairs, rank = np.unique(nodes[:, 0] << 32 | nodes[:, 1], return_inverse=True)
+    feature, number = pairs >> 32, numbers[pairs & 0xFFFFFFFF]
+    used, first = np.unique(feature, return_index=True)
+    n_values = int(first[1]) if len(used) > 1 else len(pairs)
+    order = order_of(number[:n_values])
+    position = np.arange(len(pairs)) - np.repeat(first, np.diff([*first, len(pairs)]))
+    position[order] = np.arange(n_values)
+    values, *lists = np.split(number, first[1:])
+    thresholds = dict(zip(used[1:].tolist(), map(np.ndarray.tolist, lists), strict=True))
+    named = list(zip(nodes[:, 0].tolist(), position[rank].tolist(), strict=True))
+    ends = np.cumsum([len(tree) for tree in trees]).tolist()
+    trees = [named[i:j] for i, j in pairwise([0, *ends])]
+    return Listing(trees, thresholds, values[order].tolist(), model.base)
 
 
 def exact_header(model: Forest, listing: Listing) -> Header:
@@ -125,14 +131,12 @@ def code_exact(coder: Coder, header: Header, given: Listing) -> Listing:
     n_splits = _n_splits(header)
     used = code_used(coder, given.thresholds, header.n_features, n_splits)
     base = code_float(coder, given.base, 64) if header.flags & LOGISTIC else 0.0
-    table = Table(STREAM)
-    thresholds: dict[int, list[float]] = {}
-    for f in used:
-        known = given.thresholds.get(f, [])
-        thresholds[f] = code_list(coder, known, table, n_splits, WIDTHS[:2])
-        n_splits -= len(thresholds[f])  # every listed number belongs to a split of its own
+    # Every listed threshold belongs to a split of its own.
+    known = [given.thresholds[f] for f in used] if given.trees else []
+    lists = code_lists(coder, known, len(used), n_splits, WIDTHS[:2])
+    thresholds = dict(zip(used, lists, strict=True))
     n_leaves = (header.n_items + header.n_parts) // 2
-    values = code_list(coder, given.values, Table(STREAM), n_leaves)
+    (values,) = code_lists(coder, [given.values] if given.trees else [], 1, n_leaves)
     sizes = [len(thresholds[f]) for f in used]
     shape = Shape(header.n_parts, header.n_items, sizes, len(values), ordered=False)
     trees = _code_named(coder, shape, used, given.trees)
@@ -149,7 +153,8 @@ def check_forest(header: Header) -> None:
 
 
 def _header(flags: int, bits: tuple[int, int], n_features: int, trees: list[Tree]) -> Header:
-    if max(map(depth, trees)) > MAX_DEPTH:
+    # A tree of up to 2 MAX_DEPTH + 1 nodes has too few splits to be deeper.
+    if any(len(tree) > 2 * MAX_DEPTH + 1 and depth(tree) > MAX_DEPTH for tree in trees):
         raise ModelError(f"a tree is deeper than {MAX_DEPTH}: limit its depth or its leaves")
     n_nodes = sum(map(len, trees))
     return Header(FOREST, flags, *bits, n_features, len(trees), n_nodes)

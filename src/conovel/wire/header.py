@@ -31,7 +31,7 @@ MAX_FEATURES = (1 << 16) - 1
 MAX_PARTS = (1 << 16) - 1  # trees of a forest, layers of a network
 MAX_ITEMS = 1 << 20  # nodes of a forest, weights of a network
 FREE_ITEMS = 1 << 12  # so many may cost nothing; beyond, a byte has to carry …
-ITEMS_PER_BYTE = 256  # … this many, so that few bytes cannot keep a reader busy for long
+ITEMS_PER_BYTE = 32  # … this many, so that few bytes cannot keep a reader busy for long
 
 NO_SCHEMA = bytes(4)
 _LAYOUT = struct.Struct("<3sBBBBBHHII4sI")

@@ -17,6 +17,7 @@ from conovel.errors import HeaderError, LimitError, ModelError, StructureError
 from conovel.grids import Uniform
 from conovel.linear import Linear
 from conovel.quantized_dense import MAX_EXPONENT, MAX_SHIFT, Coded, QuantizedDense, layers_of
+from conovel.wire.compiled import loops_for
 from conovel.wire.header import NETWORK, Header
 from conovel.wire.numbers import STREAM, code_float, code_floats
 
@@ -133,7 +134,10 @@ def _code_array(
     if low > high:
         raise StructureError("the ends of a grid are exchanged")
     grid = Uniform(low, high, bits)
-    codes = given.codes.ravel().tolist() if given else [0] * count
+    codes = np.array(given.codes.ravel() if given else np.zeros(count), dtype=np.int64)
     if grid.n_codes > 1:
-        codes = [symbol(coder, table, code, bits) for code in codes]
-    return Coded(np.array(codes, dtype=np.int64).reshape(shape), grid)
+        if (loops := loops_for(coder, count)) is not None:
+            loops.run("code_symbols", *table.arrays(), codes, bits)
+        else:
+            codes[:] = [symbol(coder, table, code, bits) for code in codes.tolist()]
+    return Coded(codes.reshape(shape), grid)
