@@ -37,7 +37,7 @@ from conovel.regimes import as_regime, guarantee
 from conovel.results import NetworkRun, SiteResult
 from conovel.rows import as_ids, pool_pairs, read_pair
 from conovel.scoring import Scorer
-from conovel.seeds import agent_seeds, as_seed, run_id_of
+from conovel.seeds import agent_seeds, as_agent_seed, run_id_of
 from conovel.site import LocalSite, Settings
 from conovel.stepup import step_up, warn_resolution
 from conovel.surrogate import Bits, as_bits
@@ -232,7 +232,7 @@ class Network:
         sites: dict[str, LocalSite] = {}
         for agent, drawn in zip(self.agents, seeds, strict=True):
             try:
-                seed = drawn if agent.seed is None else as_seed(agent.seed)
+                seed = drawn if agent.seed is None else as_agent_seed(agent.seed)
                 null, test = read_pair(agent.X_null, agent.X_test)
                 scorer = self.scorer if agent.scorer is INHERIT else agent.scorer
                 settings = Settings(

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from conovel.errors import InputError
+from conovel.checks import as_whole
 
 SEED_BITS = 32  # what scikit-learn takes
 
@@ -72,8 +72,6 @@ def run_id_of(settings: Mapping[str, Any], names: Iterable[str]) -> bytes:
     return hashlib.sha256(text.encode()).digest()[:16]
 
 
-def as_seed(seed: int) -> int:
+def as_agent_seed(seed: int) -> int:
     """Check a seed that was given to an agent."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**SEED_BITS:
-        raise InputError(f"seed must be an integer from 0 to 2^{SEED_BITS} - 1, not {seed!r}")
-    return seed
+    return as_whole(seed, "seed", most=2**SEED_BITS - 1)

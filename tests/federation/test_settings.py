@@ -27,7 +27,7 @@ from conovel.federation.secret import own_secret
 from conovel.federation.settings import read_federation, read_site
 from conovel.federation.terms import Terms
 from conovel.network import Network
-from conovel.seeds import as_seed, site_seed
+from conovel.seeds import as_agent_seed, site_seed
 from conovel.splitting import TrainingRows
 
 SITE = """
@@ -116,10 +116,10 @@ def test_a_site_mixes_its_secret_into_the_seed_of_a_run():
         for secret, seed, agent in itertools.product((0, 1), (0, 1, 256, 2**70), "ab")
     }
     assert len(seeds) == 16
-    assert all(as_seed(seed) == seed for seed in seeds)
+    assert all(as_agent_seed(seed) == seed for seed in seeds)
     for wrong in (-1, 2**32, True, 0.5):
         with pytest.raises(InputError, match="seed must be an integer"):
-            as_seed(wrong)
+            as_agent_seed(wrong)
 
 
 def test_a_secret_is_made_once_and_for_its_owner_alone(tmp_path):
