@@ -118,7 +118,7 @@ def test_a_site_mixes_its_secret_into_the_seed_of_a_run():
     assert len(seeds) == 16
     assert all(as_agent_seed(seed) == seed for seed in seeds)
     for wrong in (-1, 2**32, True, 0.5):
-        with pytest.raises(InputError, match="seed must be an integer"):
+        with pytest.raises(InputError, match="seed must be a whole number"):
             as_agent_seed(wrong)
 
 
