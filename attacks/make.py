@@ -18,15 +18,15 @@ from pathlib import Path
 
 import numpy as np
 
-from conovel.coder import Encoder, Table, integer, raw, signed, symbol
 from conovel.errors import NonCanonicalError, WireError
-from conovel.forest import Forest
-from conovel.grids import SharedGrids, Uniform
-from conovel.linear import Linear
-from conovel.quantize import QuantizedForest, quantized_forest, uniform
-from conovel.wire import decode, encode, trees
-from conovel.wire.numbers import STREAM, code_float, code_list, code_uniform, code_used
-from conovel.wire.trees import Shape, code_trees
+from conovel.models.forest import Forest
+from conovel.models.linear import Linear
+from conovel.models.quantized.forest import QuantizedForest, quantized_forest, uniform
+from conovel.models.quantized.grids import SharedGrids, Uniform
+from conovel.models.wire import decode, encode, trees
+from conovel.models.wire.numbers import STREAM, code_float, code_list, code_uniform, code_used
+from conovel.models.wire.range_coder import Encoder, Table, integer, raw, signed, symbol
+from conovel.models.wire.trees import Shape, code_trees
 
 HERE = Path(__file__).parent
 FOREST, NETWORK = 1, 2

@@ -19,8 +19,8 @@ from rich.table import Table
 from sklearn.ensemble import RandomForestClassifier
 
 import conovel as cn
-from conovel.automatic import Automatic
-from conovel.scoring import Mixture, fit_scorer
+from conovel.scorers.automatic import Automatic
+from conovel.scorers.base import Mixture, fit_scorer
 
 N_NULL, N_TEST, N_NOVEL, DIMENSION = 5000, 1000, 100, 30
 

@@ -5,7 +5,8 @@
 The paper's Gaussian design at δ = 2, three agents, α = 0.1. In one trial of one setting all
 rows of the table share data, splits and the agents' local models (the default scorer with
 100 trees instead of 300, for time); only what is sent to peers differs. Bytes are those of
-`conovel.wire`, header included; large forests are encoded in the first ten trials only, since
+`conovel.models.wire`, header included; large forests are encoded in the first ten trials only,
+since
 their sizes hardly vary. With ``--out`` every trial is kept as a line of JSON, and a run that
 was broken off goes on from there. ``--data`` takes a data set of the `default_scorer`
 benchmark instead of the design, dealt out to three agents at random.
@@ -29,14 +30,14 @@ from sklearn.ensemble import RandomForestClassifier
 
 import conovel as cn
 from benchmarks.default_scorer import real
-from conovel import wire
-from conovel.compact import DEFAULT, PROFILES, fit_compact
-from conovel.convert import to_flat
 from conovel.experiments.gaussian import Labelled, gaussian_design
-from conovel.named import scorer_by_name
-from conovel.quantize import uniform
-from conovel.scoring import FittedScorer, Mixture, fit_scorer
-from conovel.splitting import split_null
+from conovel.models import wire
+from conovel.models.quantized.forest import uniform
+from conovel.scorers.base import FittedScorer, Mixture, fit_scorer
+from conovel.scorers.from_sklearn import to_flat
+from conovel.scorers.registry import scorer_by_name
+from conovel.site.compact import DEFAULT, PROFILES, fit_compact
+from conovel.site.splitting import split_null
 
 LEVEL = Fraction(1, 10)
 K = 3

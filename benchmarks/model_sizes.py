@@ -21,15 +21,15 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.ensemble import RandomForestClassifier
 
-from conovel import canonical
-from conovel.canonical import LEAF
-from conovel.coder import Tally
-from conovel.convert import to_flat
 from conovel.experiments.gaussian import gaussian_design
-from conovel.forest import Forest
-from conovel.quantize import QuantizedForest, per_feature, uniform
-from conovel.wire import decode, encode, write
-from conovel.wire.forests import list_numbers
+from conovel.models.forest import Forest
+from conovel.models.quantized import canonical
+from conovel.models.quantized.canonical import LEAF
+from conovel.models.quantized.forest import QuantizedForest, per_feature, uniform
+from conovel.models.wire import decode, encode, write
+from conovel.models.wire.forests import list_numbers
+from conovel.models.wire.range_coder import Tally
+from conovel.scorers.from_sklearn import to_flat
 
 BITS = (6, 4, 2, 1)
 DELTA = 2.0

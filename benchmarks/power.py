@@ -19,7 +19,6 @@ import numpy as np
 from rich.progress import track
 from scipy.special import ive
 
-from conovel.automatic import Automatic
 from conovel.experiments.gaussian import (
     DIMENSION,
     Labelled,
@@ -32,6 +31,7 @@ from conovel.experiments.realdata import real_sources
 from conovel.experiments.runner import run_tasks
 from conovel.experiments.shared import Cell
 from conovel.experiments.tasks import Learner, Row, Task
+from conovel.scorers.automatic import Automatic
 
 RADIUS = 5.0  # of the circle that curved novelties lie on
 COMPOSITES = ("auto", "stacked", "mean", "max", "min")

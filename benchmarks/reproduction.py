@@ -25,7 +25,7 @@ from conovel.experiments.plans import Options, _tasks, merged
 from conovel.experiments.published import QUANTIZED_AT, SHIFTS
 from conovel.experiments.shared import Cell
 from conovel.experiments.tasks import SIZED, Gaussian, Learner, Task
-from conovel.grower import available
+from conovel.scorers.compiled_forest import available
 
 LEVEL, K = 0.1, 3
 BITS = (None, 6, 4, 2, 1)

@@ -60,7 +60,7 @@ def write_rows(folder: Path, n: int, novel: float, seed: int) -> None:
 def in_pieces(folder: Path, budget: str) -> dict[str, float]:
     """Detect on the files; the fit is timed on its own, too."""
     from conovel import AdaDetect
-    from conovel.outofcore import LocalEngine, detect_files
+    from conovel.site.files import LocalEngine, detect_files
 
     begun: dict[str, float] = {}
     n_rejected = detect_files(
@@ -149,7 +149,7 @@ def main() -> None:
 
 def run(place: Path, sizes: list[int], budget: str, repeat: int) -> None:
     """Let the size grow, then compare at the last one."""
-    from conovel.outofcore.memory import as_memory
+    from conovel.site.files.memory import as_memory
 
     growth = Table(title=f"cost per row as a multiple of the first size; budget {budget}")
     for head in ("test rows", *GROWING, "peak / budget"):

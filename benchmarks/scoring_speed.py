@@ -20,9 +20,9 @@ from rich.progress import track
 from rich.table import Table
 from sklearn.ensemble import RandomForestClassifier
 
-from conovel import kernels
-from conovel.convert import to_flat
-from conovel.quantize import per_feature
+from conovel.models import kernels
+from conovel.models.quantized.forest import per_feature
+from conovel.scorers.from_sklearn import to_flat
 
 N_ROWS, N_FEATURES, N_TREES, N_TRAIN = 100_000, 20, 100, 4_000
 SHAPES = {

@@ -58,7 +58,7 @@ def _kind(thing: object) -> str:
 def write_api_pages(app: Sphinx) -> None:
     """Write one page for every module behind a name in ``conovel.__all__``.
 
-    The pages document the public path (``conovel.reject``, not ``conovel.stepup.reject``)
+    The pages document the public path (``conovel.reject``, not ``conovel.stats.stepup.reject``)
     and are grouped by the module that holds the code, whose docstring introduces them.
     """
     package = import_module("conovel")

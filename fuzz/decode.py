@@ -1,4 +1,4 @@
-"""Fuzz `conovel.wire.decode`: ``python -m fuzz.decode -runs=1000000``.
+"""Fuzz `conovel.models.wire.decode`: ``python -m fuzz.decode -runs=1000000``.
 
 Arguments go to libFuzzer as they are. Every input has to end in a `WireError` or in a model
 whose only spelling it is and whose scores are finite, within the memory stated below.
@@ -18,8 +18,8 @@ import numpy as np
 
 with atheris.instrument_imports(include=["conovel"]):
     from conovel.errors import WireError
-    from conovel.wire import decode, encode
-    from conovel.wire.header import SIZE
+    from conovel.models.wire import decode, encode
+    from conovel.models.wire.header import SIZE
 
 HERE = Path(__file__).parent
 LIMITS = ["-rss_limit_mb=1024", "-timeout=60", "-max_len=256"]

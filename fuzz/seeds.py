@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from conovel.dense import Dense
-from conovel.forest import Forest
-from conovel.linear import Linear
-from conovel.quantize import per_feature, uniform
-from conovel.wire import encode
+from conovel.models.dense import Dense
+from conovel.models.forest import Forest
+from conovel.models.linear import Linear
+from conovel.models.quantized.forest import per_feature, uniform
+from conovel.models.wire import encode
 
 CORPUS = Path(__file__).parent / "corpus"
 

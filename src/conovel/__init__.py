@@ -9,65 +9,65 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from conovel.spec.version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from conovel.automatic import Automatic as Automatic
-    from conovel.blend import Blend as Blend
-    from conovel.detector import AdaDetect as AdaDetect
-    from conovel.detector import Detection as Detection
+    from conovel.drivers.network import Agent as Agent
+    from conovel.drivers.network import Network as Network
+    from conovel.drivers.results import NetworkRun as NetworkRun
+    from conovel.drivers.results import SiteResult as SiteResult
     from conovel.errors import ConovelError as ConovelError
     from conovel.errors import ConovelWarning as ConovelWarning
     from conovel.errors import WireError as WireError
-    from conovel.guarantee import Guarantee as Guarantee
-    from conovel.network import Agent as Agent
-    from conovel.network import Network as Network
-    from conovel.pi0 import Quantile as Quantile
-    from conovel.pi0 import Storey as Storey
-    from conovel.ranks import conformal_pvalues as conformal_pvalues
-    from conovel.ranks import conformal_ranks as conformal_ranks
-    from conovel.refine import Refined as Refined
-    from conovel.results import NetworkRun as NetworkRun
-    from conovel.results import SiteResult as SiteResult
-    from conovel.scoring import OneClass as OneClass
-    from conovel.stepup import StepUp as StepUp
-    from conovel.stepup import adjusted_pvalues as adjusted_pvalues
-    from conovel.stepup import benjamini_hochberg as benjamini_hochberg
-    from conovel.stepup import fast_lsu as fast_lsu
-    from conovel.stepup import reject as reject
-    from conovel.stepup import resolution as resolution
-    from conovel.surrogate import decode as decode
-    from conovel.surrogate import encode as encode
-
-__version__ = "0.1.0"
+    from conovel.scorers.automatic import Automatic as Automatic
+    from conovel.scorers.base import OneClass as OneClass
+    from conovel.scorers.blend import Blend as Blend
+    from conovel.scorers.refined import Refined as Refined
+    from conovel.site.detector import AdaDetect as AdaDetect
+    from conovel.site.detector import Detection as Detection
+    from conovel.site.surrogate import decode as decode
+    from conovel.site.surrogate import encode as encode
+    from conovel.spec.guarantee import Guarantee as Guarantee
+    from conovel.stats.null_proportion import Quantile as Quantile
+    from conovel.stats.null_proportion import Storey as Storey
+    from conovel.stats.ranks import conformal_pvalues as conformal_pvalues
+    from conovel.stats.ranks import conformal_ranks as conformal_ranks
+    from conovel.stats.resolution import resolution as resolution
+    from conovel.stats.stepup import StepUp as StepUp
+    from conovel.stats.stepup import adjusted_pvalues as adjusted_pvalues
+    from conovel.stats.stepup import benjamini_hochberg as benjamini_hochberg
+    from conovel.stats.stepup import fast_lsu as fast_lsu
+    from conovel.stats.stepup import reject as reject
 
 # Where each public name lives. Names are imported on first use, so that statistics need no
 # scikit-learn and the command line answers at once.
 _HOMES = {
-    "AdaDetect": "detector",
-    "Agent": "network",
-    "Automatic": "automatic",
-    "Blend": "blend",
+    "AdaDetect": "site.detector",
+    "Agent": "drivers.network",
+    "Automatic": "scorers.automatic",
+    "Blend": "scorers.blend",
     "ConovelError": "errors",
     "ConovelWarning": "errors",
-    "Detection": "detector",
-    "Guarantee": "guarantee",
-    "Network": "network",
-    "NetworkRun": "results",
-    "OneClass": "scoring",
-    "Quantile": "pi0",
-    "Refined": "refine",
-    "SiteResult": "results",
-    "StepUp": "stepup",
-    "Storey": "pi0",
+    "Detection": "site.detector",
+    "Guarantee": "spec.guarantee",
+    "Network": "drivers.network",
+    "NetworkRun": "drivers.results",
+    "OneClass": "scorers.base",
+    "Quantile": "stats.null_proportion",
+    "Refined": "scorers.refined",
+    "SiteResult": "drivers.results",
+    "StepUp": "stats.stepup",
+    "Storey": "stats.null_proportion",
     "WireError": "errors",
-    "adjusted_pvalues": "stepup",
-    "benjamini_hochberg": "stepup",
-    "conformal_pvalues": "ranks",
-    "conformal_ranks": "ranks",
-    "decode": "surrogate",
-    "encode": "surrogate",
-    "fast_lsu": "stepup",
-    "reject": "stepup",
-    "resolution": "stepup",
+    "adjusted_pvalues": "stats.stepup",
+    "benjamini_hochberg": "stats.stepup",
+    "conformal_pvalues": "stats.ranks",
+    "conformal_ranks": "stats.ranks",
+    "decode": "site.surrogate",
+    "encode": "site.surrogate",
+    "fast_lsu": "stats.stepup",
+    "reject": "stats.stepup",
+    "resolution": "stats.resolution",
 }
 
 __all__ = list(_HOMES)

@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 from rich.table import Table
 
+from conovel.drivers.network import Agent, Network
+from conovel.drivers.results import NetworkRun
 from conovel.experiments.gaussian import gaussian_design
-from conovel.files import write_json
-from conovel.network import Agent, Network
 from conovel.report import network_content, write_report
-from conovel.results import NetworkRun
+from conovel.site.storage import write_json
 
 REPORT = Path("conovel-demo.html")
 NAMES = ("north", "south", "west")

@@ -22,21 +22,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 import pytest
-from fake_link import Link
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import conovel as cn
-from conovel import network, ranks
-from conovel.levels import as_level
-from conovel.messages import Model, decode
-from conovel.named import as_candidates
-from conovel.outofcore import FileSite, detect_files
-from conovel.outofcore.memory import Plan
-from conovel.outofcore.stream import Stream
-from conovel.regimes import as_regime
-from conovel.scoring import FittedScorer, fit_scorer
-from conovel.site import Settings
+from conovel.drivers import network
+from conovel.protocol.messages import Model, decode
+from conovel.scorers.base import FittedScorer, fit_scorer
+from conovel.scorers.registry import as_candidates
+from conovel.site.files import FileSite, detect_files
+from conovel.site.files.memory import Plan
+from conovel.site.files.stream import Stream
+from conovel.site.site import Settings
+from conovel.spec.regimes import as_regime
+from conovel.stats import ranks
+from conovel.stats.levels import as_level
+from support.fake_link import Link
 
 NAMES = "abcdefgh"
 
@@ -209,7 +210,7 @@ def in_network(**options: Any) -> Run:
         if blocks is None:  # only the cut is asked for, and a composite does not change it
             given |= {"composite": "max", "bits": 1}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("conovel.site.conformal_ranks", note_scores)
+            patch.setattr("conovel.site.site.conformal_ranks", note_scores)
             patch.setattr(network, "decode", note_models)
             result = cn.Network(agents, scorer=scorer, **given).run()
         if blocks is None:

@@ -49,7 +49,7 @@ def _root(
     version: bool = typer.Option(False, "--version", help="Print the version and exit."),
 ) -> None:
     if version:
-        from conovel import __version__  # noqa: PLC0415
+        from conovel.spec.version import __version__  # noqa: PLC0415
 
         typer.echo(f"conovel {__version__}")
         raise typer.Exit

@@ -24,9 +24,9 @@ def agent(
 
     Decisions go to the site's results folder; no row leaves the site. Ends on Ctrl-C.
     """
-    from conovel.datafiles import open_files  # noqa: PLC0415
-    from conovel.federation.settings import read_site  # noqa: PLC0415
-    from conovel.federation.supervise import serve_site  # noqa: PLC0415
+    from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
+    from conovel.drivers.nvflare.supervise import serve_site  # noqa: PLC0415
+    from conovel.site.datafiles import open_files  # noqa: PLC0415
 
     file = read_site(settings)
     for path in (file.null, file.test):
@@ -49,8 +49,8 @@ def coordinate(
     wait_seconds: Annotated[float, _WAIT] = math.inf,
 ) -> None:
     """Serve a federation as its coordinator, who sees counts, but no rows and no models."""
-    from conovel.federation.settings import read_federation  # noqa: PLC0415
-    from conovel.federation.supervise import serve_coordinator  # noqa: PLC0415
+    from conovel.drivers.nvflare.settings import read_federation  # noqa: PLC0415
+    from conovel.drivers.nvflare.supervise import serve_coordinator  # noqa: PLC0415
 
     file = read_federation(settings)
     code = serve_coordinator(

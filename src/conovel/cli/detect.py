@@ -10,8 +10,8 @@ import typer
 from conovel.cli.show import bars, is_dask, print_json, split_names, stages
 
 if TYPE_CHECKING:
-    from conovel.detector import AdaDetect, Detection
-    from conovel.outofcore import Engine, FileDetection
+    from conovel.site.detector import AdaDetect, Detection
+    from conovel.site.files import Engine, FileDetection
 
 
 def detect(
@@ -88,9 +88,9 @@ def detect(
     be false alarms, whatever the model, provided the known normals and the normal test rows
     come from the same source.
     """
-    from conovel.detector import AdaDetect  # noqa: PLC0415
-    from conovel.files import require_writable, write_json  # noqa: PLC0415
-    from conovel.outofcore.memory import DEFAULT_MEMORY  # noqa: PLC0415
+    from conovel.site.detector import AdaDetect  # noqa: PLC0415
+    from conovel.site.files.memory import DEFAULT_MEMORY  # noqa: PLC0415
+    from conovel.site.storage import require_writable, write_json  # noqa: PLC0415
 
     if out is not None:
         require_writable(out)
@@ -117,7 +117,7 @@ def detect(
 def _wants_pieces(files: _Files, memory: str | None, engine: str) -> bool:
     """Decide whether the files are read in pieces, which gives the same results."""
     from conovel.errors import InputError  # noqa: PLC0415
-    from conovel.outofcore.memory import are_large  # noqa: PLC0415
+    from conovel.site.files.memory import are_large  # noqa: PLC0415
 
     asked = memory is not None or engine != "local"
     if asked and files.out is None:
@@ -130,7 +130,7 @@ def _wants_pieces(files: _Files, memory: str | None, engine: str) -> bool:
 def _engine(name: str, scheduler: str | None) -> Engine | None:
     if not is_dask(name, scheduler):
         return None
-    from conovel.outofcore.cluster import DaskEngine  # noqa: PLC0415
+    from conovel.site.files.dask_engine import DaskEngine  # noqa: PLC0415
 
     return DaskEngine(str(scheduler))
 
@@ -146,8 +146,8 @@ class _Files(NamedTuple):
 
 
 def _in_memory(detector: AdaDetect, files: _Files) -> tuple[Detection, dict[str, Any]]:
-    from conovel.files import read_pair_of_files, write_table  # noqa: PLC0415
     from conovel.report import of_detection  # noqa: PLC0415
+    from conovel.site.storage import read_pair_of_files, write_table  # noqa: PLC0415
 
     with stages() as tell:
         tell("reading files")
@@ -161,8 +161,8 @@ def _in_memory(detector: AdaDetect, files: _Files) -> tuple[Detection, dict[str,
 def _in_pieces(
     detector: AdaDetect, files: _Files, memory: str | int, engine: Engine | None
 ) -> tuple[FileDetection, dict[str, Any]]:
-    from conovel.outofcore import detect_files  # noqa: PLC0415
     from conovel.report import of_files  # noqa: PLC0415
+    from conovel.site.files import detect_files  # noqa: PLC0415
 
     assert files.out is not None  # noqa: S101  (_wants_pieces saw to it)
     with bars() as tell:

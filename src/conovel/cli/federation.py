@@ -40,7 +40,7 @@ def init(
     Example: `conovel federation init hospitals --host hub.example.org
     --site north --site south --operator ana@example.org`
     """
-    from conovel.federation.kits import Plan, make_federation  # noqa: PLC0415
+    from conovel.drivers.nvflare.kits import Plan, make_federation  # noqa: PLC0415
 
     folder = out or Path(name)
     plan = Plan(name, host, tuple(site), tuple(operator), port, admin_port)
@@ -56,7 +56,7 @@ def renew(
 
     Sites and operators that were added to authority/project.json get their first one.
     """
-    from conovel.federation.kits import renew_federation  # noqa: PLC0415
+    from conovel.drivers.nvflare.kits import renew_federation  # noqa: PLC0415
 
     _tell(folder, renew_federation(folder))
 

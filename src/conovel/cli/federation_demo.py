@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from conovel.federation.loopback import Loopback
+    from conovel.drivers.nvflare.loopback import Loopback
 
 SITES = ("north", "south", "west")
 
@@ -37,8 +37,8 @@ def demo(
 
 
 def _demo(folder: Path, regime: str) -> int:
+    from conovel.drivers.nvflare.loopback import OPERATOR, Loopback  # noqa: PLC0415
     from conovel.experiments.gaussian import gaussian_design  # noqa: PLC0415
-    from conovel.federation.loopback import OPERATOR, Loopback  # noqa: PLC0415
 
     drawn = dict(
         zip(SITES, gaussian_design(2.0, 0, n_agents=3, n_null=3000, n_test=1000), strict=True)

@@ -18,8 +18,8 @@ def inspect(
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    from conovel.files import read_bytes  # noqa: PLC0415
-    from conovel.wire import MAX_BYTES, decode, describe  # noqa: PLC0415
+    from conovel.models.wire import MAX_BYTES, decode, describe  # noqa: PLC0415
+    from conovel.site.storage import read_bytes  # noqa: PLC0415
 
     facts = describe(decode(read_bytes(file, MAX_BYTES)))
     if json:

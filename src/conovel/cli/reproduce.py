@@ -76,10 +76,10 @@ def reproduce(
     Example: `conovel reproduce real --data sets --scorer forest,default`
     """
     from conovel.cli.limit import read_shifts  # noqa: PLC0415
-    from conovel.composite import as_composite  # noqa: PLC0415
     from conovel.experiments.plans import Options  # noqa: PLC0415
     from conovel.experiments.reproduce import reproduce as run  # noqa: PLC0415
-    from conovel.levels import as_level  # noqa: PLC0415
+    from conovel.site.composite import as_composite  # noqa: PLC0415
+    from conovel.stats.levels import as_level  # noqa: PLC0415
 
     usual = {"agents": 20, "real": 20, "grid": 10}.get(experiment, 100)
     options = Options(
@@ -105,7 +105,7 @@ def _learners(
 ) -> tuple[Learner, ...]:
     from conovel.errors import InputError  # noqa: PLC0415
     from conovel.experiments.tasks import Learner  # noqa: PLC0415
-    from conovel.levels import as_level  # noqa: PLC0415
+    from conovel.stats.levels import as_level  # noqa: PLC0415
 
     if depth != "none" and not (depth.isdigit() and int(depth) > 0):
         raise InputError(f"--depth {depth}: write a number of levels, or none")
@@ -126,7 +126,7 @@ def trials_on(engine: str, scheduler: str | None) -> AbstractContextManager[None
     """Choose where the trials run."""
     if not is_dask(engine, scheduler):
         return nullcontext()
-    from conovel.outofcore.cluster import joblib_on  # noqa: PLC0415
+    from conovel.site.files.dask_engine import joblib_on  # noqa: PLC0415
 
     return joblib_on(str(scheduler))
 

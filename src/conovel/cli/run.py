@@ -11,7 +11,7 @@ from conovel.cli.show import print_json, split_names, stages
 from conovel.cli.simulate import read_bits
 
 if TYPE_CHECKING:
-    from conovel.federation.settings import FederationFile
+    from conovel.drivers.nvflare.settings import FederationFile
 
 _FEDERATION = typer.Option("--federation", help="The operator's federation.toml.")
 
@@ -65,12 +65,12 @@ def run(
     """
     from rich.markup import escape  # noqa: PLC0415
 
-    from conovel.federation.operator import choose_sites  # noqa: PLC0415
-    from conovel.federation.operator import run as run_terms  # noqa: PLC0415
-    from conovel.federation.session import connect  # noqa: PLC0415
-    from conovel.federation.settings import read_federation  # noqa: PLC0415
-    from conovel.federation.terms import Terms  # noqa: PLC0415
-    from conovel.files import write_json  # noqa: PLC0415
+    from conovel.drivers.nvflare.operator import choose_sites  # noqa: PLC0415
+    from conovel.drivers.nvflare.operator import run as run_terms  # noqa: PLC0415
+    from conovel.drivers.nvflare.session import connect  # noqa: PLC0415
+    from conovel.drivers.nvflare.settings import read_federation  # noqa: PLC0415
+    from conovel.drivers.nvflare.terms import Terms  # noqa: PLC0415
+    from conovel.site.storage import write_json  # noqa: PLC0415
 
     _silence_engine()
     file = read_federation(federation)
@@ -108,12 +108,12 @@ def status(
 ) -> None:
     """Tell who is connected and what became of the runs."""
     if _is_site(settings):
-        from conovel.federation.ledger import Ledger  # noqa: PLC0415
-        from conovel.federation.settings import read_site  # noqa: PLC0415
+        from conovel.drivers.nvflare.run_records import Ledger  # noqa: PLC0415
+        from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
 
         _print_runs(Ledger(read_site(settings).state))
         return
-    from conovel.federation.session import connect  # noqa: PLC0415
+    from conovel.drivers.nvflare.session import connect  # noqa: PLC0415
 
     file = _federation(settings)
     with connect(file) as session:
@@ -134,10 +134,10 @@ def stop(
     reason: Annotated[str, typer.Option(help="Told to the sites.")] = "an operator stopped it",
 ) -> None:
     """Break off all runs of a federation; or stop the local agent or coordinator."""
-    from conovel.federation.supervise import stop_party  # noqa: PLC0415
+    from conovel.drivers.nvflare.supervise import stop_party  # noqa: PLC0415
 
     if _is_site(settings):
-        from conovel.federation.settings import read_site  # noqa: PLC0415
+        from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
 
         stopped = stop_party(read_site(settings).state)
         typer.echo("stopped" if stopped else "no agent is running here")
@@ -147,8 +147,8 @@ def stop(
         stopped = stop_party(file.state)
         typer.echo("stopped" if stopped else "no coordinator is running here")
         return
-    from conovel.federation.operator import stop_runs  # noqa: PLC0415
-    from conovel.federation.session import connect  # noqa: PLC0415
+    from conovel.drivers.nvflare.operator import stop_runs  # noqa: PLC0415
+    from conovel.drivers.nvflare.session import connect  # noqa: PLC0415
 
     with connect(file) as session:
         jobs = stop_runs(session, reason)
@@ -165,7 +165,7 @@ def _silence_engine() -> None:
 
 def _federation(path: Path) -> FederationFile:
     _silence_engine()
-    from conovel.federation.settings import read_federation  # noqa: PLC0415
+    from conovel.drivers.nvflare.settings import read_federation  # noqa: PLC0415
 
     return read_federation(path)
 

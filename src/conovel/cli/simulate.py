@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from conovel.network import Agent, Phase
-    from conovel.results import NetworkRun
-    from conovel.surrogate import Bits
+    from conovel.drivers.network import Agent, Phase
+    from conovel.drivers.results import NetworkRun
+    from conovel.site.surrogate import Bits
 
     Truth = dict[str, NDArray[np.bool_]]
 
@@ -91,10 +91,10 @@ def simulate(
 
     Example: `conovel simulate --agent north=n0.parquet,n1.csv --agent south=s0.parquet,s1.csv`
     """
+    from conovel.drivers.network import Network  # noqa: PLC0415
     from conovel.errors import InputError  # noqa: PLC0415
-    from conovel.files import write_json  # noqa: PLC0415
-    from conovel.network import Network  # noqa: PLC0415
     from conovel.report import network_content  # noqa: PLC0415
+    from conovel.site.storage import write_json  # noqa: PLC0415
 
     regimes = split_names(regime)
     if out is not None and len(regimes) > 1:
@@ -140,7 +140,7 @@ def read_bits(text: str) -> Bits:
     >>> read_bits("4"), read_bits("float64"), read_bits("compact:300")
     (4, None, 'compact:300')
     """
-    from conovel.surrogate import as_bits  # noqa: PLC0415
+    from conovel.site.surrogate import as_bits  # noqa: PLC0415
 
     if text in ("float64", "none"):
         return None
@@ -150,8 +150,8 @@ def read_bits(text: str) -> Bits:
 def _draw_agents(
     delta: float, seed: int, n_agents: int, n_null: int, n_test: int
 ) -> tuple[list[Agent], Truth]:
+    from conovel.drivers.network import Agent  # noqa: PLC0415
     from conovel.experiments.gaussian import gaussian_design  # noqa: PLC0415
-    from conovel.network import Agent  # noqa: PLC0415
 
     drawn = gaussian_design(delta, seed, n_agents=n_agents, n_null=n_null, n_test=n_test)
     names = [f"agent-{j + 1:0{len(str(n_agents))}d}" for j in range(n_agents)]
@@ -160,9 +160,9 @@ def _draw_agents(
 
 
 def _read_agents(texts: list[str], columns: str | None, id_column: str | None) -> list[Agent]:
+    from conovel.drivers.network import Agent  # noqa: PLC0415
     from conovel.errors import InputError  # noqa: PLC0415
-    from conovel.files import read_pair_of_files  # noqa: PLC0415
-    from conovel.network import Agent  # noqa: PLC0415
+    from conovel.site.storage import read_pair_of_files  # noqa: PLC0415
 
     members = []
     for text in texts:

@@ -16,9 +16,9 @@ def verify(
     Also lists what cannot be derived and was not checked. Exit code 0 when everything holds,
     1 when something does not.
     """
-    from conovel.audit import not_checked  # noqa: PLC0415
-    from conovel.audit import verify as audit  # noqa: PLC0415
-    from conovel.files import read_json  # noqa: PLC0415
+    from conovel.protocol.audit import not_checked  # noqa: PLC0415
+    from conovel.protocol.audit import verify as audit  # noqa: PLC0415
+    from conovel.site.storage import read_json  # noqa: PLC0415
 
     content = read_json(run)
     if content.get("command") == "detect":
@@ -41,7 +41,7 @@ def verify(
 
 def _with_ranks(content: dict[str, Any], run: Path) -> dict[str, Any]:
     """Add ranks, p-values and decisions from the file beside the result, if it is there."""
-    from conovel.files import read_columns  # noqa: PLC0415
+    from conovel.site.storage import read_columns  # noqa: PLC0415
 
     name = content.pop("decisions", None)
     table = run.with_name(name) if isinstance(name, str) and Path(name).name == name else None

@@ -23,7 +23,7 @@ from scipy.special import ndtr
 
 from conovel.errors import InputError
 from conovel.experiments.gaussian import centres, novelty_centre
-from conovel.levels import Level, as_level
+from conovel.stats.levels import Level, as_level
 
 Tail: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 _FAR = 50.0  # beyond so many standard deviations every tail is empty

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel import __version__
 from conovel.errors import DataWarning, FileError, InputError, MissingExtraError
 from conovel.experiments.figures import figures
 from conovel.experiments.plans import EXPERIMENTS, PAPER, Options, merged, rows_of
@@ -19,7 +18,8 @@ from conovel.experiments.runner import run_tasks
 from conovel.experiments.tables import Table
 from conovel.experiments.tasks import Row
 from conovel.experiments.views import views
-from conovel.files import write_json, write_table, write_text
+from conovel.site.storage import write_json, write_table, write_text
+from conovel.spec.version import __version__
 
 
 @dataclass(frozen=True)

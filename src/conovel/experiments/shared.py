@@ -3,7 +3,8 @@
 `counts`, `isolated`, `full` and `conservative` differ in what is sent and at which level is
 decided, not in what an agent learns, and precisions and composites differ later still. So all
 cells of a table share the fits of a trial. The steps are those of
-:class:`conovel.network.Network`, and so are the decisions, bit for bit; only the wire is skipped
+:class:`conovel.drivers.network.Network`, and so are the decisions, bit for bit; only the wire is
+skipped
 where nobody counts its bytes.
 """
 
@@ -18,20 +19,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel import wire
-from conovel.composite import composite_scores
-from conovel.convert import Flat
 from conovel.experiments.gaussian import Labelled
-from conovel.levels import Level, as_level
-from conovel.named import as_candidates
-from conovel.quantize import uniform
-from conovel.ranks import conformal_ranks
-from conovel.regimes import Regime, as_regime, own_block
-from conovel.rows import pool_pairs, read_rows, unify
-from conovel.scoring import Matrix, ScoreModel, Scorer, Vector
-from conovel.site import Block, LocalSite, Settings, fit_on
-from conovel.stepup import StepUp, resolution, step_up
-from conovel.surrogate import Bits, decode, flat_of, make_surrogate
+from conovel.models import wire
+from conovel.models.quantized.forest import uniform
+from conovel.scorers.base import Matrix, ScoreModel, Scorer, Vector
+from conovel.scorers.from_sklearn import Flat
+from conovel.scorers.registry import as_candidates
+from conovel.site.composite import composite_scores
+from conovel.site.site import Block, LocalSite, Settings, fit_on
+from conovel.site.surrogate import Bits, decode, flat_of, make_surrogate
+from conovel.site.tables import pool_pairs, read_rows, unify
+from conovel.spec.regimes import Regime, as_regime, own_block
+from conovel.stats.levels import Level, as_level
+from conovel.stats.ranks import conformal_ranks
+from conovel.stats.resolution import resolution
+from conovel.stats.stepup import StepUp, step_up
 
 _SIDE_BITS = 2.33  # what the paper spends on feature and structure, see wire.paper_bits
 
@@ -79,7 +81,7 @@ class Trial:
     agents : sequence of Labelled
         The truth in it is not looked at.
     scorer : classifier, str or None
-        As in :class:`conovel.network.Network`.
+        As in :class:`conovel.drivers.network.Network`.
     level : float, str or Fraction
     train_fraction : float, str, Fraction or None
     seed : int

@@ -14,11 +14,11 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from conovel import __version__
 from conovel.experiments.gaussian import Labelled, gaussian_design
 from conovel.experiments.shared import Cell, Decision, Traffic, Trial
-from conovel.grower import CompiledForest, available
-from conovel.scoring import Scorer
+from conovel.scorers.base import Scorer
+from conovel.scorers.compiled_forest import CompiledForest, available
+from conovel.spec.version import __version__
 
 SIZED = 2  # trials in which large models are encoded to count their bytes: sizes hardly vary
 
@@ -73,7 +73,7 @@ class Learner:
     The paper names a random forest and nothing more, but its communication column fixes how
     many numbers a model has: 3962 in the quantization sweep, as forests of 100 trees of depth 5
     have here (docs/reproduction.md). Half of the known normals train. `engine` says who grows
-    the trees, "compiled" (see :mod:`conovel.grower`) or "scikit-learn".
+    the trees, "compiled" (see :mod:`conovel.scorers.compiled_forest`) or "scikit-learn".
     """
 
     name: str = "forest"

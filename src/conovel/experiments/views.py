@@ -312,6 +312,6 @@ def _n_trials(rows: Sequence[Row]) -> int:
 
 
 def _number(level: str) -> float:
-    from conovel.levels import as_level  # noqa: PLC0415
+    from conovel.stats.levels import as_level  # noqa: PLC0415
 
     return float(as_level(level))

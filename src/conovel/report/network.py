@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.audit import verify
 from conovel.errors import ConovelError, InputError, RunFileError
-from conovel.levels import as_level
-from conovel.messages import Step
-from conovel.pi0 import as_estimator
-from conovel.regimes import as_regime
+from conovel.protocol.audit import verify
+from conovel.protocol.messages import Step
+from conovel.protocol.transcript import Transcript
 from conovel.report.checked import Checked
 from conovel.report.picture import Block, lines_of, picture, shortened
 from conovel.report.plots import rounds_plot
@@ -29,7 +27,9 @@ from conovel.report.sections import (
 )
 from conovel.report.tables import Truth, agent_rows, message_rows, revealed_rows, round_rows
 from conovel.report.view import Picture, Section, Story, read_picture
-from conovel.transcript import Transcript
+from conovel.spec.regimes import as_regime
+from conovel.stats.levels import as_level
+from conovel.stats.null_proportion import as_estimator
 
 
 def tell_network(run: Checked) -> Story:

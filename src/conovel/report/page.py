@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conovel import __version__
 from conovel.errors import RunFileError
-from conovel.files import read_json, write_text
 from conovel.report.story import tell
+from conovel.site.storage import read_json, write_text
+from conovel.spec.version import __version__
 
 if TYPE_CHECKING:
     from jinja2 import Environment

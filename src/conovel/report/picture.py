@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.levels import as_level
-from conovel.pi0 import NullProportion, as_estimator
-from conovel.regimes import as_regime
-from conovel.stepup import rank_limit, step_up
+from conovel.spec.regimes import as_regime
+from conovel.stats.levels import as_level
+from conovel.stats.null_proportion import NullProportion, as_estimator
+from conovel.stats.rank_counts import rank_limit
+from conovel.stats.stepup import step_up
 
 if TYPE_CHECKING:
-    from conovel.detector import Detection
-    from conovel.results import NetworkRun
-    from conovel.transcript import Transcript
+    from conovel.drivers.results import NetworkRun
+    from conovel.protocol.transcript import Transcript
+    from conovel.site.detector import Detection
 
 FORMAT = "conovel-picture-1"
 MOST_ROWS = 100  # rows listed, the most novel first

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from conovel.errors import InputError
-from conovel.levels import as_level
 from conovel.report.checked import Checked
 from conovel.report.experiment import tell_experiment
 from conovel.report.network import tell_network
@@ -22,6 +21,7 @@ from conovel.report.sections import (
     threshold_fact,
 )
 from conovel.report.view import Story, read_picture
+from conovel.stats.levels import as_level
 
 
 def tell(content: Mapping[str, Any], folder: Path | None = None) -> Story:

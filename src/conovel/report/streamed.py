@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conovel.report.picture import FORMAT, shortened, thinned
-from conovel.stepup import rank_limit
+from conovel.stats.rank_counts import rank_limit
 
 if TYPE_CHECKING:
-    from conovel.outofcore import FileDetection
+    from conovel.site.files import FileDetection
 
 
 def of_files(detection: FileDetection) -> dict[str, Any]:

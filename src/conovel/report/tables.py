@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conovel.counting import Question
-from conovel.messages import COORDINATOR, Step
-from conovel.regimes import Regime
+from conovel.protocol.counting import Question
+from conovel.protocol.messages import COORDINATOR, Step
+from conovel.protocol.transcript import Transcript
 from conovel.report.drawing import spelled
 from conovel.report.picture import shortened
 from conovel.report.view import MOST_SITES, Picture, Table
-from conovel.transcript import Transcript
+from conovel.spec.regimes import Regime
 
 MOST_MESSAGES = 300
 MOST_ROUNDS = 200

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from conovel.fields import MAX_AGENTS
+from conovel.protocol.fields import MAX_AGENTS
 from conovel.report.checked import Checked
 from conovel.report.picture import BINS, FORMAT, MOST_POINTS, MOST_ROWS, shortened
 

@@ -1,0 +1,1 @@
+"""Join a site and the protocol."""

@@ -1,0 +1,416 @@
+"""A network of agents in one process: the real protocol, real bytes, no transport.
+
+Every agent is a :class:`~conovel.protocol.agent.Participant` over its own rows; this driver only
+carries bytes from one machine to the next, and writes down what it carried.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from conovel.drivers.results import NetworkRun, SiteResult
+from conovel.errors import (
+    ColumnError,
+    ConovelError,
+    InputError,
+    RunAbortedError,
+    SiteFailedError,
+    WireError,
+)
+from conovel.models.wire import paper_bits
+from conovel.models.wire.header import VERSION as WIRE_VERSION
+from conovel.protocol.agent import Participant
+from conovel.protocol.coordinator import Coordinator
+from conovel.protocol.fields import MAX_AGENTS
+from conovel.protocol.messages import COORDINATOR, Kind, Model, as_name, decode
+from conovel.protocol.states import spell_pi0
+from conovel.protocol.transcript import Transcript
+from conovel.scorers.base import Scorer
+from conovel.scorers.registry import as_candidates
+from conovel.site.composite import as_composite
+from conovel.site.site import LocalSite, Settings
+from conovel.site.surrogate import Bits, as_bits
+from conovel.site.tables import as_ids, pool_pairs, read_pair
+from conovel.spec.regimes import as_regime, guarantee
+from conovel.spec.seeds import agent_seeds, as_agent_seed, run_id_of
+from conovel.spec.version import __version__
+from conovel.stats.arguments import as_callback, as_seed
+from conovel.stats.levels import Level, as_level
+from conovel.stats.null_proportion import NullProportion, as_estimator
+from conovel.stats.resolution import warn_resolution
+from conovel.stats.stepup import step_up
+
+INHERIT: Any = "as the network"
+Phase: TypeAlias = Literal["hello", "models", "counts"]
+_LAST_WORD = {"models": {Kind.ROSTER}, "counts": {Kind.BELOW, Kind.STEP}}
+
+
+@dataclass(frozen=True, eq=False)
+class Agent:
+    """One organisation and its rows.
+
+    Parameters
+    ----------
+    name : str
+        Unique in the network.
+    X_null, X_test : array or frame
+        Known normals, and rows to test.
+    scorer : classifier, OneClass, str, list of these, or None
+        Overrides the network's.
+    bits : int, "compact", "compact:BYTES" or None
+        Overrides the network's: how its own model is sent.
+    ids : array of shape (m,), optional
+        Names of the test rows.
+    seed : int, optional
+        Overrides the seed that follows from the network's `random_state`. A site of a federation
+        mixes a secret into its own and notes it in its record of the run; given here, it repeats
+        what that site did.
+    """
+
+    name: str
+    X_null: Any
+    X_test: Any
+    scorer: Scorer | str | list[Scorer | str] | None = INHERIT
+    bits: Bits = INHERIT
+    ids: ArrayLike | None = None
+    seed: int | None = None
+
+
+class Network:
+    """Agents that decide together without pooling their rows.
+
+    Parameters
+    ----------
+    agents : sequence of Agent
+        2 to 200 of them.
+    regime : {"full", "counts", "isolated", "split", "conservative", "pooled"}
+        Who tests what at which level, see :mod:`conovel.spec.regimes`.
+    composite : {"auto", "mean", "max", "min", "stacked"}
+        How an agent's own score and its peers' models go together; "max" is the paper's, and
+        with "auto" each agent chooses for itself, its own score alone included.
+    bits : int, "compact", "compact:BYTES" or None
+        How models are sent: the paper's quantizer with that many bits, a small forest that
+        imitates the model (the best one of at most so many bytes), or float64. A model that is
+        not made of numbers, such as a blend or nearest neighbours, is sent as a forest of 100
+        trees with at most 20 leaves that imitates it, at that precision.
+    level : float, str or Fraction
+        Target false discovery rate over all agents together.
+    scorer : classifier, OneClass, str, list of these, or None
+        What tells known normals from the rest, unless an agent has its own.
+    random_state : int or None
+        Seed of every split and scorer.
+    train_fraction : float, str, Fraction or None
+        Share of the known normals used for training. None lets each agent weigh it by
+        numbers alone, see :func:`conovel.site.splitting.train_share`.
+    pi0 : None, "storey", "quantile", Storey or Quantile
+        Adapt to the proportion of nulls, from counts alone.
+    on_dropout : {"abort", "conservative"}
+        When an agent vanishes during the counts: break off, or count it as zero.
+
+    Examples
+    --------
+    >>> from conovel.experiments.gaussian import gaussian_design
+    >>> rows = gaussian_design(2.0, 0)
+    >>> agents = [Agent(name, a.X_null, a.X_test) for name, a in zip("abc", rows)]
+    >>> run = Network(agents, regime="counts", scorer="logistic").run()
+    >>> run.n_rejected == sum(run[name].n_rejected for name in "abc")
+    True
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[Agent],
+        regime: str = "full",
+        composite: str = "auto",
+        bits: Bits = "compact",
+        level: Level = 0.1,
+        scorer: Scorer | str | list[Scorer | str] | None = None,
+        random_state: int | None = 0,
+        *,
+        train_fraction: Level | None = None,
+        pi0: str | NullProportion | None = None,
+        on_dropout: Literal["abort", "conservative"] = "abort",
+    ) -> None:
+        self.agents = _as_agents(agents)
+        self.regime = as_regime(regime)
+        self.composite = as_composite(composite)
+        self.bits = as_bits(bits)
+        self.level = as_level(level)
+        self.scorer = scorer
+        self.random_state = as_seed(random_state)
+        self.train_fraction = (
+            None if train_fraction is None else as_level(train_fraction, "train_fraction")
+        )
+        self.pi0 = as_estimator(pi0)
+        self.on_dropout = on_dropout
+        if not isinstance(on_dropout, str) or on_dropout not in ("abort", "conservative"):
+            raise InputError(f"on_dropout must be 'abort' or 'conservative', not {on_dropout!r}")
+
+    def run(
+        self,
+        *,
+        dropouts: Mapping[str, Phase] | None = None,
+        on_stage: Callable[[str], None] | None = None,
+    ) -> NetworkRun:
+        """Run the protocol to its end.
+
+        Parameters
+        ----------
+        dropouts : mapping of agent name to {"hello", "models", "counts"}, optional
+            Let agents vanish, to see what happens: before they say hello, when they should
+            send models, or in the first round of counts.
+        on_stage : callable, optional
+            Told what is going on, for a progress display.
+        """
+        tell = as_callback(on_stage, "on_stage")
+        vanishing = self._as_dropouts(dropouts)
+        tell("checking rows")
+        sites = self._sites()
+        if not self.regime.deployable:
+            return self._run_pooled(sites, tell)
+        run_id = self._run_id()
+        coordinator = Coordinator(
+            list(sites),
+            regime=self.regime,
+            level=self.level,
+            run_id=run_id,
+            pi0=self.pi0,
+            on_dropout=self.on_dropout,
+        )
+        participants = {
+            name: Participant(
+                name,
+                site,
+                regime=self.regime,
+                level=self.level,
+                run_id=run_id,
+                pi0=self.pi0,
+                software=__version__,
+                wire_version=WIRE_VERSION,
+            )
+            for name, site in sites.items()
+        }
+        transcript = _carry(coordinator, participants, vanishing, tell)
+        _raise_first_fault(participants)
+        outcome = coordinator.outcome
+        limits = {
+            name: participants[name].limit if name in outcome.participants else 0 for name in sites
+        }
+        said = guarantee(
+            self.regime,
+            self.level,
+            pi0=self.pi0,
+            left_out=outcome.left_out,
+            dropped=outcome.dropped,
+        )
+        lost = tuple(name for name in sites if name not in outcome.participants)
+        return self._result(sites, limits, transcript, said, lost)
+
+    def _as_dropouts(self, dropouts: Any) -> dict[str, Phase]:
+        if dropouts is None:
+            return {}
+        phases = ("hello", "models", "counts")
+        if not isinstance(dropouts, Mapping) or not all(
+            isinstance(phase, str) and phase in phases for phase in dropouts.values()
+        ):
+            raise InputError(
+                f"dropouts must map names of agents to 'hello', 'models' or 'counts', not"
+                f" {dropouts!r}"
+            )
+        present = {agent.name for agent in self.agents}
+        if unknown := [str(name) for name in dropouts if name not in present]:
+            raise InputError(f"there is no agent called {', '.join(unknown)} to drop out")
+        return dict(dropouts)
+
+    def _sites(self) -> dict[str, LocalSite]:
+        seeds = agent_seeds(self.random_state, len(self.agents))
+        sites: dict[str, LocalSite] = {}
+        for agent, drawn in zip(self.agents, seeds, strict=True):
+            try:
+                seed = drawn if agent.seed is None else as_agent_seed(agent.seed)
+                null, test = read_pair(agent.X_null, agent.X_test)
+                scorer = self.scorer if agent.scorer is INHERIT else agent.scorer
+                settings = Settings(
+                    regime=self.regime,
+                    composite=self.composite,
+                    candidates=tuple(as_candidates(scorer, seed)),
+                    bits=self.bits if agent.bits is INHERIT else as_bits(agent.bits),
+                    level=self.level,
+                    train_fraction=self.train_fraction,
+                    seed=seed,
+                    n_agents=len(self.agents),
+                )
+                as_ids(agent.ids, len(test))
+            except ConovelError as error:
+                raise type(error)(f"agent {agent.name}: {error}") from error
+            sites[agent.name] = LocalSite(null, test, settings)
+        self._check_columns(sites)
+        self._warn_resolution(sites)
+        return sites
+
+    def _check_columns(self, sites: Mapping[str, LocalSite]) -> None:
+        first, *others = sites
+        for name in others:
+            if sites[name].facts[2:] != sites[first].facts[2:]:
+                raise ColumnError(f"agents {first} and {name} do not have the same columns")
+
+    def _warn_resolution(self, sites: Mapping[str, LocalSite]) -> None:
+        regime, n_agents = self.regime, len(sites)
+        blocks = [
+            (regime.n_tested(len(site.test), i, n_agents), site.n_calibration_planned(n_agents))
+            for i, site in enumerate(sites.values())
+        ]
+        if regime.divides_level:  # each decides alone: warn when not even the largest can
+            blocks = [max(blocks, key=lambda block: block[1])]
+        if self.pi0 is None:
+            warn_resolution(blocks, regime.test_level(self.level, n_agents))
+
+    def _run_id(self) -> bytes:
+        """Return 16 bytes that follow from the settings, so that a run can be repeated exactly."""
+        if self.random_state is None:
+            return np.random.SeedSequence().generate_state(4).tobytes()
+        return run_id_of(self._settings(), (agent.name for agent in self.agents))
+
+    def _settings(self) -> dict[str, Any]:
+        """Give the settings as plain JSON types."""
+        exchanges = self.regime.exchanges_models
+        return {
+            "regime": self.regime.name,
+            "composite": self.composite if exchanges else None,
+            "bits": self.bits if exchanges else None,
+            "level": str(self.level),
+            "pi0": spell_pi0(self.pi0) or None,
+            "random_state": self.random_state,
+            "train_fraction": self.train_fraction and str(self.train_fraction),
+        }
+
+    def _run_pooled(
+        self, sites: Mapping[str, LocalSite], tell: Callable[[str], None]
+    ) -> NetworkRun:
+        """Pool all rows and run AdaDetect once (Baseline 1); in simulations only."""
+        tell("pooling all rows")
+        first = next(iter(sites.values()))
+        # All rows are compared with all: one representation for everybody's.
+        null, test = pool_pairs([(site.null, site.test) for site in sites.values()])
+        pool = LocalSite(null, test, replace(first.settings, n_agents=1))
+        ranks, n_calibration = pool.ranks({})
+        outcome = step_up([(ranks, n_calibration)], self.level, self.pi0)
+        stops = np.cumsum([len(site.test) for site in sites.values()])[:-1]
+        for site, scores, own in zip(
+            sites.values(), np.split(pool.scores, stops), np.split(ranks, stops), strict=True
+        ):
+            site.take(np.arange(own.size), scores, own, n_calibration)
+            site.choices = pool.choices
+        limits = dict.fromkeys(sites, outcome.limits[0])
+        said = guarantee(self.regime, self.level, pi0=self.pi0)
+        transcript = Transcript(regime=self.regime.name, level=str(self.level))
+        return self._result(sites, limits, transcript, said)
+
+    def _result(
+        self,
+        sites: Mapping[str, LocalSite],
+        limits: Mapping[str, int],
+        transcript: Transcript,
+        said: str,
+        lost: tuple[str, ...] = (),
+    ) -> NetworkRun:
+        by_name = {agent.name: agent for agent in self.agents}
+        results = {
+            name: SiteResult(
+                name=name,
+                rejected=site.tested & (site.test_ranks <= limits[name]),
+                ranks=site.test_ranks,
+                scores=site.scores,
+                tested=site.tested,
+                n_calibration=site.n_calibration,
+                test_rows=site.test,
+                ids=as_ids(by_name[name].ids, len(site.test)),
+                choices=site.choices,
+            )
+            for name, site in sites.items()
+        }
+        n_null = {name: len(site.null) for name, site in sites.items()}
+        return NetworkRun(results, transcript, said, self._settings(), n_null, lost)
+
+
+def _as_agents(agents: Any) -> list[Agent]:
+    """Check the agents and sort them by name."""
+    try:
+        listed = list(agents)
+    except TypeError:
+        raise InputError(f"agents must be a list of Agent, not {agents!r}") from None
+    for agent in listed:
+        if not isinstance(agent, Agent):
+            raise InputError(f"agents must be a list of Agent; {agent!r} is none")
+        as_name(agent.name)
+    names = sorted(agent.name for agent in listed)
+    if not 2 <= len(names) <= MAX_AGENTS or len(set(names)) < len(names):
+        raise InputError(
+            f"a network needs 2 to {MAX_AGENTS} agents of different names, not"
+            f" {len(names)}: {', '.join(names[:5])}"
+        )
+    return sorted(listed, key=lambda agent: agent.name)
+
+
+def _carry(
+    coordinator: Coordinator,
+    participants: Mapping[str, Participant],
+    dropouts: dict[str, Phase],
+    tell: Callable[[str], None],
+) -> Transcript:
+    """Carry messages in the order they were sent until nobody has anything left to say."""
+    transcript = Transcript()
+    queue: deque[tuple[str, bytes]] = deque()
+    gone: set[str] = set()
+
+    def vanish(name: str) -> None:
+        gone.add(name)
+        queue.extend(coordinator.drop(name))
+
+    for name, participant in participants.items():
+        if dropouts.get(name) == "hello":
+            vanish(name)
+        else:
+            queue.extend(participant.join())
+    while queue:
+        receiver, data = queue.popleft()
+        message = decode(data)
+        body = message.body
+        transcript.record(data, _paper_price(body.blob) if isinstance(body, Model) else None)
+        if receiver in gone or message.sender in gone:
+            continue
+        if receiver == COORDINATOR:
+            queue.extend(coordinator.receive(data, message.sender))
+        elif body.kind in _LAST_WORD.get(dropouts.get(receiver, ""), ()):
+            vanish(receiver)
+        else:
+            tell(f"{receiver}: {body.kind.name.lower()} from {message.sender}")
+            queue.extend(participants[receiver].receive(data, message.sender))
+    return transcript
+
+
+def _raise_first_fault(participants: Mapping[str, Participant]) -> None:
+    """Raise what an agent itself found wrong, not what the others were told of it."""
+    for name, participant in participants.items():
+        error = participant.error
+        if error is None or isinstance(error, RunAbortedError):
+            continue
+        cause = error.__cause__
+        if not isinstance(error, SiteFailedError) or cause is None:
+            raise error
+        if isinstance(cause, ConovelError):
+            raise type(cause)(f"agent {name}: {cause}") from cause
+        raise cause
+
+
+def _paper_price(blob: bytes) -> float | None:
+    try:
+        return paper_bits(blob)
+    except WireError:
+        return None  # its receiver will refuse it

@@ -1,0 +1,147 @@
+"""What a site agrees to, and the reason it gives when a run asks for more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from conovel.drivers.nvflare.terms import Terms
+from conovel.errors import InputError
+from conovel.protocol.messages import Left, Message, Roster
+from conovel.site.splitting import TrainingRows, n_training
+from conovel.spec.regimes import REGIMES, as_deployable
+from conovel.stats.levels import as_level
+
+OWN_RULE = "own rule"  # what the site would train on if the run did not say
+_LEAST = {"min_agents": 2, "max_bytes_in": 1, "max_seconds": 1, "min_train_rows": 1}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of one site's consent; the defaults agree to all that a deployment can do.
+
+    Attributes
+    ----------
+    regimes : tuple of str
+        Which regimes; `pooled` is never among them.
+    max_level : str
+        The largest level.
+    min_agents : int
+        The smallest number of agents, this one included.
+    max_bytes_in : int
+        The most bytes of messages in one run.
+    max_seconds : float
+        The longest run.
+    min_train_rows : int
+        The fewest rows from which a model that leaves the site is learnt: known normals that
+        train on one side, calibration and test rows on the other.
+    min_train_share : str
+        The smallest share of the known normals that trains such a model: ``"own rule"``, which is
+        what :func:`conovel.site.splitting.train_share` gives for the site's numbers, or a
+        fraction.
+
+    Examples
+    --------
+    >>> limits = Limits(regimes=("counts",), min_agents=3)
+    >>> print(limits.objection(Terms(("north", "south"), regime="counts")))
+    a run of 2 agents is too small: this site asks for 3
+    """
+
+    regimes: tuple[str, ...] = tuple(name for name, r in REGIMES.items() if r.deployable)
+    max_level: str = "1/2"
+    min_agents: int = 2
+    max_bytes_in: int = 256 * 2**20
+    max_seconds: float = 24 * 3600.0
+    min_train_rows: int = 20
+    min_train_share: str = OWN_RULE
+
+    def __post_init__(self) -> None:
+        if isinstance(self.regimes, str) or not isinstance(self.regimes, Sequence):
+            raise InputError("regimes must be a list of names")
+        object.__setattr__(self, "regimes", tuple(as_deployable(r).name for r in self.regimes))
+        object.__setattr__(self, "max_level", str(as_level(self.max_level)))
+        if self.min_train_share != OWN_RULE:
+            share = as_level(self.min_train_share, "min_train_share")
+            object.__setattr__(self, "min_train_share", str(share))
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
+                raise InputError(f"{name} must be a number from {least}, not {value!r}")
+
+    def objection(self, terms: Terms) -> str:
+        """Say why these terms are refused; nothing if they are not."""
+        if terms.regime not in self.regimes:
+            return (
+                f"regime {terms.regime!r} is not among those this site agrees to"
+                f" ({', '.join(self.regimes) or 'none'})"
+            )
+        if terms.alpha > Fraction(self.max_level):
+            return f"level {terms.level} is above the {self.max_level} this site agrees to"
+        if terms.run_seconds > self.max_seconds:
+            return (
+                f"a run of up to {terms.run_seconds:g} s is too long: this site agrees to"
+                f" {self.max_seconds:g}"
+            )
+        return self._too_few(len(terms.agents))
+
+    def objection_to(self, message: Message, terms: Terms, n_here: int) -> tuple[str, int]:
+        """Say why a message is refused, and how many agents are there after it."""
+        match message.body:
+            case Roster(agents=agents):
+                if strangers := sorted(set(agents) - set(terms.agents)):
+                    return f"{', '.join(strangers)} did not stand in the terms", len(agents)
+                return self._too_few(len(agents)), len(agents)
+            case Left():
+                return self._too_few(n_here - 1), n_here - 1
+        return "", n_here
+
+    def objection_to_training(
+        self, terms: Terms, models: Sequence[TrainingRows]
+    ) -> tuple[str, str]:
+        """Say why these models must not be made, and to the site alone the numbers behind it.
+
+        A model that was learnt from few rows can be read back to these rows. Where no model
+        leaves the site (`counts`, `isolated`) there is nothing to object to: a count of ranks
+        over all rows tells far less about any one of them.
+
+        Parameters
+        ----------
+        terms : Terms
+        models : sequence of TrainingRows
+            From how many rows each model would be learnt.
+        """
+        if not terms.rules.exchanges_models:
+            return "", ""
+        asked = f"with train_fraction {terms.train_fraction}"
+        if terms.share is None:
+            asked = "without a train_fraction"
+        for rows in models:
+            needed, asks = rows.n_by_rule, "its own rule gives"
+            if self.min_train_share != OWN_RULE:
+                needed = n_training(rows.n_null, self.min_train_share, rows.most)
+                asks = f"the {self.min_train_share} of them it asks for"
+            if rows.n_train < needed:
+                return (
+                    f"{asked} fewer of its known normals would train its model than {asks}:"
+                    f" {'choose a larger one' if terms.share is None else 'leave it out'}, or the"
+                    " site lowers min_train_share in its site.toml",
+                    f"{rows.n_train:,} of {rows.n_null:,} would train, and {needed:,} are needed",
+                )
+            for what, n, change in (
+                ("of its known normals", rows.n_train, "larger"),
+                ("calibration and test rows", rows.n_mixture, "smaller"),
+            ):
+                if n < self.min_train_rows:
+                    return (
+                        f"{asked} fewer than {self.min_train_rows} {what} would train its"
+                        f" model: choose a {change} one, or the site brings more rows or lowers"
+                        " min_train_rows in its site.toml",
+                        f"{n:,} would train",
+                    )
+        return "", ""
+
+    def _too_few(self, n_agents: int) -> str:
+        if n_agents >= self.min_agents:
+            return ""
+        return f"a run of {n_agents} agents is too small: this site asks for {self.min_agents}"

@@ -1,0 +1,292 @@
+"""The coordinator's part in one run: who owes an answer, since when, and what to do then."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from operator import index
+from typing import Any, Protocol
+
+from conovel.drivers.nvflare.site_driver import Deliver
+from conovel.drivers.nvflare.terms import Terms
+from conovel.drivers.nvflare.worker_thread import Actor
+from conovel.errors import (
+    ConovelError,
+    LocalProtocolError,
+    MalformedMessageError,
+    RefusedError,
+    RemoteProtocolError,
+    SiteVanishedError,
+)
+from conovel.protocol.audit import FORMATS
+from conovel.protocol.coordinator import Coordinator
+from conovel.protocol.fields import MAX_TEXT_BYTES
+from conovel.protocol.messages import Kind, decode
+from conovel.protocol.states import Outbox, State, as_text
+from conovel.protocol.transcript import Entry, Transcript, as_plain
+from conovel.spec.regimes import guarantee
+
+FORMAT = FORMATS["run"]
+QUESTIONS = frozenset({Kind.ROSTER, Kind.BELOW, Kind.STEP})  # what a site has to answer
+MAX_BYTES = 1 << 16  # of a message to the coordinator; a hello, a count and an abort are small
+TICK_SECONDS = 0.1
+
+
+@dataclass
+class Replies:
+    """What came of a call to several sites: what they answered, and why others did not."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+class Sites(Protocol):
+    """How the engine reaches all sites at once."""
+
+    def are_cut_off(self) -> bool:
+        """Tell whether the engine has stopped the run: nobody can be reached any more."""
+
+    def begin(self, terms: Mapping[str, Any]) -> Replies:
+        """Propose the terms; a site answers with its objection, or with nothing."""
+
+    def waiting(self, names: Sequence[str]) -> Replies:
+        """Ask these for whose models they wait."""
+
+    def settle(self, names: Sequence[str]) -> Replies:
+        """Ask these to confirm the outcome; a site answers with the sizes of its models."""
+
+    def publish(self, names: Sequence[str]) -> Replies:
+        """Tell these to write their decisions."""
+
+
+class Chair:
+    """The coordinator in one run.
+
+    Parameters
+    ----------
+    terms : Terms
+    deliver : callable
+        Carries messages away; gives back who could not be reached, and why.
+
+    Attributes
+    ----------
+    transcript : Transcript
+        What the coordinator saw, and at the end the sizes of the models it did not see.
+    """
+
+    def __init__(self, terms: Terms, deliver: Deliver) -> None:
+        self.terms = terms
+        self.transcript = Transcript()
+        self._deliver = deliver
+        self._coordinator = Coordinator(
+            terms.agents,
+            regime=terms.regime,
+            level=terms.level,
+            run_id=terms.run_bytes,
+            pi0=terms.pi0 or None,
+            on_dropout=terms.on_dropout,
+        )
+        self._began = time.monotonic()
+        self._owing = dict.fromkeys(terms.agents, self._began)
+        self._entered = {self._coordinator.state: self._began}
+        self._over = threading.Event()
+        self._actor = Actor("conovel coordinator")
+
+    def take(self, data: bytes, sender: str) -> None:
+        """Take a message of a site that the transport vouches for."""
+        if len(data) <= MAX_BYTES:
+            self._actor.do(self._step, lambda: self._receive(data, sender))
+        else:
+            text = f"{sender} sent {len(data):,} bytes, which is no message to a coordinator"
+            error = MalformedMessageError(text, sender)
+            self._actor.do(self._step, lambda: self._coordinator.abort(error))
+
+    def run(self, sites: Sites) -> dict[str, Any]:
+        """Run to the end, and give what the submitter gets: counts, threshold, transcript."""
+        self._propose(sites)
+        self._wait(sites)
+        unpublished = self._settle(sites)
+        self._actor.stop()
+        return self._account(unpublished)
+
+    def stop(self, reason: str) -> None:
+        """Break the run off for a reason of the engine's or of a person's."""
+        self._abort(LocalProtocolError(reason))
+
+    def progress(self) -> dict[str, Any]:
+        """Tell how far the run is, in JSON types."""
+        transcript = self.transcript
+        sizes = dict(transcript.agents)
+        rounds = dict(transcript.rounds)
+        return {
+            "state": self._coordinator.state.value,
+            "here": sorted(sizes),
+            "ready": sorted(name for name, s in sizes.items() if s.n_calibration),
+            "owing": sorted(self._owing),
+            "round": max(rounds, default=0),
+            "bytes": sum(entry.n_bytes for entry in list(transcript.entries)),
+            "seconds": time.monotonic() - self._began,
+        }
+
+    def _propose(self, sites: Sites) -> None:
+        replies = sites.begin(self.terms.to_dict())
+        for name, objection in sorted(replies.values.items()):
+            if objection:
+                said = as_text(str(objection), MAX_TEXT_BYTES // 2)
+                self._abort(RefusedError(f"{name} refuses: {said}", name))
+                return
+        self._give_up({name: f"did not begin: {why}" for name, why in replies.failures.items()})
+
+    def _wait(self, sites: Sites) -> None:
+        terms = self.terms
+        while not self._over.wait(TICK_SECONDS):
+            now = time.monotonic()
+            if sites.are_cut_off():
+                self.stop("the run was stopped")
+            if now - self._began > terms.run_seconds:
+                late = ", ".join(sorted(self._owing)) or "nobody"
+                why = f"no outcome within {terms.run_seconds:g} s, waiting for {late}"
+                self._abort(SiteVanishedError(why))
+            limit = now - terms.stage_seconds
+            overdue = [name for name, since in list(self._owing.items()) if since < limit]
+            if overdue:
+                why = f"did not answer within {terms.stage_seconds:g} s"
+                self._give_up(dict.fromkeys(self._to_blame(sites, overdue), why))
+
+    def _to_blame(self, sites: Sites, overdue: Sequence[str]) -> Sequence[str]:
+        """Tell those who owe an answer from those who wait for the models of others."""
+        waiting = {name for name, peers in sites.waiting(overdue).values.items() if peers}
+        if waiting == set(overdue):
+            return overdue
+        for name in waiting & set(self._owing):
+            self._owing[name] = time.monotonic()
+        return [name for name in overdue if name not in waiting]
+
+    def _settle(self, sites: Sites) -> dict[str, str]:
+        """Let nobody publish before everybody has confirmed the outcome; say who did not."""
+        if self._coordinator.error is not None:
+            return {}
+        names = self._coordinator.outcome.participants
+        replies = sites.settle(names)
+        for name, why in sorted(replies.failures.items()):
+            if self.terms.on_dropout == "abort":
+                self._abort(SiteVanishedError(f"{name} did not confirm the outcome: {why}", name))
+                return {}
+        try:
+            for name, rows in sorted(replies.values.items()):
+                self.transcript.entries += self._entries(name, rows)
+        except MalformedMessageError as error:
+            self._abort(error)
+            return {}
+        return {**replies.failures, **sites.publish(sorted(replies.values)).failures}
+
+    def _entries(self, sender: str, rows: Any) -> list[Entry]:
+        """Read what a site says about the models it sent to its peers."""
+        entries: list[Entry] = []
+        peers = set(self.terms.agents) - {sender}
+        try:
+            for receiver, n_bytes, bits in rows:
+                peers.remove(receiver)  # once at most
+                if index(n_bytes) <= 0:
+                    raise ValueError(receiver, n_bytes)
+                if bits is not None and not math.isfinite(bits):
+                    raise ValueError(bits)
+                entries.append(Entry(0, sender, receiver, "MODEL", n_bytes, bits))
+        except (LookupError, TypeError, ValueError):
+            text = f"{sender} sent sizes of models that are none"
+            raise MalformedMessageError(text, sender) from None
+        return entries
+
+    def _step(self, work: Callable[[], Outbox]) -> None:
+        """Do one thing with the machine and send what it says; no error leaves this thread."""
+        try:
+            outbox = work()
+        except Exception as error:
+            reason = f"the coordinator could not go on ({type(error).__name__})"
+            outbox = self._coordinator.abort(LocalProtocolError(reason))
+        self._send(outbox)
+
+    def _receive(self, data: bytes, sender: str) -> Outbox:
+        with suppress(RemoteProtocolError):  # which the machine will name
+            self.transcript.record(data)
+        self._owing.pop(sender, None)
+        return self._coordinator.receive(data, sender)
+
+    def _give_up(self, why: Mapping[str, str]) -> None:
+        for name in sorted(why):
+            self._owing.pop(name, None)
+            if self.terms.on_dropout == "abort":
+                self._abort(SiteVanishedError(f"{name} {why[name]}", name))
+            else:
+                self._actor.do(self._step, partial(self._coordinator.drop, name))
+
+    def _abort(self, error: ConovelError) -> None:
+        self._actor.do(self._step, lambda: self._coordinator.abort(error)).result()
+
+    def _send(self, outbox: Outbox) -> None:
+        for receiver, data in outbox:
+            self.transcript.record(data)
+            if decode(data).body.kind in QUESTIONS:
+                self._owing[receiver] = time.monotonic()
+        lost = self._deliver(outbox)
+        state = self._coordinator.state
+        self._entered.setdefault(state, time.monotonic())
+        if state in (State.DONE, State.ABORTED):
+            self._over.set()
+        elif lost:
+            self._drop_unreached(lost)
+
+    def _drop_unreached(self, lost: Mapping[str, str]) -> None:
+        for name, why in sorted(lost.items()):
+            self._owing.pop(name, None)
+            error = SiteVanishedError(f"{name} could not be reached: {why}", name)
+            gone = self.terms.on_dropout == "abort"
+            self._send(self._coordinator.abort(error) if gone else self._coordinator.drop(name))
+
+    def _account(self, unpublished: Mapping[str, str]) -> dict[str, Any]:
+        terms, error = self.terms, self._coordinator.error
+        account = account_of(error, terms.to_dict(), self.transcript)
+        account["unpublished"] = dict(unpublished)
+        account["seconds"] = self._durations()
+        if error is None:
+            outcome = self._coordinator.outcome
+            account["outcome"] = as_plain(outcome)
+            account["guarantee"] = guarantee(
+                terms.regime,
+                terms.level,
+                pi0=terms.pi0 or None,
+                left_out=outcome.left_out,
+                dropped=outcome.dropped,
+            )
+        return account
+
+    def _durations(self) -> dict[str, float]:
+        """Tell how long each state lasted, in the order in which they came."""
+        times = [*self._entered.values(), time.monotonic()]
+        return {
+            state.value: after - before
+            for state, before, after in zip(self._entered, times, times[1:], strict=False)
+        }
+
+
+def account_of(
+    error: ConovelError | None, terms: Mapping[str, Any], transcript: Transcript | None = None
+) -> dict[str, Any]:
+    """Give what every account of a run has, also of one that could not begin."""
+    return {
+        "format": FORMAT,
+        "command": "run",
+        "state": "done" if error is None else "failed",
+        "message": "" if error is None else str(error),
+        "fault": "" if error is None else type(error).__name__,
+        "culprit": getattr(error, "culprit", ""),
+        "terms": dict(terms),
+        "unpublished": {},
+        "seconds": {},
+        "transcript": (transcript or Transcript()).to_dict(),
+    }

@@ -1,0 +1,269 @@
+"""Start-up kits: made by NVFlare's provisioning, then hardened.
+
+A folder with everything of a federation::
+
+    DIR/authority/     project file and the certificate authority's keys: stays with whoever
+                       made the federation, off line if possible
+    DIR/coordinator/   kit and federation.toml, for the coordinator
+    DIR/NAME/          kit and site.toml, for that site
+    DIR/NAME@HOST/     kit and federation.toml, for that operator
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from conovel.drivers.nvflare.hardening import harden
+from conovel.errors import FederationError, InputError, MissingExtraError
+from conovel.protocol.messages import as_name
+from conovel.site.storage import write_json, write_text
+
+PACKAGE = "nvflare"
+ROOT_DAYS = 3650  # of the authority; certificates of parties live 360 days
+_RESERVED = frozenset({"coordinator", "authority", "server", "client", "app"})
+_SITE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
+_OPERATOR = re.compile(r"[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a federation is made of.
+
+    Attributes
+    ----------
+    name : str
+    host : str
+        Where sites and operators reach the coordinator; also the name in its certificate.
+    port, admin_port : int
+        For sites, and for operators.
+    sites, operators : tuple of str
+        Names of sites; e-mail addresses of operators.
+    """
+
+    name: str
+    host: str
+    sites: tuple[str, ...]
+    operators: tuple[str, ...]
+    port: int = 8002
+    admin_port: int = 8003
+
+    def __post_init__(self) -> None:
+        if not _SITE_NAME.fullmatch(self.name):
+            raise InputError(f"{self.name!r} cannot be the name of a federation")
+        if not _HOST.fullmatch(self.host):
+            raise InputError(f"{self.host!r} is not the name of a machine")
+        for site in self.sites:
+            if not _SITE_NAME.fullmatch(as_name(site)) or site in _RESERVED:
+                raise InputError(
+                    f"{site!r} cannot be the name of a site: use letters, digits, - and _, but"
+                    f" not {', '.join(sorted(_RESERVED))}"
+                )
+        for operator in self.operators:
+            if not _OPERATOR.fullmatch(operator):
+                raise InputError(f"operator {operator!r} must look like an e-mail address")
+        names = [*self.sites, *self.operators]
+        if len(set(names)) < len(names) or len(self.sites) < 2 or not self.operators:
+            raise InputError("a federation has two sites and an operator, all named differently")
+        for port in (self.port, self.admin_port):
+            if not 0 < port < 65536:
+                raise InputError(f"{port} is not a port")
+        if self.port == self.admin_port:
+            raise InputError("sites and operators need two different ports")
+
+
+def require_engine() -> None:
+    """Raise if NVFlare is not installed."""
+    if find_spec(PACKAGE) is None:
+        raise MissingExtraError(PACKAGE, "nvflare")
+
+
+def make_federation(plan: Plan, folder: Path) -> list[Path]:
+    """Make all kits of a new federation; give the folders to hand out.
+
+    Parameters
+    ----------
+    plan : Plan
+    folder : Path
+        Must not exist.
+    """
+    require_engine()
+    if folder.exists():
+        raise FederationError(f"{folder} exists already: renew it, or choose another folder")
+    folder.mkdir(mode=0o700, parents=True)
+    authority = folder / "authority"
+    authority.mkdir(mode=0o700)
+    write_json(authority / "project.json", _project(plan))
+    try:
+        return _hand_out(plan, folder, _provision(authority, plan.name))
+    except BaseException:  # half a federation would be in the way of the next attempt
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def renew_federation(folder: Path) -> list[Path]:
+    """Give everybody a new certificate of the same authority; also adds sites and operators.
+
+    The parties' folders get new kits; their TOML files, records and results stay.
+    """
+    require_engine()
+    authority = folder / "authority"
+    try:
+        project = json.loads((authority / "project.json").read_text())
+        plan = _plan(project)
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise FederationError(f"{authority} is not what `federation init` made: {error}") from None
+    return _hand_out(plan, folder, _provision(authority, plan.name))
+
+
+def _project(plan: Plan) -> dict[str, Any]:
+    """Write NVFlare's project file; JSON is YAML."""
+    server = {
+        "name": plan.host,
+        "type": "server",
+        "org": plan.name,
+        "fed_learn_port": plan.port,
+        "admin_port": plan.admin_port,
+    }
+    sites = [
+        {"name": site, "type": "client", "org": _org(site), "allow_log_streaming": False}
+        for site in plan.sites
+    ]
+    operators = [
+        {"name": name, "type": "admin", "org": plan.name, "role": "lead"}
+        for name in plan.operators
+    ]
+    built_in = "nvflare.lighter.impl"
+    return {
+        "api_version": 3,
+        "name": plan.name,
+        "description": "made by conovel federation init",
+        "participants": [server, *sites, *operators],
+        "builders": [
+            {"path": f"{built_in}.workspace.WorkspaceBuilder"},
+            {
+                "path": f"{built_in}.static_file.StaticFileBuilder",
+                "args": {"config_folder": "config", "scheme": "grpc"},
+            },
+            {"path": f"{built_in}.cert.CertBuilder", "args": {"root_valid_days": ROOT_DAYS}},
+            {"path": f"{built_in}.signature.SignatureBuilder"},
+        ],
+    }
+
+
+def _plan(project: Mapping[str, Any]) -> Plan:
+    kinds: dict[str, list[Any]] = {"server": [], "client": [], "admin": []}
+    for party in project["participants"]:
+        kinds[party["type"]].append(party)
+    (server,) = kinds["server"]
+    return Plan(
+        name=project["name"],
+        host=server["name"],
+        sites=tuple(party["name"] for party in kinds["client"]),
+        operators=tuple(party["name"] for party in kinds["admin"]),
+        port=server["fed_learn_port"],
+        admin_port=server["admin_port"],
+    )
+
+
+def _org(site: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_]", "_", site)
+
+
+def _provision(authority: Path, name: str) -> Path:
+    """Let NVFlare make the kits; give the folder they are in."""
+    command = [sys.executable, "-m", "nvflare.cli", "provision", "--force"]
+    command += ["-p", "project.json", "-w", "."]
+    done = subprocess.run(  # noqa: S603
+        command, cwd=authority, capture_output=True, text=True, check=False
+    )
+    made = sorted((authority / name).glob("prod_*"))
+    if done.returncode or not made:
+        raise FederationError(f"the kits could not be made: {(done.stderr or done.stdout)[-500:]}")
+    return made[-1]
+
+
+def _hand_out(plan: Plan, folder: Path, made: Path) -> list[Path]:
+    parties = {plan.host: "coordinator"} | {name: name for name in (*plan.sites, *plan.operators)}
+    given = []
+    for source, target in parties.items():
+        party = folder / target
+        party.mkdir(mode=0o700, exist_ok=True)
+        kit = party / "kit"
+        for old in (kit / "startup", kit / "local"):
+            shutil.rmtree(old, ignore_errors=True)
+        shutil.copytree(made / source, kit, dirs_exist_ok=True)
+        harden(kit)
+        _write_once(party, plan, target)
+        given.append(party)
+    _forget_keys(made)
+    _make_private(folder)
+    return given
+
+
+def _forget_keys(made: Path) -> None:
+    """Keep the authority's own key only: a party's key is with that party, and nowhere else."""
+    shutil.rmtree(made)
+    state = made.parent / "state" / "cert.json"
+    certificates = json.loads(state.read_text())
+    root = {key: value for key, value in certificates.items() if isinstance(value, str)}
+    write_json(state, root)
+
+
+def _write_once(party: Path, plan: Plan, target: str) -> None:
+    """Write the file a person edits, unless it is there."""
+    if target in plan.sites:
+        path, text = party / "site.toml", _SITE_TOML.format(name=target, n=len(plan.sites))
+    else:
+        names = ", ".join(f'"{name}"' for name in plan.sites)
+        path = party / "federation.toml"
+        text = f'[federation]\nname = "{plan.name}"\nsites = [{names}]\n\n'
+        if target == "coordinator":
+            text += '[coordinator]\nkit = "kit"\n'
+        else:
+            text += f'[operator]\nname = "{target}"\nkit = "kit"\n'
+    if not path.exists():
+        write_text(path, text)
+
+
+def _make_private(folder: Path) -> None:
+    folder.chmod(0o700)
+    for path in folder.rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+
+
+_SITE_TOML = """\
+# What this site brings to a run, and what it agrees to. Paths are relative to this file.
+[site]
+name = "{name}"
+kit = "kit"
+results = "results"
+
+[data]
+null = "normal.parquet"   # rows known to be normal: CSV or Parquet, a file or a folder
+test = "test.parquet"     # rows to test
+# columns = ["a", "b"]    # features, in the order all sites agreed on; all columns by default
+# id = "patient"          # names the rows; never a feature, never sent
+
+[model]
+# scorer = "automatic"    # or extra-trees, random-forest, boosting, logistic, mlp, ...
+# bits = "compact"        # how this site's model is sent, whatever a run proposes
+
+[consent]
+regimes = ["full", "counts", "isolated", "split", "conservative"]
+max_level = 0.2
+min_agents = {n}
+max_bytes_in = 67_108_864
+max_seconds = 7200
+min_train_rows = 20            # a model learnt from fewer rows does not leave this site
+min_train_share = "own rule"   # of the known normals, or a fraction such as 0.3
+"""

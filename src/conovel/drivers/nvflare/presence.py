@@ -1,0 +1,33 @@
+"""What a party's own process of NVFlare tells its supervisor, in files.
+
+Apart from :mod:`conovel.drivers.nvflare.apps`, because it should not load what a run needs.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import FLContextKey
+from nvflare.apis.fl_context import FLContext
+from nvflare.widgets.widget import Widget
+
+from conovel.drivers.nvflare.paths import ENVIRONMENT, JOINED_FILE, LOG_FILE, state_of
+
+
+class Presence(Widget):  # type: ignore[misc]
+    """Tells that the coordinator has accepted a site, and of jobs that never became a run."""
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """Act on the engine's events."""
+        state = state_of(Path(os.environ[ENVIRONMENT]))
+        if event_type == EventType.SYSTEM_START:
+            (state / JOINED_FILE).touch()
+        elif event_type == EventType.JOB_COMPLETED:
+            from conovel.drivers.nvflare.run_records import Ledger  # noqa: PLC0415  (loads pyarrow)
+
+            ledger, job = Ledger(state), str(fl_ctx.get_prop(FLContextKey.CURRENT_JOB_ID))
+            if not ledger.knows(job):
+                why = f"its job ended before it began (see {state / LOG_FILE})"
+                ledger.refuse(job, why, job)

@@ -1,0 +1,149 @@
+"""The engine's processes: started with our settings, watched, and stopped with all they began.
+
+Workers of a job have process sessions of their own, so that stopping means walking the
+children.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from conovel.drivers.nvflare.paths import ENVIRONMENT, LOG_FILE
+from conovel.site.storage import read_json, write_json
+
+SERVER_MODULE = "nvflare.private.fed.app.server.server_train"
+SITE_MODULE = "nvflare.private.fed.app.client.client_train"
+STOP_SECONDS = 5.0
+
+
+def start_coordinator(kit: Path, settings: Path, state: Path) -> subprocess.Popen[bytes]:
+    """Start the coordinator's engine."""
+    _place_store(kit)
+    org = read_json(kit / "startup" / "fed_server.json")["servers"][0]["name"]
+    options = [f"org={org}"]
+    return _start(SERVER_MODULE, "fed_server.json", options, kit, settings, state)
+
+
+def start_site(kit: Path, name: str, settings: Path, state: Path) -> subprocess.Popen[bytes]:
+    """Start a site's engine."""
+    options = [f"uid={name}", f"org={name}"]
+    return _start(SITE_MODULE, "fed_client.json", options, kit, settings, state)
+
+
+def _start(
+    module: str, config: str, options: Sequence[str], kit: Path, settings: Path, state: Path
+) -> subprocess.Popen[bytes]:
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    command = [sys.executable, "-m", module, "-m", str(kit), "-s", config]
+    command += ["--set", "secure_train=true", "config_folder=config", *options]
+    descriptor = os.open(state / LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(descriptor, "ab") as log:
+        return subprocess.Popen(  # noqa: S603
+            command,
+            env=os.environ | {ENVIRONMENT: str(settings)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def stop_tree(pid: int, seconds: float = STOP_SECONDS) -> None:
+    """End a process and all it began: politely, then by force."""
+    family = [pid, *descendants(pid)]
+    for sign, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, seconds)):
+        family = [*dict.fromkeys(family + descendants(pid))]
+        for member in family:
+            with suppress(ProcessLookupError):
+                os.kill(member, sign)
+        if wait_for(partial(all_gone, family), patience):
+            return
+
+
+def kill_tree(pid: int) -> None:
+    """End a process and all it began by force, the parents first: nobody restarts anybody."""
+    family = [pid, *descendants(pid)]
+    for member in family:
+        with suppress(ProcessLookupError):
+            os.kill(member, signal.SIGSTOP)
+    for member in dict.fromkeys([*family, *descendants(pid)]):
+        with suppress(ProcessLookupError):
+            os.kill(member, signal.SIGKILL)
+
+
+def descendants(pid: int) -> list[int]:
+    """List the processes that a process began, and those that they began."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                # The name is in brackets and may hold anything: the parent is the second after.
+                after = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents.setdefault(int(after[1]), []).append(int(entry.name))
+    found: list[int] = []
+    queue = [pid]
+    while queue:
+        children = parents.get(queue.pop(), [])
+        found += children
+        queue += children
+    return found
+
+
+def find(*words: bytes) -> list[int]:
+    """List this user's processes whose command has all these words."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and entry.stat().st_uid == os.getuid():
+                command = (entry / "cmdline").read_bytes()
+                if all(word in command for word in words):
+                    found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def all_gone(pids: Sequence[int]) -> bool:
+    """Tell whether none of these is running."""
+    return not any(map(is_running, pids))
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process is there and not merely waiting to be collected."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def wait_for(happened: Callable[[], object], seconds: float, every: float = 0.1) -> bool:
+    """Wait until something has happened; False if it has not in time."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(every)
+    return True
+
+
+def _place_store(kit: Path) -> None:
+    """Let the coordinator keep its jobs in its own kit, wherever that was put."""
+    path = kit / "local" / "resources.json"
+    resources = read_json(path)
+    store = kit.resolve() / "store"
+    resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = f"{store}/snapshots"
+    for component in resources["components"]:
+        if component["id"] == "job_manager":
+            component["args"]["uri_root"] = f"{store}/jobs"
+    write_json(path, resources)

@@ -1,0 +1,152 @@
+"""A file for every run a party ever took part in: what became of it, and that it was.
+
+The file is made when the run begins and stays, so that terms cannot be used twice. A run that
+was refused has a file as well. Whoever watches from outside, a supervisor or a person, reads
+there what happened.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from conovel.drivers.nvflare.processes import is_running
+from conovel.errors import ConovelError, FileError, ReplayedMessageError
+from conovel.site.storage import read_json, write_json
+
+RUNNING, DONE, FAILED, REFUSED = "running", "done", "failed", "refused"
+GRACE_SECONDS = 10.0  # between the deadline of a run and its burial by somebody else
+
+
+class Ledger:
+    """The runs of one party.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the files are; made if need be.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(Path(folder))
+    ...     record = ledger.open("00" * 16, seconds=60)
+    ...     _ = record.finish(FAILED, "south vanished")
+    ...     [(run["state"], run["message"]) for run in ledger.runs()]
+    [('failed', 'south vanished')]
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._ended: dict[Path, dict[str, Any]] = {}  # which never change again
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def open(self, run_id: str, seconds: float, job: str = "") -> Record:
+        """Enter a run that begins, and the engine's job; one that was here before is refused."""
+        path = self.folder / f"{run_id}.json"
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            raise ReplayedMessageError(
+                f"run {run_id} was here before: every run needs an id of its own"
+            ) from None
+        except OSError as error:
+            raise FileError(f"{path} cannot be written: {error}") from None
+        now = time.time()
+        return Record(
+            path,
+            {
+                "run_id": run_id,
+                "job": job,
+                "state": RUNNING,
+                "message": "",
+                "pid": os.getpid(),
+                "began": now,
+                "deadline": now + seconds,
+            },
+        )
+
+    def refuse(self, run_id: str, reason: str, job: str = "") -> None:
+        """Enter a run that does not begin; the file of an earlier one of this id stays."""
+        Record(
+            self.folder / f"refused-{secrets.token_hex(8)}.json",
+            {
+                "run_id": run_id,
+                "job": job,
+                "state": REFUSED,
+                "message": reason,
+                "began": time.time(),
+            },
+        )
+
+    def knows(self, job: str) -> bool:
+        """Tell whether a run was entered, begun or refused, for a job of the engine."""
+        return any(run.get("job") == job for run in self.runs())
+
+    def runs(self) -> Iterator[dict[str, Any]]:
+        """Give every run, the oldest first; one that is being written is left out."""
+        found = []
+        for path in self.folder.glob("*.json"):
+            run = self._ended.get(path)
+            if run is None:
+                try:
+                    run = read_json(path)
+                except ConovelError:
+                    continue
+                if run["state"] != RUNNING:
+                    self._ended[path] = run
+            found.append(run)
+        yield from sorted(found, key=lambda run: run["began"])
+
+    def bury(self) -> list[dict[str, Any]]:
+        """Close the files of runs whose process is gone or whose time is long up; give them."""
+        buried = []
+        for run in self.runs():
+            if run["state"] != RUNNING:
+                continue
+            late = time.time() > run["deadline"] + GRACE_SECONDS
+            if late or not is_running(run["pid"]):
+                why = "its deadline passed" if late else "its process ended"
+                record = Record(self.folder / f"{run['run_id']}.json", run)
+                record.finish(FAILED, f"{why} without an outcome: nothing was published")
+                buried.append(run)
+        return buried
+
+
+class Record:
+    """The file of one run."""
+
+    def __init__(self, path: Path, content: dict[str, Any]) -> None:
+        self._path, self._content = path, content
+        self._lock = threading.Lock()
+        self._write()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the run has not ended."""
+        return bool(self._content["state"] == RUNNING)
+
+    def note(self, **facts: Any) -> None:
+        """Add facts to a run that goes on; nothing happens once it has ended."""
+        with self._lock:
+            if self.is_open:
+                self._content |= facts
+                self._write()
+
+    def finish(self, state: str, message: str, **facts: Any) -> bool:
+        """End the run, once; False if it had ended before."""
+        with self._lock:
+            if not self.is_open:
+                return False
+            self._content |= {"state": state, "message": message, "ended": time.time(), **facts}
+            self._write()
+            return True
+
+    def _write(self) -> None:
+        write_json(self._path, self._content)

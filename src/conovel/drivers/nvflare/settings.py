@@ -1,0 +1,211 @@
+"""The two files a person edits: ``site.toml`` at a site, ``federation.toml`` elsewhere.
+
+Every key is known and typed; an unknown one is an error that names it, because a limit that is
+spelled wrong would be no limit. Paths are relative to the file they stand in.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conovel.drivers.nvflare.consent import Limits
+from conovel.drivers.nvflare.paths import state_of
+from conovel.drivers.nvflare.terms import read_bits
+from conovel.errors import ConovelError, FileError, InputError
+from conovel.protocol.messages import as_name
+
+AS_PROPOSED: Any = "as the run proposes"
+_NUMBER = int | float
+
+_SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether it is needed)
+    "site": {"name": (str, True), "kit": (str, True), "results": (str, False)},
+    "data": {
+        "null": (str, True),
+        "test": (str, True),
+        "columns": (list, False),
+        "id": (str, False),
+        "memory": (str, False),
+    },
+    "model": {"scorer": (str | list, False), "bits": (int | str, False)},
+    "consent": {
+        "regimes": (list, False),
+        "max_level": (_NUMBER | str, False),
+        "min_agents": (int, False),
+        "max_bytes_in": (int, False),
+        "max_seconds": (_NUMBER, False),
+        "min_train_rows": (int, False),
+        "min_train_share": (_NUMBER | str, False),
+    },
+}
+_FEDERATION: Mapping[str, Mapping[str, tuple[Any, bool]]] = {
+    "federation": {"name": (str, True), "sites": (list, True)},
+    "coordinator": {"kit": (str, False)},
+    "operator": {"name": (str, False), "kit": (str, False)},
+}
+
+
+@dataclass(frozen=True)
+class SiteFile:
+    """What ``site.toml`` says.
+
+    Attributes
+    ----------
+    path, kit, results, null, test : Path
+        Absolute.
+    name : str
+        The site's name, as in its certificate.
+    columns, id_column, memory
+        As of ``conovel detect``.
+    scorer : list of str or None
+        Names of scorers; None for the default.
+    bits : int, str or None
+        How the site's own model is sent; the run proposes it unless the file says.
+    limits : Limits
+        What the site agrees to.
+    """
+
+    path: Path
+    name: str
+    kit: Path
+    results: Path
+    null: Path
+    test: Path
+    columns: list[str] | None
+    id_column: str | None
+    memory: str | None
+    scorer: list[str] | None
+    bits: int | str | None
+    limits: Limits
+
+    @property
+    def state(self) -> Path:
+        """Where the records of runs are."""
+        return state_of(self.path)
+
+
+@dataclass(frozen=True)
+class FederationFile:
+    """What ``federation.toml`` says; a party has the kits it was given."""
+
+    path: Path
+    name: str
+    sites: tuple[str, ...]
+    coordinator_kit: Path | None
+    operator: str | None
+    operator_kit: Path | None
+
+    @property
+    def state(self) -> Path:
+        """Where the records of runs are."""
+        return state_of(self.path)
+
+
+def read_site(path: Path) -> SiteFile:
+    """Read ``site.toml``, or say which line is wrong with which key."""
+    tables = _read(path, _SITE)
+    folder = path.resolve().parent
+    site, data, model = tables["site"], tables["data"], tables["model"]
+    try:
+        bits = model.get("bits", AS_PROPOSED)
+        if bits is not AS_PROPOSED:
+            bits = read_bits(None if bits == "float64" else bits)
+        return SiteFile(
+            path=path.resolve(),
+            name=as_name(site["name"]),
+            kit=folder / site["kit"],
+            results=folder / site.get("results", "results"),
+            null=folder / data["null"],
+            test=folder / data["test"],
+            columns=_texts("columns", data["columns"]) if "columns" in data else None,
+            id_column=data.get("id"),
+            memory=_memory(data.get("memory")),
+            scorer=_scorers(model.get("scorer")),
+            bits=bits,
+            limits=Limits(**tables["consent"]),
+        )
+    except ConovelError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def read_federation(path: Path) -> FederationFile:
+    """Read ``federation.toml``."""
+    tables = _read(path, _FEDERATION)
+    folder = path.resolve().parent
+    federation, operator = tables["federation"], tables["operator"]
+
+    def kit(table: Mapping[str, Any]) -> Path | None:
+        return folder / table["kit"] if "kit" in table else None
+
+    try:
+        sites = [as_name(name) for name in _texts("sites", federation["sites"])]
+    except ConovelError as error:
+        raise InputError(f"{path}: {error}") from error
+    return FederationFile(
+        path=path.resolve(),
+        name=federation["name"],
+        sites=tuple(sorted(sites)),
+        coordinator_kit=kit(tables["coordinator"]),
+        operator=operator.get("name"),
+        operator_kit=kit(operator),
+    )
+
+
+def _read(path: Path, known: Mapping[str, Mapping[str, tuple[Any, bool]]]) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            plain = tomllib.load(file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path} cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is not TOML: {error}") from None
+    if unknown := sorted(set(plain) - set(known)):
+        raise InputError(f"{path}: there is no table [{unknown[0]}]; known are {_list(known)}")
+    tables = {}
+    for name, keys in known.items():
+        table = tables[name] = plain.get(name, {})
+        if not isinstance(table, dict):
+            raise InputError(f"{path}: {name} must be a table, [{name}]")
+        if unknown := sorted(set(table) - set(keys)):
+            raise InputError(
+                f"{path}: [{name}] has no key {unknown[0]!r}; known are {_list(keys)}"
+            )
+        for key, (kind, needed) in keys.items():
+            if needed and key not in table:
+                raise InputError(f"{path}: [{name}] needs the key {key!r}")
+            if key in table and (not isinstance(table[key], kind) or isinstance(table[key], bool)):
+                raise InputError(f"{path}: {key} in [{name}] cannot be {table[key]!r}")
+    return tables
+
+
+def _list(names: Mapping[str, Any]) -> str:
+    return ", ".join(names)
+
+
+def _texts(key: str, values: list[Any]) -> list[str]:
+    if not values or not all(isinstance(value, str) for value in values):
+        raise InputError(f"{key} must be a list of names, not {values!r}")
+    return values
+
+
+def _memory(value: str | None) -> str | None:
+    if value is None:
+        return None
+    from conovel.site.files.memory import as_memory  # noqa: PLC0415  (loads scikit-learn)
+
+    as_memory(value)  # raises if it is none
+    return value
+
+
+def _scorers(value: str | list[Any] | None) -> list[str] | None:
+    if value is None:
+        return None
+    from conovel.scorers.registry import scorer_by_name  # noqa: PLC0415  (loads scikit-learn)
+
+    names = [value] if isinstance(value, str) else _texts("scorer", value)
+    for name in names:
+        scorer_by_name(name)  # raises if there is none
+    return names

@@ -1,0 +1,269 @@
+"""One site's part in one run: consent, deadlines, the record; the machine does the rest.
+
+How bytes travel is the engine's affair. Everything that concerns the machine happens on one
+thread (:class:`~conovel.drivers.nvflare.worker_thread.Actor`). Decisions are written only when the
+coordinator has heard from every site that it has the outcome, and asks to publish.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.drivers.nvflare.consent import Limits
+from conovel.drivers.nvflare.run_records import DONE, FAILED, Record
+from conovel.drivers.nvflare.terms import Terms
+from conovel.drivers.nvflare.worker_thread import Actor
+from conovel.errors import (
+    ConovelError,
+    InputError,
+    LocalProtocolError,
+    RefusedError,
+    RemoteProtocolError,
+    SiteFailedError,
+    SiteVanishedError,
+    WireError,
+)
+from conovel.models.wire import paper_bits
+from conovel.models.wire.header import VERSION as WIRE_VERSION
+from conovel.protocol.agent import Participant, Site
+from conovel.protocol.messages import COORDINATOR, Model, Roster, decode
+from conovel.protocol.states import Outbox, State
+from conovel.protocol.transcript import Transcript
+from conovel.site.site import Settings
+from conovel.site.splitting import TrainingRows
+from conovel.spec.facts import Facts
+from conovel.spec.version import __version__
+from conovel.stats.rank_counts import RankHistogram
+
+Deliver: TypeAlias = Callable[[Outbox], Mapping[str, str]]  # who could not be reached, and why
+Publish: TypeAlias = Callable[[Site, Participant, Transcript], Path]
+
+
+class OwnSite(Site, Protocol):
+    """What a member asks of its site beyond what the machine asks."""
+
+    settings: Settings
+
+    def training_rows(self, n_agents: int) -> Sequence[TrainingRows]:
+        """Say from how many rows each model would be learnt."""
+
+
+class Member:
+    """One site in one run.
+
+    Parameters
+    ----------
+    name : str
+        The site's name.
+    terms : Terms
+        What the run is.
+    limits : Limits
+        What the site agrees to.
+    record : Record
+        Where the end of the run is noted.
+    open_site : callable
+        Reads the rows. Called on the member's own thread, once.
+    deliver : callable
+        Carries messages away; gives back who could not be reached, and why.
+    publish : callable
+        Writes the decisions; gives back where.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        terms: Terms,
+        limits: Limits,
+        record: Record,
+        open_site: Callable[[], OwnSite],
+        deliver: Deliver,
+        publish: Publish,
+    ) -> None:
+        self.terms, self.limits, self.record = terms, limits, record
+        self._deliver, self._publish = deliver, publish
+        self._site = _Opened(open_site)
+        self._participant = Participant(
+            name,
+            self._site,
+            regime=terms.regime,
+            level=terms.level,
+            run_id=terms.run_bytes,
+            pi0=terms.pi0 or None,
+            software=__version__,
+            wire_version=WIRE_VERSION,
+        )
+        self._transcript = Transcript()  # what this site sent and received, and nothing else
+        self._bytes_in, self._counting = 0, threading.Lock()
+        self._n_here = len(terms.agents)
+        self._settled = False
+        self._actor = Actor(f"conovel {name}")
+        self._alarm = threading.Timer(terms.run_seconds, self._expire)
+        self._alarm.daemon = True
+
+    def begin(self) -> None:
+        """Say hello as soon as the rows are read and are enough for a model."""
+        self._alarm.start()
+        self._actor.do(self._step, self._join)
+
+    def take(self, data: bytes, sender: str) -> None:
+        """Take a message of a party that the transport vouches for."""
+        # Counted before it waits in a queue, so that nobody can fill the memory.
+        with self._counting:
+            self._bytes_in += len(data)
+            is_too_much = self._bytes_in > self.limits.max_bytes_in
+        if is_too_much:
+            why = f"more than {self.limits.max_bytes_in:,} bytes came in"
+            self._actor.do(self._step, lambda: self._refuse(why))
+        else:
+            self._actor.do(self._step, lambda: self._receive(data, sender))
+
+    def waiting(self) -> list[str]:
+        """Name the peers whose models have not come; at once, also while the site works."""
+        if self._participant.state is not State.EXCHANGING:
+            return []
+        transcript, own = self._transcript, self._participant.name
+        came = {entry.sender for entry in list(transcript.entries) if entry.kind == "MODEL"}
+        return sorted(set(transcript.roster) - set(transcript.left) - (came - {own}) - {own})
+
+    def settle(self, seconds: float) -> list[list[Any]]:
+        """Confirm that the outcome is here; give the sizes of the models that were sent."""
+        return self._actor.do(self._settle).result(seconds)
+
+    def publish(self, seconds: float) -> None:
+        """Write the decisions, after everybody has settled."""
+        self._actor.do(self._write).result(seconds)
+
+    def _step(self, work: Callable[[], Outbox]) -> None:
+        """Do one thing with the machine and send what it says; no error leaves this thread."""
+        try:
+            outbox = work()
+        except Exception as error:
+            name = self._participant.name
+            failure = SiteFailedError(f"{name} could not go on ({type(error).__name__})")
+            failure.__cause__ = error
+            outbox = self._participant.abort(failure)
+        self._send(outbox)
+        if self._participant.error is not None:
+            self._end(self._participant.error)
+
+    def _join(self) -> Outbox:
+        # With this seed the run can be repeated at the site.
+        self.record.note(seed=self._site.local.settings.seed)
+        if reason := self._objection_to_training(len(self.terms.agents)):
+            return self._refuse(*reason)
+        return self._participant.join()
+
+    def _objection_to_training(self, n_agents: int) -> tuple[str, str] | None:
+        rows = self._site.local.training_rows(n_agents)
+        objection = self.limits.objection_to_training(self.terms, rows)
+        return objection if objection[0] else None
+
+    def _receive(self, data: bytes, sender: str) -> Outbox:
+        try:
+            message = decode(data, sender)
+        except RemoteProtocolError:
+            pass  # the machine names the fault
+        else:
+            self._transcript.record(data)
+            objection, self._n_here = self.limits.objection_to(message, self.terms, self._n_here)
+            if objection:
+                return self._refuse(objection)
+            if isinstance(message.body, Roster) and self._participant.error is None:
+                # In `split` the blocks depend on who is there.
+                reason = self._objection_to_training(len(message.body.agents))
+                if reason:
+                    return self._refuse(*reason)
+        return self._participant.receive(data, sender)
+
+    def _refuse(self, reason: str, numbers: str = "") -> Outbox:
+        """Break off with a reason that all are told, and numbers that stay in the record."""
+        name = self._participant.name
+        error = RefusedError(f"{name} refuses: {reason}", name)
+        if numbers:
+            error.__cause__ = InputError(numbers)
+        return self._participant.abort(error)
+
+    def _send(self, outbox: Outbox) -> None:
+        for _, data in outbox:
+            body = decode(data).body
+            self._transcript.record(data, price(body.blob) if isinstance(body, Model) else None)
+        unreached = self._deliver(outbox)
+        if not unreached or self._participant.state is State.ABORTED:
+            return
+        # Without the coordinator there is no run. A peer that cannot be reached is the
+        # coordinator's to give up, unless the terms are to break off at once.
+        lost = COORDINATOR if COORDINATOR in unreached else min(unreached)
+        if lost == COORDINATOR or self.terms.on_dropout == "abort":
+            reason = f"{self._participant.name} could not reach {lost}: {unreached[lost]}"
+            self._deliver(self._participant.abort(SiteVanishedError(reason, lost)))
+
+    def _settle(self) -> list[list[Any]]:
+        _ = self._participant.outcome  # raises the error of a broken run
+        self._settled = True
+        sent = [e for e in self._transcript.entries if e.sender == self._participant.name]
+        return [[e.receiver, e.n_bytes, e.paper_bits] for e in sent if e.kind == "MODEL"]
+
+    def _write(self) -> None:
+        if not self._settled:
+            raise LocalProtocolError("the run is not settled: nothing may be published")
+        if not self.record.is_open:
+            raise LocalProtocolError("the run has ended here: nothing may be published")
+        try:
+            path = self._publish(self._site.local, self._participant, self._transcript)
+        except ConovelError as error:
+            self._end(error)
+            raise
+        flagged = self._participant.n_rejected
+        self.record.finish(DONE, f"{flagged:,} rows flagged, see {path}", results=str(path))
+        self._close()
+
+    def _expire(self) -> None:
+        reason = f"no outcome within {self.terms.run_seconds:g} s"
+        # Noted at once: the thread may be the very thing that hangs.
+        if self.record.finish(FAILED, reason):
+            error = SiteVanishedError(f"{self._participant.name}: {reason}", COORDINATOR)
+            self._actor.do(self._step, lambda: self._participant.abort(error))
+
+    def _end(self, error: ConovelError) -> None:
+        cause = error.__cause__
+        self.record.finish(FAILED, f"{error}: {cause}" if cause else str(error))
+        self._close()
+
+    def _close(self) -> None:
+        self._alarm.cancel()
+
+
+class _Opened:
+    """A site whose rows are read when they are first asked for."""
+
+    def __init__(self, open_site: Callable[[], OwnSite]) -> None:
+        self._open = open_site
+
+    @cached_property
+    def local(self) -> OwnSite:
+        return self._open()
+
+    @property
+    def facts(self) -> Facts:
+        return self.local.facts
+
+    def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
+        return self.local.models(index, names)
+
+    def ranks(self, models: Mapping[str, bytes]) -> tuple[NDArray[np.int64], int] | RankHistogram:
+        return self.local.ranks(models)
+
+
+def price(blob: bytes) -> float | None:
+    """Say what the paper charges for a model, if it is one."""
+    try:
+        return paper_bits(blob)
+    except WireError:
+        return None

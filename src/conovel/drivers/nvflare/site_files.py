@@ -1,0 +1,165 @@
+"""What a site does on its own ground: read its rows, and write down its decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+from conovel.drivers.nvflare.secret import own_secret
+from conovel.drivers.nvflare.settings import AS_PROPOSED, SiteFile
+from conovel.drivers.nvflare.terms import Terms
+from conovel.drivers.results import SiteResult
+from conovel.errors import FileError
+from conovel.protocol.agent import Participant, Site
+from conovel.protocol.audit import FORMATS
+from conovel.protocol.transcript import Transcript, as_plain
+from conovel.scorers.registry import as_candidates
+from conovel.site.files import FileSite
+from conovel.site.files.memory import DEFAULT_MEMORY, are_large
+from conovel.site.site import LocalSite, Settings
+from conovel.site.storage import Sample, read_pair_of_files, write_json, write_table
+from conovel.site.tables import as_ids, read_pair
+from conovel.spec.regimes import guarantee
+from conovel.spec.seeds import site_seed
+
+FORMAT = FORMATS["agent"]
+
+
+class Ground:
+    """A site's rows in one run.
+
+    Parameters
+    ----------
+    file : SiteFile
+        Where the rows are and how they are scored: the site's own word, not the run's.
+    terms : Terms
+    """
+
+    def __init__(self, file: SiteFile, terms: Terms) -> None:
+        self.file, self.terms = file, terms
+        self._tests: Sample | None = None
+
+    def open(self) -> LocalSite | FileSite:
+        """Read the rows, or what to learn from where they are many.
+
+        Models, counts and decisions are those of an agent of a network in one process that has
+        the seed of this site.
+        """
+        file, settings = self.file, self._settings()
+        if file.memory is not None or are_large(file.null, file.test):
+            file.results.mkdir(parents=True, exist_ok=True)
+            self._folder = TemporaryDirectory(dir=file.results, prefix=".work-")
+            return FileSite(
+                file.null,
+                file.test,
+                settings,
+                Path(self._folder.name) / "rows",
+                columns=file.columns,
+                id_column=file.id_column,
+                memory=file.memory or DEFAULT_MEMORY,
+            )
+        known, self._tests = read_pair_of_files(file.null, file.test, file.columns, file.id_column)
+        null, test = read_pair(known.features, self._tests.features)
+        as_ids(self._tests.ids, len(test))
+        return LocalSite(null, test, settings)
+
+    def _settings(self) -> Settings:
+        file, terms = self.file, self.terms
+        seed = site_seed(own_secret(file.state), terms.seed, file.name)
+        return Settings(
+            regime=terms.rules,
+            composite=terms.composite,
+            candidates=tuple(as_candidates(file.scorer, seed)),
+            bits=terms.bits if file.bits is AS_PROPOSED else file.bits,
+            level=terms.alpha,
+            train_fraction=terms.share,
+            seed=seed,
+            n_agents=len(terms.agents),
+        )
+
+    def publish(self, site: Site, participant: Participant, transcript: Transcript) -> Path:
+        """Write the decisions, a summary and the site's own record; whole or not at all."""
+        folder = self.file.results / self.terms.run_id
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise FileError(f"{folder} cannot be made: {error}") from None
+        decisions = folder / "decisions.parquet"
+        if isinstance(site, FileSite):
+            site.write(decisions, participant.limit)
+            self._folder.cleanup()
+            told = _outline(site)
+        else:
+            result = self._result(cast(LocalSite, site), participant.limit)
+            write_table(decisions, result.columns())
+            told = {"decisions": {result.name: _plain(result)}}
+        # Last, so that a folder with a run.json is a whole one.
+        write_json(folder / "run.json", self._summary(participant, transcript) | told)
+        return folder
+
+    def _result(self, site: LocalSite, limit: int) -> SiteResult:
+        return SiteResult(
+            name=self.file.name,
+            rejected=site.tested & (site.test_ranks <= limit),
+            ranks=site.test_ranks,
+            scores=site.scores,
+            tested=site.tested,
+            n_calibration=site.n_calibration,
+            test_rows=site.test,
+            ids=as_ids(self._tests.ids if self._tests else None, len(site.test)),
+            choices=site.choices,
+        )
+
+    def _summary(self, participant: Participant, transcript: Transcript) -> dict[str, Any]:
+        terms, outcome = self.terms, participant.outcome
+        return {
+            "format": FORMAT,
+            "command": "agent",
+            "site": self.file.name,
+            "settings": {
+                "regime": terms.regime,
+                "composite": terms.composite if terms.rules.exchanges_models else None,
+                "bits": terms.bits if terms.rules.exchanges_models else None,
+                "level": terms.level,
+                "pi0": terms.pi0 or None,
+                "random_state": terms.seed,
+                "train_fraction": terms.train_fraction or None,
+            },
+            "guarantee": guarantee(
+                terms.regime,
+                terms.level,
+                pi0=terms.pi0 or None,
+                left_out=outcome.left_out,
+                dropped=outcome.dropped,
+            ),
+            "outcome": as_plain(outcome),
+            "limit": participant.limit,
+            "n_rejected": participant.n_rejected,
+            # What this site sent and received: the counts of others are not in it.
+            "transcript": transcript.to_dict(),
+        }
+
+
+def _outline(site: FileSite) -> dict[str, Any]:
+    """Give what is known of many rows without listing them; they are in the other file."""
+    return {
+        "n_calibration": site.histogram.n_calibration,
+        "choices": {what: choice.to_dict() for what, choice in site.choices.items()},
+    }
+
+
+def _plain(result: SiteResult) -> dict[str, Any]:
+    """Give the decisions as JSON types; a score that is not there is null."""
+    ids = {} if result.ids is None else {"ids": [str(name) for name in result.ids]}
+    return ids | {
+        "choices": {what: choice.to_dict() for what, choice in result.choices.items()},
+        "n_calibration": result.n_calibration,
+        "ranks": result.ranks.tolist(),
+        "scores": [
+            score if tested else None
+            for score, tested in zip(result.scores.tolist(), result.tested, strict=True)
+        ],
+        "tested": result.tested.tolist(),
+        "rejected": result.rejected.tolist(),
+    }

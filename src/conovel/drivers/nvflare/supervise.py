@@ -1,0 +1,216 @@
+"""A party's process: start the engine, see that it joins, watch over it, stop it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+from conovel.drivers.nvflare import processes
+from conovel.drivers.nvflare.certificates import check_certificate
+from conovel.drivers.nvflare.kits import require_engine
+from conovel.drivers.nvflare.paths import JOINED_FILE, LOG_FILE, PID_FILE
+from conovel.drivers.nvflare.run_monitor import Watch
+from conovel.drivers.nvflare.settings import FederationFile, SiteFile
+from conovel.errors import FederationError
+
+LINGER_SECONDS = 15.0  # for whoever submitted the last run to fetch its outcome
+
+
+class Stopped(Exception):
+    """Somebody asked this process to end."""
+
+
+def serve_site(
+    file: SiteFile,
+    tell: Callable[[str], None],
+    *,
+    join_seconds: float,
+    once: bool,
+    wait_seconds: float = math.inf,
+    on_done: Callable[[Path], None] = lambda folder: None,
+) -> int:
+    """Run a site until it is stopped; give the exit code.
+
+    Parameters
+    ----------
+    file : SiteFile
+    tell : callable
+        Told what happens, a line at a time.
+    join_seconds : float
+        How long the coordinator may take to accept this site.
+    once : bool
+        End after one run: 0 if it was published, 1 if it was not.
+    wait_seconds : float
+        With `once`, how long to wait for that run to begin.
+    on_done : callable
+        Told the folder of every run that was published, before the line about it.
+    """
+    require_engine()
+    _tell_if(tell, check_certificate(file.kit, file.name))
+    where = _address(file.kit)
+    with _alone(file.state, file.kit), _until_stopped(tell) as code:
+        joined = file.state / JOINED_FILE
+        joined.unlink(missing_ok=True)
+        engine = processes.start_site(file.kit, file.name, file.path, file.state)
+        watch = Watch(engine, file.state, tell, on_done)
+        with _ended(watch):
+            if not _comes_up(engine, joined.exists, join_seconds):
+                raise FederationError(
+                    f"{file.name} was not accepted by the coordinator at {where} within"
+                    f" {join_seconds:g} s: is it running there, and is this kit of its federation?"
+                    f" (see {file.state / LOG_FILE})"
+                )
+            tell(f"{file.name} is connected to {where} and waits for runs")
+            code.append(watch.until_one_ends(wait_seconds) if once else watch.until_it_ends())
+    return code[-1]
+
+
+def serve_coordinator(
+    file: FederationFile,
+    tell: Callable[[str], None],
+    *,
+    join_seconds: float,
+    once: bool,
+    wait_seconds: float = math.inf,
+) -> int:
+    """Run the coordinator until it is stopped; give the exit code. As for a site."""
+    require_engine()
+    if file.coordinator_kit is None:
+        raise FederationError(f"{file.path} has no [coordinator] with a kit")
+    _tell_if(tell, check_certificate(file.coordinator_kit))
+    ports = _ports(file.coordinator_kit)
+    with _alone(file.state, file.coordinator_kit), _until_stopped(tell) as code:
+        for port in ports:
+            if _listens(port):
+                raise FederationError(f"port {port} is in use on this machine")
+        engine = processes.start_coordinator(file.coordinator_kit, file.path, file.state)
+        watch = Watch(engine, file.state, tell, linger=LINGER_SECONDS)
+        with _ended(watch):
+            if not _comes_up(engine, lambda: all(map(_listens, ports)), join_seconds):
+                raise FederationError(
+                    f"the coordinator did not come up within {join_seconds:g} s"
+                    f" (see {file.state / LOG_FILE})"
+                )
+            tell(f"the coordinator of {file.name} listens on ports {ports[0]} and {ports[1]}")
+            code.append(watch.until_one_ends(wait_seconds) if once else watch.until_it_ends())
+    return code[-1]
+
+
+def stop_party(state: Path, seconds: float = 20.0) -> bool:
+    """Stop the supervisor whose state is here; False if there is none."""
+    pid = _supervisor(state)
+    if pid is None:
+        return False
+    os.kill(pid, signal.SIGTERM)
+    if not processes.wait_for(lambda: not processes.is_running(pid), seconds):
+        processes.stop_tree(pid)
+    return True
+
+
+def _comes_up(
+    engine: subprocess.Popen[bytes], is_up: Callable[[], object], seconds: float
+) -> bool:
+    processes.wait_for(lambda: is_up() or engine.poll() is not None, seconds)
+    return bool(is_up()) and engine.poll() is None
+
+
+@contextmanager
+def _ended(watch: Watch) -> Iterator[None]:
+    """End the engine with all it began, whatever happens; a run under way has failed then."""
+    try:
+        yield
+    finally:
+        processes.stop_tree(watch.engine.pid)
+        watch.engine.wait()
+        watch.look()
+
+
+@contextmanager
+def _alone(state: Path, kit: Path) -> Iterator[None]:
+    """Let nobody else serve the same party, and end what a killed supervisor left behind."""
+    if not Path("/proc/self/stat").exists():
+        raise FederationError("agents and coordinators run on Linux only: there is no /proc here")
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (state / PID_FILE).open("a+") as file:
+        if not _lock(file):
+            pid = _supervisor(state)
+            raise FederationError(f"process {pid} serves {state.parent} already: stop it first")
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        for orphan in processes.find(b"nvflare", str(kit).encode()):
+            processes.stop_tree(orphan)
+        yield
+
+
+@contextmanager
+def _until_stopped(tell: Callable[[str], None]) -> Iterator[list[int]]:
+    """Turn the signals to end into an orderly end with exit code 0."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Stopped
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    code: list[int] = []
+    try:
+        yield code
+    except Stopped:
+        tell("stopped")
+        code.append(0)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _supervisor(state: Path) -> int | None:
+    """Give the process that serves a party; its lock goes with it, however it ends."""
+    try:
+        with (state / PID_FILE).open("r+") as file:
+            return None if _lock(file) else int(file.read())
+    except (OSError, ValueError):
+        return None
+
+
+def _lock(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _address(kit: Path) -> str:
+    try:
+        config = json.loads((kit / "startup" / "fed_client.json").read_text())
+        return str(config["servers"][0]["service"]["target"])
+    except (OSError, ValueError, LookupError) as error:
+        raise FederationError(f"{kit} is not the kit of a site: {error}") from None
+
+
+def _ports(kit: Path) -> tuple[int, int]:
+    try:
+        config = json.loads((kit / "startup" / "fed_server.json").read_text())["servers"][0]
+        return int(config["service"]["target"].rpartition(":")[2]), int(config["admin_port"])
+    except (OSError, ValueError, LookupError) as error:
+        raise FederationError(f"{kit} is not the kit of a coordinator: {error}") from None
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _tell_if(tell: Callable[[str], None], text: str) -> None:
+    if text:
+        tell(text)

@@ -1,0 +1,1 @@
+"""Flat models and their bytes; no scikit-learn."""

@@ -1,0 +1,145 @@
+"""What the flat models share: frozen arrays, checked rows and the logistic function."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from conovel.errors import ColumnError, ModelError, SampleError
+
+
+class FlatModel(Protocol):
+    """A score model made of numbers only, the same for every row whatever the company.
+
+    `conovel.models.forest.Forest`, `conovel.models.linear.Linear` and
+    `conovel.models.dense.Dense` are the
+    three families. None can be changed once built.
+    """
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns a row must have."""
+
+    def score(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the probability, in [0, 1], that each row is novel."""
+
+
+class Described:
+    """A model that can say what it is made of."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return size, shape and where the bytes go; see `conovel.models.wire.describe`."""
+        from conovel.models.wire import describe  # noqa: PLC0415  (the wire imports this module)
+
+        return describe(self)  # type: ignore[arg-type]
+
+
+def freeze(values: ArrayLike, dtype: type[np.generic], name: str) -> NDArray[Any]:
+    """Copy numbers into a read-only array that nothing else can reach.
+
+    Parameters
+    ----------
+    values : array
+        Finite numbers.
+    dtype : numpy scalar type
+        Wanted type; integers that it cannot hold are an error, floats are rounded.
+    name : str
+        What errors call the numbers.
+    """
+    given = np.asarray(values)
+    if given.dtype.kind not in "iuf" or not np.all(np.isfinite(given)):
+        raise ModelError(f"{name} must be finite numbers")
+    with np.errstate(over="ignore", invalid="ignore"):
+        array = given.astype(dtype, order="C", copy=True)
+    if array.dtype.kind in "iu" and not np.array_equal(array, given):
+        raise ModelError(f"{name} must be whole numbers that fit {array.dtype}")
+    array.flags.writeable = False
+    return array
+
+
+def freeze_scaler(
+    centre: ArrayLike | None, scale: ArrayLike | None, n_features: int
+) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
+    """Freeze what is taken from, and what then divides, every row; each may be absent."""
+    if centre is not None:
+        centre = freeze(centre, np.float64, "centre")
+    if scale is not None:
+        scale = freeze(scale, np.float64, "scale")
+        if np.any(scale <= 0):
+            raise ModelError("scale must be positive")
+    for part in (centre, scale):
+        if part is not None and part.shape != (n_features,):
+            raise ModelError(f"a scaler needs {n_features} numbers, got an array {part.shape}")
+    return centre, scale
+
+
+def check_rows(X: ArrayLike, n_features: int) -> NDArray[np.float64]:
+    """Return the rows as a finite float64 matrix with the number of columns of the model.
+
+    Examples
+    --------
+    >>> check_rows([[1, 2]], n_features=3)
+    Traceback (most recent call last):
+    conovel.errors.SampleError: the model scores rows of 3 columns, got an array (1, 2)
+    """
+    try:
+        rows = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ColumnError("rows to score must hold numbers only") from error
+    if rows.ndim != 2 or rows.shape[1] != n_features:
+        raise SampleError(
+            f"the model scores rows of {n_features} columns, got an array {rows.shape}"
+        )
+    if not np.all(np.isfinite(rows)):
+        row, column = np.argwhere(~np.isfinite(rows))[0]
+        raise ColumnError(f"row {row} has {rows[row, column]} in column {column}")
+    return rows
+
+
+def logistic(raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return 1 / (1 + exp(-raw)); where sums overflowed to NaN, which says nothing, 1/2.
+
+    The function is scipy's, element by element, for scikit-learn uses it: models that end
+    in it keep their bits.
+    """
+    # Imported here to spare `import conovel` the time.
+    from scipy.special import expit  # noqa: PLC0415
+
+    return np.asarray(expit(np.nan_to_num(raw, nan=0.0, posinf=np.inf, neginf=-np.inf)))
+
+
+def standardise(
+    rows: NDArray[np.float64],
+    centre: NDArray[np.float64] | None,
+    scale: NDArray[np.float64] | None,
+) -> NDArray[np.float64]:
+    """Return ``(rows - centre) / scale``, the operations of scikit-learn's scalers."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if centre is not None:
+            rows = rows - centre
+        if scale is not None:
+            rows = rows / scale
+    return rows
+
+
+def affine(
+    rows: NDArray[np.float64], weight: NDArray[np.float64], bias: NDArray[np.float64] | float
+) -> NDArray[np.float64]:
+    """Return ``rows @ weight + bias``, summed over the inputs from the first to the last.
+
+    A matrix product of BLAS sums in an order that depends on the number of rows, which
+    would make the score of a row depend on its company.
+
+    Examples
+    --------
+    >>> affine(np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]]), 0.5)
+    array([[11.5]])
+    """
+    sums = np.zeros((len(rows), weight.shape[1]))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for column, outgoing in zip(rows.T, weight, strict=True):
+            sums += column[:, np.newaxis] * outgoing
+        sums += bias
+    return sums

@@ -1,0 +1,437 @@
+"""Scoring trees on small integers: binned features in, sums of leaf values out.
+
+Two steps do all the work. `bin_features` replaces a feature value by the number of edges
+below it, so that every later comparison is one of small integers; the codes serve every
+forest that shares the edges. `leaf_sums` then sends the rows through the trees.
+
+Each step exists twice, as numpy expressions and as loops compiled by numba (the ``fast``
+extra), and both give the same bits: codes and paths are integers, and the leaf values are
+added tree after tree. numba is imported by the first job large enough to pay for it,
+never by ``import conovel``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.errors import ColumnError, ModelError, SampleError
+
+_SMALL = 127  # nodes; up to 64 leaves, deciding every split is faster than following paths
+_ROWS = 512  # rows that the compiled loops take together: they stay in the nearest cache
+_NUMPY_ROWS = 1 << 16  # the same for numpy, where a call must also be worth its overhead
+_WORTH_COMPILING = 1 << 18  # values or row-trees; below, numpy ends before numba is loaded
+
+
+def bin_features(
+    X: NDArray[np.float64], edges: Sequence[NDArray[np.float64]], single: bool = False
+) -> NDArray[Any]:
+    """Count, for every value, the edges of its feature that lie strictly below it.
+
+    So ``x <= edges[f][c]`` exactly when ``code <= c``, and a split of a tree needs only
+    the position of its threshold among the edges.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Numbers; infinities have their place, NaN has none.
+    edges : sequence of d arrays
+        Strictly increasing edges of each feature; a feature may have none.
+    single : bool
+        Whether values are rounded to single precision first. What lies beyond it becomes
+        infinite, on the same side.
+
+    Returns
+    -------
+    array of shape (n, d)
+        Codes in the narrowest of uint8, uint16 and uint32 that holds the longest list of
+        edges; stored by columns, which is how `leaf_sums` reads them.
+
+    Examples
+    --------
+    >>> bin_features(np.array([[0.5], [1.0], [1.5]]), [np.array([0.5, 1.0])])
+    array([[0],
+           [1],
+           [2]], dtype=uint8)
+    """
+    X = np.ascontiguousarray(X, dtype=np.float64)
+    if X.ndim != 2 or X.shape[1] != len(edges):
+        raise SampleError(f"rows of shape {X.shape} do not fit the edges of {len(edges)} features")
+    if np.any(np.isnan(X)):
+        raise ColumnError("NaN has no place among the edges of a feature")
+    columns = np.empty(X.shape[::-1], dtype=_code_dtype(max(map(len, edges), default=0)))
+    loops = _loops(X.size)
+    if loops is None:
+        if single:
+            with np.errstate(over="ignore"):
+                X = X.astype(np.float32).astype(np.float64)
+        for column, values, steps in zip(columns, X.T, edges, strict=True):
+            column[:] = np.searchsorted(steps, values, side="left")
+    else:
+        loops.bin(X, single, _bucketed(edges), columns)
+    return columns.T
+
+
+def leaf_sums(
+    codes: NDArray[Any],
+    feature: NDArray[np.int32],
+    threshold_code: NDArray[Any],
+    left: NDArray[np.int32],
+    leaf: NDArray[Any],
+    roots: NDArray[np.int32],
+    depths: NDArray[Any] | None = None,
+    start: float = 0,
+) -> NDArray[Any]:
+    """Add up, over the trees, the leaf value that each row falls into.
+
+    A row goes left where its code is at most the threshold code. Nodes are laid out as in
+    `conovel.models.forest.Forest`: tree after tree, parents before children, the right child next
+    to the left one, leaves pointing to themselves.
+
+    Parameters
+    ----------
+    codes : array of shape (n, d)
+        Unsigned codes of `bin_features`.
+    feature, threshold_code, left, leaf : arrays of shape (n_nodes,)
+        The nodes; only inner nodes need a threshold code, only leaves a leaf value.
+        Integer leaves are summed in int64, any others in float64.
+    roots : array of shape (n_trees,)
+        The first node of each tree.
+    depths : array of shape (n_trees,), optional
+        `tree_depths(left, roots)`, from a caller that has it at hand.
+    start : number
+        What the sum of a row begins with.
+
+    Returns
+    -------
+    array of shape (n,)
+        int64 or float64. Floats are added in the order of the trees, starting from
+        ``start``, so that a row's sum does not depend on the rows scored with it.
+
+    Examples
+    --------
+    One stump, ``code <= 1``, with leaf values 3 and 5.
+
+    >>> codes = np.array([[0], [1], [2]], dtype=np.uint8)
+    >>> leaf_sums(
+    ...     codes,
+    ...     feature=np.array([0, -1, -1]),
+    ...     threshold_code=np.array([1, 0, 0]),
+    ...     left=np.array([1, 1, 2]),
+    ...     leaf=np.array([0, 3, 5]),
+    ...     roots=np.array([0]),
+    ... )
+    array([3, 3, 5])
+    """
+    check_trees(feature, left, roots, codes.shape[1])
+    columns = np.ascontiguousarray(codes.T)
+    largest = np.iinfo(columns.dtype).max
+    bound = np.where(feature < 0, largest, np.asarray(threshold_code, dtype=np.int64))
+    leaf = np.asarray(leaf)
+    if leaf.shape != bound.shape or bound.min() < 0 or bound.max() > largest:
+        raise ModelError(f"every node needs a leaf value and a threshold code up to {largest}")
+    trees = _Trees(
+        feature=np.maximum(feature, 0).astype(np.uint32),
+        bound=bound.astype(columns.dtype),
+        left=np.array(left, dtype=np.uint32),
+        leaf=np.array(leaf, dtype=np.int64 if leaf.dtype.kind in "iu" else np.float64),
+        starts=np.append(roots, len(left)).astype(np.int64),
+        depths=np.array(tree_depths(left, roots) if depths is None else depths, dtype=np.int64),
+    )
+    sums = np.full(len(codes), start, dtype=trees.leaf.dtype)
+    loops = _loops(sums.size * len(roots))
+    blend, walk = (_blend, _walk) if loops is None else (loops.blend, loops.walk)
+    small = np.diff(trees.starts) <= _SMALL
+    changes = np.flatnonzero(small[1:] != small[:-1]) + 1
+    for i, j in pairwise([0, *changes, len(roots)]):
+        run = trees._replace(starts=trees.starts[i : j + 1], depths=trees.depths[i:j])
+        (blend if small[i] else walk)(columns, run, sums)
+    return sums
+
+
+def tree_depths(left: NDArray[np.int32], roots: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return the number of splits on the longest path of each tree.
+
+    Examples
+    --------
+    >>> tree_depths(np.array([1, 1, 3, 3, 4, 5]), np.array([0, 5]))
+    array([2, 0])
+    """
+    depths = np.zeros(len(roots), dtype=np.int64)
+    level, tree = np.asarray(roots), np.arange(len(roots))
+    while True:
+        inner = left[level] != level
+        child, tree = left[level[inner]], np.repeat(tree[inner], 2)
+        if not len(child):
+            return depths
+        depths[tree] += 1  # once per tree, however often it is named
+        level = np.stack([child, child + 1], axis=1).ravel()
+
+
+def check_trees(
+    feature: NDArray[np.int32],
+    left: NDArray[np.int32],
+    roots: NDArray[np.int32],
+    n_features: int,
+) -> None:
+    """Raise `ModelError` unless the arrays are trees in the layout that the loops rely on.
+
+    The compiled loops do not check bounds; this does, once for all nodes.
+    """
+    n_nodes, node = len(left), np.arange(len(left))
+    if len(feature) != n_nodes or not len(roots) or roots[0] != 0:
+        raise ModelError("the first tree must start at the first node")
+    if np.any(np.diff(roots) <= 0) or roots[-1] >= n_nodes:
+        raise ModelError("roots must increase and lie among the nodes")
+    inner = left != node
+    if np.any(inner != (feature >= 0)) or np.any(feature < -1) or np.any(feature >= n_features):
+        raise ModelError(f"inner nodes need a feature from 0 to {n_features - 1}, leaves have -1")
+    ends = np.append(roots[1:], n_nodes)
+    end = np.repeat(ends, ends - roots)
+    if np.any(left < node) or np.any(left[inner] >= end[inner] - 1):
+        raise ModelError("children must follow their parent inside the same tree")
+    children = np.concatenate([roots, left[inner], left[inner] + 1])
+    if not np.array_equal(np.sort(children), node):
+        raise ModelError("every node must be a root or the child of exactly one node")
+
+
+class _Trees(NamedTuple):
+    """Nodes ready for the loops: unsigned, and a leaf is a split that returns to itself."""
+
+    feature: NDArray[np.uint32]  # 0 at a leaf
+    bound: NDArray[Any]  # the largest code at a leaf: every row goes "left"
+    left: NDArray[np.uint32]
+    leaf: NDArray[Any]  # int64 or float64
+    starts: NDArray[np.int64]  # (n_trees + 1,): the roots, then the end of the last tree
+    depths: NDArray[np.int64]
+
+
+def _blend(columns: NDArray[Any], trees: _Trees, sums: NDArray[Any]) -> None:
+    """Add small trees, from the leaves up: a split picks one child's answer for each row."""
+    for first in range(0, len(sums), _NUMPY_ROWS):
+        block = columns[:, first : first + _NUMPY_ROWS]
+        for root, end in pairwise(trees.starts):
+            answer: list[Any] = list(np.arange(end - root, dtype=np.uint8))
+            for k in reversed(range(end - root)):
+                child = int(trees.left[root + k] - root)
+                if child != k:
+                    right = block[trees.feature[root + k]] > trees.bound[root + k]
+                    mask = np.negative(right.view(np.uint8))  # 0 or 255
+                    mask &= answer[child] ^ answer[child + 1]
+                    mask ^= answer[child]
+                    answer[k] = mask
+            sums[first : first + _NUMPY_ROWS] += trees.leaf[root:end][answer[0]]
+
+
+def _walk(columns: NDArray[Any], trees: _Trees, sums: NDArray[Any]) -> None:
+    """Add large trees, from the root down: all rows of a block take one level at a time."""
+    n = len(sums)
+    codes = columns.ravel()
+    offset = trees.feature.astype(np.intp) * n
+    left = trees.left.astype(np.intp)
+    for first in range(0, n, _NUMPY_ROWS):
+        row = np.arange(first, min(n, first + _NUMPY_ROWS))
+        for root, depth in zip(trees.starts, trees.depths, strict=False):
+            node = np.full(len(row), root)
+            for _ in range(depth):
+                right = codes.take(offset.take(node) + row) > trees.bound.take(node)
+                node = left.take(node) + right
+            sums[row] += trees.leaf.take(node)
+
+
+def _code_dtype(n_edges: int) -> type[np.unsignedinteger[Any]]:
+    for dtype in (np.uint8, np.uint16):
+        if n_edges <= np.iinfo(dtype).max:
+            return dtype
+    return np.uint32
+
+
+class _Buckets(NamedTuple):
+    """Edges, and for each of many even intervals how many of them lie before it."""
+
+    edges: NDArray[np.float64]  # feature after feature, each with infinities behind
+    starts: NDArray[np.int64]  # where those of each feature begin
+    low: NDArray[np.float64]  # of each feature: x is in interval (x - low) * scale, rounded down
+    scale: NDArray[np.float64]
+    before: NDArray[np.uint32]  # by feature and interval
+    offsets: NDArray[np.int64]  # where the intervals of each feature begin
+    bits: NDArray[np.int64]  # of the number of edges in the fullest interval
+
+
+def _bucketed(edges: Sequence[NDArray[np.float64]]) -> _Buckets:
+    """Prepare the search of `_bin_loop`; each feature has about as many intervals as edges."""
+    parts = []
+    for steps in edges:
+        size = 1 << len(steps).bit_length()
+        low, scale = 0.0, 0.0
+        if len(steps) > 1:
+            with np.errstate(over="ignore"):
+                low, scale = steps[0], (size - 1) / (steps[-1] - steps[0])
+        if 0 < scale < np.inf:
+            full = np.bincount(((steps - low) * scale).astype(np.int64), minlength=size)
+        else:  # few edges, or too far or too close together: one interval
+            full = np.array([len(steps)])
+        bits = int(full.max()).bit_length()
+        before = np.cumsum(full) - full
+        parts.append((np.append(steps, np.full(1 << bits, np.inf)), low, scale, before, bits))
+    padded, lows, scales, befores, widths = zip(*parts, strict=True)
+    return _Buckets(
+        edges=np.concatenate(padded),
+        starts=np.cumsum([0, *map(len, padded)]),
+        low=np.array(lows),
+        scale=np.array(scales),
+        before=np.concatenate(befores).astype(np.uint32),
+        offsets=np.cumsum([0, *map(len, befores)]),
+        bits=np.array(widths, dtype=np.int64),
+    )
+
+
+class _Loops(NamedTuple):
+    bin: Callable[..., None]
+    blend: Callable[..., None]
+    walk: Callable[..., None]
+
+
+def _loops(work: int) -> _Loops | None:
+    """Return the compiled loops where they are to be had and worth their start-up time."""
+    return _compile() if work >= _WORTH_COMPILING else None
+
+
+@cache
+def _compile() -> _Loops | None:
+    try:
+        return _Loops(jit(_bin_loop), jit(_blend_loop), jit(_walk_loop))
+    except ImportError:
+        return None
+
+
+def jit(source: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile loops that let other threads go on; needs numba."""
+    from numba import njit  # noqa: PLC0415
+
+    try:
+        return njit(source, nogil=True, cache=True)  # type: ignore[no-any-return]
+    except RuntimeError:  # numba finds no folder to cache in
+        return njit(source, nogil=True)  # type: ignore[no-any-return]
+
+
+# What follows runs compiled only. Indices into large arrays are unsigned: numba tests signed
+# ones for being negative, which keeps LLVM from vectorising the inner loops.
+
+
+def _bin_loop(X: Any, single: Any, buckets: Any, columns: Any) -> None:
+    n, d = X.shape
+    values = np.empty(_ROWS, np.float64)
+    below = np.empty(_ROWS, np.uint32)
+    for first in range(0, n, _ROWS):
+        m = min(_ROWS, n - first)
+        for f in range(d):
+            for i in range(m):
+                values[i] = X[first + i, f]
+            if single:
+                for i in range(m):
+                    values[i] = np.float32(values[i])
+            # Subtraction and product keep the order, rounding included: what lies in an earlier
+            # interval is below, and only the edges of the interval itself are left to search.
+            before = buckets.before[buckets.offsets[f] : buckets.offsets[f + 1]]
+            low, scale, last = buckets.low[f], buckets.scale[f], np.float64(before.size - 1)
+            if last == 0:
+                below[:m] = 0
+            else:
+                for i in range(m):
+                    interval = min(max((values[i] - low) * scale, 0.0), last)
+                    below[i] = before[np.uint32(np.int64(interval))]
+            edges = buckets.edges[buckets.starts[f] : buckets.starts[f + 1]]
+            # A binary search without branches: add 2^s where that many more edges are below.
+            for s in range(buckets.bits[f] - 1, -1, -1):
+                shift = np.uint32(s)
+                last_one = np.uint32((1 << s) - 1)
+                for i in range(m):
+                    b = below[i]
+                    below[i] = b + (np.uint32(edges[b + last_one] < values[i]) << shift)
+            for i in range(m):
+                columns[f, first + i] = below[i]
+
+
+def _blend_loop(columns: Any, trees: Any, sums: Any) -> None:
+    n = sums.size
+    answer = np.empty((_SMALL, _ROWS), np.uint8)
+    right = np.empty(_ROWS, np.bool_)  # of its own: a loop of one width is always vectorised
+    feature, bound, left, leaf = trees.feature, trees.bound, trees.left, trees.leaf
+    for first in range(0, n, _ROWS):
+        m = min(_ROWS, n - first)
+        for t in range(trees.depths.size):
+            root = trees.starts[t]
+            size = trees.starts[t + 1] - root
+            for k in range(size - 1, -1, -1):
+                mine = answer[k]
+                child = np.int64(left[root + k]) - root
+                if child == k:
+                    mine[:] = k
+                else:
+                    low = answer[child]
+                    high = answer[child + 1]
+                    code = columns[feature[root + k], first : first + m]
+                    b = bound[root + k]
+                    for i in range(m):
+                        right[i] = code[i] > b
+                    for i in range(m):
+                        u = low[i]
+                        v = high[i]
+                        mine[i] = v if right[i] else u
+            top = answer[0]
+            values = leaf[root : root + size]
+            for i in range(m):
+                sums[first + i] += values[top[i]]
+
+
+def _walk_loop(columns: Any, trees: Any, sums: Any) -> None:
+    n, d = sums.size, columns.shape[0]
+    bound, leaf = trees.bound, trees.leaf
+    half, lower = np.uint64(32), np.uint64(0xFFFFFFFF)
+    split = np.empty(bound.size, np.uint64)  # left child and feature: one thing to load
+    for k in range(bound.size):
+        split[k] = (np.uint64(trees.left[k]) << half) | np.uint64(trees.feature[k])
+    block = np.zeros((_ROWS, d), columns.dtype)  # by rows: a path stays with one
+    total = np.zeros(_ROWS, leaf.dtype)
+
+    def step(k: Any, row: Any) -> Any:
+        node = split[k]
+        return (node >> half) + np.uint64(block[row, node & lower] > bound[k])
+
+    for first in range(0, n, _ROWS):
+        m = min(_ROWS, n - first)
+        for f in range(d):
+            for i in range(m):
+                block[i, f] = columns[f, first + i]
+        total[:m] = sums[first : first + m]
+        for t in range(trees.depths.size):
+            root, depth = np.uint64(trees.starts[t]), trees.depths[t]
+            # Eight rows abreast: while one waits for its node, the others go on. The last
+            # eight may reach beyond m, into rows of the block before; nobody reads those sums.
+            for i in range(0, m, 8):
+                r0, r1, r2, r3 = np.uint64(i), np.uint64(i + 1), np.uint64(i + 2), np.uint64(i + 3)
+                r4, r5, r6, r7 = (
+                    np.uint64(i + 4),
+                    np.uint64(i + 5),
+                    np.uint64(i + 6),
+                    np.uint64(i + 7),
+                )
+                k0 = k1 = k2 = k3 = k4 = k5 = k6 = k7 = root
+                for _ in range(depth):
+                    k0, k1, k2, k3 = step(k0, r0), step(k1, r1), step(k2, r2), step(k3, r3)
+                    k4, k5, k6, k7 = step(k4, r4), step(k5, r5), step(k6, r6), step(k7, r7)
+                total[r0] += leaf[k0]
+                total[r1] += leaf[k1]
+                total[r2] += leaf[k2]
+                total[r3] += leaf[k3]
+                total[r4] += leaf[k4]
+                total[r5] += leaf[k5]
+                total[r6] += leaf[k6]
+                total[r7] += leaf[k7]
+        sums[first : first + m] = total[:m]

@@ -1,0 +1,1 @@
+"""Flat models whose numbers lie on grids."""

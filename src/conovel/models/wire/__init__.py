@@ -1,0 +1,219 @@
+"""Models as bytes, byte by byte as `docs/wire.md` specifies.
+
+Whatever a peer sends, `decode` returns a model in canonical form or raises a `WireError`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from conovel.errors import HeaderError, InputError, ModelError, NonCanonicalError, StructureError
+from conovel.models.dense import Dense
+from conovel.models.forest import Forest
+from conovel.models.linear import Linear
+from conovel.models.quantized.canonical import LEAF, depth
+from conovel.models.quantized.dense import QuantizedDense
+from conovel.models.quantized.forest import QuantizedForest, uniform
+from conovel.models.wire import forests, header, networks
+from conovel.models.wire.header import MAX_BYTES, NO_SCHEMA, Header, schema_digest
+from conovel.models.wire.range_coder import Coder, Decoder, Encoder, Tally
+
+__all__ = [
+    "MAX_BYTES",
+    "NO_SCHEMA",
+    "Surrogate",
+    "decode",
+    "describe",
+    "encode",
+    "paper_bits",
+    "schema_digest",
+    "write",
+]
+
+Surrogate = Forest | Linear | Dense | QuantizedForest | QuantizedDense
+_SIDE_BITS = 2.33  # what the paper spends on feature and structure, for each number
+
+
+def encode(model: Surrogate, *, bits: int | None = None, schema: bytes = NO_SCHEMA) -> bytes:
+    """Return a model as bytes: the same bytes for the same model, on every machine.
+
+    Parameters
+    ----------
+    model : Forest, Linear, Dense, QuantizedForest or QuantizedDense
+        The model.
+    bits : int, optional
+        Quantize with `conovel.models.quantized.forest.uniform` first; by default the model
+        travels as it
+        is, in full precision unless it is quantized already.
+    schema : bytes, optional
+        4 bytes of `schema_digest` that tell for which columns the model was made.
+
+    Returns
+    -------
+    bytes
+        A header of 28 bytes and the payload.
+
+    Examples
+    --------
+    >>> stump = Forest([0, -1, -1], [0.5, 0, 0], [1, 1, 2], [0, 0.1, 0.8], [0], n_features=1)
+    >>> message = encode(stump, bits=4)
+    >>> len(message)
+    46
+    >>> decode(message).score([[0.4], [0.6]]).round(2)
+    array([0.1, 0.8])
+    """
+    if bits is not None:
+        if isinstance(model, QuantizedForest | QuantizedDense):
+            raise InputError("the model is quantized already")
+        model = uniform(model, bits)
+    coder = Encoder()
+    about = write(coder, model)
+    return header.join(replace(about, schema=schema), coder.finish())
+
+
+def decode(message: bytes, *, schema: bytes | None = None) -> Surrogate:
+    """Return the model in a message.
+
+    Nothing is executed and nothing is allocated before its size has been checked. The
+    message has to be what `encode` makes of the model, byte for byte.
+
+    Parameters
+    ----------
+    message : bytes
+        What a peer sent.
+    schema : bytes, optional
+        The digest that the message has to carry; by default it may carry any.
+
+    Returns
+    -------
+    Forest, Linear, Dense, QuantizedForest or QuantizedDense
+        The model.
+
+    Raises
+    ------
+    WireError
+        If the bytes are not a model; each malformation has a class of its own.
+    """
+    if schema is not None:
+        header.check_schema(schema)
+    try:
+        message = bytes(memoryview(message))
+    except TypeError:
+        raise InputError(f"a model is bytes, not {type(message).__name__}") from None
+    about, payload = header.split(message, schema)
+    coder = Decoder(payload)
+    try:
+        model = _read(coder, about)
+        coder.finish()
+        canonical = encode(model, schema=about.schema)
+    except ModelError as error:  # numbers that no model has, or a model that nobody may send
+        raise StructureError(str(error)) from error
+    if canonical != message:
+        raise NonCanonicalError("the bytes are not the canonical form of their model")
+    return model
+
+
+def write(coder: Coder, model: Surrogate) -> Header:
+    """Write a model to any coder and return its header."""
+    if isinstance(model, QuantizedForest):
+        about = header.refuse_large(forests.quantized_header(model))
+        forests.code_quantized(coder, about, model)
+    elif isinstance(model, Forest):
+        listing = forests.list_numbers(model)
+        about = header.refuse_large(forests.exact_header(model, listing))
+        forests.code_exact(coder, about, listing)
+    elif isinstance(model, QuantizedDense):
+        about = header.refuse_large(networks.network_header(model))
+        networks.code_quantized(coder, about, model)
+    elif isinstance(model, Linear | Dense):
+        about = header.refuse_large(networks.network_header(model))
+        networks.code_exact(coder, about, model)
+    else:
+        raise ModelError(f"{type(model).__name__} has no wire format")
+    return about
+
+
+def _read(coder: Coder, about: Header) -> Surrogate:
+    if about.kind == header.FOREST:
+        forests.check_forest(about)
+        if about.exact:
+            return forests.read_exact(coder, about)
+        return forests.code_quantized(coder, about, None)
+    if about.kind == header.NETWORK:
+        networks.check_network(about)
+        if about.exact:
+            return networks.code_exact(coder, about, None)
+        return networks.code_quantized(coder, about, None)
+    raise HeaderError(f"kind {about.kind} is not known here")
+
+
+def describe(model: Surrogate) -> dict[str, Any]:
+    """Return what a model consists of and what its bytes are spent on.
+
+    Returns
+    -------
+    dict
+        ``kind``; ``bits`` of thresholds and of leaf values (or of weights), None when
+        exact; counts; ``bits_per_node`` (or ``bits_per_weight``) by stream; ``bytes`` by
+        part; ``paper_bytes``, see `paper_bits`.
+    """
+    tally = Tally()
+    about = write(tally, model)
+    message = encode(model)
+    if isinstance(model, Forest | QuantizedForest):
+        shape, item = _forest_shape(about, model), "node"
+    else:
+        shape, item = _network_shape(about), "weight"
+    return {
+        **shape,
+        "bits": None if about.exact else (about.input_bits, about.output_bits),
+        "features": about.n_features,
+        f"bits_per_{item}": {name: bits / about.n_items for name, bits in tally.bits.items()},
+        "bytes": {"header": header.SIZE, "payload": len(message) - header.SIZE},
+        "paper_bytes": paper_bits(message) / 8,
+    }
+
+
+def paper_bits(message: bytes) -> float:
+    """Return the bits that the paper's communication column would charge for a message.
+
+    Its figures fit N (b + 2.33) for N thresholds and leaf values of b bits, 64 when they
+    are not quantized: 2.33 for feature and structure. Weights of a network need neither.
+
+    Examples
+    --------
+    >>> from conovel.models.quantized.grids import SharedGrids, Uniform
+    >>> from conovel.models.quantized.forest import quantized_forest
+    >>> grids = SharedGrids(Uniform(0.0, 0.0, 4), Uniform(0.0, 1.0, 4))
+    >>> stump = quantized_forest([[(0, 0), (-1, 0), (-1, 1)]], 1, grids)
+    >>> round(paper_bits(encode(stump)), 2)
+    18.99
+    """
+    about, _ = header.split(message)
+    inputs, outputs = (64, 64) if about.exact else (about.input_bits, about.output_bits)
+    if about.kind != header.FOREST:
+        return float(about.n_items * inputs)
+    n_splits = (about.n_items - about.n_parts) // 2
+    n_leaves = about.n_items - n_splits
+    return n_splits * (inputs + _SIDE_BITS) + n_leaves * (outputs + _SIDE_BITS)
+
+
+def _forest_shape(about: Header, model: Forest | QuantizedForest) -> dict[str, Any]:
+    trees = forests.canonical_trees(model)
+    return {
+        "kind": "forest",
+        "trees": about.n_parts,
+        "nodes": about.n_items,
+        "leaves": (about.n_items + about.n_parts) // 2,
+        "depth": max(map(depth, trees)),
+        "features_used": len({f for tree in trees for f, _ in tree} - {LEAF}),
+    }
+
+
+def _network_shape(about: Header) -> dict[str, Any]:
+    return {
+        "kind": "linear" if about.n_parts == 1 else "dense",
+        "layers": about.n_parts,
+        "weights": about.n_items,
+    }

@@ -1,0 +1,183 @@
+"""The 28 bytes in front of every model, and the caps that hold before anything is built."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from conovel.errors import (
+    ChecksumError,
+    HeaderError,
+    InputError,
+    LimitError,
+    MagicError,
+    ModelError,
+    SchemaError,
+    TrailingError,
+    TruncatedError,
+    VersionError,
+)
+from conovel.models.quantized.grids import MAX_BITS
+
+MAGIC = b"cnv"
+VERSION = 1
+FOREST, NETWORK = 1, 2
+
+MAX_BYTES = 1 << 24  # the whole message
+MAX_FEATURES = (1 << 16) - 1
+MAX_PARTS = (1 << 16) - 1  # trees of a forest, layers of a network
+MAX_ITEMS = 1 << 20  # nodes of a forest, weights of a network
+FREE_ITEMS = 1 << 12  # so many may cost nothing; beyond, a byte has to carry …
+ITEMS_PER_BYTE = 32  # … this many, so that few bytes cannot keep a reader busy for long
+
+NO_SCHEMA = bytes(4)
+_LAYOUT = struct.Struct("<3sBBBBBHHII4sI")
+SIZE = _LAYOUT.size
+_CHECKSUM = 4
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the first 28 bytes say, apart from magic, version, payload length and checksum."""
+
+    kind: int
+    flags: int
+    input_bits: int  # width of thresholds; of weights in a network; 0 for exact numbers
+    output_bits: int  # width of leaf values; of weights in a network; 0 for exact numbers
+    n_features: int
+    n_parts: int  # trees, or layers
+    n_items: int  # nodes, or weights and biases
+    schema: bytes = NO_SCHEMA
+
+    @property
+    def exact(self) -> bool:
+        """Whether numbers travel in full precision."""
+        return self.input_bits == 0
+
+
+def schema_digest(names: Iterable[str], n_bytes: int = 4) -> bytes:
+    """Return a few bytes that stand for the names of the columns and their order.
+
+    Examples
+    --------
+    >>> schema_digest(["age", "dose"]).hex()
+    'ddd845d2'
+    >>> schema_digest(["dose", "age"]) == schema_digest(["age", "dose"])
+    False
+    """
+    digest = hashlib.sha256()
+    for name in names:
+        data = name.encode()
+        digest.update(len(data).to_bytes(4, "little") + data)
+    return digest.digest()[:n_bytes]
+
+
+def refuse_large(header: Header) -> Header:
+    """Return a header, or raise `ModelError` for a model that no peer would take."""
+    for count, cap, name in (
+        (header.n_features, MAX_FEATURES, "features"),
+        (header.n_parts, MAX_PARTS, "trees or layers"),
+        (header.n_items, MAX_ITEMS, "nodes or weights"),
+    ):
+        if count > cap:
+            raise ModelError(f"{count} {name} are more than the {cap} that can be sent")
+    return header
+
+
+def check_schema(schema: object) -> None:
+    """Check the digest of columns that a caller gives."""
+    if not isinstance(schema, bytes):
+        raise InputError(f"a schema digest is bytes, not {type(schema).__name__}")
+    if len(schema) != len(NO_SCHEMA):
+        raise InputError(f"a schema digest has {len(NO_SCHEMA)} bytes, not {len(schema)}")
+
+
+def join(header: Header, payload: bytes) -> bytes:
+    """Return header and payload as one message."""
+    check_schema(header.schema)
+    if SIZE + len(payload) > MAX_BYTES:
+        raise ModelError(f"{SIZE + len(payload)} bytes are more than the {MAX_BYTES} to send")
+    if _is_bomb(header, len(payload)):
+        raise ModelError(f"{header.n_items} nodes or weights are nearly all the same")
+    message = bytearray(_LAYOUT.size) + payload
+    _LAYOUT.pack_into(
+        message,
+        0,
+        MAGIC,
+        VERSION,
+        header.kind,
+        header.flags,
+        header.input_bits,
+        header.output_bits,
+        header.n_features,
+        header.n_parts,
+        header.n_items,
+        len(payload),
+        header.schema,
+        0,
+    )
+    struct.pack_into("<I", message, SIZE - _CHECKSUM, _checksum(message))
+    return bytes(message)
+
+
+def split(message: bytes, schema: bytes | None = None) -> tuple[Header, bytes]:
+    """Return the header and the payload of a message whose outside is in order."""
+    if len(message) > MAX_BYTES:
+        raise LimitError(f"{len(message)} bytes are more than {MAX_BYTES}")
+    if message[: len(MAGIC)] != MAGIC[: len(message)]:
+        raise MagicError("the bytes do not begin like a model")
+    if len(message) > len(MAGIC) and message[len(MAGIC)] != VERSION:
+        raise VersionError(f"version {message[len(MAGIC)]} of the format is not known here")
+    if len(message) < SIZE:
+        raise TruncatedError(f"{len(message)} bytes are fewer than a header")
+    (
+        *_,
+        kind,
+        flags,
+        input_bits,
+        output_bits,
+        n_features,
+        n_parts,
+        n_items,
+        size,
+        found,
+        checksum,
+    ) = _LAYOUT.unpack_from(message)
+    if len(message) < SIZE + size:
+        raise TruncatedError(f"{len(message) - SIZE} bytes of payload instead of {size}")
+    if len(message) > SIZE + size:
+        raise TrailingError(f"{len(message) - SIZE} bytes of payload instead of {size}")
+    if checksum != _checksum(message):
+        raise ChecksumError("the checksum does not fit the bytes")
+    if schema is not None and schema != found:
+        raise SchemaError("the model was made for other columns")
+    header = Header(kind, flags, input_bits, output_bits, n_features, n_parts, n_items, found)
+    _check(header)
+    if _is_bomb(header, size):
+        raise LimitError(f"{header.n_items} items in {size} bytes are too many")
+    return header, message[SIZE:]
+
+
+def _check(header: Header) -> None:
+    if max(header.input_bits, header.output_bits) > MAX_BITS:
+        raise HeaderError(f"codes of more than {MAX_BITS} bits")
+    if (header.input_bits == 0) != (header.output_bits == 0):
+        raise HeaderError("either all numbers are exact or none")
+    if not (header.n_features and header.n_parts and header.n_items):
+        raise HeaderError("a model without features, parts or items")
+    if header.n_items < header.n_parts:
+        raise HeaderError("fewer items than parts")
+    if header.n_items > MAX_ITEMS:
+        raise LimitError(f"{header.n_items} items are more than {MAX_ITEMS}")
+
+
+def _is_bomb(header: Header, size: int) -> bool:
+    return header.n_items > FREE_ITEMS + ITEMS_PER_BYTE * size
+
+
+def _checksum(message: bytes | bytearray) -> int:
+    """CRC-32 over everything but the checksum itself."""
+    return zlib.crc32(message[SIZE:], zlib.crc32(message[: SIZE - _CHECKSUM]))

@@ -1,0 +1,226 @@
+"""The trees of a payload, described once for writing, reading and counting.
+
+`docs/wire.md` says the same in words, under "Trees".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from conovel.errors import LimitError, StructureError
+from conovel.models.quantized.canonical import LEAF, Node, Tree
+from conovel.models.quantized.grids import MAX_BITS
+from conovel.models.wire.compiled import Loops, loops_for
+from conovel.models.wire.range_coder import Coder, Table, symbol, within
+
+MAX_DEPTH = 256
+EARLY = 16  # splits of a tree during which its structure is told by how much is open
+OPEN = 4  # numbers of open places told apart
+DEPTHS = 16  # depths told apart after that
+SIBLING_BITS = 4  # leading bits of a leaf by which its sibling is told
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a reader knows of a forest before the first tree."""
+
+    n_trees: int
+    n_nodes: int
+    n_codes: Sequence[int]  # thresholds of each used feature
+    n_values: int  # leaf values
+    ordered: bool  # trees ascend, and their order is not paid for
+
+
+def code_trees(coder: Coder, shape: Shape, trees: Sequence[Tree]) -> list[Tree]:
+    """Code the trees of a forest and return them.
+
+    Parameters
+    ----------
+    coder : Coder
+        Encoder, decoder or tally.
+    shape : Shape
+        The counts that both sides know.
+    trees : sequence of Tree
+        Trees in canonical form, with features numbered among the used ones; empty to read.
+
+    Returns
+    -------
+    list of Tree
+        The same trees.
+    """
+    loops = loops_for(coder, shape.n_nodes)
+    if loops is not None:
+        return _code_compiled(loops, shape, trees)
+    state = _Trees(coder, shape)
+    result = [state.tree(trees[t] if trees else None) for t in range(shape.n_trees)]
+    return _complete(result, state.nodes_left)
+
+
+def _code_compiled(loops: Loops, shape: Shape, trees: Sequence[Tree]) -> list[Tree]:
+    """Do the same in compiled loops, where all nodes of all trees are one array."""
+    nodes = np.full((shape.n_nodes, 2), LEAF, dtype=np.int32)
+    if trees:
+        flat = chain.from_iterable(chain.from_iterable(trees))
+        nodes[:] = np.fromiter(flat, dtype=np.int32, count=nodes.size).reshape(nodes.shape)
+    n_codes = np.array(shape.n_codes, dtype=np.int64)
+    ends = np.zeros(shape.n_trees, dtype=np.int64)
+    loops.run("code_trees", nodes, ends, n_codes, shape.n_values, shape.ordered)
+    pairs = list(zip(nodes[:, 0].tolist(), nodes[:, 1].tolist(), strict=True))
+    places = [0, *ends.tolist()]
+    return _complete([pairs[i:j] for i, j in pairwise(places)], shape.n_nodes - places[-1])
+
+
+def _complete(trees: list[Tree], nodes_left: int) -> list[Tree]:
+    if nodes_left:
+        raise StructureError(f"{nodes_left} announced nodes are missing")
+    return trees
+
+
+class _Split(NamedTuple):
+    """A split above the node that is coded."""
+
+    place: int  # where it stands in the tree
+    feature: int
+    code: int
+    low: int  # the codes that its own ancestors leave to its feature
+    high: int
+
+
+class _Trees:
+    """The contexts of one payload, and where it stands.
+
+    What ancestors leave to the features is kept once, for the node that is coded: a split
+    changes it for its left subtree, then for its right one, and puts it back. So a node
+    costs the same at every depth.
+    """
+
+    def __init__(self, coder: Coder, shape: Shape) -> None:
+        self.nodes_left = shape.n_nodes
+        self._coder = coder
+        self._shape = shape
+        self._previous: Node | None = None  # the root before this one, if trees ascend
+        self._structure = Table("structure")
+        self._advance = Table("feature")
+        self._features = (Table("feature"), Table("feature"))  # of roots, of other splits
+        self._thresholds: dict[int, Table] = {}
+        self._feature_bits = (len(shape.n_codes) - 1).bit_length()
+        self._leaf_bits = (shape.n_values - 1).bit_length()
+        slots = min(self._leaf_bits, MAX_BITS)
+        self._leaves = [Table("leaf", slots) for _ in range((1 << SIBLING_BITS) + 1)]
+        self._low = [0] * len(shape.n_codes)
+        self._high = [n - 1 for n in shape.n_codes]
+        # How many features with codes left begin with the bits of p, behind a first 1.
+        self._alive = [0] * (2 << self._feature_bits)
+        for feature in range(len(shape.n_codes)):
+            self._count_alive(feature, 1)
+
+    def tree(self, given: Tree | None) -> Tree:
+        """Code one tree in preorder."""
+        tree: Tree = []
+        above: list[_Split] = []  # the path from the root
+        is_right: list[bool] = []  # on which side of each it goes on
+        splits = n_open = 0
+        while True:
+            if not self.nodes_left:
+                raise StructureError("more nodes than announced")
+            self.nodes_left -= 1
+            depth = len(above)
+            node = (LEAF, 0) if given is None else given[len(tree)]
+            sibling = tree[above[-1].place + 1] if above and is_right[-1] else None
+            if self._is_split(depth, node, sibling, splits, n_open):
+                if depth >= MAX_DEPTH:
+                    raise LimitError(f"a tree is deeper than {MAX_DEPTH}")
+                feature = self._feature(depth, node)
+                low, high = self._low[feature], self._high[feature]
+                code = self._threshold(depth, node, feature, low, high)
+                above.append(_Split(len(tree), feature, code, low, high))
+                is_right.append(False)
+                splits += 1
+                n_open += 1
+                tree.append((feature, code))
+                self._leave(feature, low, code - 1)
+                continue
+            tree.append((LEAF, self._leaf(depth, node, sibling)))
+            while is_right and is_right[-1]:
+                is_right.pop()
+                split = above.pop()
+                self._leave(split.feature, split.low, split.high)
+            if not above:
+                break
+            is_right[-1] = True
+            n_open -= 1
+            self._leave(above[-1].feature, above[-1].code + 1, above[-1].high)
+        if self._shape.ordered:
+            self._previous = tree[0]
+        return tree
+
+    def _leave(self, feature: int, low: int, high: int) -> None:
+        """Leave these codes to a feature, perhaps none."""
+        was_alive, is_alive = self._low[feature] <= self._high[feature], low <= high
+        self._low[feature], self._high[feature] = low, high
+        if was_alive != is_alive:
+            self._count_alive(feature, 1 if is_alive else -1)
+
+    def _count_alive(self, feature: int, change: int) -> None:
+        prefix = (1 << self._feature_bits) + feature
+        while prefix:
+            self._alive[prefix] += change
+            prefix >>= 1
+
+    def _is_split(
+        self, depth: int, node: Node, sibling: Node | None, splits: int, n_open: int
+    ) -> bool:
+        if not self._alive[1]:
+            return False
+        if depth == 0 and self._previous is not None and self._previous[0] != LEAF:
+            return True  # trees of one leaf come first
+        if splits < EARLY:
+            slot = splits * OPEN + min(n_open, OPEN - 1)
+        else:
+            kind = 0 if sibling is None else 1 if sibling[0] == LEAF else 2
+            slot = EARLY * OPEN + min(depth, DEPTHS - 1) * 3 + kind
+        return bool(self._coder.bit(self._structure, slot, int(node[0] != LEAF)))
+
+    def _feature(self, depth: int, node: Node) -> int:
+        if depth == 0 and self._shape.ordered:
+            feature = 0 if self._previous is None else max(self._previous[0], 0)
+            last = len(self._shape.n_codes) - 1
+            while feature < last and self._coder.bit(self._advance, 0, int(feature < node[0])):
+                feature += 1
+            return feature
+        bits, alive = self._feature_bits, self._alive
+
+        def possible(start: int, stop: int) -> bool:
+            # Both ends are multiples of their distance, a power of two.
+            return alive[((1 << bits) + start) // (stop - start)] > 0
+
+        return symbol(self._coder, self._features[min(depth, 1)], node[0], bits, possible)
+
+    def _threshold(self, depth: int, node: Node, feature: int, low: int, high: int) -> int:
+        if depth == 0 and self._previous is not None and self._previous[0] == feature:
+            low = self._previous[1]
+        table = self._thresholds.get(feature)
+        if table is None:
+            table = self._thresholds[feature] = Table("threshold")
+        bits = (self._shape.n_codes[feature] - 1).bit_length()
+        return symbol(self._coder, table, node[1], bits, within(low, high))
+
+    def _leaf(self, depth: int, node: Node, sibling: Node | None) -> int:
+        low, high, barred = 0, self._shape.n_values - 1, -1
+        context = 1 << SIBLING_BITS
+        if sibling is not None and sibling[0] == LEAF:
+            barred = sibling[1]  # equal siblings would have been merged
+            context = barred >> max(self._leaf_bits - SIBLING_BITS, 0)
+        if depth == 0 and self._previous is not None:
+            low = self._previous[1]
+
+        def possible(start: int, stop: int) -> bool:
+            first, last = max(start, low), min(stop - 1, high)
+            return first < last or (first == last and first != barred)
+
+        return symbol(self._coder, self._leaves[context], node[1], self._leaf_bits, possible)

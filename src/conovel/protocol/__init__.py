@@ -1,0 +1,1 @@
+"""Messages and state machines: no IO, no model fitting."""

@@ -1,0 +1,301 @@
+"""An agent's machine: says hello, trades models, ranks its rows, answers counts.
+
+What is local to a site — rows, scores, models — is behind :class:`Site`; the machine moves
+bytes and small integers. It believes its coordinator no further than it must: every question
+and the outcome have to follow from what it was told before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.errors import (
+    LocalProtocolError,
+    ModelRefusedError,
+    OutcomeMismatchError,
+    SampleError,
+    SiteFailedError,
+    UnexpectedMessageError,
+    UnknownSenderError,
+)
+from conovel.protocol.counting import Question, decide_alone, limit_of
+from conovel.protocol.messages import (
+    COORDINATOR,
+    Below,
+    Count,
+    Hello,
+    Kind,
+    Left,
+    Message,
+    Model,
+    Outcome,
+    Ready,
+    Roster,
+    Start,
+    Step,
+    as_name,
+)
+from conovel.protocol.states import Cue, Machine, Outbox, State, spell_pi0
+from conovel.spec.facts import Facts
+from conovel.spec.regimes import Regime, as_deployable
+from conovel.stats.levels import Level, as_level
+from conovel.stats.null_proportion import NullProportion, as_estimator
+from conovel.stats.rank_counts import RankHistogram, as_block
+
+T = TypeVar("T")
+MAX_BELOW = 64  # that many halvings exhaust any grid; more would only be prying
+
+
+class Site(Protocol):
+    """What a machine asks of the place where the rows are."""
+
+    @property
+    def facts(self) -> Facts:
+        """Row numbers and columns."""
+
+    def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
+        """Make a model for every peer: names in canonical order, `index` is one's own place."""
+
+    def ranks(self, models: Mapping[str, bytes]) -> tuple[NDArray[np.int64], int] | RankHistogram:
+        """Rank the tested rows with the peers' models; also give the calibration size.
+
+        A site that does not hold all ranks gives how often each of them occurs.
+
+        Raises
+        ------
+        ModelRefusedError
+            If a model cannot be decoded; its `culprit` is the peer.
+        """
+
+
+class Participant(Machine):
+    """One agent of a run.
+
+    Parameters
+    ----------
+    name : str
+        Its name, unique in the run.
+    site : Site
+        Where its rows are.
+    regime : str or Regime
+    level : float, str or Fraction
+    run_id : bytes
+        16 bytes that all parties agreed on and no other run has.
+    pi0 : None, str or NullProportion
+    software : str
+        Version of this software, for the record.
+    wire_version : int
+        Version of the model format; all agents must have the same.
+
+    Attributes
+    ----------
+    limit : int
+        The largest rejected rank, once the run is done.
+    n_rejected : int
+        How many of its rows that rejects.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        site: Site,
+        *,
+        regime: str | Regime,
+        level: Level,
+        run_id: bytes,
+        pi0: str | NullProportion | None = None,
+        software: str = "",
+        wire_version: int = 0,
+    ) -> None:
+        super().__init__(as_name(name), run_id, State.NEW)
+        self.regime = as_deployable(regime)
+        self.level = as_level(level)
+        self.estimator = as_estimator(pi0)
+        self._site = site
+        self._versions = (software, wire_version)
+        self._agents: tuple[str, ...] = ()  # the roster
+        self._models: dict[str, bytes] = {}
+        self._awaited: set[str] = set()  # peers whose model has not come
+        self._n_tests = 0  # of all agents together
+        self._questions: list[Question] = []
+        self._count = 0
+        self._limit = 0
+
+    @property
+    def limit(self) -> int:
+        """The largest rejected rank; raises the error of a broken run."""
+        _ = self.outcome
+        return self._limit
+
+    @property
+    def n_rejected(self) -> int:
+        """How many rows of this agent are rejected; raises the error of a broken run."""
+        return self._histogram.at_most(self.limit)
+
+    def join(self) -> Outbox:
+        """Say hello: the first thing to call."""
+        if self.state is not State.NEW:
+            raise LocalProtocolError(f"{self.name} has joined already")
+        return self._advance(Cue.JOIN, self._say_hello, self.name)
+
+    def _say_hello(self) -> Outbox:
+        self._facts = self._site.facts
+        software, wire_version = self._versions
+        hello = Hello(
+            *self._facts,
+            software=software,
+            wire_version=wire_version,
+            regime=self.regime.name,
+            level=self.level,
+            pi0=spell_pi0(self.estimator),
+        )
+        outbox = self._send([COORDINATOR], hello)
+        self.state = State.JOINING
+        return outbox
+
+    def _others(self) -> set[str]:
+        return {COORDINATOR, *self._peers()}
+
+    def _peers(self) -> set[str]:
+        return set(self._agents) - self._gone - {self.name}
+
+    def _here(self) -> set[str]:
+        return self._peers() | {self.name}
+
+    def _knows(self, sender: str) -> bool:
+        # Before the roster anybody may be a peer; _on_roster settles who was.
+        strangers_allowed = not self._agents or sender == COORDINATOR
+        return sender != self.name and (strangers_allowed or sender in self._agents)
+
+    def _react(self, message: Message) -> Outbox:
+        body, sender = message.body, message.sender
+        if (sender == COORDINATOR) is (body.kind is Kind.MODEL):
+            raise UnexpectedMessageError(f"{sender} may not send {body.kind.name}", sender)
+        match body:
+            case Roster():
+                return self._on_roster(body.agents)
+            case Model():
+                return self._on_model(sender, body.blob)
+            case Left():
+                return self._on_left(body.agent)
+            case Start():
+                return self._on_start(body)
+            case Below() | Step():
+                return self._on_question(body, message.round)
+            case Outcome():
+                return self._on_outcome(body)
+        raise AssertionError(body)  # the table lets nothing else through
+
+    def _on_roster(self, agents: tuple[str, ...]) -> Outbox:
+        self._insist(self.name in agents, "the roster leaves this agent out")
+        for sender in sorted(set(self._models) - set(agents)):
+            raise UnknownSenderError(f"{sender} sent a model and is not on the roster", sender)
+        self._agents = agents
+        outbox: Outbox = []
+        if self.regime.exchanges_models:
+            index = agents.index(self.name)
+            models = self._locally(lambda: self._site.models(index, agents))
+            if set(models) != self._peers():
+                raise SiteFailedError("the site did not make one model for every peer")
+            for peer in sorted(models):
+                outbox += self._send([peer], Model(models[peer]))
+            self._awaited = self._peers() - self._models.keys()
+        self.state = State.EXCHANGING
+        return outbox + self._rank_when_complete()
+
+    def _on_model(self, sender: str, blob: bytes) -> Outbox:
+        if not self.regime.exchanges_models:
+            raise UnexpectedMessageError(f"{sender} sent a model: none are exchanged", sender)
+        self._models[sender] = blob
+        self._awaited.discard(sender)
+        return self._rank_when_complete()
+
+    def _on_left(self, agent: str) -> Outbox:
+        self._insist(agent in self._peers(), f"{agent} left, who is not here")
+        self._gone.add(agent)
+        self._awaited.discard(agent)
+        return self._rank_when_complete()
+
+    def _rank_when_complete(self) -> Outbox:
+        """Rank as soon as every peer that is still there has sent its model."""
+        if self.state is not State.EXCHANGING or self._awaited:
+            return []
+        ready = self._locally(self._rank)
+        self.state = State.READY
+        return self._send([COORDINATOR], ready)
+
+    def _rank(self) -> Ready:
+        models = {peer: self._models[peer] for peer in sorted(self._models)}
+        ranked = self._site.ranks(models)
+        if not isinstance(ranked, RankHistogram):
+            ranked = RankHistogram(*as_block(*ranked))
+        n_calibration = ranked.n_calibration
+        n_agents, index = len(self._agents), self._agents.index(self.name)
+        n_tested = self.regime.n_tested(self._facts.n_test, index, n_agents)
+        if ranked.size != n_tested or n_calibration > self._facts.n_null:
+            raise SampleError(f"{ranked.size} ranks among {n_calibration}, and not {n_tested}")
+        self._models.clear()  # their bytes are not needed any more
+        self._histogram = ranked
+        if self.regime.divides_level:
+            level = self.regime.test_level(self.level, n_agents)
+            self._limit = decide_alone(ranked, level, self.estimator)
+        return Ready(ranked.size, n_calibration)
+
+    def _on_start(self, start: Start) -> Outbox:
+        self._insist(self.regime.uses_counts, f"{self.regime.name} has no counts to start")
+        self._insist(set(start.participants) == self._here(), "the counts start with others")
+        self._insist(start.n_tests >= self._histogram.size, "the counts start without this agent")
+        self._n_tests = start.n_tests
+        self.state = State.COUNTING
+        return []
+
+    def _on_question(self, question: Question, round_: int) -> Outbox:
+        if round_ != len(self._questions) + 1:
+            raise UnexpectedMessageError(f"round {round_} is out of turn", COORDINATOR)
+        last = self._questions[-1] if self._questions else None
+        if isinstance(question, Below):
+            prying = self.estimator is None or isinstance(last, Step) or round_ > MAX_BELOW
+            self._insist(not prying, "a question that no estimator needs")
+        elif isinstance(last, Step):
+            self._insist(question.slope == last.slope, "the slope has changed")
+            self._insist(self._count <= question.k < last.k, "k must fall, to the sum of counts")
+        else:
+            self._insist(question.k == self._n_tests, "k must begin at the number of tests")
+            plain = question.slope * self._n_tests == self.level
+            self._insist(plain or self.estimator, "the slope is not α/m")
+        self._questions.append(question)
+        self._count = self._histogram.at_most(limit_of(question, self._histogram.n_calibration))
+        return self._send([COORDINATOR], Count(self._count), round_)
+
+    def _on_outcome(self, outcome: Outcome) -> Outbox:
+        self._insist(set(outcome.participants) == self._here(), "the outcome is about others")
+        if self.regime.uses_counts:
+            last = self._questions[-1] if self._questions else Step(0, Fraction(0))
+            self._insist(self.state is State.COUNTING, "an outcome before the counts")
+            self._insist(last == Step(outcome.n_rejected, outcome.slope), "not the fixed point")
+            self._insist(outcome.n_tests == self._n_tests, "another number of tests")
+            self._limit = limit_of(last, self._histogram.n_calibration)
+        self._outcome = outcome
+        self.state = State.DONE
+        return []
+
+    def _insist(self, holds: object, otherwise: str) -> None:
+        """Hold the coordinator to what it said before."""
+        if not holds:
+            raise OutcomeMismatchError(f"the coordinator is wrong: {otherwise}", COORDINATOR)
+
+    def _locally(self, work: Callable[[], T]) -> T:
+        """Let the site work; what goes wrong there stays there, but for its name."""
+        try:
+            return work()
+        except ModelRefusedError:
+            raise
+        except Exception as error:
+            raise SiteFailedError(
+                f"{self.name} could not go on ({type(error).__name__})"
+            ) from error

@@ -1,0 +1,446 @@
+"""Deriving what a run published again, from its transcript and from the ranks if given.
+
+What is checked is that the record is consistent: the outcome follows from the counts, the
+counts from the ranks, the decisions from the outcome, and everything else that is published
+(settings, guarantee, numbers) from these. What cannot be derived is named by
+:func:`not_checked`. That the counts are true cannot be seen from the outside (docs/revealed.md).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.errors import ConovelError
+from conovel.protocol.counting import Counting, Tally, decide_alone, limit_of
+from conovel.protocol.messages import COORDINATOR, IN_ROUNDS, Kind, Outcome
+from conovel.protocol.transcript import Transcript
+from conovel.spec.guarantee import one_site
+from conovel.spec.regimes import as_regime, guarantee
+from conovel.spec.seeds import run_id_of
+from conovel.stats.levels import as_level
+from conovel.stats.null_proportion import as_estimator
+from conovel.stats.rank_counts import RankHistogram, as_block, rank_limit
+from conovel.stats.resolution import resolution
+from conovel.stats.stepup import step_up
+
+# What a deployment's records say they are: the account of the coordinator, and a site's own.
+FORMATS = {"run": "conovel-outcome-1", "agent": "conovel-site-run-1"}
+# Published values that nothing else in the record determines, as patterns of their paths. Counts
+# and decisions are derived from ranks; that these are true cannot be seen here.
+NOT_CHECKED = {
+    "network": (
+        "decisions.*.choices",
+        "decisions.*.ids",
+        "decisions.*.ranks",
+        "decisions.*.scores",
+        "picture",
+        "transcript.agents.*.n_null",
+        "truth",
+    ),
+    "run": (
+        "message",
+        "seconds",
+        "terms.*_seconds",
+        "terms.bits",
+        "terms.composite",
+        "terms.on_dropout",
+        "terms.seed",
+        "terms.train_fraction",
+        "transcript.agents.*.n_calibration",
+        "transcript.agents.*.n_null",
+        "unpublished",
+    ),
+    "agent": (
+        "choices",
+        "decisions.*.choices",
+        "decisions.*.ids",
+        "decisions.*.ranks",
+        "decisions.*.scores",
+        "picture",
+        "settings.bits",
+        "settings.composite",
+        "settings.random_state",
+        "settings.train_fraction",
+        "site",
+        "transcript.agents.*.n_null",
+        "transcript.n_tests",
+        "transcript.rounds",
+        "transcript.run_id",
+    ),
+    "detect": ("n_train", "null", "pi0", "picture", "scorer", "selection", "test"),
+}
+# Only the run id depends on these, and it is a digest only of a run with a seed.
+_SETTINGS_OF_A_SEED = ("settings.bits", "settings.composite", "settings.train_fraction")
+# Of one site, these follow from the ranks, which are in the file of decisions.
+_NUMBERS_OF_RANKS = ("largest_rejected_rank", "n_calibration", "n_rejected", "n_test")
+
+
+def verify(run: Mapping[str, Any]) -> list[str]:
+    """Check a finished run; an empty list says that it holds.
+
+    Parameters
+    ----------
+    run : mapping
+        A result as its command wrote it: ``transcript`` as of :meth:`Transcript.to_dict`, and
+        optionally ``decisions``: for every agent ``ranks`` (one per row of its test sample, 0
+        where it was not tested) and ``rejected``. Or the result of ``conovel detect``, with
+        the columns ``ranks``, ``p_values`` and ``rejected`` of its decisions if they are at hand.
+
+    Returns
+    -------
+    list of str
+        What does not hold, one sentence each.
+
+    Examples
+    --------
+    >>> verify({"transcript": {"format": 1}})
+    ["this is not a transcript: ValueError('its format is 1')"]
+    """
+    try:
+        plain = json.loads(json.dumps(run))
+        if _kind(plain) == "detect":
+            return list(_one_site_findings(plain))
+        if "transcript" not in plain:
+            return ["this is no result of a run: it has no transcript"]
+        transcript = Transcript.from_dict(plain["transcript"])
+        return list(_Audit(transcript, plain).findings())
+    except (ConovelError, LookupError, TypeError, ValueError, AttributeError) as error:
+        return [str(error) or type(error).__name__]
+
+
+def not_checked(run: Mapping[str, Any]) -> list[str]:
+    """Name the published values of a run that :func:`verify` cannot derive, by their paths.
+
+    Examples
+    --------
+    >>> not_checked({"command": "detect", "n_train": 10, "n_test": 5})
+    ['n_train']
+    """
+    kind = _kind(run)
+    patterns = [*NOT_CHECKED[kind]]
+    settings, transcript = run.get("settings", {}), run.get("transcript", {})
+    if kind == "network" and settings.get("regime") == "pooled":
+        patterns += ["settings.random_state", "settings.train_fraction"]
+    elif kind == "network" and settings.get("random_state") is None:
+        patterns += [*_SETTINGS_OF_A_SEED, "transcript.run_id"]
+    if kind == "detect" and "ranks" not in run:
+        patterns += _NUMBERS_OF_RANKS
+    patterns += [f"transcript.agents.{name}" for name in transcript.get("left", ())]
+    return sorted(pattern for pattern in patterns if _occurs(run, pattern.split(".")))
+
+
+def _kind(run: Mapping[str, Any]) -> str:
+    command = run.get("command", "network")
+    return command if command in NOT_CHECKED else "network"
+
+
+def _occurs(plain: Any, steps: list[str]) -> bool:
+    if not steps:
+        return True
+    if not isinstance(plain, Mapping):
+        return False
+    found = [value for key, value in plain.items() if fnmatchcase(key, steps[0])]
+    return any(_occurs(value, steps[1:]) for value in found)
+
+
+def _one_site_findings(run: Mapping[str, Any]) -> Iterator[str]:
+    """Check the numbers of one site's detection, and its decisions if there are ranks."""
+    level, k = as_level(run["level"]), run["n_rejected"]
+    size, m, largest = run["n_calibration"], run["n_test"], run["largest_rejected_rank"]
+    if any(type(n) is not int or n < 0 for n in (k, size, m, largest, run["n_train"])):
+        yield "a number of rows is none"
+        return
+    if run["fewest_rejections_possible"] != resolution(size, m, level).fewest:
+        yield "the fewest rejections that are possible are not those of these numbers"
+    if not 0 <= k <= m or (k == 0) != (largest == 0) or largest > size + 1:
+        yield f"{k} of {m} rows up to rank {largest} among {size} cannot be rejected"
+    elif run["pi0"] is None and k and largest > rank_limit(level / m, k, size):
+        yield f"rank {largest} is not within the limit of {k} rejections"
+    statements = [one_site(level, as_estimator(pi0)) for pi0 in (None, "storey", "quantile")]
+    possible = statements[:1] if run["pi0"] is None else statements[1:]
+    if "ranks" in run:
+        yield from _rank_findings(run)
+    told = run["guarantee"]
+    if told not in [{"statement": g.statement, "assumptions": [*g.assumptions]} for g in possible]:
+        yield "the guarantee is not that of these settings"
+
+
+def _rank_findings(run: Mapping[str, Any]) -> Iterator[str]:
+    """Check that the decisions and numbers of one site follow from its ranks."""
+    ranks, size = as_block(run["ranks"], run["n_calibration"])
+    rejected, largest = np.asarray(run["rejected"]), run["largest_rejected_rank"]
+    if ranks.size != run["n_test"] or not np.array_equal(rejected, ranks <= largest):
+        yield f"the rejected rows are not those up to rank {largest}"
+    elif run["n_rejected"] != rejected.sum() or largest != ranks[rejected].max(initial=0):
+        yield f"{rejected.sum()} rows are rejected, and {run['n_rejected']} are told"
+    if not np.array_equal(np.asarray(run["p_values"]), ranks / (size + 1)):
+        yield f"the p-values are not those of {size} calibration rows"
+    level = as_level(run["level"])
+    if run["pi0"] is None and step_up([(ranks, size)], level, None).n_rejected != rejected.sum():
+        yield f"the step-up at level {level} rejects another number of rows"
+
+
+class _Audit:
+    """One run under audit."""
+
+    def __init__(self, transcript: Transcript, run: Mapping[str, Any]) -> None:
+        self.run = run
+        self.transcript = transcript
+        self.regime = as_regime(transcript.regime)
+        self.level = as_level(transcript.level)
+        self.estimator = as_estimator(transcript.pi0 or None)
+        self.roster = transcript.roster
+        # A site's own record holds its own hello and counts, not those of the others.
+        self.is_of_one_site = run.get("command") == "agent"
+        # Whoever was still there when everybody was ready.
+        self.began = [name for name in self.roster if transcript.left.get(name) != 0]
+        known = self.transcript.agents if self.is_of_one_site else self.began
+        self.sizes = {name: transcript.agents[name] for name in self.began if name in known}
+        self.n_tests = sum(sizes.n_tested for sizes in self.sizes.values())
+
+    def findings(self) -> Iterator[str]:
+        outcome, decisions = self.transcript.outcome, self.run.get("decisions")
+        if self.transcript.to_dict() != self.run["transcript"]:
+            yield "the transcript is not written as this software writes it"
+        if not self.regime.deployable:
+            yield from self.pooled(decisions or {})
+            return
+        if outcome is None or self.transcript.abort is not None:
+            yield "the run was broken off: it has no outcome"
+            if decisions:
+                yield "there are decisions of a run that was broken off"
+            return
+        if not self.is_of_one_site:
+            yield from self.messages()
+            yield from self.outcome(outcome)
+        elif set(self.roster) != {*outcome.participants, *self.transcript.left}:
+            yield "the roster names others than took part"
+        yield from self.places()
+        yield from self.agents()
+        yield from self.published(outcome)
+        if decisions is not None:
+            yield from self.decisions(outcome, decisions)
+
+    def published(self, outcome: Outcome) -> Iterator[str]:
+        """Check what is told beside the transcript: settings or terms, guarantee, totals."""
+        run, transcript = self.run, self.transcript
+        asked = run.get("settings", run.get("terms", {}))
+        for key in ("regime", "level", "pi0"):
+            if key in asked and (asked[key] or "") != getattr(transcript, key):
+                yield f"{key} is {asked[key]!r}, and the run had {getattr(transcript, key)!r}"
+        everybody = [*outcome.participants, *outcome.left_out, *outcome.dropped]
+        if "terms" in run:
+            if asked.get("run_id") != transcript.run_id:
+                yield "the terms are those of another run"
+            if asked.get("agents") != sorted(everybody):
+                yield "the terms name other agents"
+        is_seeded = _kind(run) == "network" and asked.get("random_state") is not None
+        if is_seeded and run_id_of(asked, everybody).hex() != transcript.run_id:
+            yield "the run id is not that of these settings and agents"
+        told = guarantee(
+            self.regime,
+            self.level,
+            pi0=self.estimator,
+            left_out=outcome.left_out,
+            dropped=outcome.dropped,
+        )
+        if run.get("guarantee", told) != told:
+            yield "the guarantee is not that of this run"
+        if run.get("format") != FORMATS.get(_kind(run)):
+            yield f"its format is {run.get('format')!r}"
+        if run.get("outcome", run["transcript"]["outcome"]) != run["transcript"]["outcome"]:
+            yield "the outcome is not that of the transcript"
+        if run.get("state", "done") != "done" or run.get("fault") or run.get("culprit"):
+            yield "the run has an outcome, and is told to have failed"
+        yield from self.numbers(outcome)
+
+    def numbers(self, outcome: Outcome) -> Iterator[str]:
+        """Check the totals that are told beside the transcript."""
+        run = self.run
+        decisions = run.get("decisions")
+        if "n_rejected" in run:
+            total = outcome.n_rejected if self.regime.uses_counts else None
+            if self.is_of_one_site:
+                counts = [r.counts for _, r in sorted(self.transcript.rounds.items())]
+                total = sum(counts[-1].values()) if counts else None
+            if decisions is not None:
+                total = sum(sum(map(bool, d["rejected"])) for d in decisions.values())
+            if total is not None and run["n_rejected"] != total:
+                yield f"{run['n_rejected']} rejections are told, and there are {total}"
+        for name, sizes in self.sizes.items():
+            if self.is_of_one_site and run.get("n_calibration", sizes.n_calibration) != (
+                sizes.n_calibration
+            ):
+                yield f"{name} had {sizes.n_calibration} calibration rows"
+            if "limit" in run and (self.regime.uses_counts or decisions):
+                ranks = np.asarray(decisions[name]["ranks"] if decisions else [])
+                limit = self.limit(outcome, name, ranks[ranks != 0])
+                if run["limit"] != limit:
+                    yield f"the largest rejected rank of {name} is {limit}, not {run['limit']}"
+
+    def limit(self, outcome: Outcome, name: str, ranks: NDArray[np.int64]) -> int:
+        """Derive the largest rank that an agent rejects."""
+        size = self.sizes[name].n_calibration
+        if not self.regime.divides_level:
+            return rank_limit(outcome.slope, outcome.n_rejected, size)
+        level = self.regime.test_level(self.level, len(self.roster))
+        return decide_alone(RankHistogram(*as_block(ranks, size)), level, self.estimator)
+
+    def pooled(self, decisions: Mapping[str, Any]) -> Iterator[str]:
+        """Check a simulation in which all rows were pooled: one step-up over all ranks."""
+        run = self.run
+        if self.transcript != Transcript(regime=self.regime.name, level=str(self.level)):
+            yield "'pooled' is for simulation only and has no messages, and here are some"
+            return
+        names = sorted(decisions)
+        sizes = {decisions[name]["n_calibration"] for name in names}
+        if len(sizes) != 1 or len(names) < 2:
+            yield "pooled agents share one calibration sample, and these do not"
+            return
+        ranks = [np.asarray(decisions[name]["ranks"]) for name in names]
+        asked = run["settings"]
+        estimator = as_estimator(asked["pi0"])
+        outcome = step_up([(np.concatenate(ranks), sizes.pop())], self.level, estimator)
+        told = [flag for name in names for flag in decisions[name]["rejected"]]
+        if told != outcome.rejected[0].tolist():
+            yield "the decisions do not follow from the ranks"
+        if not all(flag is True for name in names for flag in decisions[name]["tested"]):
+            yield "every pooled row is tested"
+        if run["n_rejected"] != outcome.n_rejected:
+            yield f"{run['n_rejected']} rejections are told, and there are {outcome.n_rejected}"
+        fixed = self.regime.name, str(self.level), None, None
+        if tuple(asked[key] for key in ("regime", "level", "composite", "bits")) != fixed:
+            yield "the settings are not those of the run"
+        if run["guarantee"] != guarantee(self.regime, self.level, pi0=estimator):
+            yield "the guarantee is not that of this run"
+
+    def messages(self) -> Iterator[str]:
+        """Check that the list of messages is complete and added up correctly."""
+        transcript = self.transcript
+        if transcript.totals() != self.run["transcript"].get("totals"):
+            yield "the totals are not the sums of the messages"
+        if any(transcript.charged(entry) != entry for entry in transcript.entries):
+            yield "a message is not charged by the paper's formula"
+        models = Counter((e.sender, e.receiver) for e in transcript.entries if e.kind == "MODEL")
+        pairs = set(permutations(self.roster, 2)) if self.regime.exchanges_models else set()
+        if any(n > 1 for n in models.values()) or not models.keys() <= pairs:
+            yield "a model was sent twice, or where none is sent"
+        for sender, receiver in sorted(pairs - models.keys()):
+            if sender in self.sizes and receiver in self.sizes:
+                yield f"the model of {sender} for {receiver} is missing"
+
+    def places(self) -> Iterator[str]:
+        """Check that every message stands in the round in which it was sent."""
+        transcript = self.transcript
+        counts = Counter((e.round, e.sender) for e in transcript.entries if e.kind == "COUNT")
+        if counts != Counter(
+            (r, name) for r, at in transcript.rounds.items() for name in at.counts
+        ):
+            yield "the counts are not those of the messages"
+        asked = Counter((e.round, e.kind) for e in transcript.entries if e.sender == COORDINATOR)
+        for number, round_ in transcript.rounds.items():
+            there = [n for n in self.sizes if transcript.left.get(n, number + 1) >= number]
+            if not len(round_.counts) <= asked[number, round_.question.kind.name] <= len(there):
+                yield f"the questions of round {number} are not those of the messages"
+        last = max(transcript.rounds, default=0)
+        for entry in transcript.entries:
+            is_last = entry.kind == Kind.OUTCOME.name
+            if (entry.round and Kind[entry.kind] not in IN_ROUNDS) or (
+                is_last and entry.round != last
+            ):
+                yield f"a {entry.kind} has no place in round {entry.round}"
+
+    def agents(self) -> Iterator[str]:
+        """Check that every agent tested the rows it had to."""
+        for name, sizes in self.sizes.items():
+            n = self.regime.n_tested(sizes.n_test, self.roster.index(name), len(self.roster))
+            if sizes.n_tested != n:
+                yield f"{name} tested {sizes.n_tested} rows and should have tested {n}"
+            if not 1 <= sizes.n_calibration <= sizes.n_null:
+                yield f"{name} cannot calibrate on {sizes.n_calibration} of {sizes.n_null} rows"
+
+    def outcome(self, outcome: Outcome) -> Iterator[str]:
+        """Check that the outcome follows from the counts."""
+        left = self.transcript.left
+        if set(outcome.participants) != set(self.sizes) - left.keys():
+            yield "the outcome names other participants than took part to the end"
+        if set(outcome.dropped) != set(self.sizes) & left.keys():
+            yield "the outcome does not say who was lost during the counts"
+        known = set(self.transcript.agents)  # whoever said hello; nothing is known of others
+        if set(outcome.left_out) & known != known - set(self.sizes):
+            yield "the outcome does not say who was left out"
+        if outcome.n_tests != self.n_tests:
+            yield f"the outcome is about {outcome.n_tests} tests, and there were {self.n_tests}"
+        if not self.regime.uses_counts:
+            found = outcome.n_rejected, outcome.rounds, outcome.slope, self.transcript.n_tests
+            if self.transcript.rounds or any(found):
+                yield f"{self.regime.name} has no counts, and here are some"
+            return
+        try:
+            yield from self.counts(outcome)
+        except ConovelError as error:  # a count out of bounds, or an estimator without answer
+            yield str(error)
+
+    def counts(self, outcome: Outcome) -> Iterator[str]:
+        """Ask every question again and compare."""
+        transcript = self.transcript
+        if transcript.n_tests != self.n_tests:
+            yield f"the counts began with {transcript.n_tests} tests, not {self.n_tests}"
+        tallies = [Tally(name, s.n_tested, s.n_calibration) for name, s in self.sizes.items()]
+        counting = Counting(self.level, tallies, self.estimator)
+        for number, round_ in sorted(transcript.rounds.items()):
+            if counting.question is None or counting.question != round_.question:
+                yield f"round {number} asks {round_.question}, instead of {counting.question}"
+                return
+            there = [t for t in tallies if transcript.left.get(t.agent, number + 1) > number]
+            for tally in there:
+                if tally.agent not in round_.counts:
+                    yield f"the count of {tally.agent} is missing in round {number}"
+                    return
+                tally.add(counting.question, round_.counts[tally.agent])
+            counting.answer([round_.counts[t.agent] if t in there else 0 for t in tallies])
+        if counting.question is not None:
+            yield f"the fixed point was not reached: {counting.question} was never asked"
+        if outcome.n_rejected != counting.k:
+            yield f"the outcome has {outcome.n_rejected} rejections, the counts {counting.k}"
+        if outcome.slope != counting.slope:
+            yield f"the outcome has the slope {outcome.slope}, the counts {counting.slope}"
+        if outcome.rounds != counting.steps:
+            yield f"the outcome has {outcome.rounds} rounds, the counts {counting.steps}"
+
+    def decisions(self, outcome: Outcome, decisions: Mapping[str, Any]) -> Iterator[str]:
+        """Check that the counts follow from the ranks, and the decisions from the outcome."""
+        members = set(self.sizes) if self.is_of_one_site else set(outcome.participants)
+        if set(decisions) != members:
+            yield "there are decisions of others than took part to the end"
+        total = 0
+        for name in sorted(self.sizes.keys() & decisions.keys()):
+            sizes, given = self.sizes[name], np.asarray(decisions[name]["ranks"])
+            rejected = np.asarray(decisions[name]["rejected"])
+            ranks, _ = as_block(given[given != 0], sizes.n_calibration)
+            if given.size != sizes.n_test or ranks.size != sizes.n_tested:
+                yield f"{name} has {ranks.size} ranks for {given.size} rows"
+            if decisions[name].get("n_calibration", sizes.n_calibration) != sizes.n_calibration:
+                yield f"{name} had {sizes.n_calibration} calibration rows"
+            if decisions[name].get("tested", (given != 0).tolist()) != (given != 0).tolist():
+                yield f"{name} has ranks for other rows than it tested"
+            histogram = RankHistogram(ranks, sizes.n_calibration)
+            for number, round_ in self.transcript.rounds.items():
+                count = histogram.at_most(limit_of(round_.question, sizes.n_calibration))
+                if round_.counts.get(name) != count:
+                    yield f"{name} has {count} ranks within the limit of round {number}"
+            limit = self.limit(outcome, name, ranks)
+            expected = (given > 0) & (given <= limit)
+            if rejected.dtype != np.bool_ or not np.array_equal(rejected, expected):
+                yield f"{name} did not reject exactly its ranks up to {limit}"
+            total += int(np.count_nonzero(rejected))  # whatever it holds
+        if self.regime.uses_counts and not self.is_of_one_site and total != outcome.n_rejected:
+            yield f"{total} rows are rejected, and the outcome says {outcome.n_rejected}"

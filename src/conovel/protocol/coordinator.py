@@ -1,0 +1,247 @@
+"""The coordinator's machine: gathers the agents, asks for counts, announces the outcome.
+
+It sees names, row numbers and counts, never a row and never a model. It may live at one of
+the agents.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+from conovel.errors import (
+    ConovelError,
+    CountOutOfRangeError,
+    GuaranteeWarning,
+    InputError,
+    RegimeMismatchError,
+    RemoteProtocolError,
+    SchemaMismatchError,
+    SiteVanishedError,
+    UnexpectedMessageError,
+    VersionMismatchError,
+)
+from conovel.protocol.counting import Counting, Tally
+from conovel.protocol.fields import MAX_AGENTS
+from conovel.protocol.messages import (
+    COORDINATOR,
+    Count,
+    Hello,
+    Left,
+    Message,
+    Outcome,
+    Ready,
+    Roster,
+    Start,
+    as_name,
+)
+from conovel.protocol.states import Cue, Machine, Outbox, State, spell_pi0
+from conovel.spec.regimes import Regime, as_deployable
+from conovel.stats.levels import Level, as_level
+from conovel.stats.null_proportion import NullProportion, as_estimator
+
+
+class Coordinator(Machine):
+    """The one party that everybody reports to.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The agents that are expected.
+    regime : str or Regime
+    level : float, str or Fraction
+    run_id : bytes
+        16 bytes that all parties agreed on and no other run has.
+    pi0 : None, str or NullProportion
+    on_dropout : "abort" or "conservative"
+        What to do when an agent vanishes during the counts: break the run off, or go on with
+        its count at zero while its rows still count as tested.
+
+    Attributes
+    ----------
+    outcome : Outcome
+        What was announced; raises the error of a broken run.
+    """
+
+    _relays_aborts = True
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        regime: str | Regime,
+        level: Level,
+        run_id: bytes,
+        pi0: str | NullProportion | None = None,
+        on_dropout: str = "abort",
+    ) -> None:
+        super().__init__(COORDINATOR, run_id, State.GATHERING)
+        self.regime = as_deployable(regime)
+        self.level = as_level(level)
+        self.estimator = as_estimator(pi0)
+        self._expected = sorted(map(as_name, names))
+        if not 2 <= len(set(names)) == len(names) <= MAX_AGENTS:
+            raise InputError(f"a run needs 2 to {MAX_AGENTS} agents of different names")
+        if on_dropout not in ("abort", "conservative"):
+            raise InputError(f"on_dropout must be 'abort' or 'conservative', not {on_dropout!r}")
+        if self.regime.uses_counts and self.estimator and not self.estimator.proven_for_several:
+            warnings.warn(
+                f"{type(self.estimator).__name__} is proven for one site only: use pi0='storey',"
+                " which is proven for several",
+                GuaranteeWarning,
+                stacklevel=2,
+            )
+        self._on_dropout = on_dropout
+        self._hellos: dict[str, Hello] = {}
+        self._ready: dict[str, Ready] = {}
+        self._roster: tuple[str, ...] = ()
+        self._tallies: dict[str, Tally] = {}  # whoever was there when the counts began
+        self._counts: dict[str, int] = {}  # of this round
+        self._round = 0
+
+    def drop(self, name: str) -> Outbox:
+        """Take note that an agent vanished, and give the messages to send."""
+        if name not in self._expected:
+            raise InputError(f"{name!r} does not take part in this run")
+        if self.state is State.ABORTED or name in self._gone:
+            return []
+        try:
+            return self._advance(Cue.DROP, lambda: self._on_drop(name), name)
+        except ConovelError as error:
+            return self.abort(error)
+
+    def _others(self) -> set[str]:
+        return set(self._expected) - self._gone
+
+    def _knows(self, sender: str) -> bool:
+        return sender in self._expected
+
+    def _turn_away(self, sender: str) -> Outbox:
+        error = SiteVanishedError(f"{sender} was given up for lost", sender)
+        return self._send([sender], self._farewell(error))
+
+    def _react(self, message: Message) -> Outbox:
+        match message.body:
+            case Hello() as hello:
+                return self._on_hello(message.sender, hello)
+            case Ready() as ready:
+                return self._on_ready(message.sender, ready)
+            case Count() as count:
+                return self._on_count(message.sender, count.count, message.round)
+        raise AssertionError(message)  # the table lets nothing else through
+
+    def _on_hello(self, sender: str, hello: Hello) -> Outbox:
+        ours = (self.regime.name, self.level, spell_pi0(self.estimator))
+        theirs = (hello.regime, hello.level, hello.pi0)
+        if theirs != ours:
+            raise RegimeMismatchError(f"{sender} came for {theirs}, not for {ours}", sender)
+        self._hellos[sender] = hello
+        return self._close_roster()
+
+    def _close_roster(self) -> Outbox:
+        if self._others() != set(self._hellos):
+            return []
+        self._agree(lambda hello: hello.wire_version, VersionMismatchError, "model format")
+        self._agree(lambda hello: (hello.n_features, hello.schema), SchemaMismatchError, "columns")
+        self._roster = tuple(sorted(self._hellos))
+        self.state = State.WAITING
+        hellos = self._hellos.values()
+        totals = (sum(h.n_null for h in hellos), sum(h.n_test for h in hellos))
+        return self._send(self._roster, Roster(self._roster, *totals))
+
+    def _agree(
+        self, of: Callable[[Hello], object], error: type[RemoteProtocolError], what: str
+    ) -> None:
+        """Hold everybody to what most agents have; among equals, to the first by name."""
+        values = {name: of(self._hellos[name]) for name in sorted(self._hellos)}
+        most, _ = Counter(values.values()).most_common(1)[0]
+        for name, value in values.items():
+            if value != most:
+                raise error(f"{name} has another {what} than the others", name)
+
+    def _on_ready(self, sender: str, ready: Ready) -> Outbox:
+        hello, index = self._hellos[sender], self._roster.index(sender)
+        n_tested = self.regime.n_tested(hello.n_test, index, len(self._roster))
+        if ready.n_tested != n_tested or not 1 <= ready.n_calibration <= hello.n_null:
+            raise CountOutOfRangeError(
+                f"{sender} tests {ready.n_tested} rows against {ready.n_calibration}, but said it"
+                f" had {hello.n_test} (to test {n_tested}) and {hello.n_null}",
+                sender,
+            )
+        self._ready[sender] = ready
+        return self._begin()
+
+    def _begin(self) -> Outbox:
+        if self._others() != set(self._ready):
+            return []
+        if not self.regime.uses_counts:
+            return self._finish()
+        names = sorted(self._ready)
+        for name in names:
+            ready = self._ready[name]
+            self._tallies[name] = Tally(name, ready.n_tested, ready.n_calibration)
+        self._counting = Counting(self.level, [*self._tallies.values()], self.estimator)
+        self.state = State.ASKING
+        return self._send(names, Start(tuple(names), self._n_tests())) + self._ask()
+
+    def _n_tests(self) -> int:
+        return sum(ready.n_tested for ready in self._ready.values())
+
+    def _ask(self) -> Outbox:
+        if self._counting.question is None:
+            return self._finish()
+        self._round += 1
+        self._counts = {}
+        return self._send(self._others(), self._counting.question, self._round)
+
+    def _on_count(self, sender: str, count: int, round_: int) -> Outbox:
+        question = self._counting.question
+        if question is None or round_ != self._round:
+            raise UnexpectedMessageError(
+                f"{sender} counts for round {round_} in round {self._round}", sender
+            )
+        self._tallies[sender].add(question, count)
+        self._counts[sender] = count
+        return self._close_round()
+
+    def _close_round(self) -> Outbox:
+        if self._others() - set(self._counts):
+            return []
+        self._counting.answer([self._counts.get(name, 0) for name in self._tallies])
+        return self._ask()
+
+    def _on_drop(self, name: str) -> Outbox:
+        if self.state is State.DONE:
+            return []
+        self._gone.add(name)
+        if not self._others():
+            raise SiteVanishedError("nobody is left", name)
+        if self.state is State.GATHERING:
+            self._hellos.pop(name, None)
+            return self._close_roster()
+        outbox = self._send(self._others(), Left(name), self._round)
+        if self.state is State.WAITING:
+            self._ready.pop(name, None)
+            return outbox + self._begin()
+        if self._on_dropout == "abort":
+            raise SiteVanishedError(f"{name} vanished during the counts", name)
+        # Also the count of this round: its rows will not be rejected, so none may be counted.
+        self._counts.pop(name, None)
+        return outbox + self._close_round()
+
+    def _finish(self) -> Outbox:
+        here, dropped = self._others(), self._gone & set(self._tallies)
+        common = self._counting if self.regime.uses_counts else None
+        self._outcome = Outcome(
+            n_rejected=common.k if common else 0,
+            n_tests=self._n_tests(),
+            slope=common.slope if common else Fraction(0),
+            rounds=common.steps if common else 0,
+            participants=tuple(sorted(here)),
+            left_out=tuple(sorted(self._gone - dropped)),
+            dropped=tuple(sorted(dropped)),
+        )
+        self.state = State.DONE
+        return self._send(here, self._outcome, self._round)

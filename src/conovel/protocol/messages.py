@@ -1,0 +1,310 @@
+"""Messages between agents and their coordinator, and the one byte form of each.
+
+A message is a fixed little-endian header, the two names, and a body whose layout is its
+dataclass, field after field (docs/protocol.md). Bytes from a peer are hostile: they are
+consumed exactly, and must be the very bytes that the message they give encodes to.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from fractions import Fraction
+from typing import Annotated, ClassVar, get_type_hints
+
+from conovel.errors import (
+    InputError,
+    LocalProtocolError,
+    MalformedMessageError,
+    VersionMismatchError,
+)
+from conovel.protocol.fields import (
+    BLOB,
+    DIGEST,
+    FRACTION,
+    NAME,
+    NAMES,
+    TEXT,
+    U16,
+    U32,
+    U64,
+    Field,
+    Reader,
+    Unfit,
+    pack,
+    unpack,
+)
+
+MAGIC = b"CNVL"
+VERSION = 1
+HEADER = struct.Struct("<4sBB16sIII")  # magic, version, kind, run id, round, length, crc32
+CHECKED_BYTES = HEADER.size - 4  # the checksum covers everything but itself
+COORDINATOR = "coordinator"  # reserved; that party may well live at one of the agents
+
+
+class Kind(IntEnum):
+    """What a message is, as its header says."""
+
+    HELLO = 1
+    ROSTER = 2
+    MODEL = 3
+    READY = 4
+    LEFT = 5
+    START = 6
+    BELOW = 7
+    STEP = 8
+    COUNT = 9
+    OUTCOME = 10
+    ABORT = 11
+
+
+# Everything else happens once in a run and has round 0.
+IN_ROUNDS = frozenset({Kind.LEFT, Kind.BELOW, Kind.STEP, Kind.COUNT, Kind.OUTCOME})
+
+
+@dataclass(frozen=True)
+class Body:
+    """What a message says; the fields of a subclass are its byte layout."""
+
+    kind: ClassVar[Kind]
+
+
+@dataclass(frozen=True)
+class Hello(Body):
+    """Agent to coordinator: who comes, with how much, for what. `pi0` is empty for none."""
+
+    kind = Kind.HELLO
+    n_null: Annotated[int, U64]
+    n_test: Annotated[int, U64]
+    n_features: Annotated[int, U32]
+    schema: Annotated[bytes, DIGEST]
+    software: Annotated[str, TEXT]
+    wire_version: Annotated[int, U16]
+    regime: Annotated[str, TEXT]
+    level: Annotated[Fraction, FRACTION]
+    pi0: Annotated[str, TEXT]
+
+
+@dataclass(frozen=True)
+class Roster(Body):
+    """Coordinator to agents: who takes part, in canonical order, with the totals of rows."""
+
+    kind = Kind.ROSTER
+    agents: Annotated[tuple[str, ...], NAMES]
+    n_null: Annotated[int, U64]
+    n_test: Annotated[int, U64]
+
+
+@dataclass(frozen=True)
+class Model(Body):
+    """Agent to agent: a score model in the wire format."""
+
+    kind = Kind.MODEL
+    blob: Annotated[bytes, BLOB]
+
+
+@dataclass(frozen=True)
+class Ready(Body):
+    """Agent to coordinator: every score is ranked."""
+
+    kind = Kind.READY
+    n_tested: Annotated[int, U64]
+    n_calibration: Annotated[int, U64]
+
+
+@dataclass(frozen=True)
+class Left(Body):
+    """Coordinator to agents: one of them vanished; it counts as zero from this round on."""
+
+    kind = Kind.LEFT
+    agent: Annotated[str, NAME]
+
+
+@dataclass(frozen=True)
+class Start(Body):
+    """Coordinator to agents: the counts begin, over these agents and this many tests."""
+
+    kind = Kind.START
+    participants: Annotated[tuple[str, ...], NAMES]
+    n_tests: Annotated[int, U64]
+
+
+@dataclass(frozen=True)
+class Below(Body):
+    """Coordinator to agents: count the p-values strictly below this one."""
+
+    kind = Kind.BELOW
+    p_value: Annotated[Fraction, FRACTION]
+
+
+@dataclass(frozen=True)
+class Step(Body):
+    """Coordinator to agents: count your rejections if there are `k` in all."""
+
+    kind = Kind.STEP
+    k: Annotated[int, U64]
+    slope: Annotated[Fraction, FRACTION]
+
+
+@dataclass(frozen=True)
+class Count(Body):
+    """Agent to coordinator: the answer."""
+
+    kind = Kind.COUNT
+    count: Annotated[int, U64]
+
+
+@dataclass(frozen=True)
+class Outcome(Body):
+    """Coordinator to agents: the fixed point, and on whom it rests.
+
+    Where agents decide alone there is no common step-up: `n_rejected`, `slope` and `rounds`
+    are zero, and nobody learns the total.
+    """
+
+    kind = Kind.OUTCOME
+    n_rejected: Annotated[int, U64]
+    n_tests: Annotated[int, U64]
+    slope: Annotated[Fraction, FRACTION]
+    rounds: Annotated[int, U32]
+    participants: Annotated[tuple[str, ...], NAMES]
+    left_out: Annotated[tuple[str, ...], NAMES]
+    dropped: Annotated[tuple[str, ...], NAMES]
+
+
+@dataclass(frozen=True)
+class Abort(Body):
+    """Anybody to everybody: the run is over without an outcome. `culprit` may be empty."""
+
+    kind = Kind.ABORT
+    culprit: Annotated[str, NAME]
+    fault: Annotated[str, TEXT]
+    reason: Annotated[str, TEXT]
+
+
+def _layout(body: type[Body]) -> tuple[Field, ...]:
+    hints = get_type_hints(body, include_extras=True)
+    return tuple(hints[field.name].__metadata__[0] for field in fields(body))
+
+
+LAYOUT: dict[type[Body], tuple[Field, ...]] = {b: _layout(b) for b in Body.__subclasses__()}
+BODIES: dict[int, type[Body]] = {body.kind: body for body in LAYOUT}
+
+
+@dataclass(frozen=True)
+class Message:
+    """A body with its address.
+
+    Attributes
+    ----------
+    run_id : bytes
+        16 bytes that no other run has.
+    sender, receiver : str
+        Name of an agent, or ``"coordinator"``.
+    round : int
+        Which round of counts it belongs to, from 1; 0 outside of them.
+    body : Body
+    """
+
+    run_id: bytes
+    sender: str
+    receiver: str
+    round: int
+    body: Body
+
+
+def encode(message: Message) -> bytes:
+    """Give a message its bytes.
+
+    Raises
+    ------
+    LocalProtocolError
+        If something in it is too large or not in its legal form.
+
+    Examples
+    --------
+    >>> data = encode(Message(bytes(16), "north", "coordinator", 1, Count(7)))
+    >>> len(data), decode(data).body
+    (60, Count(count=7))
+    """
+    try:
+        return _encode(message)
+    except Unfit as error:
+        raise LocalProtocolError(f"a {message.body.kind.name} cannot be sent: {error}") from error
+
+
+def decode(data: bytes, peer: str = "") -> Message:
+    """Read a message, or say what is wrong with it.
+
+    Parameters
+    ----------
+    data : bytes
+        One whole message.
+    peer : str
+        Who handed it over, to name in the error.
+
+    Raises
+    ------
+    MalformedMessageError, VersionMismatchError
+        And nothing else.
+    """
+    try:
+        message = _decode(data)
+        if _encode(message) != data:
+            raise Unfit("it is not in its one legal spelling")
+    except Unfit as error:
+        who = peer or "a peer"
+        raise MalformedMessageError(f"{who} sent what is not a message: {error}", peer) from error
+    except VersionMismatchError as error:
+        error.culprit = peer
+        raise
+    return message
+
+
+def _encode(message: Message) -> bytes:
+    body = message.body
+    if message.round and body.kind not in IN_ROUNDS:
+        raise Unfit(f"a {body.kind.name} belongs to no round")
+    if len(message.run_id) != 16 or not 0 <= message.round < 1 << 32:
+        raise Unfit("a run id has 16 bytes and a round fits into 4")
+    values = [getattr(body, field.name) for field in fields(body)]
+    payload = pack([NAME, NAME, *LAYOUT[type(body)]], [message.sender, message.receiver, *values])
+    parts = (MAGIC, VERSION, body.kind, message.run_id, message.round, len(payload))
+    return HEADER.pack(*parts, _checksum(HEADER.pack(*parts, 0), payload)) + payload
+
+
+def _decode(data: bytes) -> Message:
+    reader = Reader(data)
+    header = reader.take(HEADER.size)
+    magic, version, kind, run_id, round_, length, checksum = HEADER.unpack(header)
+    if magic != MAGIC:
+        raise Unfit("it does not begin like one")
+    if version != VERSION:
+        raise VersionMismatchError(f"messages of version {version}, and {VERSION} is spoken here")
+    if kind not in BODIES:
+        raise Unfit(f"kind {kind} is unknown")
+    if length != len(data) - HEADER.size:
+        raise Unfit(f"it announces {length} bytes and has {len(data) - HEADER.size}")
+    if checksum != _checksum(header, memoryview(data)[HEADER.size :]):
+        raise Unfit("its checksum is wrong")
+    body = BODIES[kind]
+    sender, receiver, *values = unpack([NAME, NAME, *LAYOUT[body]], reader)
+    reader.close()
+    return Message(run_id, sender, receiver, round_, body(*values))
+
+
+def _checksum(header: bytes, payload: bytes | memoryview) -> int:
+    return zlib.crc32(payload, zlib.crc32(header[:CHECKED_BYTES]))
+
+
+def as_name(name: str) -> str:
+    """Check the name of an agent: 1 to 64 bytes of printable UTF-8, not ``"coordinator"``."""
+    if not isinstance(name, str) or not name.strip() or name == COORDINATOR:
+        raise InputError(f"{name!r} cannot be the name of an agent")
+    try:
+        NAME.pack(name)
+    except Unfit as error:
+        raise InputError(f"{name!r} cannot be the name of an agent: {error}") from error
+    return name

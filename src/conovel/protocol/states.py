@@ -1,0 +1,259 @@
+"""The run as a table of states and events, and what both machines share.
+
+There is no IO here, no clock and no chance: bytes in, bytes out. What happens next is one
+look into :data:`TRANSITIONS`; what has no entry there is a fault. Any fault, on whichever
+side, ends in ``ABORTED``, tells everybody, and leaves no outcome behind. Messages from one
+party to another must arrive in the order they were sent; between different parties any order
+will do.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import TypeAlias
+
+from conovel.errors import (
+    ConovelError,
+    DuplicateMessageError,
+    ForgedSenderError,
+    InputError,
+    LocalProtocolError,
+    MisroutedMessageError,
+    RemoteProtocolError,
+    ReplayedMessageError,
+    RunAbortedError,
+    UnexpectedMessageError,
+    UnknownSenderError,
+)
+from conovel.protocol.fields import MAX_NAME_BYTES, MAX_TEXT_BYTES
+from conovel.protocol.messages import Abort, Body, Kind, Left, Message, Outcome, decode, encode
+from conovel.stats.null_proportion import NullProportion
+
+Outbox: TypeAlias = list[tuple[str, bytes]]  # (receiver, message)
+
+
+class State(Enum):
+    """Where a party stands."""
+
+    # an agent
+    NEW = "new"
+    JOINING = "joining"  # said hello, waits for the roster
+    EXCHANGING = "exchanging"  # sent its models, waits for those of its peers
+    READY = "ready"  # has its ranks, waits for the counts
+    COUNTING = "counting"  # answers questions
+    # the coordinator
+    GATHERING = "gathering"  # waits for hellos
+    WAITING = "waiting"  # waits until everybody is ready
+    ASKING = "asking"  # waits for the counts of this round
+    # both
+    DONE = "done"
+    ABORTED = "aborted"
+
+
+class Cue(Enum):
+    """An event that is not a message: what the driver tells its machine."""
+
+    JOIN = "join"
+    DROP = "drop"
+
+
+Event: TypeAlias = Kind | Cue
+
+# (state, event) -> the states it may lead to. ABORTED may follow anything and is left out.
+TRANSITIONS: dict[tuple[State, Event], frozenset[State]] = {
+    (State.NEW, Cue.JOIN): frozenset({State.JOINING}),
+    (State.JOINING, Kind.MODEL): frozenset({State.JOINING}),  # a peer had its roster sooner
+    (State.JOINING, Kind.ROSTER): frozenset({State.EXCHANGING, State.READY}),
+    (State.EXCHANGING, Kind.MODEL): frozenset({State.EXCHANGING, State.READY}),
+    (State.EXCHANGING, Kind.LEFT): frozenset({State.EXCHANGING, State.READY}),
+    (State.READY, Kind.LEFT): frozenset({State.READY}),
+    (State.READY, Kind.START): frozenset({State.COUNTING}),
+    (State.READY, Kind.OUTCOME): frozenset({State.DONE}),  # regimes without counts
+    (State.COUNTING, Kind.BELOW): frozenset({State.COUNTING}),
+    (State.COUNTING, Kind.STEP): frozenset({State.COUNTING}),
+    (State.COUNTING, Kind.LEFT): frozenset({State.COUNTING}),
+    (State.COUNTING, Kind.OUTCOME): frozenset({State.DONE}),
+    (State.GATHERING, Kind.HELLO): frozenset({State.GATHERING, State.WAITING}),
+    (State.GATHERING, Cue.DROP): frozenset({State.GATHERING, State.WAITING}),
+    (State.WAITING, Kind.READY): frozenset({State.WAITING, State.ASKING, State.DONE}),
+    (State.WAITING, Cue.DROP): frozenset({State.WAITING, State.ASKING, State.DONE}),
+    (State.ASKING, Kind.COUNT): frozenset({State.ASKING, State.DONE}),
+    (State.ASKING, Cue.DROP): frozenset({State.ASKING, State.DONE}),
+    (State.DONE, Cue.DROP): frozenset({State.DONE}),  # too late to matter
+}
+
+
+class Machine(ABC):
+    """One party of a run: what an agent and the coordinator have in common.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    run_id : bytes
+        16 bytes that all parties agreed on and no other run has.
+    state : State
+        Where it begins.
+
+    Attributes
+    ----------
+    state : State
+    error : ConovelError or None
+        Why the run was broken off.
+    """
+
+    _relays_aborts = False
+
+    def __init__(self, name: str, run_id: bytes, state: State) -> None:
+        if len(run_id) != 16:
+            raise InputError(f"run_id must have 16 bytes, not {len(run_id)}")
+        self.name = name
+        self.run_id = bytes(run_id)
+        self.state = state
+        self.error: ConovelError | None = None
+        self._gone: set[str] = set()  # whoever vanished: what still arrives is ignored
+        self._heard: set[tuple[str, Kind, int, str]] = set()
+        self._outcome: Outcome | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome of the run; raises the error of a broken one."""
+        if self.error is not None:
+            raise self.error
+        if self._outcome is None:
+            raise LocalProtocolError(f"{self.name} has no outcome yet: it is {self.state.value}")
+        return self._outcome
+
+    def receive(self, data: bytes, peer: str = "") -> Outbox:
+        """Take one message and give the messages to send.
+
+        Nothing a peer sends raises: a fault ends in ``ABORTED``, is kept in ``error``, and
+        the messages to send tell everybody.
+
+        Parameters
+        ----------
+        data : bytes
+            One whole message.
+        peer : str
+            Who handed it over, if the transport can vouch for that.
+        """
+        if self.state is State.ABORTED:
+            return []
+        if peer in self._gone:
+            return self._turn_away(peer)
+        try:
+            message = self._open(data, peer)
+            if message.sender in self._gone:
+                return self._turn_away(message.sender)
+            if isinstance(message.body, Abort):
+                raise _as_error(message.sender, message.body)
+            self._take_place(message)
+            return self._advance(message.body.kind, lambda: self._react(message), message.sender)
+        except ConovelError as error:
+            return self.abort(error)
+
+    def abort(self, error: ConovelError) -> Outbox:
+        """Break the run off, for a fault or for a reason of the driver's, and tell everybody."""
+        if self.state is State.ABORTED:
+            return []
+        self.state, self.error, self._outcome = State.ABORTED, error, None
+        # Everybody hears from the coordinator; an agent only passes on what it found itself.
+        if isinstance(error, RunAbortedError) and not self._relays_aborts:
+            return []
+        return self._send(self._others(), self._farewell(error))
+
+    @abstractmethod
+    def _others(self) -> set[str]:
+        """Name everybody who should hear of the end."""
+
+    @abstractmethod
+    def _knows(self, sender: str) -> bool:
+        """Tell whether a message may come from there at all."""
+
+    @abstractmethod
+    def _react(self, message: Message) -> Outbox:
+        """Deal with a message that the table has a place for."""
+
+    def _turn_away(self, sender: str) -> Outbox:
+        """Answer somebody who was given up."""
+        return []
+
+    def _open(self, data: bytes, peer: str) -> Message:
+        message = decode(data, peer)
+        sender = message.sender
+        if peer and peer != sender:
+            raise ForgedSenderError(f"{peer} sent a message in the name of {sender}", peer)
+        if message.run_id != self.run_id:
+            raise ReplayedMessageError(f"{sender} sent a message of another run", sender)
+        if message.receiver != self.name:
+            raise MisroutedMessageError(
+                f"{sender} sent {self.name} a message for {message.receiver}", sender
+            )
+        if not self._knows(sender):
+            raise UnknownSenderError(f"{sender} does not take part in this run", sender)
+        return message
+
+    def _take_place(self, message: Message) -> None:
+        """Refuse a second message for the same place in the run, whatever it says."""
+        body, sender = message.body, message.sender
+        about = body.agent if isinstance(body, Left) else ""
+        place = (sender, body.kind, message.round, about)
+        if place in self._heard:
+            raise DuplicateMessageError(f"{sender} sent its {body.kind.name} twice", sender)
+        self._heard.add(place)
+
+    def _advance(self, event: Event, action: Callable[[], Outbox], sender: str) -> Outbox:
+        """Do what an event asks for, if the table has a place for it here."""
+        allowed = TRANSITIONS.get((self.state, event))
+        if allowed is None:
+            raise UnexpectedMessageError(
+                f"{sender} sent {event.name} while {self.name} was {self.state.value}", sender
+            )
+        outbox = action()
+        if self.state not in allowed:
+            raise LocalProtocolError(f"{event.name} must not lead to {self.state.value}")
+        return outbox
+
+    def _send(self, receivers: Iterable[str], body: Body, round_: int = 0) -> Outbox:
+        return [
+            (to, encode(Message(self.run_id, self.name, to, round_, body)))
+            for to in sorted(receivers)
+        ]
+
+    def _farewell(self, error: ConovelError) -> Abort:
+        culprit = error.culprit if isinstance(error, RemoteProtocolError) else self.name
+        reason = as_text(str(error), MAX_TEXT_BYTES)
+        return Abort(as_text(culprit, MAX_NAME_BYTES), type(error).__name__, reason)
+
+
+def spell_pi0(estimator: NullProportion | None) -> str:
+    """Write an estimator as `as_estimator` reads it; empty for none.
+
+    Examples
+    --------
+    >>> from conovel.stats.null_proportion import Storey
+    >>> spell_pi0(Storey(0.25))
+    'storey:1/4'
+    """
+    return "" if estimator is None else f"{type(estimator).__name__.lower()}:{estimator.at}"
+
+
+def as_text(text: str, limit: int) -> str:
+    """Make a text fit into a message: one printable line, cut after `limit` bytes.
+
+    Examples
+    --------
+    >>> as_text("Łódź", 6)
+    'Łód'
+    """
+    line = "".join(c if c.isprintable() else " " for c in text)
+    return line.encode()[:limit].decode(errors="ignore")
+
+
+def _as_error(sender: str, abort: Abort) -> RunAbortedError:
+    if abort.fault == RunAbortedError.__name__:  # passed on: the reason already says by whom
+        return RunAbortedError(abort.reason, abort.culprit)
+    reason = f"{sender} broke the run off: {abort.reason} ({abort.fault})"
+    return RunAbortedError(reason, abort.culprit)

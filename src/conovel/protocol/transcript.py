@@ -1,0 +1,319 @@
+"""What was said in a run: every message by its size, every count by its value.
+
+A transcript is made from the bytes that went over the wire and from nothing else. It holds no
+row and no model, but all that the outcome follows from, so that
+:func:`conovel.protocol.audit.verify`
+can derive the outcome again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from fractions import Fraction
+from operator import index
+from typing import Any, NamedTuple, TypeVar
+
+from conovel.errors import ConovelError, InputError, SiteVanishedError
+from conovel.protocol.counting import Question
+from conovel.protocol.fields import FRACTION, MAX_AGENTS, NAMES, U32, U64, Field
+from conovel.protocol.messages import (
+    COORDINATOR,
+    LAYOUT,
+    Abort,
+    Below,
+    Body,
+    Count,
+    Hello,
+    Kind,
+    Left,
+    Message,
+    Outcome,
+    Ready,
+    Roster,
+    Start,
+    Step,
+    decode,
+    encode,
+)
+from conovel.stats.levels import as_fraction
+
+FORMAT = "conovel-transcript-1"
+B = TypeVar("B", bound=Body)
+
+
+class Entry(NamedTuple):
+    """One message on the wire."""
+
+    round: int
+    sender: str
+    receiver: str
+    kind: str
+    n_bytes: int
+    paper_bits: float | None = None  # what the paper charges for it, if anything
+
+    @property
+    def place(self) -> tuple[int, int, int, str, str]:
+        """Where it is listed: by stage, round, kind and names, whatever came in first."""
+        kind = Kind[self.kind]
+        stage = Kind.BELOW if self.round and kind <= Kind.COUNT else kind
+        return stage, self.round, kind, self.sender, self.receiver
+
+
+@dataclass
+class Sizes:
+    """The row numbers of one agent; the last two are zero until it was ready."""
+
+    n_null: int = 0
+    n_test: int = 0
+    n_tested: int = 0
+    n_calibration: int = 0
+
+
+@dataclass
+class Round:
+    """One question and what was answered."""
+
+    question: Question
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Transcript:
+    """The record of one run.
+
+    Attributes
+    ----------
+    run_id, regime, level, pi0 : str
+        As the hellos had them; `pi0` is empty for none.
+    agents : dict of Sizes
+        Everybody who said hello.
+    roster : tuple of str
+        Everybody who was there when the models were made.
+    n_tests : int
+        Tests of all agents when the counts began.
+    left : dict of int
+        Who vanished, in which round; 0 is before the counts.
+    rounds : dict of Round
+        Questions and counts by round, from 1.
+    outcome : Outcome or None
+    abort : Abort or None
+    entries : list of Entry
+        Every message.
+
+    Examples
+    --------
+    >>> transcript = Transcript()
+    >>> transcript.record(encode(Message(bytes(16), "a", "coordinator", 0, Ready(10, 99))))
+    >>> transcript.entries[0]
+    Entry(round=0, sender='a', receiver='coordinator', kind='READY', n_bytes=64, paper_bits=None)
+    """
+
+    run_id: str = ""
+    regime: str = ""
+    level: str = ""
+    pi0: str = ""
+    agents: dict[str, Sizes] = field(default_factory=dict)
+    roster: tuple[str, ...] = ()
+    n_tests: int = 0
+    left: dict[str, int] = field(default_factory=dict)
+    rounds: dict[int, Round] = field(default_factory=dict)
+    outcome: Outcome | None = None
+    abort: Abort | None = None
+    entries: list[Entry] = field(default_factory=list)
+
+    def record(self, data: bytes, paper_bits: float | None = None) -> None:
+        """Take down one message.
+
+        Parameters
+        ----------
+        data : bytes
+            The message as it was sent.
+        paper_bits : float, optional
+            For a model, what the paper's N·(bits + 2.33) gives. Questions and counts are
+            charged without being told.
+        """
+        message = decode(data)
+        self._read(message)
+        entry = Entry(
+            message.round,
+            message.sender,
+            message.receiver,
+            message.body.kind.name,
+            len(data),
+            paper_bits,
+        )
+        self.entries.append(self.charged(entry))
+
+    def charged(self, entry: Entry) -> Entry:
+        """Charge a count ⌈log2(m_j + 1)⌉ bits and a question ⌈log2(m + 1)⌉, m over all agents.
+
+        The paper has equal agents and writes K·m for the latter.
+        """
+        if entry.kind == Kind.COUNT.name and entry.sender in self.agents:
+            return entry._replace(paper_bits=self.agents[entry.sender].n_tested.bit_length())
+        if entry.kind in (Kind.BELOW.name, Kind.STEP.name):
+            return entry._replace(paper_bits=self.n_tests.bit_length())
+        return entry
+
+    def _sizes(self, agent: str) -> Sizes:
+        return self.agents.setdefault(agent, Sizes())
+
+    def _read(self, message: Message) -> None:
+        body, sender = message.body, message.sender
+        match body:
+            case Hello():
+                self.run_id = message.run_id.hex()
+                self.regime, self.level, self.pi0 = body.regime, str(body.level), body.pi0
+                sizes = self._sizes(sender)
+                sizes.n_null, sizes.n_test = body.n_null, body.n_test
+            case Roster():
+                self.roster = body.agents
+            case Ready():
+                sizes = self._sizes(sender)
+                sizes.n_tested, sizes.n_calibration = body.n_tested, body.n_calibration
+            case Left():
+                self.left.setdefault(body.agent, message.round)
+            case Start():
+                self.n_tests = body.n_tests
+            case Below() | Step():
+                self.rounds.setdefault(message.round, Round(body))
+            case Count() if message.round in self.rounds:
+                self.rounds[message.round].counts[sender] = body.count
+            case Outcome():
+                self.outcome = body
+            # The coordinator passes on every end there is. What it tells an agent about that
+            # agent's own vanishing is no end of the run.
+            case Abort() if sender == COORDINATOR:
+                alone = (SiteVanishedError.__name__, message.receiver)
+                if (body.fault, body.culprit) != alone:
+                    self.abort = self.abort or body
+
+    def totals(self) -> dict[str, Any]:
+        """Add up bytes and messages by kind and by agent, and the paper's bits."""
+        sent, received = Counter[str](), Counter[str]()
+        kinds: dict[str, list[Entry]] = {kind.name: [] for kind in Kind}
+        for entry in self.entries:
+            kinds[entry.kind].append(entry)
+            sent[entry.sender] += entry.n_bytes
+            received[entry.receiver] += entry.n_bytes
+        return _sums(self.entries) | {
+            "by_kind": {kind: _sums(entries) for kind, entries in kinds.items() if entries},
+            "by_agent": {
+                name: {"sent": sent[name], "received": received[name]}
+                for name in sorted(sent | received)
+            },
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the transcript as plain JSON types, the same for any order of arrival."""
+        return {
+            "format": FORMAT,
+            "run_id": self.run_id,
+            "regime": self.regime,
+            "level": self.level,
+            "pi0": self.pi0,
+            "agents": {name: asdict(self.agents[name]) for name in sorted(self.agents)},
+            "roster": list(self.roster),
+            "n_tests": self.n_tests,
+            "left": dict(sorted(self.left.items())),
+            "rounds": [
+                {
+                    "round": number,
+                    "question": as_plain(round_.question),
+                    "counts": dict(sorted(round_.counts.items())),
+                }
+                for number, round_ in sorted(self.rounds.items())
+            ],
+            "outcome": self.outcome and as_plain(self.outcome),
+            "abort": self.abort and as_plain(self.abort),
+            "columns": list(Entry._fields),
+            "messages": [list(e) for e in sorted(self.entries, key=lambda e: e.place)],
+            "totals": self.totals(),
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Transcript:
+        """Read what :meth:`to_dict` wrote; :class:`InputError` for anything else."""
+        try:
+            if plain["format"] != FORMAT:
+                raise ValueError(f"its format is {plain['format']!r}")
+            _fraction(plain["level"])
+            _fraction(plain["pi0"].partition(":")[2] or "1")
+            if max(len(plain[key]) for key in ("roster", "agents", "left")) > MAX_AGENTS:
+                raise ValueError(f"it names more than {MAX_AGENTS} agents")
+            return cls(
+                **{key: _text(plain[key]) for key in ("run_id", "regime", "level", "pi0")},
+                agents={
+                    _text(name): Sizes(**{key: index(n) for key, n in sizes.items()})
+                    for name, sizes in plain["agents"].items()
+                },
+                roster=tuple(map(_text, plain["roster"])),
+                n_tests=index(plain["n_tests"]),
+                left={_text(name): index(n) for name, n in plain["left"].items()},
+                rounds={index(r["round"]): _as_round(r) for r in plain["rounds"]},
+                outcome=plain["outcome"] and as_body(Outcome, plain["outcome"]),
+                abort=plain["abort"] and as_body(Abort, plain["abort"]),
+                entries=[_as_entry(row) for row in plain["messages"]],
+            )
+        except (ConovelError, LookupError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"this is not a transcript: {error!r}") from error
+
+
+def _sums(entries: Sequence[Entry]) -> dict[str, Any]:
+    return {
+        "messages": len(entries),
+        "bytes": sum(entry.n_bytes for entry in entries),
+        # Rounded once, so that the order of arrival does not show in the last digit.
+        "paper_bits": math.fsum(entry.paper_bits or 0 for entry in entries),
+    }
+
+
+def as_plain(body: Body) -> dict[str, Any]:
+    """Write a body as JSON types, fractions as text."""
+    plain: dict[str, Any] = {"kind": body.kind.name}
+    for part in fields(body):
+        value = getattr(body, part.name)
+        plain[part.name] = str(value) if isinstance(value, Fraction) else value
+        if isinstance(value, tuple):
+            plain[part.name] = list(value)
+    return plain
+
+
+def as_body(kind: type[B], plain: Mapping[str, Any]) -> B:
+    """Read what :func:`as_plain` wrote, as strictly as if it came over the wire."""
+    readers: dict[Field, Callable[[Any], Any]]
+    readers = {FRACTION: _fraction, NAMES: tuple, U32: index, U64: index}
+    values: dict[str, Any] = {}
+    for part, code in zip(fields(kind), LAYOUT[kind], strict=True):
+        read: Callable[[Any], Any] = readers.get(code, _text)
+        values[part.name] = read(plain[part.name])
+    body = kind(**values)
+    encode(Message(bytes(16), "a", "a", 0, body))
+    return body
+
+
+def _as_round(plain: Mapping[str, Any]) -> Round:
+    kinds: dict[str, type[Question]] = {"BELOW": Below, "STEP": Step}
+    question = as_body(kinds[plain["question"]["kind"]], plain["question"])
+    return Round(question, {_text(name): index(n) for name, n in plain["counts"].items()})
+
+
+def _as_entry(row: list[Any]) -> Entry:
+    round_, sender, receiver, kind, n_bytes, bits = row
+    if bits is not None and not math.isfinite(bits):
+        raise ValueError(f"{bits} bits")
+    name = Kind[kind].name
+    return Entry(index(round_), _text(sender), _text(receiver), name, index(n_bytes), bits)
+
+
+def _fraction(value: Any) -> Fraction:
+    return as_fraction(_text(value), "a fraction")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value

@@ -1,0 +1,1 @@
+"""One organisation's work on its own rows."""

@@ -1,0 +1,79 @@
+"""How a budget of memory is spent."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from conovel.errors import InputError
+from conovel.site.storage import size_of
+
+DEFAULT_MEMORY = 10**9
+_LARGE = 250_000_000  # bytes of files that are read in pieces without being asked
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_LEAST = 750_000_000  # the libraries with a fit on few columns take most of it
+_LIBRARIES = 300_000_000
+_LARGEST_PIECE = 1 << 16  # rows; larger ones gain nothing
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes of what is held at a time.
+
+    Attributes
+    ----------
+    piece : int
+        Rows that are read and scored together.
+    cell_bits : int
+        See :class:`conovel.site.files.gather.Cells`.
+    """
+
+    piece: int
+    cell_bits: int
+
+    @classmethod
+    def of(cls, memory: int, n_features: int) -> Plan:
+        """Divide the budget: a quarter for pieces at work, a sixteenth for cells.
+
+        The rest is left to the libraries, to the rows that the scorer learns from and to
+        the calibration scores.
+        """
+        # About six copies of a row are made on its way, and eight pieces are on it.
+        fitting = memory // 4 // (8 * 6 * 8 * (n_features + 2))
+        return cls(
+            piece=min(max(fitting, 1024), _LARGEST_PIECE),
+            cell_bits=min(max((memory // 64).bit_length() - 1, 16), 26),
+        )
+
+
+def are_large(*paths: Path) -> bool:
+    """Tell whether files are better read in pieces."""
+    return sum(map(size_of, paths)) > _LARGE
+
+
+def require_room_to_fit(n_rows: int, n_features: int, memory: int) -> None:
+    """Fail before the work where fitting on so many rows would break the budget."""
+    needed = _LIBRARIES + 6 * 8 * n_rows * n_features
+    if needed > memory:
+        raise InputError(
+            f"learning from {n_rows} rows of {n_features} columns takes about"
+            f" {needed // 10**6}MB: raise the memory to that, or lower max_train_rows"
+        )
+
+
+def as_memory(memory: int | str) -> int:
+    """Read an amount of memory: a number of bytes, or a text such as "800MB" or "1.5 GB".
+
+    Examples
+    --------
+    >>> as_memory("1.5GB")
+    1500000000
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\s*", str(memory), re.IGNORECASE)
+    if not found:
+        raise InputError(f"memory must be like 800MB or 2GB, not {memory!r}")
+    n_bytes = int(float(found[1]) * _UNITS[found[2].upper()])
+    if n_bytes < _LEAST:
+        raise InputError(f"{memory} of memory is too little: give {_LEAST // 10**6}MB or more")
+    return n_bytes

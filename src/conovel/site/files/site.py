@@ -1,0 +1,179 @@
+"""An agent whose rows are in files of any size: the same messages, in bounded memory.
+
+It learns from the rows that an agent with everything in memory would learn from, scores and
+ranks piece by piece, and answers counts from how often each rank occurs. What it decides is
+written when the run is over (:meth:`FileSite.write`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import repeat
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from conovel.site.composite import composite_model
+from conovel.site.files.decisions import count_ranks, write_rows
+from conovel.site.files.engines import LocalEngine
+from conovel.site.files.gather import Training
+from conovel.site.files.memory import DEFAULT_MEMORY, as_memory
+from conovel.site.files.source import Source, mask_of
+from conovel.site.files.stream import Progress, Stream, silent
+from conovel.site.site import Settings, Workplace, fit_on
+from conovel.site.storage import pick_features
+from conovel.spec.facts import Facts
+from conovel.spec.regimes import own_block
+from conovel.stats.rank_counts import RankHistogram
+
+
+class FileSite(Workplace[Training]):
+    """One agent's rows in files, and the work on them; see :class:`conovel.site.site.LocalSite`.
+
+    Parameters
+    ----------
+    null, test : Path
+        Known normals and rows to test: CSV or Parquet files, or folders of them.
+    settings : Settings
+        In the regime `split` the files are read once for every block, and a row takes 9 bytes
+        beyond the budget.
+    folder : Path
+        Where scores and ranks are kept until :meth:`close`, 16 bytes for each test row.
+    columns, id_column
+        Features and the column that names the rows; see
+        :func:`conovel.site.storage.pick_features`.
+    memory : int or str
+        What may be used, in bytes or as "1.5GB"; known normals take about 48 bytes each beyond.
+    on_progress : callable, optional
+        Told the stage, how many rows are done and how many there are, if known.
+
+    Attributes
+    ----------
+    histogram : RankHistogram
+        How often each rank occurs, once they are known.
+    """
+
+    def __init__(
+        self,
+        null: Path,
+        test: Path,
+        settings: Settings,
+        folder: Path,
+        *,
+        columns: Sequence[str] | None = None,
+        id_column: str | None = None,
+        memory: int | str = DEFAULT_MEMORY,
+        on_progress: Progress | None = None,
+    ) -> None:
+        types = pick_features(null, test, columns, id_column)
+        super().__init__(types.names, settings)
+        self._all = self._stream = Stream(
+            Source(null, types=types),
+            Source(test, id_column=id_column, types=types),
+            as_memory(memory),
+            LocalEngine(),
+            folder,
+            settings=[repr(settings)],
+            tell=on_progress or silent,
+        )
+        self._tested: NDArray[np.bool_] | None = None  # None: all
+
+    def _learn(self, stream: Stream) -> Training:
+        return stream.learn(
+            lambda n_null, n_test: self._split(n_null, self._all.n_test or n_test)[0],
+            self.max_train_rows,
+        )
+
+    @cached_property
+    def _training(self) -> Training:
+        return self._learn(self._all)
+
+    @property
+    def facts(self) -> Facts:
+        """Row numbers and columns, as the hello tells them; every value is checked for it."""
+        _ = self._training
+        return self._facts(self._all.n_null, self._all.n_test)
+
+    def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
+        """Fit, and make a model for every peer: one for all, or one per block in `split`."""
+        if not self.settings.regime.splits_rows:
+            blob = self._surrogate(*self._keep(self._training))
+            return {name: blob for i, name in enumerate(names) if i != index}
+        facts = self.facts
+        cuts = self._cuts(facts.n_null, facts.n_test, len(names))
+        models = {}
+        for i, (name, cut) in enumerate(zip(names, cuts, strict=True)):
+            null, test = map(mask_of, cut, (facts.n_null, facts.n_test))
+            stream = self._all.part(null, test, f"block-{i}")
+            training = self._learn(stream)
+            if i == own_block(index):
+                self._stream, self._tested = stream, test
+                self._keep(training)
+            else:
+                models[name] = self._surrogate(training, fit_on(training, self.settings))
+        return models
+
+    def ranks(self, models: Mapping[str, bytes]) -> RankHistogram:
+        """Score with everybody's models together; count the ranks of the tested rows."""
+        training, local = self._own or self._keep(self._training)
+        surrogates = self._decode(models)
+        composite = self._composite(training, local, surrogates)
+        task = local, surrogates, training.null_train, training.sample
+        model = composite_model(composite, *task)
+        calibration = self._stream.rank(model, training, local.name)
+        self.histogram = count_ranks(self._stream.parts(), calibration.size)
+        return self.histogram
+
+    def write(self, path: Path, limit: int) -> None:
+        """Write the decisions piece by piece, as `conovel.SiteResult` has them.
+
+        Parameters
+        ----------
+        path : Path
+            .csv or .parquet, on the disk of the folder.
+        limit : int
+            The largest rejected rank.
+        """
+        n_calibration = self.histogram.n_calibration
+
+        def decide(part: pa.Table, tested: NDArray[np.bool_]) -> pa.Table:
+            ranks = part["rank"].to_numpy()
+            p_values = np.where(tested, ranks / (n_calibration + 1), np.nan)
+            return (
+                part.append_column("p_value", pa.array(p_values))
+                .append_column("tested", pa.array(tested))
+                .append_column("rejected", pa.array(tested & (ranks <= limit)))
+            )
+
+        parts = self._stream.parts("writing")
+        if self._tested is None:
+            told = (decide(part, np.ones(part.num_rows, dtype=np.bool_)) for part in parts)
+        else:
+            told = (decide(*part) for part in self._with_untested(parts, self._tested))
+        write_rows(path, told, self._all.work.folder)
+
+    def _with_untested(
+        self, parts: Iterator[pa.Table], tested: NDArray[np.bool_]
+    ) -> Iterator[tuple[pa.Table, NDArray[np.bool_]]]:
+        """Give all rows in their order, with rank 0 and no score where they were not tested."""
+        size, source = self._all.plan.piece, self._all.test
+        names = source.names(size) if source.id_column else repeat(None)
+        rest = next(parts)
+        for start, name in zip(range(0, tested.size, size), names, strict=False):
+            here = tested[start : start + size]
+            n = int(here.sum())
+            while rest.num_rows < n:
+                rest = pa.concat_tables([rest, next(parts)])
+            scores, ranks = np.full(here.size, np.nan), np.zeros(here.size, dtype=np.int64)
+            scores[here] = rest["score"][:n].to_numpy()
+            ranks[here] = rest["rank"][:n].to_numpy()
+            rest = rest.slice(n)
+            columns = {"score": scores, "rank": ranks}
+            yield pa.table(columns if name is None else {"id": name, **columns}), here
+
+    def close(self) -> None:
+        """Remove the folder."""
+        self._all.work.clear()

@@ -1,0 +1,100 @@
+"""What a report draws of rows that stream by: ranges, histograms and the most novel rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from conovel.scorers.base import Vector
+
+_BINS = 30
+_MOST_ROWS = 100
+
+
+class Sketch:
+    """Sees all parts once for the range of the scores, then once more with decisions.
+
+    Parameters
+    ----------
+    calibration : array of shape (ℓ,)
+        Calibration scores in ascending order.
+
+    Attributes
+    ----------
+    tests, rejected : int arrays
+        Test rows, and those rejected, by score.
+    lowest_rejected : float
+        Infinite if none was rejected.
+    most_novel : pyarrow Table
+        The first rows by rank and score.
+    """
+
+    def __init__(self, calibration: Vector) -> None:
+        self._calibration = calibration
+        self._low, self._high = float(calibration[0]), float(calibration[-1])
+        self.tests = np.zeros(_BINS, dtype=np.int64)
+        self.rejected = np.zeros(_BINS, dtype=np.int64)
+        self.lowest_rejected = np.inf
+        self.most_novel = pa.table({})
+        self._n_drawn = 0
+
+    def see(self, part: pa.Table) -> pa.Table:
+        """Note the range of the scores."""
+        scores = part["score"].to_numpy()
+        self._low = min(self._low, float(scores.min()))
+        self._high = max(self._high, float(scores.max()))
+        return part
+
+    @property
+    def drawable(self) -> bool:
+        """Whether an axis can hold the scores."""
+        return bool(np.isfinite(self._low) and np.isfinite(self._high))
+
+    @property
+    def edges(self) -> Vector:
+        """Edges of the bins."""
+        low, high = self._low, self._high
+        if high - low <= 1e-9 * max(abs(low), abs(high)):
+            low, high = low - 0.5, high + 0.5
+        return np.linspace(low, high, _BINS + 1)
+
+    @property
+    def calibration(self) -> NDArray[np.int64]:
+        """Calibration rows by score."""
+        return self._count(self._calibration)
+
+    def _count(self, scores: Vector) -> NDArray[np.int64]:
+        """Count by bins; told that they are even, numpy need not search for each score."""
+        edges = self.edges
+        return np.histogram(scores, _BINS, (edges[0], edges[-1]))[0]
+
+    def draw(self, decided: pa.Table) -> pa.Table:
+        """Count rows by score and keep the most novel ones."""
+        scores = decided["score"].to_numpy()
+        flagged = scores[decided["rejected"].to_numpy()]
+        if self.drawable:
+            self.tests += self._count(scores)
+            self.rejected += self._count(flagged)
+        self.lowest_rejected = float(flagged.min(initial=self.lowest_rejected))
+        self._keep_most_novel(decided)
+        return decided
+
+    def _keep_most_novel(self, decided: pa.Table) -> None:
+        shown = decided.select(["score", "rank", "rejected"])
+        place = np.arange(self._n_drawn, self._n_drawn + decided.num_rows)
+        self._n_drawn += decided.num_rows
+        name = decided["id"] if "id" in decided.column_names else pa.chunked_array([place])
+        shown = _first(shown.append_column("row", name))
+        if self.most_novel.num_rows:
+            shown = _first(pa.concat_tables([self.most_novel, shown]))
+        self.most_novel = shown
+
+
+def _first(rows: pa.Table) -> pa.Table:
+    """Take the first rows by rank, score and place."""
+    ranks = rows["rank"].to_numpy()
+    last = min(_MOST_ROWS, ranks.size) - 1
+    near = np.flatnonzero(ranks <= np.partition(ranks, last)[last])
+    order = np.lexsort((-rows["score"].to_numpy()[near], ranks[near]))
+    return rows.take(near[order[:_MOST_ROWS]])

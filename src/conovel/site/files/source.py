@@ -1,0 +1,263 @@
+"""Rows of files that need not fit into memory, in pieces of one size."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pa_parquet
+from numpy.typing import NDArray
+
+from conovel.errors import FileError
+from conovel.scorers.base import Matrix, Vector
+from conovel.scorers.hashing import hash_columns
+from conovel.site.datafiles import (
+    DataFile,
+    agree_on_features,
+    agree_on_ids,
+    column_names,
+    converted,
+    open_files,
+    require_columns,
+    unreadable,
+)
+from conovel.site.files.ordered import in_order
+from conovel.site.representation import as_floats, kind_of
+from conovel.site.storage import require_features
+from conovel.site.tables import LARGEST, read_rows
+
+T = TypeVar("T")
+_THREADS = 2  # beside those that read and score
+_READING = {"buffer_size": 1 << 20, "pre_buffer": False}  # never a whole row group
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Consecutive rows: checked features, and their names if there are any.
+
+    They are kept as the columns that the file gave: most passes need a hash and a few rows.
+    """
+
+    start: int
+    columns: Sequence[Vector]
+    ids: Any = None  # a pyarrow ChunkedArray
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    @property
+    def hashes(self) -> NDArray[np.uint64]:
+        """:func:`conovel.site.sampling.content_hash` of the rows."""
+        return hash_columns(self.columns, len(self))
+
+    def rows(self, chosen: NDArray[np.bool_] | slice = slice(None)) -> Matrix:
+        """Give some rows, or all; negative zeros are made positive."""
+        rows = np.stack([column[chosen] for column in self.columns], axis=1)
+        rows += 0.0
+        return rows
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A file or a folder of files, of which only a piece is in memory at a time.
+
+    Parameters
+    ----------
+    path : Path
+        File or folder, CSV or Parquet. Files are read in the order of their names.
+    columns : sequence of str, optional
+        Feature columns; all but the id column by default.
+    id_column : str, optional
+        Column that names the rows.
+    only : bool array, optional
+        Which rows there are; the others are passed over as if they were not in the files.
+    types : Schema, optional
+        Features with the types that were agreed on with the other sample, instead of `columns`;
+        see :func:`conovel.site.storage.pick_features`.
+    """
+
+    path: Path
+    columns: Sequence[str] | None = None
+    id_column: str | None = None
+    only: NDArray[np.bool_] | None = None
+    types: pa.Schema | None = None
+
+    @cached_property
+    def files(self) -> list[DataFile]:
+        """The files, in the order in which they are read."""
+        return open_files(self.path)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Feature columns and their types."""
+        if self.types is not None:
+            return self.types
+        names = self.columns or [c for c in column_names(self.files) if c != self.id_column]
+        return agree_on_features([self.files], require_features(names, self.id_column))
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the feature columns."""
+        return list(self.schema.names)
+
+    @cached_property
+    def _id_types(self) -> pa.Schema:
+        fields = [agree_on_ids(self.files, self.id_column)] if self.id_column else []
+        return pa.schema(fields)
+
+    @cached_property
+    def _all_types(self) -> pa.Schema:
+        return pa.schema([*self.schema, *self._id_types])
+
+    def count_known(self) -> int | None:
+        """Count the rows where that takes no reading: Parquet files say how many they have."""
+        if self.only is not None:
+            return int(self.only.sum())
+        if not all(file.is_parquet for file in self.files):
+            return None
+        try:
+            return sum(int(file.fragment.count_rows()) for file in self.files)
+        except (pa.ArrowException, OSError):
+            return None  # reading will find out which file it was
+
+    def digest(self) -> str:
+        """Digest of what tells one state of the files from another, without reading them."""
+        told: list[Any] = []
+        for file in self.files:
+            try:
+                state = file.path.stat()
+            except OSError as error:
+                raise unreadable(file.path, error) from None
+            told.append([str(file.path), state.st_size, state.st_mtime_ns])
+        told += [[[f.name, str(f.type)] for f in self._all_types], self.id_column]
+        if self.only is not None:
+            told.append(hashlib.sha256(np.packbits(self.only).tobytes()).hexdigest())
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+    def pieces(self, size: int) -> Iterator[Piece]:
+        """Read the rows in order, `size` at a time.
+
+        Raises
+        ------
+        FileError
+            If a file cannot be read; it is named.
+        ColumnError
+            If a value is not a finite number.
+        """
+        return self.mapped(size, lambda piece: piece)
+
+    def mapped(self, size: int, work: Callable[[Piece], T]) -> Iterator[T]:
+        """Do some work on every piece, a few at a time, and give the results in order."""
+        with ThreadPoolExecutor(_THREADS) as pool:
+            tables = zip(count(0, size), self._tables(self._all_types, size), strict=False)
+            promises = (
+                pool.submit(lambda start, parts: work(self._piece(start, parts)), start, parts)
+                for start, parts in tables
+            )
+            yield from in_order(promises, _THREADS)
+
+    def names(self, size: int) -> Iterator[Any]:
+        """Read the names of the rows alone, `size` at a time."""
+        for parts in self._tables(self._id_types, size):
+            yield pa.concat_tables([part for _, part in parts])[self.id_column]
+
+    def _tables(self, types: pa.Schema, size: int) -> Iterator[list[tuple[Path, pa.Table]]]:
+        return _cut(_blocks(self.files, types, size, self.only), size)
+
+    def _piece(self, start: int, parts: Sequence[tuple[Path, pa.Table]]) -> Piece:
+        table = pa.concat_tables([part for _, part in parts])
+        columns = _clean_columns(table.select(self.features))
+        if columns is None:  # numbers of another kind, or something is wrong: say what
+            values = [self._read(path, part) for path, part in parts]
+            columns = list(np.concatenate(values).T)
+        return Piece(start, columns, table[self.id_column] if self.id_column else None)
+
+    def _read(self, path: Path, part: pa.Table) -> Matrix:
+        try:
+            return read_rows(part.select(self.features), str(path)).values
+        except pa.ArrowException as error:
+            raise unreadable(path, error) from None
+
+
+def mask_of(positions: NDArray[np.intp], n: int) -> NDArray[np.bool_]:
+    """Mark some of n rows."""
+    mask = np.zeros(n, dtype=np.bool_)
+    mask[positions] = True
+    return mask
+
+
+def _clean_columns(table: pa.Table) -> list[Vector] | None:
+    """Give columns that are all finite numbers as float64; else nothing."""
+    columns = [column.to_numpy() for column in table.columns]
+    if any(kind_of(column.dtype) is None for column in columns):
+        return None
+    floats = [as_floats(column) for column in columns]
+    # A NaN fails both comparisons.
+    clean = all(c.min() >= -LARGEST and c.max() <= LARGEST for c in floats)
+    return floats if clean else None
+
+
+def _blocks(
+    files: Sequence[DataFile],
+    types: pa.Schema,
+    size: int,
+    only: NDArray[np.bool_] | None,
+) -> Iterator[tuple[Path, pa.Table]]:
+    """Give what the files give, in blocks of their own choosing, each with its file."""
+    start = 0
+    for file in files:
+        for table in _batches(file, types, size):
+            if only is None:
+                yield file.path, table
+                continue
+            wanted = only[start : start + table.num_rows]
+            start += table.num_rows
+            if wanted.size < table.num_rows:
+                raise FileError(f"{file.path} has got more rows while it was read")
+            yield file.path, table.filter(pa.array(wanted))
+
+
+def _cut(
+    blocks: Iterable[tuple[Path, pa.Table]], size: int
+) -> Iterator[list[tuple[Path, pa.Table]]]:
+    """Cut blocks into pieces of one size, each a list of tables with the files they are from."""
+    piece: list[tuple[Path, pa.Table]] = []
+    lacking = size
+    for path, table in blocks:
+        rest = table
+        while rest.num_rows:
+            piece.append((path, rest.slice(0, lacking)))
+            taken = piece[-1][1].num_rows
+            rest, lacking = rest.slice(taken), lacking - taken
+            if not lacking:
+                yield piece
+                piece, lacking = [], size
+    if piece:
+        yield piece
+
+
+def _batches(file: DataFile, types: pa.Schema, size: int) -> Iterator[pa.Table]:
+    """Read one file from its beginning, never much more of it than `size` rows at a time."""
+    names = types.names
+    require_columns([file], names)
+    try:
+        if file.is_parquet:
+            # A scan of a data set would decode a whole row group, and read more ahead.
+            with pa_parquet.ParquetFile(file.path, **_READING) as opened:
+                for batch in opened.iter_batches(size, columns=names):
+                    yield converted(pa.Table.from_batches([batch]), types, file.path)
+        else:
+            scan = {"schema": file.types_read(types), "batch_size": size, "batch_readahead": 2}
+            for batch in file.fragment.to_batches(columns=names, **scan):
+                yield converted(pa.Table.from_batches([batch]), types, file.path)
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(file.path, error) from None

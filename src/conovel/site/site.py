@@ -1,0 +1,297 @@
+"""An agent's own work: fit, make models for the peers, score, rank. No row leaves it.
+
+This is what the protocol asks of a site (:class:`conovel.protocol.agent.Site`); the network in
+one process and a deployment between organisations run the same code.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.errors import ModelRefusedError, SampleError, WireError
+from conovel.models.wire import Surrogate, schema_digest
+from conovel.scorers.base import FittedScorer, Matrix, Mixture, Scorer, Vector
+from conovel.scorers.selection import Selection, fit_best
+from conovel.site.composite import AUTO, choose_composite, composite_scores
+from conovel.site.sampling import MAX_TRAIN_ROWS, training_sample
+from conovel.site.splitting import TrainingRows, as_share, n_training, split_null
+from conovel.site.surrogate import Bits, decode, make_surrogate
+from conovel.site.tables import Rows
+from conovel.spec.facts import Facts
+from conovel.spec.regimes import Regime, block_sizes, own_block
+from conovel.stats.ranks import conformal_ranks
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How an agent works; the same for every agent of a network unless it says otherwise."""
+
+    regime: Regime
+    composite: str
+    candidates: tuple[Scorer, ...]
+    bits: Bits
+    level: Fraction
+    train_fraction: Fraction | None
+    seed: int
+    n_agents: int = 1
+
+
+class Learning(Protocol):
+    """What a scorer is fitted on."""
+
+    @property
+    def null_train(self) -> Matrix:
+        """Known normals that train."""
+
+    @property
+    def sample(self) -> Mixture:
+        """The mixture, or of a very large one a sample by content."""
+
+
+L = TypeVar("L", bound=Learning)
+
+
+def fit_on(rows: Learning, settings: Settings) -> FittedScorer:
+    """Fit the scorer, or the best of several."""
+    return fit_best(settings.candidates, rows.null_train, rows.sample)
+
+
+class Workplace(ABC, Generic[L]):
+    """What every site does with models, wherever its rows are.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Names of the features.
+    settings : Settings
+
+    Attributes
+    ----------
+    choices : dict of Selection
+        How the scorer and the composite were chosen, where there was a choice.
+    """
+
+    def __init__(self, columns: Sequence[str], settings: Settings) -> None:
+        self.settings = settings
+        self.choices: dict[str, Selection] = {}
+        self._columns = tuple(columns)
+        self._own: tuple[L, FittedScorer] | None = None
+
+    @property
+    @abstractmethod
+    def facts(self) -> Facts:
+        """Row numbers and columns, as the hello tells them."""
+
+    def training_rows(self, n_agents: int) -> list[TrainingRows]:
+        """Say from how many rows each model will be learnt, where that many agents take part.
+
+        One entry for all rows, or in `split` one for every size of block.
+        """
+        facts, most = self.facts, self.max_train_rows
+        n_blocks = n_agents if self.settings.regime.splits_rows else 1
+        found = []
+        sizes = zip(*(block_sizes(n, n_blocks) for n in (facts.n_null, facts.n_test)), strict=True)
+        for n_null, n_test in sorted(set(sizes)):
+            n_train, n_by_rule = (
+                n_training(n_null, self._share(n_null, facts.n_test, by_rule=by_rule), most)
+                for by_rule in (False, True)
+            )
+            n_mixture = n_null - n_train + n_test
+            found.append(TrainingRows(n_null, n_train, n_by_rule, n_mixture, most))
+        return found
+
+    @property
+    def max_train_rows(self) -> int:
+        """How many rows of either kind are learnt from at most."""
+        return MAX_TRAIN_ROWS
+
+    def _facts(self, n_null: int, n_test: int) -> Facts:
+        return Facts(n_null, n_test, len(self._columns), schema_digest(self._columns, 32))
+
+    def _split(self, n_null: int, n_test: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Say which known normals train and which calibrate; `n_test` is of the whole site."""
+        share = self._share(n_null, n_test)
+        return split_null(n_null, share, self.settings.seed, self.max_train_rows)
+
+    def _share(self, n_null: int, n_test: int, *, by_rule: bool = False) -> Fraction:
+        """Return the share of known normals that train, from numbers alone.
+
+        Where all tests are decided together, their number is taken to be this agent's own
+        times the number of agents. The totals of the roster come after the rows are cut. With
+        `by_rule` it is the site's own rule, whatever the run asks for.
+        """
+        settings = self.settings
+        regime, n_agents = settings.regime, settings.n_agents
+        n_tests = n_test * (n_agents if regime.uses_counts else 1)
+        if regime.splits_rows:
+            n_tests //= n_agents
+        level = regime.test_level(settings.level, n_agents)
+        asked = None if by_rule else settings.train_fraction
+        return as_share(asked, n_null, n_tests, level)
+
+    def _cuts(
+        self, n_null: int, n_test: int, n_blocks: int
+    ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Cut known normals and test rows at random into K blocks (the paper's step 1)."""
+        if n_test < n_blocks:
+            raise SampleError(f"{n_test} test rows cannot be split among the agents")
+        rng = np.random.default_rng([self.settings.seed, n_blocks])
+        nulls, tests = (
+            np.split(rng.permutation(n), np.cumsum(block_sizes(n, n_blocks))[:-1])
+            for n in (n_null, n_test)
+        )
+        return [(np.sort(null), np.sort(test)) for null, test in zip(nulls, tests, strict=True)]
+
+    def _keep(self, block: L) -> tuple[L, FittedScorer]:
+        """Fit one's own model."""
+        self._own = block, fit_on(block, self.settings)
+        if self._own[1].selection:
+            self.choices["scorer"] = self._own[1].selection
+        return self._own
+
+    def _surrogate(self, block: L, local: FittedScorer) -> bytes:
+        settings = self.settings
+        schema = schema_digest(self._columns, 4)
+        task = block.null_train, block.sample
+        return make_surrogate(settings.bits, local, *task, settings.seed, schema)
+
+    def _decode(self, models: Mapping[str, bytes]) -> list[Surrogate]:
+        """Decode the peers' models, or say whose cannot be."""
+        return [self._decode_one(peer, blob) for peer, blob in models.items()]
+
+    def _decode_one(self, peer: str, blob: bytes) -> Surrogate:
+        try:
+            surrogate = _decode_once(blob, schema_digest(self._columns, 4))
+        except WireError as error:
+            raise ModelRefusedError(f"the model of {peer} was refused: {error}", peer) from error
+        if surrogate.n_features != len(self._columns):
+            raise ModelRefusedError(f"the model of {peer} is for other columns", peer)
+        return surrogate
+
+    def _composite(self, block: L, local: FittedScorer, surrogates: Sequence[Surrogate]) -> str:
+        """Name the composite: the one that was agreed on, or the best."""
+        if self.settings.composite != AUTO or not surrogates:
+            return self.settings.composite
+        choice = choose_composite(local, surrogates, block.null_train, block.sample)
+        self.choices["composite"] = choice
+        return choice.winner
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows that are trained on together: all of an agent's, or 1/K of them in `split`."""
+
+    null_train: Matrix
+    mixture: Mixture
+    n_calibration: int
+    tested: NDArray[np.intp]  # which test rows are in it
+
+    @cached_property
+    def sample(self) -> Mixture:
+        """What is learnt from: the mixture, or of a very large one a sample by content."""
+        return training_sample(self.mixture, MAX_TRAIN_ROWS)
+
+
+class LocalSite(Workplace[Block]):
+    """One agent's rows and the work on them.
+
+    Parameters
+    ----------
+    null, test : Rows
+        Known normals and rows to test, checked.
+    settings : Settings
+
+    Attributes
+    ----------
+    tested : bool array of shape (m,)
+        Which test rows are tested; all but in `split`.
+    scores : float array of shape (m,)
+        Composite scores, NaN where a row is not tested.
+    test_ranks : int array of shape (m,)
+        Ranks, 0 where a row is not tested.
+    n_calibration : int
+        Calibration rows behind the ranks.
+    """
+
+    def __init__(self, null: Rows, test: Rows, settings: Settings) -> None:
+        super().__init__(null.columns or tuple(map(str, range(null.values.shape[1]))), settings)
+        self.null, self.test = null, test
+        self.tested = np.zeros(len(test), dtype=np.bool_)
+        self.scores = np.full(len(test), np.nan)
+        self.test_ranks = np.zeros(len(test), dtype=np.int64)
+        self.n_calibration = 0
+
+    @property
+    def facts(self) -> Facts:
+        """Row numbers and columns, as the hello tells them."""
+        return self._facts(len(self.null), len(self.test))
+
+    def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
+        """Fit, and make a model for every peer: one for all, or one per block in `split`."""
+        if not self.settings.regime.splits_rows:
+            block, local = self._keep(self._all_rows())
+            blob = self._surrogate(block, local)
+            return {name: blob for i, name in enumerate(names) if i != index}
+        blocks = self._blocks(len(names))
+        self._keep(blocks[own_block(index)])
+        return {
+            name: self._surrogate(block, fit_on(block, self.settings))
+            for i, (name, block) in enumerate(zip(names, blocks, strict=True))
+            if i != index
+        }
+
+    def ranks(self, models: Mapping[str, bytes]) -> tuple[NDArray[np.int64], int]:
+        """Score with everybody's models together and rank the tested rows."""
+        block, local = self._own or self._keep(self._all_rows())
+        surrogates = self._decode(models)
+        composite = self._composite(block, local, surrogates)
+        task = local, surrogates, block.null_train, block.mixture, block.sample
+        scores = composite_scores(composite, *task)
+        calibration, tests = np.split(scores, [block.n_calibration])
+        ranks = conformal_ranks(calibration, tests)
+        self.take(block.tested, tests, ranks, block.n_calibration)
+        return ranks, block.n_calibration
+
+    def take(
+        self,
+        tested: NDArray[np.intp],
+        scores: Vector,
+        ranks: NDArray[np.int64],
+        n_calibration: int,
+    ) -> None:
+        """Note the scores and ranks of the tested rows."""
+        self.tested[tested] = True
+        self.scores[tested] = scores
+        self.test_ranks[tested] = ranks
+        self.n_calibration = n_calibration
+
+    def n_calibration_planned(self, n_agents: int) -> int:
+        """How many calibration rows the tested block will have, before any work."""
+        n = len(self.null)
+        n = n // n_agents if self.settings.regime.splits_rows else n
+        return n - min(int(self._share(n, len(self.test)) * n), MAX_TRAIN_ROWS)
+
+    def _all_rows(self) -> Block:
+        return self._block(np.arange(len(self.null)), np.arange(len(self.test)))
+
+    def _blocks(self, n_blocks: int) -> list[Block]:
+        cuts = self._cuts(len(self.null), len(self.test), n_blocks)
+        return [self._block(*cut) for cut in cuts]
+
+    def _block(self, nulls: NDArray[np.intp], tests: NDArray[np.intp]) -> Block:
+        train, calibration = self._split(nulls.size, len(self.test))
+        rows = np.concatenate([self.null.values[nulls[calibration]], self.test.values[tests]])
+        return Block(self.null.values[nulls[train]], Mixture.of(rows), calibration.size, tests)
+
+
+@lru_cache(maxsize=256)  # agents in one process receive the same bytes; surrogates are immutable
+def _decode_once(blob: bytes, schema: bytes) -> Surrogate:
+    return decode(blob, schema=schema)

@@ -1,0 +1,152 @@
+"""From a fitted model to the bytes a peer receives.
+
+``bits`` says how: None sends the model in float64, an integer is the paper's uniform
+quantizer, and ``"compact"`` grows a small forest that imitates the model and sends that;
+``"compact:300"`` sends the best one of at most 300 bytes. A model that is not made of numbers
+which can be sent (a blend, nearest neighbours, a one-class model), or of too many, is imitated by
+a forest of 100 trees with at most 20 leaves, and that forest is sent in float64 or quantized.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from numbers import Integral
+from typing import Any, TypeAlias
+
+from conovel.errors import InputError, ModelError
+from conovel.models import wire
+from conovel.models.quantized.grids import check_bits
+from conovel.models.wire import NO_SCHEMA, decode
+from conovel.scorers.base import FittedScorer, Matrix, Mixture
+from conovel.scorers.from_sklearn import Flat, to_flat
+from conovel.site.compact import encode_compact, imitate
+
+__all__ = ["Bits", "as_bits", "decode", "encode", "flat_of", "make_surrogate"]
+
+Bits: TypeAlias = int | str | None
+_COMPACT = "compact"
+
+
+def as_bits(bits: Bits) -> Bits:
+    """Check a precision and return its one spelling.
+
+    Parameters
+    ----------
+    bits : None, int or str
+        None, an integer from 1 to 16, "compact", or "compact:300" for a compact model of at
+        most 300 bytes.
+
+    Examples
+    --------
+    >>> as_bits("compact:0300")
+    'compact:300'
+    """
+    if bits is None:
+        return None
+    if isinstance(bits, str):
+        name, colon, text = bits.partition(":")
+        if name == _COMPACT and not colon:
+            return _COMPACT
+        if name == _COMPACT and text.isascii() and text.isdigit() and int(text) > 0:
+            return f"{_COMPACT}:{int(text)}"
+    elif isinstance(bits, Integral) and not isinstance(bits, bool):
+        return check_bits(int(bits))
+    raise InputError(
+        f"bits must be None, an integer from 1 to 16, 'compact:BYTES' or 'compact', not {bits!r}"
+    )
+
+
+def encode(model: Any, *, bits: int | None = None, schema: bytes = NO_SCHEMA) -> bytes:
+    """Turn a fitted model into bytes for a peer.
+
+    Parameters
+    ----------
+    model : fitted scikit-learn or LightGBM classifier, or a flat model
+    bits : int or None
+        Precision of thresholds and values; None is float64.
+    schema : bytes
+        Digest of the columns it was made for, see :func:`conovel.models.wire.schema_digest`.
+
+    Raises
+    ------
+    ModelError
+        If the model has no flat form. :class:`conovel.Network` sends such a model, too: it
+        has the rows, so that a forest can imitate the model on them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> model = RandomForestClassifier(5, max_depth=3, random_state=0).fit(X, X[:, 0] > 0)
+    >>> surrogate = decode(encode(model))
+    >>> bool((surrogate.score(X) == model.predict_proba(X)[:, 1]).all())
+    True
+    """
+    if isinstance(as_bits(bits), str):
+        raise InputError(
+            f"encode cannot make a {bits!r} model: it would imitate this one on its rows, and"
+            " encode has no rows. Use Network(bits=...), or bits from 1 to 16 or None here"
+        )
+    try:
+        flat = to_flat(model)
+    except ModelError as error:
+        raise ModelError(
+            f"{error}. Network(agents, scorer=..., bits=...) sends any model: a forest imitates"
+            " it on the agent's rows, which encode does not have"
+        ) from error
+    return wire.encode(flat, bits=bits, schema=schema)
+
+
+def flat_of(local: FittedScorer, null_train: Matrix, mixture: Mixture, seed: int) -> Flat:
+    """Return the local model as numbers, or a forest that imitates it where it has no such form.
+
+    Parameters
+    ----------
+    local : FittedScorer
+        The model, fitted on these rows.
+    null_train : array of shape (k, d)
+    mixture : Mixture
+    seed : int
+        Seed of the forest.
+    """
+    return imitate(local, null_train, mixture, seed) if local.flat is None else local.flat
+
+
+def make_surrogate(
+    bits: Bits,
+    local: FittedScorer,
+    null_train: Matrix,
+    mixture: Mixture,
+    seed: int,
+    schema: bytes = NO_SCHEMA,
+) -> bytes:
+    """Make what a peer receives from the model fitted on (null_train, mixture).
+
+    Parameters
+    ----------
+    bits : None, int or str
+        See :func:`as_bits`; a compact model imitates `local`, see :mod:`conovel.site.compact`, and
+        so does what is sent for a model without a flat form.
+    local : FittedScorer
+    null_train : array of shape (k, d)
+    mixture : Mixture
+    seed : int
+        Seed of a forest that imitates.
+    schema : bytes
+        Digest of the columns, see :func:`conovel.models.wire.schema_digest`.
+    """
+    if isinstance(bits, str):
+        _, _, budget = bits.partition(":")
+        return encode_compact(
+            local,
+            null_train,
+            mixture,
+            seed,
+            budget=int(budget) if budget else None,
+            schema=schema,
+        )
+    if local.flat is not None:
+        with suppress(ModelError):  # more numbers than a message may hold
+            return wire.encode(local.flat, bits=bits, schema=schema)
+    return wire.encode(imitate(local, null_train, mixture, seed), bits=bits, schema=schema)

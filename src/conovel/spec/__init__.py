@@ -1,0 +1,1 @@
+"""Frozen descriptions that all other layers share."""

@@ -1,0 +1,241 @@
+"""Who tests what, at which level, and who learns what: the regimes, as frozen descriptions.
+
+A regime fixes three choices: whether models are exchanged, whether rows are split into
+blocks so that no model meets the rows it was trained on, and whether the agents share one
+step-up through counts (level α) or each runs its own (level α/K).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from types import MappingProxyType
+
+from conovel.errors import InputError
+from conovel.stats.levels import Level, as_level
+from conovel.stats.null_proportion import NullProportion, as_estimator
+
+
+@dataclass(frozen=True)
+class Regime:
+    """One way for K agents to decide together.
+
+    Attributes
+    ----------
+    name, paper_name : str
+        Our name and the paper's.
+    exchanges_models : bool
+        Whether every agent sends a model to every peer.
+    splits_rows : bool
+        Whether rows are cut into K blocks, of which an agent tests one.
+    uses_counts : bool
+        Whether there is one step-up over all agents, through counts.
+    divides_level : bool
+        Whether every agent runs a step-up of its own at α/K.
+    deployable : bool
+        False when raw rows would have to leave their site.
+    needs : str
+        What the guarantee assumes.
+    peers_learn, coordinator_learns : str
+        What becomes known beyond names and row numbers.
+    """
+
+    name: str
+    paper_name: str
+    exchanges_models: bool
+    splits_rows: bool
+    uses_counts: bool
+    divides_level: bool
+    needs: str
+    peers_learn: str
+    coordinator_learns: str
+    deployable: bool = True
+
+    def test_level(self, level: Level, n_agents: int) -> Fraction:
+        """Level of the step-up that decides: α when there is one for all, else α/K.
+
+        With α/K the agents' false discovery proportions add up to at most α whoever leaves
+        later, because K stays the number of agents that were there at the start.
+        """
+        return as_level(level) / (n_agents if self.divides_level else 1)
+
+    def n_tested(self, n_test: int, index: int, n_agents: int) -> int:
+        """How many of its `n_test` rows the agent at `index` tests."""
+        return block_sizes(n_test, n_agents)[own_block(index)] if self.splits_rows else n_test
+
+
+_EXCHANGEABLE = (
+    "each agent's nulls are exchangeable given its novelties and its scores do not depend on"
+    " the order of its rows"
+)
+_INDEPENDENT = f"agents are independent, {_EXCHANGEABLE}"
+_COUNTS = "every agent's count in each round"
+_TOTALS = "the total count of each round"
+
+REGIMES: Mapping[str, Regime] = MappingProxyType(
+    {
+        regime.name: regime
+        for regime in (
+            Regime(
+                name="isolated",
+                paper_name="Baseline 2",
+                exchanges_models=False,
+                splits_rows=False,
+                uses_counts=False,
+                divides_level=True,
+                needs=_EXCHANGEABLE,
+                peers_learn="nothing",
+                coordinator_learns="nothing",
+            ),
+            Regime(
+                name="counts",
+                paper_name="Baseline 3",
+                exchanges_models=False,
+                splits_rows=False,
+                uses_counts=True,
+                divides_level=False,
+                needs=_INDEPENDENT,
+                peers_learn=_TOTALS,
+                coordinator_learns=_COUNTS,
+            ),
+            Regime(
+                name="pooled",
+                paper_name="Baseline 1 (oracle)",
+                exchanges_models=False,
+                splits_rows=False,
+                uses_counts=False,
+                divides_level=False,
+                needs="the nulls of all agents together are exchangeable given the novelties",
+                peers_learn="every row",
+                coordinator_learns="every row",
+                deployable=False,
+            ),
+            Regime(
+                name="split",
+                paper_name="Model Exchange",
+                exchanges_models=True,
+                splits_rows=True,
+                uses_counts=True,
+                divides_level=False,
+                needs=_INDEPENDENT,
+                peers_learn=f"one model per agent, made for this peer alone; {_TOTALS}",
+                coordinator_learns=_COUNTS,
+            ),
+            Regime(
+                name="conservative",
+                paper_name="Conservative Model Exchange",
+                exchanges_models=True,
+                splits_rows=False,
+                uses_counts=False,
+                divides_level=True,
+                needs=_INDEPENDENT,
+                peers_learn="one model per agent",
+                coordinator_learns="nothing",
+            ),
+            Regime(
+                name="full",
+                paper_name="(ours)",
+                exchanges_models=True,
+                splits_rows=False,
+                uses_counts=True,
+                divides_level=False,
+                needs=_INDEPENDENT,
+                peers_learn=f"one model per agent; {_TOTALS}",
+                coordinator_learns=_COUNTS,
+            ),
+        )
+    }
+)
+
+
+def as_regime(regime: str | Regime) -> Regime:
+    """Read a regime by its name.
+
+    Examples
+    --------
+    >>> as_regime("split").paper_name
+    'Model Exchange'
+    """
+    if isinstance(regime, Regime):
+        return regime
+    if not isinstance(regime, str) or regime not in REGIMES:
+        raise InputError(f"regime must be one of {', '.join(REGIMES)}, not {regime!r}")
+    return REGIMES[regime]
+
+
+def as_deployable(regime: str | Regime) -> Regime:
+    """Read a regime that agents can run without handing over rows."""
+    chosen = as_regime(regime)
+    if not chosen.deployable:
+        raise InputError(f"{chosen.name!r} pools raw rows: it is for simulation only")
+    return chosen
+
+
+def block_sizes(n: int, n_agents: int) -> tuple[int, ...]:
+    """Cut n rows into K blocks as even as can be; the first n mod K get one row more.
+
+    Block b of every agent serves the agent at position b of the sorted names: its owner
+    keeps block :func:`own_block` to calibrate and test, and trains the model for the peer
+    at position b on block b.
+
+    Examples
+    --------
+    >>> block_sizes(11, 3)
+    (4, 4, 3)
+    """
+    return tuple(n // n_agents + (b < n % n_agents) for b in range(n_agents))
+
+
+def own_block(index: int) -> int:
+    """Return the block that the agent at position `index` keeps for itself: the same number."""
+    return index
+
+
+def guarantee(
+    regime: str | Regime,
+    level: Level,
+    *,
+    pi0: str | NullProportion | None = None,
+    left_out: Collection[str] = (),
+    dropped: Collection[str] = (),
+) -> str:
+    """Say in one paragraph what holds for a finished run, and what it rests on.
+
+    Parameters
+    ----------
+    regime : str or Regime
+    level : float, str or Fraction
+    pi0 : None, str or NullProportion
+        The estimator of the nulls that was used.
+    left_out : collection of str
+        Agents that vanished before the counts.
+    dropped : collection of str
+        Agents that vanished during the counts and were counted as zero.
+
+    Examples
+    --------
+    >>> print(guarantee("full", 0.1))
+    FDR over all tested rows of all agents at most 1/10 · m0/m, provided agents are ...
+    """
+    chosen, alpha, estimator = as_regime(regime), as_level(level), as_estimator(pi0)
+    bound = f"{alpha}" if estimator or chosen.divides_level else f"{alpha} · m0/m"
+    said = [f"FDR over all tested rows of all agents at most {bound}, provided {chosen.needs}."]
+    if estimator and chosen.uses_counts and not estimator.proven_for_several:
+        name = type(estimator).__name__
+        said.append(f"{name} is proven for one site only, so that bound is not proven here.")
+    if left_out:
+        said.append(
+            f"Left out before the counts: {', '.join(sorted(left_out))}; their rows are neither"
+            " tested nor counted, and the bound is about the other agents."
+        )
+        if chosen.uses_counts:
+            said.append("Nobody may have left because of how its own rows were split.")
+    if dropped:
+        said.append(
+            f"Lost during the counts: {', '.join(sorted(dropped))}; their rows count as tested"
+            " and not rejected. Nobody may have been lost because of what others counted."
+        )
+        if estimator is None or estimator.proven_for_several:  # docs/theory.md, Theorems 8 and 9
+            said.append(f"Whatever the reason, FDR is at most {alpha} · (1 + 1/2 + … + 1/m).")
+    return " ".join(said)

@@ -1,0 +1,77 @@
+"""Where the seed of every agent comes from: the run's, and at a site a secret of its own.
+
+All that is random at an agent follows from its one seed: which known normals train, how rows
+are cut into blocks, the scorer, and the model that imitates it. Whoever submits a run chooses
+the seed of the run. A site mixes a secret into it, so that nobody else can choose, or know,
+which of its rows train.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from conovel.stats.arguments import as_whole
+
+SEED_BITS = 32  # what scikit-learn takes
+
+
+def agent_seeds(random_state: int | None, n_agents: int) -> list[int]:
+    """Return a seed for every agent, in the order of their names.
+
+    Examples
+    --------
+    >>> agent_seeds(0, 2)
+    [2968811710, 3677149159]
+    """
+    return [int(s) for s in np.random.SeedSequence(random_state).generate_state(n_agents)]
+
+
+def site_seed(secret: bytes, seed: int, agent: str) -> int:
+    """Return the seed of a site that mixes its secret into the seed of a run.
+
+    It follows from these three alone, so that a run that is repeated splits the rows alike.
+
+    Parameters
+    ----------
+    secret : bytes
+        Known to the site alone.
+    seed : int
+        Of the run.
+    agent : str
+        The site's name.
+
+    Examples
+    --------
+    >>> site_seed(bytes(32), 0, "north") == site_seed(bytes(32), 0, "north")
+    True
+    >>> site_seed(bytes(32), 0, "north") == site_seed(bytes([1] * 32), 0, "north")
+    False
+    """
+    number = seed.to_bytes((seed.bit_length() + 7) // 8, "big")
+    digest = hmac.digest(secret, agent.encode() + b"\n" + number, hashlib.sha256)
+    return int.from_bytes(digest[: SEED_BITS // 8], "big")
+
+
+def run_id_of(settings: Mapping[str, Any], names: Iterable[str]) -> bytes:
+    """Return the 16 bytes that name a run in one process: a digest of its settings and agents.
+
+    A run can so be repeated exactly, and ``conovel verify`` sees when its settings were changed.
+
+    Examples
+    --------
+    >>> run_id_of({"random_state": 0}, ["north", "south"]).hex()
+    '613bef4b16c1e97b6f84d8e3d0aae6fa'
+    """
+    text = json.dumps([dict(settings), sorted(names)], sort_keys=True)
+    return hashlib.sha256(text.encode()).digest()[:16]
+
+
+def as_agent_seed(seed: int) -> int:
+    """Check a seed that was given to an agent."""
+    return as_whole(seed, "seed", most=2**SEED_BITS - 1)

@@ -1,0 +1,124 @@
+"""The ranks of one agent as counts, and the one limit that every rank is compared with."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from conovel.errors import InputError, SampleError
+from conovel.stats.arguments import as_array
+
+
+class RankHistogram:
+    """The ranks of one agent, as counts: all that a step-up ever asks for.
+
+    Parameters
+    ----------
+    ranks : int array of shape (m,)
+        Conformal ranks between 1 and ``n_calibration + 1``.
+    n_calibration : int
+        Size ℓ of the calibration sample they refer to.
+    """
+
+    def __init__(self, ranks: NDArray[np.int64], n_calibration: int) -> None:
+        if ranks.size < n_calibration:
+            self._set(*np.unique(ranks, return_counts=True), n_calibration)
+        else:
+            histogram = np.bincount(ranks)
+            values = np.flatnonzero(histogram)
+            self._set(values, histogram[values], n_calibration)
+
+    @classmethod
+    def of_counts(cls, counts: NDArray[np.int64], n_calibration: int) -> RankHistogram:
+        """Make one from how often each rank occurs, rank 0 first.
+
+        Examples
+        --------
+        >>> RankHistogram.of_counts(np.array([0, 2, 1, 4]), n_calibration=2).at_most(2)
+        3
+        """
+        histogram = cls.__new__(cls)
+        values = np.flatnonzero(counts)
+        histogram._set(values, counts[values], n_calibration)
+        return histogram
+
+    def _set(
+        self, values: NDArray[np.int64], counts: NDArray[np.int64], n_calibration: int
+    ) -> None:
+        self.n_calibration = n_calibration
+        self.size = int(counts.sum())
+        self._values = values
+        self._cumulative = np.concatenate([[0], np.cumsum(counts)])
+
+    def adjusted(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Give the ranks that occur, and the adjusted p-value of each (`adjusted_pvalues`)."""
+        scaled = (self._values * self.size) / ((self.n_calibration + 1) * self._cumulative[1:])
+        return self._values, np.minimum.accumulate(scaled[::-1])[::-1]
+
+    def smallest(self, k: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Give the k-th smallest rank for every k from 1 to the number of ranks."""
+        return np.asarray(self._values[np.searchsorted(self._cumulative[1:], k)])
+
+    def at_most(self, rank: int) -> int:
+        """Count the ranks that are at most `rank`."""
+        return int(self._cumulative[np.searchsorted(self._values, rank, side="right")])
+
+    def below(self, p_value: Fraction) -> int:
+        """Count the p-values strictly below `p_value`, exactly."""
+        return self.at_most(math.ceil(p_value * (self.n_calibration + 1)) - 1)
+
+
+def rank_limit(slope: Fraction, k: int, n_calibration: int) -> int:
+    """Largest rank that BH rejects when it rejects `k` in all: floor(slope·k·(ℓ+1)).
+
+    `slope` is α/m, or α divided by the estimated number of nulls. Python integers do not
+    overflow, so any m and ℓ will do.
+    """
+    return slope.numerator * int(k) * (int(n_calibration) + 1) // slope.denominator
+
+
+def as_block(ranks: ArrayLike, n_calibration: int) -> tuple[NDArray[np.int64], int]:
+    """Check one block: integer ranks between 1 and ℓ + 1."""
+    array = as_array(ranks, "ranks")
+    if array.ndim != 1:
+        raise SampleError(f"ranks must have one dimension, not shape {array.shape}")
+    if array.size == 0:
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise InputError(f"ranks must be integers, not {array.dtype}: see conformal_ranks")
+    size = as_array(n_calibration, "n_calibration")
+    if size.ndim != 0 or size.dtype.kind not in "iu" or size < 1:
+        raise SampleError(f"n_calibration must be a positive integer, not {n_calibration!r}")
+    largest = int(size) + 1
+    if array.size and (array.min() < 1 or array.max() > largest):
+        raise InputError(
+            f"ranks must lie between 1 and n_calibration + 1 = {largest},"
+            f" not between {array.min()} and {array.max()}"
+        )
+    return array.astype(np.int64, copy=False), largest - 1
+
+
+def as_ranks(
+    ranks: ArrayLike, n_calibration: int | ArrayLike
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Check ranks with their calibration sizes, one for all tests or one per test."""
+    sizes = as_array(n_calibration, "n_calibration")
+    ranks = as_array(ranks, "ranks")
+    if ranks.size == 0:
+        raise SampleError("there is nothing to test: ranks is empty")
+    if sizes.ndim == 0:
+        array, size = as_block(ranks, n_calibration)  # type: ignore[arg-type]
+        return array, np.full(array.size, size, dtype=np.int64)
+    if sizes.shape != np.shape(ranks) or sizes.dtype.kind not in "iu" or sizes.min() < 1:
+        raise SampleError(
+            "n_calibration must be one positive integer, or one per rank"
+            f" (shape {np.shape(ranks)}), not {sizes.dtype} of shape {sizes.shape}"
+        )
+    array, _ = as_block(ranks, int(sizes.max()))
+    sizes = sizes.astype(np.int64, copy=False)
+    if np.any(array > sizes + 1):
+        raise InputError("a rank exceeds its own n_calibration + 1")
+    return array, sizes

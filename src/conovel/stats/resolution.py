@@ -1,0 +1,66 @@
+"""How finely calibration rows can resolve the tests, known before any row is looked at."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from conovel.errors import ResolutionWarning
+from conovel.stats.arguments import as_whole
+from conovel.stats.levels import Level, as_level
+from conovel.stats.rank_counts import rank_limit
+
+
+class Resolution(NamedTuple):
+    """What a calibration size can resolve among m tests, before any row is looked at."""
+
+    fewest: int  # the fewest rows that can be rejected together; above m: none ever
+    rows_for_any: int  # calibration rows needed for any rejection at all
+    rows_for_one: int  # calibration rows needed to be able to reject a single row
+
+
+def resolution(n_calibration: int, m: int, level: Level) -> Resolution:
+    """Tell how finely ℓ calibration rows can resolve m tests at this level.
+
+    Examples
+    --------
+    >>> resolution(166, 999, 0.1)
+    Resolution(fewest=60, rows_for_any=9, rows_for_one=9989)
+    """
+    alpha = as_level(level)
+    n_calibration, m = as_whole(n_calibration, "n_calibration"), as_whole(m, "m")
+    return Resolution(
+        fewest=math.ceil(m / (alpha * (n_calibration + 1))),
+        rows_for_any=math.ceil(1 / alpha) - 1,
+        rows_for_one=math.ceil(m / alpha) - 1,
+    )
+
+
+def warn_resolution(blocks: Sequence[tuple[int, int]], level: Fraction) -> None:
+    """Warn when no rejection is possible even if every row had rank 1.
+
+    Parameters
+    ----------
+    blocks : sequence of (n_tests, n_calibration)
+        What is decided together.
+    level : Fraction
+    """
+    m = best = sum(n_tests for n_tests, _ in blocks)
+    last = -1
+    while best != last:  # the step-up of ranks that are all 1
+        last = best
+        best = sum(n for n, size in blocks if rank_limit(level / m, last, size) >= 1)
+    if best == 0:
+        most = max(size for n, size in blocks if n)
+        need = resolution(most, m, level)
+        warnings.warn(
+            f"no row can be rejected at level {level}: p-values are at least 1/{most + 1}, from"
+            f" {most} calibration rows. At least {need.rows_for_any} calibration rows are needed,"
+            f" and {need.rows_for_one} to be able to reject a single one of {m} rows:"
+            " add known normals or lower train_fraction",
+            ResolutionWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,303 @@
+"""The Benjamini-Hochberg step-up on integer ranks, at one site and between many.
+
+Every decision is one integer comparison. With the level α held as a fraction, a rank r
+among ℓ calibration scores is rejected together with k - 1 others iff
+
+    r / (ℓ + 1)  <=  α k / m        i.e.        r  <=  floor(α k (ℓ + 1) / m),
+
+and `rank_limit` (:mod:`conovel.stats.rank_counts`) is the only place where that is computed.
+BH rejects the largest k for which k ranks stay within their limit. FastLSU (Madar and Batista
+2016) finds it from above: start at k = m, count, lower k to the count, until it stays. Agents
+only exchange the counts.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from conovel.errors import (
+    GuaranteeWarning,
+    InputError,
+    SampleError,
+)
+from conovel.stats.levels import Level, as_level
+from conovel.stats.null_proportion import NullProportion, as_estimator
+from conovel.stats.rank_counts import RankHistogram, as_block, as_ranks, rank_limit
+from conovel.stats.ranks import as_scores
+from conovel.stats.resolution import warn_resolution
+
+
+@dataclass(frozen=True, eq=False)
+class StepUp:
+    """What a step-up decided, and how it got there.
+
+    Attributes
+    ----------
+    n_rejected : int
+        Rejections over all blocks.
+    rejected : tuple of bool arrays
+        One mask per block; empty where only counts were given.
+    counts : tuple of tuples of int
+        For every round, the count each block reported.
+    limits : tuple of int
+        The largest rejected rank allowed in each block (blocks of one calibration size).
+    level : Fraction
+        The level α.
+    pi0 : Fraction or None
+        The estimated proportion of nulls, when one was used.
+    """
+
+    n_rejected: int
+    rejected: tuple[NDArray[np.bool_], ...]
+    counts: tuple[tuple[int, ...], ...]
+    limits: tuple[int, ...]
+    level: Fraction
+    pi0: Fraction | None
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds of counts until the fixed point."""
+        return len(self.counts)
+
+
+def benjamini_hochberg(
+    ranks: ArrayLike,
+    n_calibration: int | ArrayLike,
+    level: Level,
+    *,
+    pi0: str | NullProportion | None = None,
+) -> NDArray[np.bool_]:
+    """Benjamini-Hochberg on conformal ranks, exact.
+
+    Parameters
+    ----------
+    ranks : int array of shape (m,)
+        Conformal ranks, see :func:`conovel.conformal_ranks`.
+    n_calibration : int, or int array of shape (m,)
+        Calibration size ℓ, one for all tests or one per test.
+    level : float, str or Fraction
+        Target false discovery rate.
+    pi0 : None, "storey", "quantile", Storey or Quantile
+        Adapt to the proportion of nulls; None is plain BH.
+
+    Returns
+    -------
+    bool array of shape (m,)
+        True where the row is declared a novelty.
+
+    Examples
+    --------
+    >>> benjamini_hochberg([1, 1, 2, 9, 20], n_calibration=19, level=0.2)
+    array([ True,  True,  True, False, False])
+    """
+    ranks, sizes = as_ranks(ranks, n_calibration)
+    if sizes.min() == sizes.max():
+        return fast_lsu([(ranks, int(sizes[0]))], level, pi0=pi0).rejected[0]
+    # Tests with equal ℓ form a block; FastLSU does not mind how tests are partitioned.
+    order = np.argsort(sizes, kind="stable")
+    members = np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1)
+    blocks = [(ranks[i], int(sizes[i[0]])) for i in members]
+    outcome = fast_lsu(blocks, level, pi0=pi0)
+    rejected = np.zeros(ranks.size, dtype=np.bool_)
+    for i, mask in zip(members, outcome.rejected, strict=True):
+        rejected[i] = mask
+    return rejected
+
+
+def fast_lsu(
+    blocks: Sequence[tuple[ArrayLike, int]],
+    level: Level,
+    *,
+    pi0: str | NullProportion | None = None,
+) -> StepUp:
+    """Benjamini-Hochberg over blocks of tests that only exchange counts (FastLSU).
+
+    The result is that of :func:`benjamini_hochberg` on all tests together, whatever the
+    partition into blocks.
+
+    Parameters
+    ----------
+    blocks : sequence of (ranks, n_calibration)
+        One pair per agent. A block may be empty, but not all of them.
+    level : float, str or Fraction
+        Target false discovery rate over all blocks together.
+    pi0 : None, "storey", "quantile", Storey or Quantile
+        Adapt to the proportion of nulls, from counts alone.
+
+    Returns
+    -------
+    StepUp
+
+    Examples
+    --------
+    >>> outcome = fast_lsu([([1, 1, 12], 19), ([2, 30], 39)], level=0.2)
+    >>> outcome.n_rejected, outcome.rounds, outcome.counts
+    (3, 2, ((2, 1), (2, 1)))
+    """
+    alpha = as_level(level)
+    estimator = as_estimator(pi0)
+    pairs = [as_block(*pair) for pair in _as_pairs(blocks)]
+    m = sum(ranks.size for ranks, _ in pairs)
+    if m == 0:
+        raise SampleError("there is nothing to test: every block is empty")
+    sizes = [size for ranks, size in pairs if ranks.size]
+    if estimator is not None and len(sizes) > 1 and not estimator.proven_for_several:
+        warnings.warn(
+            f"{type(estimator).__name__} is proven for one site only, not for {len(sizes)}:"
+            " use pi0='storey', which is proven for several",
+            GuaranteeWarning,
+            stacklevel=2,
+        )
+    outcome = step_up(pairs, alpha, estimator)
+    if outcome.n_rejected == 0:  # an estimate below m can make up for too few rows
+        warn_resolution([(ranks.size, size) for ranks, size in pairs], alpha)
+    return outcome
+
+
+def _as_pairs(blocks: Any) -> list[tuple[Any, Any]]:
+    try:
+        return [(ranks, size) for ranks, size in blocks]
+    except (TypeError, ValueError):
+        raise InputError("blocks must be a list of pairs (ranks, n_calibration)") from None
+
+
+def step_up(
+    blocks: Sequence[tuple[NDArray[np.int64], int]],
+    level: Fraction,
+    estimator: NullProportion | None = None,
+) -> StepUp:
+    """Do the work of :func:`fast_lsu` on checked blocks, without warnings."""
+    outcome = step_up_counts([RankHistogram(*block) for block in blocks], level, estimator)
+    rejected = tuple(
+        ranks <= limit for (ranks, _), limit in zip(blocks, outcome.limits, strict=True)
+    )
+    return replace(outcome, rejected=rejected)
+
+
+def step_up_counts(
+    histograms: Sequence[RankHistogram],
+    level: Fraction,
+    estimator: NullProportion | None = None,
+) -> StepUp:
+    """Do the step-up on counts alone; the rows to reject are those up to their limit."""
+    m = sum(h.size for h in histograms)
+    nulls = Fraction(m)
+    if estimator is not None:
+        sizes = [h.n_calibration for h in histograms if h.size]
+        nulls = estimator.null_count(lambda p: [h.below(p) for h in histograms], sizes, m)
+    counts, limits = descend(histograms, level / nulls)
+    return StepUp(
+        n_rejected=sum(counts[-1]),
+        rejected=(),
+        counts=counts,
+        limits=limits,
+        level=level,
+        pi0=None if estimator is None else nulls / m,
+    )
+
+
+def descend(
+    histograms: Sequence[RankHistogram], slope: Fraction
+) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+    """Lower k from m to the count of ranks within their limits, until it stays (FastLSU).
+
+    Returns the counts of every round and the final limits. The map from k to the count is
+    nondecreasing, so the descent stops at its greatest fixed point, which is BH's k.
+    """
+    k = sum(h.size for h in histograms)
+    rounds: list[tuple[int, ...]] = []
+    while not rounds or sum(rounds[-1]) != k:
+        k = sum(rounds[-1]) if rounds else k
+        limits = tuple(rank_limit(slope, k, h.n_calibration) for h in histograms)
+        rounds.append(tuple(h.at_most(r) for h, r in zip(histograms, limits, strict=True)))
+    return tuple(rounds), limits
+
+
+def reject(
+    calibration_scores: ArrayLike, test_scores: ArrayLike, level: Level
+) -> NDArray[np.bool_]:
+    """Decide straight from scores: the mask of BH on the ranks, without any p-value.
+
+    A rank is at most r iff the score exceeds the r-th largest calibration score, so that
+    every round of the step-up is one comparison of the scores still in question.
+
+    Parameters
+    ----------
+    calibration_scores : array of shape (ℓ,)
+        Scores of known normals.
+    test_scores : array of shape (m,)
+        Scores of the rows to test; higher is more novel.
+    level : float, str or Fraction
+        Target false discovery rate.
+
+    Returns
+    -------
+    bool array of shape (m,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> reject(np.arange(99), [200.0, 150.5, 98.5, 97.0, 12.0], level=0.1)
+    array([ True,  True,  True,  True, False])
+    """
+    alpha = as_level(level)
+    calibration = as_scores(calibration_scores, "calibration_scores")
+    tests = as_scores(test_scores, "test_scores")
+    # One dtype for both, the one in which conformal_ranks compares them.
+    common = np.result_type(calibration, tests)
+    calibration, tests = calibration.astype(common, copy=False), tests.astype(common, copy=False)
+    n_calibration, m = calibration.size, tests.size
+    warn_resolution([(m, n_calibration)], alpha)
+    slope = alpha / m
+    most = rank_limit(slope, m, n_calibration)  # at most α(ℓ+1) <= ℓ
+    if most == 0:
+        return np.zeros(m, dtype=np.bool_)
+    # Only the `most` largest calibration scores can ever be the threshold.
+    largest = np.sort(np.partition(calibration, n_calibration - most)[n_calibration - most :])
+    candidates, k = tests, m
+    while (limit := rank_limit(slope, k, n_calibration)) > 0:
+        threshold = largest[most - limit]
+        candidates = candidates[candidates > threshold]
+        if candidates.size == k:
+            return np.asarray(tests > threshold)
+        k = candidates.size
+    return np.zeros(m, dtype=np.bool_)
+
+
+def adjusted_pvalues(ranks: ArrayLike, n_calibration: int | ArrayLike) -> NDArray[np.float64]:
+    """BH-adjusted p-values: the smallest level at which each row is rejected ("q-value").
+
+    Parameters
+    ----------
+    ranks : int array of shape (m,)
+        Conformal ranks.
+    n_calibration : int, or int array of shape (m,)
+        Calibration size ℓ, one for all tests or one per test.
+
+    Returns
+    -------
+    float64 array of shape (m,)
+        At most 1.
+
+    Examples
+    --------
+    >>> adjusted_pvalues([1, 1, 2, 9, 20], n_calibration=19)
+    array([0.125     , 0.125     , 0.16666667, 0.5625    , 1.        ])
+    """
+    ranks, sizes = as_ranks(ranks, n_calibration)
+    m = ranks.size
+    # Quotients of integers below 2**53 are rounded correctly: equal p-values give equal
+    # floats and, for ℓ below 9e7, different ones different floats.
+    order = np.argsort(ranks / (sizes + 1), kind="stable")
+    steps = np.arange(1, m + 1)
+    scaled = (ranks[order] * m) / ((sizes[order] + 1) * steps)
+    adjusted = np.empty(m)
+    adjusted[order] = np.minimum.accumulate(scaled[::-1])[::-1]
+    return adjusted

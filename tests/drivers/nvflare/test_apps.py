@@ -1,0 +1,185 @@
+"""What is between NVFlare and the drivers: answers and bytes of others are checked there."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from nvflare.collab.api.exceptions import CollabCallError
+
+from conovel.cli.run import _in_words
+from conovel.drivers.nvflare import apps as engine
+from conovel.drivers.nvflare import kits
+from conovel.drivers.nvflare.run_monitor import Watch
+from conovel.drivers.nvflare.run_records import DONE, FAILED, Ledger
+from conovel.drivers.nvflare.settings import read_site
+from conovel.drivers.nvflare.terms import Terms
+from conovel.errors import FederationError
+
+TERMS = Terms(("north", "south"))
+
+
+def proxy(**methods):
+    """Stand in for a party that can be called."""
+    return lambda **options: SimpleNamespace(**methods)
+
+
+@pytest.mark.parametrize("data", [10**12, "text", None, [1, 2], {}])
+def test_what_is_not_bytes_is_no_message(data):
+    assert engine._as_bytes(data) == b""
+
+
+def test_bytes_are():
+    assert engine._as_bytes(bytearray(b"ab")) == b"ab"
+
+
+@pytest.mark.parametrize("answer", [None, 7, [], {}, {"error": 7}, "value", {"error": None}])
+def test_an_answer_that_is_none_is_a_failure(answer):
+    proxies = {"north": proxy(settle=lambda: {"value": []}), "south": proxy(settle=lambda: answer)}
+    replies = engine._Sites(proxies, TERMS, None).settle(TERMS.agents)
+    assert replies.values == {"north": []}
+    assert replies.failures == {"south": "its answer was none"}
+
+
+def test_a_reason_is_one_short_line():
+    answer = {"error": "much\x1b[2J\n" * 1000}
+    replies = engine._Sites({"south": proxy(settle=lambda: answer)}, TERMS, None).settle(["south"])
+    assert replies.failures["south"].isprintable()
+    assert len(replies.failures["south"]) <= engine.MAX_REASON
+
+
+def test_whoever_does_not_take_a_message_is_named():
+    def lost(data):
+        raise CollabCallError("south", "take", TimeoutError())
+
+    proxies = {"north": proxy(take=lambda data: "it has not begun"), "south": proxy(take=lost)}
+    post = engine._Post(proxies, 1.0)
+    unreached = post([("north", b"1"), ("south", b"2"), ("west", b"3")])
+    assert unreached["north"] == "it has not begun"
+    assert unreached["west"] == "it does not take part"
+    assert unreached["south"]
+
+
+@pytest.fixture
+def site(tmp_path):
+    """Give a site's end of the calls, as if the engine had prepared it."""
+    path = tmp_path / "site.toml"
+    path.write_text(
+        '[site]\nname = "north"\nkit = "kit"\n[data]\nnull = "n.csv"\ntest = "t.csv"\n'
+        "[consent]\nmax_level = 0.05\n"
+    )
+    app = engine.SiteApp()
+    app._file, app._job, app._proxies = read_site(path), "job", {"north": None, "south": None}
+    return app
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, "level 1/10 is above the 1/20"),
+        ({"null": "/etc/passwd"}, "say nothing about null"),
+        ({"scorer": "os.system"}, "say nothing about scorer"),
+        ({"composite": "os.system"}, "composite"),
+        ({"level": "0.01", "agents": ["north", "west"]}, "other agents than the job"),
+        ({"run_id": "../../north"}, "32 hexadecimal digits"),
+    ],
+)
+def test_a_refusal_is_answered_and_written_down(site, change, said):
+    assert said in site._begin(TERMS.to_dict() | change)
+    (run,) = Ledger(site._file.state).runs()
+    assert (run["state"], run["job"]) == ("refused", "job")
+    assert said in run["message"]
+    assert site.take(b"") == "it has not begun"
+
+
+def test_a_replay_is_refused_and_the_first_file_stays(site):
+    ledger = Ledger(site._file.state)
+    ledger.open(TERMS.run_id, 60).finish(DONE, "12 rows flagged")
+    assert "was here before" in site._begin(TERMS.to_dict() | {"level": "0.01"})
+    assert [run["state"] for run in ledger.runs()] == ["done", "refused"]
+
+
+@pytest.mark.parametrize("terms", [None, 7, [], "agents"])
+def test_terms_that_are_none_are_refused_too(site, terms):
+    assert "the terms of a run are a table" in site._begin(terms)
+    (run,) = Ledger(site._file.state).runs()
+    assert run["run_id"] == "job"
+
+
+@pytest.fixture
+def watch(tmp_path):
+    """Watch a process that does nothing; what is told is in a list."""
+    told = []
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        try:
+            yield SimpleNamespace(
+                make=lambda: Watch(process, tmp_path, told.append),
+                told=told,
+                ledger=Ledger(tmp_path),
+                process=process,
+            )
+        finally:
+            process.kill()
+
+
+def test_no_run_in_time_is_a_failure(watch):
+    assert watch.make().until_one_ends(0.5) == 1
+    assert watch.told == ["no run began within 0.5 s"]
+
+
+@pytest.mark.parametrize(("state", "code"), [(DONE, 0), (FAILED, 1)])
+def test_once_ends_with_the_run(watch, state, code):
+    one = watch.make()
+    record = watch.ledger.open("ab" * 16, 60)
+    record.note(pid=0)
+    record.finish(state, "so it ended")
+    assert one.until_one_ends(60) == code
+    assert watch.told == [f"run abababab {state}: so it ended"]
+
+
+def test_a_refusal_ends_it_too(watch):
+    one = watch.make()
+    watch.ledger.refuse("ab" * 16, "too high a level")
+    assert one.until_one_ends(60) == 1
+    assert watch.told == ["run abababab refused: too high a level"]
+
+
+def test_what_was_left_open_is_told_first_and_is_not_the_run_to_wait_for(watch):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    watch.ledger.open("ab" * 16, 60).note(pid=ended.pid)
+    one = watch.make()
+    (line,) = watch.told
+    assert "its process ended without an outcome: nothing was published" in line
+    assert one.until_one_ends(0.5) == 1
+
+
+def test_an_engine_that_ends_is_a_failure(watch):
+    one = watch.make()
+    watch.process.kill()
+    assert one.until_it_ends() == 1
+    assert "the engine ended by itself (see " in watch.told[0]
+
+
+def test_progress_says_who_is_there_which_round_and_how_many_bytes():
+    progress = {
+        "state": "asking",
+        "here": ["north", "south"],
+        "owing": ["south"],
+        "round": 3,
+        "bytes": 12345,
+    }
+    assert _in_words(progress) == "round 3 · north, south · waiting for south · 12,345 bytes"
+    begun = progress | {"state": "gathering", "here": [], "round": 0, "bytes": 0, "owing": []}
+    assert _in_words(begun) == "gathering · 0 bytes"
+
+
+def test_half_a_federation_is_not_in_the_way(tmp_path, monkeypatch):
+    def fail(authority, name):
+        raise FederationError("the kits could not be made")
+
+    monkeypatch.setattr(kits, "_provision", fail)
+    plan = kits.Plan("f", "localhost", ("north", "south"), ("ana@example.org",))
+    with pytest.raises(FederationError, match="could not be made"):
+        kits.make_federation(plan, tmp_path / "f")
+    assert not (tmp_path / "f").exists()

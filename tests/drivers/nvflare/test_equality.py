@@ -1,0 +1,119 @@
+"""Between processes with certificates as within one: the same bytes, the same decisions."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from support.federation import SCORER, SITES, in_one_process
+
+from conovel.drivers.nvflare.processes import wait_for
+from conovel.drivers.nvflare.run_records import Ledger
+from conovel.drivers.nvflare.secret import own_secret
+from conovel.protocol.agent import Participant
+from conovel.protocol.audit import verify
+from conovel.protocol.messages import Count, Message, encode
+from conovel.site.storage import read_json
+
+# The run id follows from the seed, and no run id is accepted twice.
+RUNS = [("full", 3), ("counts", 2), ("split", 1)]
+
+
+@pytest.fixture
+def in_process(rows, loopback):
+    """Make the network that has the rows, the seed and the secrets of a federated run."""
+    states = {name: loopback.folder / name / "state" for name in SITES}
+
+    def make(regime, seed):
+        options = regime, "mean", 4, 0.1, SCORER
+        return in_one_process(rows, states, seed, *options, train_fraction="1/2")
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def done():
+    """Accounts of the runs of this module, by regime."""
+    return {}
+
+
+@pytest.fixture
+def account_of(submit, in_process, done):
+    """Run a regime in the federation, once for all tests."""
+
+    def get(regime):
+        if regime not in done:
+            seed = dict(RUNS)[regime]
+            run_id = in_process(regime, seed)._run_id().hex()
+            terms = {"regime": regime, "composite": "mean", "bits": 4, "train_fraction": "1/2"}
+            done[regime] = submit(**terms, level="0.1", seed=seed, run_id=run_id)
+        return done[regime]
+
+    return get
+
+
+@pytest.mark.parametrize(("regime", "seed"), RUNS)
+def test_a_federation_decides_what_one_process_decides(
+    regime, seed, loopback, in_process, account_of
+):
+    network = in_process(regime, seed)
+    expected = network.run()
+    run_id = network._run_id().hex()
+    account = account_of(regime)
+    assert account["state"] == "done", account["message"]
+    assert not account["unpublished"]
+    assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
+    assert verify(account) == []
+    assert account["guarantee"] == expected.guarantee
+    assert account["outcome"]["n_rejected"] == expected.n_rejected > 0
+    for name in SITES:
+        folder = loopback.folder / name / "results" / run_id
+        written = pq.read_table(folder / "decisions.parquet")
+        for column, values in expected[name].columns().items():
+            assert np.array_equal(written[column].to_numpy(), values, equal_nan=True), column
+        assert wait_for((folder / "report.html").exists, 60)
+        own = read_json(folder / "run.json")
+        assert (
+            own["decisions"][name] | expected.to_dict()["decisions"][name]
+            == (own["decisions"][name])
+        )
+        (record,) = [
+            run for run in Ledger(folder.parents[1] / "state").runs() if run["run_id"] == run_id
+        ]
+        assert record["seed"] == network.agents[SITES.index(name)].seed  # to repeat it there
+        senders = {row[1] for row in own["transcript"]["messages"] if row[3] == "COUNT"}
+        assert senders == {name}  # nobody learns the counts of another
+
+
+def test_the_submitter_gets_no_decisions(account_of):
+    text = json.dumps(account_of("full"))
+    assert '"decisions"' not in text
+    assert '"ranks"' not in text
+
+
+def test_a_tap_on_the_relay_shows_counts_but_no_model(
+    loopback, in_process, account_of, monkeypatch
+):
+    rounds = account_of("full")["transcript"]["rounds"]
+    network = in_process("full", dict(RUNS)["full"])
+    models = []
+    sent = Participant._on_model
+    monkeypatch.setattr(
+        Participant,
+        "_on_model",
+        lambda self, sender, blob: models.append(blob) or sent(self, sender, blob),
+    )
+    network.run()
+    assert len(models) == 6
+    tapped = b"".join(path.read_bytes() for path in loopback.sabotage.glob("tap-*"))
+    run_id = network._run_id()
+    for name, count in rounds[0]["counts"].items():  # the tap works
+        assert encode(Message(run_id, name, "coordinator", 1, Count(count))) in tapped
+    for name in SITES:  # nor the secret of a site
+        secret = own_secret(loopback.folder / name / "state")
+        assert secret not in tapped
+        assert secret.hex().encode() not in tapped
+    for blob in models:
+        pieces = [blob[i : i + 16] for i in range(len(blob) - 15)]
+        assert pieces
+        assert not any(piece in tapped for piece in pieces)

@@ -1,0 +1,418 @@
+"""Chair and members over an engine in memory: consent, deadlines, and who publishes what."""
+
+import json
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from support.fake_engine import FakeEngine
+from support.federation import SCORER, SITES, give_secret, in_one_process
+from support.forgeries import assert_every_forgery_is_found
+
+import conovel as cn
+from conovel.drivers.nvflare.consent import Limits
+from conovel.drivers.nvflare.operator import checked
+from conovel.drivers.nvflare.processes import wait_for
+from conovel.drivers.nvflare.settings import read_site
+from conovel.drivers.nvflare.terms import Terms
+from conovel.protocol.audit import verify
+from conovel.site.storage import write_table
+
+TABLE = {
+    "site": '[site]\nname = "{name}"\nkit = "kit"\n',
+    "data": '[data]\nnull = "normal.parquet"\ntest = "test.csv"\nid = "who"\n',
+}
+
+
+@pytest.fixture
+def files(rows, tmp_path):
+    """Write the settings and rows of three sites; read them as an agent does."""
+    found = {}
+    for name, (null, test) in rows.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        write_table(folder / "normal.parquet", null)
+        ids = np.array([f"{name}-{i}" for i in range(len(test["x0"]))])
+        pa_csv.write_csv(pa.table({"who": ids, **test}), folder / "test.csv")
+        text = "\n".join(TABLE.values()).format(name=name)
+        (folder / "site.toml").write_text(f'{text}\n[model]\nscorer = "{SCORER}"\n')
+        found[name] = read_site(folder / "site.toml")
+    return found
+
+
+def terms(**more):
+    return Terms(SITES, **({"bits": 4, "call_seconds": 5, "stage_seconds": 20} | more))
+
+
+def states(engine):
+    return {name: site.record._content["state"] for name, site in engine.sites.items()}
+
+
+def messages(engine):
+    return {name: site.record._content["message"] for name, site in engine.sites.items()}
+
+
+def states_of(files):
+    return {name: file.state for name, file in files.items()}
+
+
+def published(files):
+    return {name for name, file in files.items() if any(file.results.glob("*/run.json"))}
+
+
+@pytest.mark.parametrize("regime", ["full", "counts", "isolated", "split", "conservative"])
+def test_every_regime_as_in_one_process(regime, files, rows):
+    options = regime, "mean", 4, 0.1, SCORER
+    network = in_one_process(rows, states_of(files), 5, *options, train_fraction="1/2")
+    expected = network.run()
+    asked = terms(
+        regime=regime,
+        composite="mean",
+        train_fraction="1/2",
+        seed=5,
+        run_id=network._run_id().hex(),
+    )
+    engine = FakeEngine(asked, files)
+    account = engine.run()
+    assert account["state"] == "done", account["message"]
+    assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
+    assert verify(account) == []
+    assert states(engine) == dict.fromkeys(SITES, "done")
+    for name, file in files.items():
+        table = pq.read_table(file.results / asked.run_id / "decisions.parquet")
+        assert np.array_equal(table["rejected"].to_numpy(), expected[name].rejected)
+        assert table["id"][0].as_py() == f"{name}-0"
+
+
+def test_the_defaults_are_those_of_one_process(files, rows):
+    network = in_one_process(rows, states_of(files), 0, scorer=SCORER)
+    expected = network.run()
+    account = FakeEngine(Terms(SITES, run_id=network._run_id().hex()), files).run()
+    assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
+
+
+@pytest.mark.parametrize("regime", ["full", "isolated"])
+def test_every_value_of_an_account_and_of_a_sites_record_is_checked_or_named(regime, files):
+    asked = terms(regime=regime, pi0="storey")
+    account = FakeEngine(asked, files).run()
+    assert account["state"] == "done"
+    assert_every_forgery_is_found(json.loads(json.dumps(account)))
+    record = files["west"].results / asked.run_id / "run.json"
+    assert_every_forgery_is_found(json.loads(record.read_text()))
+
+
+def test_a_refusal_ends_the_run_before_it_begins(files):
+    limits = {"west": Limits(regimes=("counts",))}
+    engine = FakeEngine(terms(regime="full"), files, limits)
+    account = engine.run()
+    assert account["fault"] == "RefusedError"
+    assert account["culprit"] == "west"
+    assert "west refuses: regime 'full' is not among" in account["message"]
+    assert not published(files)
+
+
+def test_another_secret_is_another_split(files, tmp_path):
+    accounts, seen = [], []
+    for number in (1, 1, 2):
+        give_secret(files["south"].state, number)
+        asked = terms(seed=3)
+        engine = FakeEngine(asked, files)
+        assert engine.run()["state"] == "done"
+        local = engine.sites["south"].member._site.local
+        accounts.append(pq.read_table(files["south"].results / asked.run_id / "decisions.parquet"))
+        seen.append((local.settings.seed, local._split(1000, 200)[0].tolist()))
+        assert engine.sites["south"].record._content["seed"] == local.settings.seed
+    assert seen[0] == seen[1] != seen[2]
+    assert set(seen[0][1]) != set(seen[2][1])
+    assert accounts[0].equals(accounts[1])
+    assert not accounts[0].equals(accounts[2])
+
+
+def kinds(engine):
+    """Tell which messages reached the coordinator or a site."""
+    transcripts = [site.member._transcript for site in engine.sites.values()]
+    return {e.kind for t in (engine.chair.transcript, *transcripts) for e in t.entries}
+
+
+@pytest.mark.parametrize("regime", ["full", "split", "conservative"])
+@pytest.mark.parametrize("on_dropout", ["abort", "conservative"])
+@pytest.mark.parametrize("memory", [None, "1GB"])
+def test_no_model_is_learnt_from_one_row(regime, on_dropout, memory, files, monkeypatch):
+    monkeypatch.setattr("conovel.site.site.fit_on", None)  # which would make a model
+    files = {name: replace(file, memory=memory) for name, file in files.items()}
+    asked = terms(regime=regime, train_fraction="1/1000", on_dropout=on_dropout)
+    engine = FakeEngine(asked, files)
+    account = engine.run()
+    assert account["state"] == "failed"
+    assert account["culprit"] in SITES
+    assert "refuses: with train_fraction 1/1000 fewer of its known normals" in account["message"]
+    assert "leave it out, or the site lowers min_train_share" in account["message"]
+    assert wait_for(lambda: "running" not in states(engine).values(), 5)
+    assert kinds(engine) <= {"HELLO", "ABORT"}
+    assert not published(files)
+    culprit = account["culprit"]
+    n = "333" if regime == "split" else "1,000"
+    assert f"1 of {n} would train, and" in messages(engine)[culprit]
+    assert n not in account["message"]  # how many rows it has is not told to its peers
+
+
+def test_nor_from_a_mixture_of_a_few(files):
+    files["west"].test.write_text("\n".join(files["west"].test.read_text().split("\n")[:4]))
+    engine = FakeEngine(terms(train_fraction="999/1000"), files)
+    account = engine.run()
+    assert (
+        "west refuses: with train_fraction 999/1000 fewer than 20 calibration and test rows"
+        in (account["message"])
+    )
+    assert "MODEL" not in kinds(engine)
+
+
+def test_a_small_site_lowers_its_limit_or_stays_away(files, rows):
+    null = rows["west"][0]
+    write_table(files["west"].null, {name: values[:30] for name, values in null.items()})
+    account = FakeEngine(terms(), files).run()
+    assert (
+        "west refuses: without a train_fraction fewer than 20 of its known normals would train its"
+        " model: choose a larger one, or the site brings more rows or lowers min_train_rows"
+    ) in account["message"]
+    agreed = FakeEngine(terms(), files, {"west": Limits(min_train_rows=5)}).run()
+    assert agreed["state"] == "done", agreed["message"]
+    # Where no model leaves there is nothing to refuse.
+    assert FakeEngine(terms(regime="counts"), files).run()["state"] == "done"
+
+
+def test_the_blocks_of_a_smaller_roster_are_weighed_again(files, monkeypatch):
+    monkeypatch.setattr("conovel.site.site.fit_on", None)
+    asked = terms(regime="split", train_fraction="2/5", on_dropout="conservative")
+    engine = FakeEngine(asked, files)  # 2/5 of blocks of 333 is enough, of 500 it is not
+    engine.cut_off.add("south")
+    account = engine.run()
+    assert "refuses: with train_fraction 2/5 fewer of its known normals" in account["message"]
+    assert "MODEL" not in kinds(engine)
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (Limits(max_bytes_in=300), "west refuses: more than 300 bytes came in"),
+        (Limits(min_agents=3), "west refuses: a run of 2 agents is too small"),
+    ],
+)
+def test_a_refusal_during_the_run_is_told_to_all(limits, said, files):
+    engine = FakeEngine(terms(on_dropout="conservative"), files, {"west": limits})
+    if limits.min_agents == 3:  # somebody is gone before the roster
+        engine.cut_off.add("south")
+    account = engine.run()
+    assert said in account["message"]
+    assert wait_for(lambda: "failed" in states(engine)["north"], 5)
+    assert said in messages(engine)["north"]
+    assert not published(files)
+
+
+def test_a_site_that_vanishes_ends_the_run(files):
+    engine = FakeEngine(terms(), files)
+    engine.cut_off.add("south")
+    account = engine.run()
+    assert (account["fault"], account["culprit"]) == ("SiteVanishedError", "south")
+    assert not published(files)
+
+
+def test_or_is_left_out_where_the_terms_say_so(files):
+    engine = FakeEngine(terms(on_dropout="conservative"), files)
+    engine.cut_off.add("south")
+    account = engine.run()
+    assert account["state"] == "done", account["message"]
+    assert account["outcome"]["left_out"] == ["south"]
+    assert "Left out before the counts: south" in account["guarantee"]
+    assert published(files) == {"north", "west"}
+
+
+def test_a_silent_site_is_given_up_at_its_deadline(files):
+    engine = FakeEngine(terms(stage_seconds=0.5), files)
+    engine.mute.add("south")
+    account = engine.run()
+    assert account["message"] == "south did not answer within 0.5 s"
+    assert not published(files)
+
+
+@pytest.mark.parametrize("on_dropout", ["abort", "conservative"])
+def test_who_waits_for_the_models_of_others_is_not_blamed(on_dropout, files):
+    engine = FakeEngine(terms(stage_seconds=1, on_dropout=on_dropout), files)
+    west = engine.sites["west"].member._site
+    west.models = lambda index, names: time.sleep(3) or {}
+    account = engine.run()
+    if on_dropout == "abort":
+        assert account["message"] == "west did not answer within 1 s"
+    else:
+        assert account["outcome"]["left_out"] == ["west"]
+        assert published(files) == {"north", "south"}
+
+
+def test_a_run_that_takes_too_long_ends(files):
+    engine = FakeEngine(terms(run_seconds=0.5), files)
+    engine.mute.add("south")
+    account = engine.run()
+    assert "no outcome within 0.5 s" in account["message"]
+    assert wait_for(lambda: set(states(engine).values()) == {"failed"}, 5)
+
+
+def test_a_site_does_not_wait_for_its_coordinator_for_ever(files):
+    engine = FakeEngine(terms(run_seconds=0.5), files)
+    engine.chair.take = lambda data, sender: None
+    engine.sites["north"].member.begin()
+    assert wait_for(lambda: states(engine)["north"] == "failed", 5)
+    assert messages(engine)["north"] == "no outcome within 0.5 s"
+
+
+def test_what_goes_wrong_at_a_site_stays_there_but_for_its_kind(files):
+    files["west"].null.write_bytes(b"no Parquet at all: patient 4711")
+    engine = FakeEngine(terms(), files)
+    account = engine.run()
+    assert "west could not go on (FileError)" in account["message"]
+    assert "4711" not in json.dumps(account)
+    assert wait_for(lambda: states(engine)["west"] == "failed", 5)
+    assert "normal.parquet" in messages(engine)["west"]
+
+
+def test_nobody_publishes_before_everybody_has_the_outcome(files):
+    engine = FakeEngine(terms(), files)
+
+    def settle(names):
+        engine.cut_off.add("south")
+        return FakeEngine.settle(engine, names)
+
+    engine.settle = settle
+    account = engine.run()
+    assert "south did not confirm the outcome" in account["message"]
+    assert wait_for(lambda: states(engine)["north"] == "failed", 5)
+    assert not published(files)
+
+
+def test_a_site_without_room_for_its_decisions_is_named(files):
+    engine = FakeEngine(terms(), files)
+    files["south"].results.parent.joinpath("results").write_text("in the way")
+    account = engine.run()
+    assert account["state"] == "done"
+    assert set(account["unpublished"]) == {"south"}
+    assert states(engine)["south"] == "failed"
+    assert published(files) == {"north", "west"}
+
+
+def test_publishing_needs_a_settled_run(files):
+    engine = FakeEngine(terms(), files)
+    with pytest.raises(cn.errors.LocalProtocolError, match="not settled"):
+        engine.sites["north"].member.publish(5)
+
+
+HOSTILE = [
+    [["north", 10]],
+    [["north", 10, None], ["north", 10, None]],
+    [["south", 10, None]],
+    [["nobody", 10, 1.0]],
+    [["west", -1, None]],
+    [["west", 9, float("nan")]],
+    [["west", 9, "many"]],
+    [[["west"], 9, None]],
+    [7],
+    7,
+    "models",
+]
+
+
+@pytest.mark.parametrize("sizes", HOSTILE)
+def test_sizes_of_models_that_are_none_end_the_run(sizes, files):
+    engine = FakeEngine(terms(), files)
+
+    def settle(names):
+        replies = FakeEngine.settle(engine, names)
+        replies.values["south"] = sizes
+        return replies
+
+    engine.settle = settle
+    account = engine.run()
+    assert (account["fault"], account["culprit"]) == ("MalformedMessageError", "south")
+    assert not published(files)
+
+
+def test_a_coordinator_takes_no_large_message(files):
+    engine = FakeEngine(terms(), files)
+    engine.chair.take(bytes(1 << 20), "south")
+    account = engine.run()
+    assert (account["fault"], account["culprit"]) == ("MalformedMessageError", "south")
+    assert "south sent 1,048,576 bytes" in account["message"]
+    assert not published(files)
+
+
+def test_what_is_too_much_for_a_site_does_not_wait_in_its_queue(files):
+    engine = FakeEngine(terms(), files, {"west": Limits(max_bytes_in=1000)})
+    west = engine.sites["west"].member
+    busy = threading.Event()
+    west._actor.do(busy.wait)
+    handed = []
+    receive = west._receive
+    west._receive = lambda data, sender: handed.append(data) or receive(data, sender)
+    for _ in range(3):
+        west.take(bytes(600), "north")
+    busy.set()
+    west._actor.do(int).result()
+    assert len(handed) == 1
+
+
+@pytest.mark.parametrize("on_dropout", ["abort", "conservative"])
+def test_an_operator_believes_an_account_that_holds(on_dropout, files):
+    engine = FakeEngine(terms(on_dropout=on_dropout), files)
+    engine.cut_off.add("south")
+    account = json.loads(json.dumps(engine.run()))
+    assert checked(account, engine.terms) == account
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": "another"}, "no account that could be read"),
+        ({"message": 7}, "no account that could be read"),
+        ({"terms": {}}, "of another run"),
+        ({"transcript": 7}, "does not hold"),
+        ({"outcome": {"n_rejected": 0}}, "the outcome is not that of the transcript"),
+        ({"state": "neither"}, "no account that could be read"),
+    ],
+)
+def test_and_no_other(change, said, files):
+    engine = FakeEngine(terms(regime="counts"), files)
+    account = json.loads(json.dumps(engine.run()))
+    with pytest.raises(cn.errors.FederationError, match=said):
+        checked(account | change, engine.terms)
+
+
+def test_a_person_can_stop_a_run(files):
+    engine = FakeEngine(terms(), files)
+    engine.mute.add("south")
+    threading.Timer(0.5, engine.chair.stop, ["an operator stopped it"]).start()
+    account = engine.run()
+    assert account["message"] == "an operator stopped it"
+    assert wait_for(lambda: "failed" in states(engine)["north"], 5)
+    assert "an operator stopped it" in messages(engine)["north"]
+
+
+def test_progress_tells_who_is_waited_for(files):
+    engine = FakeEngine(terms(stage_seconds=2), files)
+    engine.mute.add("south")
+    runner = threading.Thread(target=engine.run)
+    runner.start()
+    assert wait_for(lambda: engine.chair.progress()["owing"] == ["south"], 10)
+    progress = engine.chair.progress()
+    assert progress["here"] == ["north", "west"]
+    assert progress["state"] == "gathering"
+    runner.join()
+
+
+def test_a_site_may_say_how_its_own_model_is_sent(files):
+    small = {name: replace(file, bits=1) for name, file in files.items() if name == "west"}
+    account = FakeEngine(terms(bits=16), files | small).run()
+    sizes = {row[1]: row[4] for row in account["transcript"]["messages"] if row[3] == "MODEL"}
+    assert sizes["west"] < sizes["north"]

@@ -1,0 +1,401 @@
+"""What can go wrong between organisations, on real processes: nothing wrong is published.
+
+Every test declares its row of the table in docs/deployment.md and asserts it: the words, the
+exit codes of all parties, that nothing was published, and that the next run works without
+anybody cleaning up.
+"""
+
+import re
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from support import faults
+from support.faults import GOES_ON, KILLED, fault
+from support.federation import SITES
+
+from conovel.drivers.nvflare.loopback import COORDINATOR, OPERATOR, Loopback
+from conovel.drivers.nvflare.processes import wait_for
+from conovel.drivers.nvflare.run_records import Ledger
+
+PARTIES = (COORDINATOR, *SITES)
+REACH_SECONDS = 120.0  # for a run to come to where it breaks
+END_SECONDS = 150.0  # past every deadline of a run here, and what follows it
+# Whoever notices first says so: a peer, or the coordinator when it asks or has waited.
+GONE = ("could not reach south", "south could not be reached", "south did not answer within")
+REASON = re.compile(r" (failed|refused): .{10}| no run began within ")
+
+
+class Scene:
+    """One fault: how it comes about, how every party takes it, and the run after it."""
+
+    def __init__(self, loopback, row):
+        self.loopback, self.row = loopback, row
+        self.before = self.published()
+
+    def start(self, wait_seconds=120):
+        """Start every party for one run."""
+        self.loopback.stop()
+        self.loopback.bring_up("--once", "--wait-seconds", str(wait_seconds))
+
+    def run(self, *options, stage_seconds=12, run_seconds=50):
+        """Let an operator start a run, and wait for the end of the command."""
+        return self.loopback.run(
+            *("run", "--federation", str(self.loopback.settings(OPERATOR))),
+            *("--stage-seconds", str(stage_seconds), "--run-seconds", str(run_seconds)),
+            *options,
+        )
+
+    def published(self):
+        """Tell which files there are with results, hidden and half ones included."""
+        folder = self.loopback.folder
+        return {path.relative_to(folder) for path in folder.glob("*/results/**/*")}
+
+    def check(self, *operators):
+        """Hold what happened against the row; then let the next run work."""
+        row = self.row
+        said = [operator.stdout + operator.stderr for operator in operators]
+        assert [operator.returncode for operator in operators] == [row.operator] * len(said), said
+        expected = {
+            COORDINATOR: row.coordinator,
+            "north": row.others,
+            "west": row.others,
+            "south": row.site,
+        }
+        for party, code in expected.items():
+            if code == GOES_ON:
+                assert party in self.loopback.running
+            elif code != KILLED:
+                ended = self.loopback.wait(party, END_SECONDS)
+                said.append(self.loopback.console(party))
+                assert ended == code, (party, ended, said[-1])
+                assert REASON.search(said[-1]), (party, said[-1])
+        assert row.is_in(" ".join(said)), said
+        assert self.published() == self.before
+        self.next_run()
+
+    def next_run(self):
+        """Run again with whoever is there and whoever comes back."""
+        killed = [party for party in PARTIES if party not in self.loopback.running]
+        self.loopback.bring_up()
+        ended = self.run("--regime", "counts", stage_seconds=60, run_seconds=120)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        new = {path for path in self.published() - self.before if path.suffix == ".parquet"}
+        assert sorted(path.parts[0] for path in new) == list(SITES)
+        for party in killed:
+            for run in Ledger(self.loopback.folder / party / "state").runs():
+                assert run["state"] != "running"
+
+
+@pytest.fixture
+def row(request):
+    return request.function.fault
+
+
+@pytest.fixture
+def scene(loopback, row):
+    return Scene(loopback, row)
+
+
+@pytest.fixture
+def meanwhile():
+    """Do something on another thread."""
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit
+
+
+def break_by_killing(scene, sabotage, meanwhile, when, nth=1):
+    scene.start()
+    reached = sabotage(site="south", when=when, nth=nth, do="wait")
+    running = meanwhile(scene.run, "--regime", "full")
+    assert wait_for(reached.exists, REACH_SECONDS)
+    scene.loopback.kill("south")
+    ended = running.result()
+    sabotage()
+    scene.check(ended)
+    assert "without an outcome: nothing was published" in scene.loopback.console("south")
+
+
+@pytest.mark.slow
+@fault("a site is killed before it sends its models", GONE, site=KILLED)
+def test_killed_before_models(scene, sabotage, meanwhile):
+    break_by_killing(scene, sabotage, meanwhile, "ROSTER")
+
+
+@pytest.mark.slow
+@fault("a site is killed between models and counts", GONE, site=KILLED)
+def test_killed_between_models_and_counts(scene, sabotage, meanwhile):
+    break_by_killing(scene, sabotage, meanwhile, "START")
+
+
+@fault("a site is killed during the counts", GONE, site=KILLED)
+def test_killed_during_counts(scene, sabotage, meanwhile):
+    break_by_killing(scene, sabotage, meanwhile, "STEP", nth=2)
+
+
+@pytest.mark.slow
+@fault("a site hangs", "south did not answer within")
+def test_hangs(scene, sabotage):
+    scene.start()
+    sabotage(site="south", when="MODEL", do="wait")
+    ended = scene.run("--regime", "full", run_seconds=30)
+    sabotage()
+    scene.check(ended)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("regime", "when"), [("counts", "STEP"), ("full", "ROSTER")])
+@fault("a site sends garbage, for a count or for a model", "south sent what is not a message")
+def test_garbage(scene, sabotage, regime, when):
+    scene.start()
+    sabotage(site="south", when=when, do="garbage")
+    ended = scene.run("--regime", regime)
+    sabotage()
+    scene.check(ended)
+
+
+@pytest.mark.slow
+@fault(
+    "the coordinator is killed in the middle of a run, and started again",
+    "the coordinator does not answer any more",
+    operator=2,
+    coordinator=KILLED,
+)
+def test_coordinator_killed(scene, sabotage, meanwhile):
+    scene.start()
+    reached = sabotage(site="south", when="STEP", do="wait")
+    running = meanwhile(scene.run, "--regime", "full", run_seconds=30)
+    assert wait_for(reached.exists, REACH_SECONDS)
+    scene.loopback.kill(COORDINATOR)
+    ended = running.result()
+    sabotage()
+    scene.check(ended)
+
+
+@fault(
+    "a site starts with the certificate of another site",
+    "is that of 'north', not of 'south'",
+    operator=None,
+    coordinator=GOES_ON,
+    others=GOES_ON,
+    site=2,
+)
+def test_wrong_certificate(scene, tmp_path):
+    knock_with_wrong_certificate(scene, tmp_path)
+
+
+@pytest.mark.slow
+@fault(
+    "the same, past its own checks: the coordinator does not let it in",
+    "was not accepted by the coordinator",
+    operator=None,
+    coordinator=GOES_ON,
+    others=GOES_ON,
+    site=2,
+)
+def test_wrong_certificate_at_the_coordinator(scene, sabotage, tmp_path):
+    log = scene.loopback.folder / COORDINATOR / "state" / "engine.log"
+    seen = log.stat().st_size
+    sabotage(agent="unchecked")
+    knock_with_wrong_certificate(scene, tmp_path)
+    assert "authenticated as 'north' but claimed endpoint 'south'" in log.read_text()[seen:]
+
+
+def knock_with_wrong_certificate(scene, folder):
+    south = scene.loopback.folder / "south"
+    shutil.copytree(south / "kit", folder / "kit")
+    for name in ("site.toml", "normal.parquet", "test.parquet"):
+        shutil.copy(south / name, folder)
+    for name in ("client.crt", "client.key"):
+        north = scene.loopback.folder / "north"
+        shutil.copy(north / "kit" / "startup" / name, folder / "kit" / "startup")
+    check_stranger(scene, scene.loopback, folder / "site.toml")
+
+
+@fault(
+    "a site starts with a kit of another federation",
+    "was not accepted by the coordinator",
+    operator=None,
+    coordinator=GOES_ON,
+    others=GOES_ON,
+    site=2,
+)
+def test_another_federation(scene, rows, tmp_path):
+    stranger = Loopback(tmp_path / "stranger", rows)
+    kits = [f.folder / "south" / "kit" / "startup" for f in (scene.loopback, stranger)]
+    shutil.copy(kits[0] / "fed_client.json", kits[1])  # it knows where to knock
+    check_stranger(scene, stranger, stranger.settings("south"))
+
+
+def check_stranger(scene, federation, settings):
+    """Start a site that must not get in where there is none of its name."""
+    scene.loopback.bring_up()
+    scene.loopback.kill("south")
+    ended = federation.run("agent", str(settings), "--join-seconds", "10")
+    assert ended.returncode == scene.row.site
+    assert scene.row.is_in(ended.stderr), ended.stderr
+    assert not (settings.parent / "state" / "joined").exists()
+    assert set(SITES) - {"south"} <= scene.loopback.running
+    assert scene.published() == scene.before
+    scene.next_run()
+
+
+CODE = {
+    "files": {"site/custom/extra.py": "open({proof!r}, 'w').close()\n"},
+    "components": {
+        "site/config/config_fed_client.json": {"id": "more", "path": "extra.Anything"},
+    },
+}
+
+
+def submit_code(scene, sabotage, folder):
+    proof = folder / "proof"
+    code = {name: text.format(proof=str(proof)) for name, text in CODE["files"].items()}
+    scene.start(wait_seconds=60)
+    sabotage(operator=CODE | {"files": code})
+    ended = scene.run()
+    sabotage()
+    assert not proof.exists()
+    return ended
+
+
+@pytest.mark.slow
+@fault("a job brings code", "BYOC not permitted", operator=2)
+def test_job_with_code(scene, sabotage, tmp_path):
+    scene.check(submit_code(scene, sabotage, tmp_path))
+
+
+@pytest.mark.slow
+@fault("the same, and the coordinator lets it through", "BYOC not permitted", operator=2)
+def test_code_past_the_coordinator(scene, sabotage, tmp_path):
+    local = scene.loopback.folder / COORDINATOR / "kit" / "local"
+    kept = {path: path.read_text() for path in local.glob("*.json")}
+    try:
+        for path, text in kept.items():
+            path.write_text(text.replace('"byoc": "none"', '"byoc": "any"'))
+        ended = submit_code(scene, sabotage, tmp_path)
+    finally:
+        for path, text in kept.items():
+            path.write_text(text)
+    scene.check(ended)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("party", "config", "foreign"),
+    [
+        (
+            "north",
+            "site/config/config_fed_client.json",
+            "nvflare.app_common.np.np_trainer.NPTrainer",
+        ),
+        (
+            COORDINATOR,
+            "coordinator/config/config_fed_server.json",
+            "nvflare.app_common.np.np_model_persistor.NPModelPersistor",
+        ),
+    ],
+)
+@fault(
+    "a job names a class that is not ours, for the sites or for the coordinator",
+    "the run was refused by the engine",
+    operator=2,
+)
+def test_foreign_class(scene, sabotage, party, config, foreign):
+    scene.start(wait_seconds=60)
+    log = scene.loopback.folder / party / "state" / "engine.log"
+    seen = log.stat().st_size
+    sabotage(operator={"components": {config: {"id": "more", "path": foreign}}})
+    ended = scene.run()
+    sabotage()
+    assert "is not in allow_list" in log.read_text()[seen:]
+    scene.check(ended)
+
+
+@pytest.mark.slow
+@fault(
+    "a run is submitted a second time, to a coordinator that has forgotten it",
+    "was here before: every run needs an id of its own",
+)
+def test_replayed_run(scene, sabotage):
+    scene.next_run()
+    (used,) = {path.parts[2] for path in scene.published() - scene.before if len(path.parts) > 2}
+    scene.before = scene.published()
+    (scene.loopback.folder / COORDINATOR / "state" / f"{used}.json").unlink()
+    scene.start()
+    sabotage(operator={"run_id": used})
+    ended = scene.run("--regime", "counts")
+    sabotage()
+    scene.check(ended)
+
+
+@pytest.mark.slow
+@fault(
+    "a run asks for more than a site agrees to",
+    "south refuses: level 1/10 is above the 1/20 this site agrees to",
+)
+def test_refused(scene):
+    settings = scene.loopback.settings("south")
+    kept = settings.read_text()
+    scene.start()
+    try:
+        settings.write_text(kept.replace("max_level = 0.2", "max_level = 0.05"))
+        ended = scene.run("--regime", "counts")
+    finally:
+        settings.write_text(kept)
+    scene.check(ended)
+
+
+EXTRACTION = ("--regime", "full", "--train-fraction", "1/1000", "--bits", "float64")
+
+
+@pytest.mark.slow
+@fault(
+    "a run asks a site to learn a model from one row",
+    "refuses: with train_fraction 1/1000 fewer of its known normals would train its model",
+)
+def test_extraction_is_refused(scene, sabotage):
+    scene.start()
+    came = sabotage(site="north", when="MODEL", do="nothing")
+    ended = scene.run(*EXTRACTION)
+    assert not came.exists()  # no model has left its site
+    sabotage()
+    scene.check(ended)
+
+
+def test_no_model_leaves_for_an_extraction(loopback, sabotage):
+    loopback.bring_up()
+    came = sabotage(site="north", when="MODEL", do="nothing")
+    ended = loopback.run("run", "--federation", str(loopback.settings(OPERATOR)), *EXTRACTION)
+    assert not came.exists()
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert test_extraction_is_refused.fault.is_in(ended.stdout), ended.stdout
+    last = [list(Ledger(loopback.folder / site / "state").runs())[-1] for site in SITES]
+    assert {run["state"] for run in last} == {"failed"}
+    # The numbers are in the record of whoever refused first, and were told to nobody.
+    assert "1 of 1,000 would train, and 500 are needed" in " ".join(r["message"] for r in last)
+    assert "1,000" not in ended.stdout
+
+
+@pytest.mark.slow
+@fault("an operator stops a run with `conovel stop`", "an operator stopped it")
+def test_stopped_by_an_operator(scene, sabotage, meanwhile):
+    scene.start()
+    reached = sabotage(site="south", when="STEP", do="wait")
+    running = meanwhile(scene.run, "--regime", "counts", stage_seconds=35, run_seconds=35)
+    assert wait_for(reached.exists, REACH_SECONDS)
+    stopped = scene.loopback.run("stop", str(scene.loopback.settings(OPERATOR)))
+    assert "stopped 1 run" in stopped.stdout
+    ended = running.result()
+    sabotage()
+    scene.check(ended)
+
+
+def test_status_tells_who_is_there(loopback):
+    loopback.bring_up()
+    told = loopback.run("status", str(loopback.settings(OPERATOR))).stdout
+    assert all(f"{site}: connected" in told for site in SITES)
+
+
+def test_the_page_shows_the_table():
+    assert faults.shown() == faults.table(globals())

@@ -1,0 +1,154 @@
+"""Hostile bytes: each malformation has its own error, and there is nothing but errors."""
+
+import random
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support.paths import ATTACKS
+from support.random_models import random_forest, random_network
+
+from conovel import errors
+from conovel.errors import WireError
+from conovel.models.quantized.forest import per_feature, uniform
+from conovel.models.wire import decode, encode
+
+ATTACKS = sorted(ATTACKS.glob("*.bin"))
+
+
+@pytest.mark.parametrize("path", ATTACKS, ids=lambda path: path.stem)
+def test_attack(path):
+    expected = getattr(errors, path.stem.partition("--")[0] + "Error")
+    with pytest.raises(WireError) as caught:
+        decode(path.read_bytes())
+    assert type(caught.value) is expected
+
+
+def test_every_error_has_an_attack():
+    named = {path.stem.partition("--")[0] + "Error" for path in ATTACKS}
+    every = {error.__name__ for error in WireError.__subclasses__()}
+    assert named == every - {"SchemaError"}  # tested in test_wire.py: it depends on the reader
+
+
+MODELS = [
+    random_forest(1, n_trees=6),
+    random_forest(2, n_trees=3, max_depth=7, distinct=3),
+    uniform(random_forest(3, n_trees=6), 1),
+    uniform(random_forest(4, n_trees=6), 4),
+    uniform(random_forest(5, n_trees=9, max_depth=6), 9),
+    per_feature(random_forest(6, n_trees=6), 4, 3),
+    per_feature(random_forest(7, n_trees=4, max_depth=6), 6, 2),
+    uniform(random_forest(8, n_trees=5, max_depth=0), 4),
+    random_network(1),
+    random_network(2, hidden=(3,)),
+    uniform(random_network(3), 5),
+    uniform(random_network(4, hidden=(4, 2), activation="tanh"), 3),
+]
+MESSAGES = [encode(model) for model in MODELS]
+
+
+def reseal(message):
+    """Make length and checksum valid again, so that a reader gets to the payload."""
+    if len(message) < 28:
+        return message
+    message = message[:16] + struct.pack("<I", len(message) - 28) + message[20:]
+    checksum = zlib.crc32(message[:24] + message[28:])
+    return message[:24] + struct.pack("<I", checksum) + message[28:]
+
+
+def check(message):
+    """Decode to an error, or to the model whose only spelling this is."""
+    try:
+        model = decode(message)
+    except WireError:
+        return None
+    assert encode(model, schema=message[20:24]) == message
+    scores = model.score(np.linspace(-2, 2, 3 * model.n_features).reshape(3, -1))
+    assert np.isfinite(scores).all()
+    return model
+
+
+@st.composite
+def mutated(draw):
+    message = bytearray(draw(st.sampled_from(MESSAGES)))
+    for _ in range(draw(st.integers(1, 4))):
+        kind = draw(st.sampled_from(["flip", "set", "cut", "insert", "splice"]))
+        if not message:
+            break
+        at = draw(st.integers(0, len(message) - 1))
+        if kind == "flip":
+            message[at] ^= 1 << draw(st.integers(0, 7))
+        elif kind == "set":
+            message[at] = draw(st.sampled_from([0, 1, 127, 128, 255]))
+        elif kind == "cut":
+            del message[at : at + draw(st.integers(1, 8))]
+        elif kind == "insert":
+            message[at:at] = draw(st.binary(min_size=1, max_size=8))
+        else:
+            other = draw(st.sampled_from(MESSAGES))
+            message[at:] = other[draw(st.integers(0, len(other) - 1)) :]
+    return bytes(message)
+
+
+@given(mutated())
+@settings(max_examples=300)
+def test_mutated_messages(message):
+    check(message)
+
+
+@given(mutated())
+@settings(max_examples=600)
+def test_mutated_payloads(message):
+    """As above, but with the checksum put right."""
+    check(reseal(message))
+
+
+@given(st.binary(max_size=200))
+@example(b"cnv\x01")
+def test_arbitrary_bytes(message):
+    check(message)
+
+
+@given(
+    st.sampled_from(MESSAGES).map(lambda message: message[:24]),
+    st.binary(max_size=300),
+)
+@settings(max_examples=300)
+def test_arbitrary_payloads(head, payload):
+    check(reseal(head + bytes(4) + payload))
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=range(len(MESSAGES)))
+def test_no_prefix_and_no_bit_flip_passes(message):
+    for length in range(len(message)):
+        with pytest.raises(WireError):
+            decode(message[:length])
+    for bit in random.Random(0).sample(range(8 * len(message)), 200):
+        flipped = bytearray(message)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(WireError):
+            decode(flipped)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=range(len(MESSAGES)))
+def test_resealed_prefixes(message):
+    for length in range(28, len(message)):
+        with pytest.raises(WireError):
+            decode(reseal(message[:length]))
+
+
+@pytest.mark.parametrize("offset", range(3, 20))
+def test_every_header_byte(offset):
+    """Every value of every header byte but the schema, under a valid checksum."""
+    for message in MESSAGES:
+        for value in range(256):
+            changed = bytearray(message)
+            changed[offset] = value
+            if 16 <= offset < 20:  # the payload length is not put right here
+                checksum = zlib.crc32(changed[:24] + changed[28:])
+                check(bytes(changed[:24]) + struct.pack("<I", checksum) + bytes(changed[28:]))
+            else:
+                check(reseal(bytes(changed)))

@@ -1,0 +1,179 @@
+"""Everything that is published is derived again and compared, or named as not checked."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+from support.forgeries import assert_every_forgery_is_found
+
+import conovel as cn
+from conovel.cli.verify import _with_ranks
+from conovel.drivers.nvflare.terms import Terms
+from conovel.errors import ConovelError, InputError, LevelError, MalformedMessageError
+from conovel.protocol.audit import verify
+from conovel.protocol.fields import MAX_AGENTS
+from conovel.protocol.messages import Message, Roster, decode, encode
+from conovel.protocol.transcript import Transcript
+from conovel.report import network_content
+from conovel.report.page import render
+from conovel.stats.levels import as_level
+
+REGIMES = ["isolated", "counts", "split", "conservative", "full", "pooled"]
+HOSTILE_LEVELS = [
+    "1/0",
+    "1e300000000",
+    "1e-99999999999",
+    "nan",
+    "inf",
+    "9" * 5000,
+    "1/" + "9" * 900,
+]
+pytestmark = pytest.mark.filterwarnings("ignore::conovel.errors.ConovelWarning")
+
+
+def run_of(regime, dropouts=None, random_state=0, **options):
+    rng = np.random.default_rng(3)
+    agents = []
+    for name in ("north", "south", "west"):
+        X_test = rng.normal(size=(24, 2))
+        X_test[:6] += 5
+        agents.append(cn.Agent(name, rng.normal(size=(300, 2)), X_test))
+    network = cn.Network(
+        agents, regime, scorer="logistic", level=0.2, random_state=random_state, **options
+    )
+    run = network.run(dropouts=dropouts)
+    assert run.n_rejected
+    return json.loads(json.dumps(network_content(run)))
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+def test_every_published_value_is_checked_or_named(regime):
+    assert_every_forgery_is_found(run_of(regime))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"regime": "full", "pi0": "storey"},
+        {"regime": "isolated", "pi0": "storey"},
+        {"regime": "full", "random_state": None},
+        {"regime": "full", "dropouts": {"west": "hello"}},
+        {"regime": "counts", "dropouts": {"west": "models"}},
+        {"regime": "full", "dropouts": {"west": "counts"}, "on_dropout": "conservative"},
+    ],
+    ids=lambda options: ", ".join(map(str, options.values())),
+)
+def test_the_same_with_an_estimate_and_without_some_agents(options):
+    assert_every_forgery_is_found(run_of(**options))
+
+
+def test_a_removed_value_is_no_way_out():
+    run = run_of("full")
+    for path in [("transcript", "totals"), ("transcript", "outcome"), ("transcript",)]:
+        holder = changed = copy.deepcopy(run)
+        for step in path[:-1]:
+            holder = holder[step]
+        del holder[path[-1]]
+        assert verify(changed)
+
+
+def test_what_is_not_checked_is_short_and_printed(tmp_path, conovel):
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(run_of("full")))
+    done = conovel("verify", file)
+    assert done.returncode == 0
+    printed = [line for line in done.stdout.splitlines() if line.startswith("not checked: ")]
+    assert printed == [
+        "not checked: decisions.*.choices",
+        "not checked: decisions.*.ranks",
+        "not checked: picture",
+        "not checked: transcript.agents.*.n_null",
+    ]
+
+
+@pytest.fixture
+def detection(tmp_path, conovel):
+    rng = np.random.default_rng(0)
+    for name, shift in (("null", 0), ("test", 4)):
+        rows = rng.normal(size=(200, 2))
+        rows[:20] += shift
+        text = "a,b\n" + "\n".join(f"{a},{b}" for a, b in rows.tolist())
+        (tmp_path / f"{name}.csv").write_text(text)
+    paths = [tmp_path / name for name in ("null.csv", "test.csv", "out.csv")]
+    done = conovel(
+        "detect", "--null", paths[0], "--test", paths[1], "--out", paths[2], "--scorer", "logistic"
+    )
+    assert done.returncode == 0
+    return tmp_path / "out.json"
+
+
+def test_a_result_of_one_site_gets_a_clear_answer(detection, conovel):
+    done = conovel("verify", detection)
+    assert done.returncode == 0
+    assert "a result of one site" in done.stdout
+    assert "follow from the ranks" in done.stdout
+    assert "not checked: scorer" in done.stdout
+    run = _with_ranks(json.loads(detection.read_text()), detection)
+    assert run["n_rejected"]
+    assert_every_forgery_is_found(run)
+    detection.with_suffix(".csv").unlink()
+    without = conovel("verify", detection)
+    assert without.returncode == 0
+    assert "its ranks are not here" in without.stdout
+    assert "not checked: n_rejected" in without.stdout
+
+
+def test_something_else_is_told_to_be_no_run(tmp_path, conovel):
+    file = tmp_path / "other.json"
+    file.write_text('{"a": 1}')
+    done = conovel("verify", file)
+    assert done.returncode == 1
+    assert "it has no transcript" in done.stdout
+
+
+@pytest.mark.parametrize("level", HOSTILE_LEVELS)
+def test_hostile_levels_are_refused_at_once(level):
+    with pytest.raises(LevelError):
+        as_level(level)
+    with pytest.raises(InputError):
+        cn.Storey(level)
+    with pytest.raises(InputError):
+        Terms(("a", "b"), level=level)
+    with pytest.raises(InputError):
+        Terms(("a", "b"), pi0=f"storey:{level}")
+    with pytest.raises(InputError):
+        Terms(("a", "b"), train_fraction=level)
+    run = run_of("counts")
+    for change in ({"level": level}, {"pi0": f"storey:{level}"}):
+        run["transcript"] |= change
+        assert verify(run)
+        with pytest.raises(ConovelError):
+            render(run)
+
+
+def test_too_many_names_are_refused_at_once():
+    names = tuple(f"{i:04d}" for i in range(4000))
+    run = run_of("full")
+    run["transcript"]["roster"] = list(names)
+    assert "more than 200 agents" in verify(run)[0]
+    with pytest.raises(InputError):
+        Transcript.from_dict(run["transcript"])
+    with pytest.raises(ConovelError):
+        render(run)
+    with pytest.raises(InputError):
+        Terms(names)
+    with pytest.raises(InputError):
+        cn.Network([cn.Agent(name, [[0.0]], [[0.0]]) for name in names])
+    small = encode(Message(bytes(16), "coordinator", "a", 0, Roster(("a", "b"), 1, 1)))
+    assert decode(small).body.agents == ("a", "b")
+    with pytest.raises(ConovelError):
+        encode(Message(bytes(16), "coordinator", "a", 0, Roster(names, 1, 1)))
+    with pytest.raises(MalformedMessageError):
+        decode(small.replace(b"\x02\x00\x01a", b"\xa0\x0f\x01a"))
+
+
+def test_as_many_agents_as_are_allowed_fit_into_a_message():
+    names = tuple(f"{i:04d}" for i in range(MAX_AGENTS))
+    message = Message(bytes(16), "coordinator", "0000", 0, Roster(names, 1, 1))
+    assert decode(encode(message)) == message

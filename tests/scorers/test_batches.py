@@ -1,0 +1,121 @@
+"""A row has one score, to the last bit, whatever rows are scored with it and however they lie."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import SVC
+
+from conovel.models.linear import Linear
+from conovel.models.quantized.forest import uniform
+from conovel.scorers.automatic import Automatic
+from conovel.scorers.base import Mixture, add_up, fit_scorer, mean_of
+from conovel.scorers.blend import Blend
+from conovel.scorers.discriminant import Discriminant
+from conovel.scorers.mahalanobis import ellipse
+from conovel.scorers.refined import Refined, linear
+from conovel.scorers.registry import NAMED, as_candidates
+from conovel.site.compact import PROFILES, fit_compact
+from conovel.site.composite import COMPOSITES, composite_model
+from conovel.site.files.gather import Training
+from conovel.site.files.stream import _print_of
+
+D = 11  # from 8 columns on, numpy adds in another order where they are contiguous
+SIZES = (1, 2, 7, 8, 9, 64)
+RNG = np.random.default_rng(5)
+TRAIN, MIXED = RNG.normal(size=(60, D)), RNG.normal(size=(90, D))
+MIXED[:15] += 1.5
+MIXTURE = Mixture.of(MIXED)
+ROWS = np.concatenate([RNG.normal(size=(70, D)), MIXED[:30]])
+OTHERS = {
+    "ellipse": ellipse(),
+    "discriminant": Discriminant(),
+    "automatic, two folds": Automatic(n_folds=2),
+    "blend": Blend([linear(), ellipse()], [linear(), Discriminant()], n_folds=2),
+    "refined from one class": Refined(ellipse(), linear(), n_folds=2, n_refits=1),
+    "neighbours": KNeighborsClassifier(9),
+    "support vectors": SVC(),
+    "naive Bayes": GaussianNB(),
+}
+SLOW = ("automatic", "refined-trees", "refined-linear")
+
+
+def batches(rows):
+    """Slices of every size, then the same rows in other places of memory."""
+    for size in SIZES:
+        yield rows, slice(3, 3 + size)
+    spaced = np.full((2 * len(rows), 2 * D), np.nan)
+    spaced[::2, ::2] = rows
+    by_columns = np.asfortranarray(rows)
+    for lying in (by_columns, spaced[::2, ::2], rows[::-1].copy()[::-1]):
+        yield lying, slice(None)
+    yield from ((by_columns, slice(5, 6)), (by_columns, slice(5, 14)))
+
+
+def require_one_score(model, rows=ROWS):
+    whole = model.score(rows)
+    for lying, part in batches(rows):
+        assert model.score(lying[part]).tobytes() == whole[part].tobytes(), part
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
+        for name in (*NAMED, *OTHERS)
+    ],
+)
+def test_every_scorer_gives_a_row_one_score(name):
+    (scorer,) = as_candidates(OTHERS.get(name, name), 0)
+    require_one_score(fit_scorer(scorer, TRAIN, MIXTURE))
+
+
+def peers(n):
+    """Linear models that disagree, every second one quantized."""
+    models = [Linear(row, 0.1) for row in np.random.default_rng(n).normal(size=(n, D))]
+    return [uniform(model, 6) if i % 2 else model for i, model in enumerate(models)]
+
+
+LOCALS = {
+    "classifier": LogisticRegression(),
+    "one class": ellipse(),
+    "log-odds": SVC(),
+    "refining": OTHERS["refined from one class"],
+}
+
+
+@pytest.mark.parametrize("n_opinions", [2, 8, 9, 16])
+@pytest.mark.parametrize("name", LOCALS)
+def test_every_composite_gives_a_row_one_score(name, n_opinions):
+    local = fit_scorer(LOCALS[name], TRAIN, MIXTURE)
+    for composite in (*COMPOSITES, "local"):
+        model = composite_model(composite, local, peers(n_opinions - 1), TRAIN, MIXTURE)
+        require_one_score(model)
+        _print_of(model, Training(TRAIN, MIXTURE), composite)  # what files insist on
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=str)
+def test_every_compact_model_gives_a_row_one_score(profile):
+    local = fit_scorer(LogisticRegression(), TRAIN, MIXTURE)
+    require_one_score(fit_compact(local, TRAIN, MIXTURE, 0, profile))
+
+
+@pytest.mark.parametrize("k", [1, 2, 7, 8, 9, 16, 130])
+def test_vectors_are_added_in_their_order_whatever_their_length(k):
+    parts = np.random.default_rng(k).normal(size=(k, 40))
+    one_by_one = [sum(column[1:], column[0]) for column in parts.T.tolist()]
+    assert add_up(parts).tolist() == one_by_one
+    assert mean_of(np.asfortranarray(parts)).tolist() == [total / k for total in one_by_one]
+    alone = [add_up(parts[:, [i]]).item() for i in range(40)]
+    assert alone == one_by_one
+    # Fewer than 8 have the bits of numpy's own mean of a batch.
+    if k < 8:
+        assert mean_of(parts).tobytes() == parts.mean(axis=0).tobytes()
+
+
+def test_adding_up_changes_nothing_that_is_added():
+    parts = [np.ones(2), np.ones(2)]
+    add_up(parts)
+    assert parts[0].tolist() == [1.0, 1.0]

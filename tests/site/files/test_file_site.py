@@ -1,0 +1,221 @@
+"""An agent whose rows are in files: messages and decisions have the bytes of memory."""
+
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.ensemble import ExtraTreesClassifier, IsolationForest
+from support.fake_link import Link
+from support.files import N_NULL, N_TEST, cut, draw, make_files, named
+
+import conovel as cn
+from conovel.drivers.results import SiteResult
+from conovel.errors import ColumnError, FileError, SampleError, ScorerError, SiteFailedError
+from conovel.scorers.automatic import shallow_trees
+from conovel.scorers.refined import Refined, linear
+from conovel.scorers.registry import as_candidates
+from conovel.site.composite import Composed, composite_model
+from conovel.site.files import FileSite
+from conovel.site.files.source import Source
+from conovel.site.site import LocalSite, Settings
+from conovel.site.storage import write_table
+from conovel.site.tables import Rows, read_pair
+from conovel.spec.regimes import as_regime
+from conovel.stats.rank_counts import RankHistogram
+
+LEVEL = Fraction(1, 5)
+TREES = ExtraTreesClassifier(8, max_depth=4)
+
+
+def settings(seed=3, **more):
+    given = {"regime": as_regime("full"), "composite": "mean", "bits": 4, "scorer": TREES} | more
+    scorer = given.pop("scorer")
+    return Settings(
+        candidates=tuple(as_candidates(scorer, seed)),
+        level=LEVEL,
+        train_fraction=None,
+        seed=seed,
+        n_agents=2,
+        **given,
+    )
+
+
+def in_memory(rows, asked):
+    return LocalSite(*read_pair(*(pa.table(named(sample)) for sample in rows)), asked)
+
+
+def small(asked):
+    """A peer with few rows, all of them in memory."""
+    null, test = draw(1)
+    return in_memory((null[:250], test[:150]), asked)
+
+
+def in_files(folder, asked):
+    return FileSite(
+        folder / "null", folder / "test", asked, folder / "work", id_column="name", memory="1GB"
+    )
+
+
+def run(big, peer, asked):
+    link = Link({"big": big, "small": peer}, regime=asked.regime, level=LEVEL, pi0="storey")
+    return link.run()
+
+
+def both(tmp_path, monkeypatch, most=250, piece=128, **more):
+    """Run twice, with the rows of one agent in memory and in files."""
+    monkeypatch.setattr("conovel.site.site.MAX_TRAIN_ROWS", most)
+    cut(monkeypatch, piece)
+    make_files(tmp_path)
+    asked, others = settings(**more), settings(seed=4, **more)
+    sites = in_memory(draw(), asked), in_files(tmp_path, asked)
+    return sites, [run(site, small(others), asked) for site in sites]
+
+
+def columns_of(site, limit):
+    names = np.array([f"row {i}" for i in range(N_TEST)])
+    rejected = site.tested & (site.test_ranks <= limit)
+    given = rejected, site.test_ranks, site.scores, site.tested, site.n_calibration
+    return SiteResult("big", *given, Rows(np.empty((0, 1))), names).columns()
+
+
+def assert_same(tmp_path, sites, links):
+    local, streamed = sites
+    assert links[0].delivered == links[1].delivered
+    limits = {link.agents["big"].limit for link in links}
+    assert len(limits) == 1
+    limit = limits.pop()
+    write_table(tmp_path / "memory.parquet", columns_of(local, limit))
+    streamed.write(tmp_path / "pieces.parquet", limit)
+    expected = (tmp_path / "memory.parquet").read_bytes()
+    assert (tmp_path / "pieces.parquet").read_bytes() == expected
+    assert streamed.choices == local.choices
+    assert 0 < links[1].agents["big"].n_rejected < N_TEST
+    streamed.close()
+    assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize("composite", ["mean", "max", "min", "stacked", "auto"])
+def test_every_composite_gives_the_bytes_of_memory(tmp_path, monkeypatch, composite):
+    sites, links = both(tmp_path, monkeypatch, composite=composite)
+    assert sites[0].n_calibration == sites[1].histogram.n_calibration == N_NULL - 250
+    assert_same(tmp_path, sites, links)
+
+
+@pytest.mark.parametrize("regime", ["full", "counts", "isolated", "conservative", "split"])
+def test_every_regime(tmp_path, monkeypatch, regime):
+    assert_same(tmp_path, *both(tmp_path, monkeypatch, regime=as_regime(regime)))
+
+
+@pytest.mark.parametrize(("most", "piece"), [(10**6, 64), (60, 37), (100, 10_000)])
+@pytest.mark.parametrize("composite", ["mean", "auto"])
+def test_blocks_of_rows(tmp_path, monkeypatch, most, piece, composite):
+    more = {"regime": as_regime("split"), "composite": composite}
+    sites, links = both(tmp_path, monkeypatch, most=most, piece=piece, **more)
+    assert sites[0].tested.sum() == sites[1].histogram.size == N_TEST // 2
+    assert_same(tmp_path, sites, links)
+
+
+def test_blocks_of_rows_without_names(tmp_path, monkeypatch):
+    make_files(tmp_path)
+    cut(monkeypatch, 37)
+    asked = settings(regime=as_regime("split"))
+    memory = in_memory(draw(), asked)
+    features = list(named(draw()[0]))
+    paths = tmp_path / "null", tmp_path / "test"
+    files = FileSite(*paths, asked, tmp_path / "work", columns=features)
+    peer = small(settings(seed=4, regime=as_regime("split")))
+    limits = [run(site, peer, asked).agents["big"].limit for site in (memory, files)]
+    assert limits[0] == limits[1]
+    files.write(tmp_path / "out.parquet", limits[0])
+    found, expected = (
+        pa.parquet.read_table(tmp_path / "out.parquet"),
+        columns_of(memory, limits[0]),
+    )
+    assert found.column_names == [name for name in expected if name != "id"]
+    for name in found.column_names:
+        np.testing.assert_array_equal(found[name].to_numpy(), expected[name])
+
+
+def test_files_that_grow_are_noticed(tmp_path):
+    make_files(tmp_path)
+    source = Source(tmp_path / "test", id_column="name", only=np.ones(N_TEST - 1, dtype=bool))
+    with pytest.raises(FileError, match="has got more rows while it was read"):
+        list(source.pieces(64))
+
+
+def test_more_blocks_than_rows(tmp_path):
+    make_files(tmp_path)
+    site = in_files(tmp_path, settings(regime=as_regime("split")))
+    with pytest.raises(SampleError, match="test rows cannot be split among the agents"):
+        site.models(0, [str(i) for i in range(N_TEST + 1)])
+
+
+REFINED = Refined(shallow_trees(8), linear())
+ONE_CLASS = cn.OneClass(IsolationForest(n_estimators=8), higher="normal")
+
+
+@pytest.mark.parametrize("scorer", [REFINED, ONE_CLASS], ids=["refined", "one-class"])
+def test_other_scorers(tmp_path, monkeypatch, scorer):
+    more = {
+        "scorer": scorer,
+        "bits": "compact",
+        "composite": "stacked" if scorer is REFINED else "mean",
+    }
+    assert_same(tmp_path, *both(tmp_path, monkeypatch, **more))
+
+
+@pytest.mark.parametrize(("most", "piece"), [(10**6, 64), (100, 37), (250, 10_000)])
+def test_any_piece_and_any_number_of_rows_to_learn_from(tmp_path, monkeypatch, most, piece):
+    assert_same(tmp_path, *both(tmp_path, monkeypatch, most=most, piece=piece))
+
+
+def test_a_network_has_the_messages_of_such_a_run(tmp_path, monkeypatch):
+    """The agent in files answers what an agent of a network in one process answers."""
+    monkeypatch.setattr("conovel.site.site.MAX_TRAIN_ROWS", 250)
+    make_files(tmp_path)
+    null, test = draw()
+    agents = [
+        cn.Agent("big", pa.table(named(null)), pa.table(named(test))),
+        cn.Agent("small", pa.table(named(null[:250])), pa.table(named(test[:150]))),
+    ]
+    network = cn.Network(agents, composite="mean", bits=4, level=LEVEL, scorer=TREES)
+    expected = network.run()["big"]
+    site = in_files(tmp_path, network._sites()["big"].settings)
+    models = network._sites()["small"].models(1, ["big", "small"])
+    found = site.ranks({"small": models["big"]})
+    assert isinstance(found, RankHistogram)
+    ranks = np.concatenate([part["rank"].to_numpy() for part in site._stream.parts()])
+    assert np.array_equal(ranks, expected.ranks)
+
+
+def test_a_value_that_is_no_number_ends_it_before_the_hello(tmp_path):
+    make_files(tmp_path)
+    table = pa.table({**named(draw()[0][:5]), "x1": [0.0, 1.0, None, 2.0, 3.0]})
+    pa.parquet.write_table(table, tmp_path / "null" / "0.parquet")
+    site = in_files(tmp_path, settings())
+    with pytest.raises(ColumnError, match=r"null/0\.parquet.*column 'x1' has 1"):
+        _ = site.facts
+
+
+def test_a_composite_that_looks_at_neighbours_is_refused(tmp_path, monkeypatch):
+    make_files(tmp_path)
+    site = in_files(tmp_path, settings())
+    centred = Composed(lambda rows: rows[:, 0] - rows[:, 0].mean())
+    monkeypatch.setattr("conovel.site.files.site.composite_model", lambda *_: centred)
+    with pytest.raises(ScorerError, match="when other rows are around it"):
+        site.ranks({})
+
+
+def test_without_peers_the_composite_is_the_local_score():
+    assert composite_model("mean", TREES, [], None, None) is TREES
+
+
+def test_what_goes_wrong_while_scoring_is_the_sites_own_fault(tmp_path, monkeypatch):
+    make_files(tmp_path)
+    asked = settings()
+    site = in_files(tmp_path, asked)
+    _ = site.facts
+    (tmp_path / "test" / "1.parquet").unlink()
+    link = Link({"big": site, "small": small(asked)}, regime=asked.regime, level=LEVEL)
+    assert isinstance(link.run().agents["big"].error, SiteFailedError)

@@ -1,0 +1,85 @@
+"""An engine in memory: the drivers of both sides without NVFlare, to break what one likes."""
+
+from types import SimpleNamespace
+
+from conovel.drivers.nvflare.consent import Limits
+from conovel.drivers.nvflare.coordinator_driver import Chair, Replies
+from conovel.drivers.nvflare.run_records import Ledger
+from conovel.drivers.nvflare.site_driver import Member
+from conovel.drivers.nvflare.site_files import Ground
+from conovel.errors import ConovelError
+from conovel.protocol.messages import COORDINATOR
+
+
+class FakeEngine:
+    """Carries messages between a chair and its members by calling them."""
+
+    def __init__(self, terms, files, limits=None):
+        self.terms = terms
+        self.cut_off = set()  # whom nobody can reach
+        self.mute = set()  # whose messages get lost without anybody noticing
+        self.stopped = False
+        self.chair = Chair(terms, self.post(COORDINATOR))
+        self.sites = {
+            name: self._site(name, file, (limits or {}).get(name, Limits()))
+            for name, file in files.items()
+        }
+
+    def _site(self, name, file, limits):
+        ground = Ground(file, self.terms)
+        record = Ledger(file.state).open(self.terms.run_id, self.terms.run_seconds)
+        member = Member(
+            name, self.terms, limits, record, ground.open, self.post(name), ground.publish
+        )
+        return SimpleNamespace(member=member, ground=ground, limits=limits, record=record)
+
+    def post(self, sender):
+        def deliver(outbox):
+            lost = {}
+            for receiver, data in outbox:
+                if receiver in self.cut_off or sender in self.cut_off:
+                    lost[receiver] = "no answer in time"
+                elif sender in self.mute:
+                    continue
+                elif receiver == COORDINATOR:
+                    self.chair.take(data, sender)
+                else:
+                    self.sites[receiver].member.take(data, sender)
+            return lost
+
+        return deliver
+
+    def are_cut_off(self):
+        return self.stopped
+
+    def begin(self, terms):
+        def one(site):
+            if objection := site.limits.objection(self.terms):
+                return objection
+            site.member.begin()
+            return ""
+
+        return self._call(self.sites, one)
+
+    def waiting(self, names):
+        return self._call(names, lambda site: site.member.waiting())
+
+    def settle(self, names):
+        return self._call(names, lambda site: site.member.settle(10))
+
+    def publish(self, names):
+        return self._call(names, lambda site: site.member.publish(10))
+
+    def _call(self, names, call):
+        replies = Replies()
+        for name in names:
+            try:
+                if name in self.cut_off:
+                    raise ConovelError("no answer in time")
+                replies.values[name] = call(self.sites[name])
+            except ConovelError as error:
+                replies.failures[name] = str(error)
+        return replies
+
+    def run(self):
+        return self.chair.run(self)

@@ -1,0 +1,159 @@
+"""Agents and a coordinator joined by lists of bytes: no sockets, no clock, any order."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections import defaultdict, deque
+from fractions import Fraction
+from itertools import takewhile
+
+import numpy as np
+from hypothesis import strategies as st
+
+from conovel.errors import GuaranteeWarning, ResolutionWarning
+from conovel.protocol.agent import Participant
+from conovel.protocol.coordinator import Coordinator
+from conovel.protocol.messages import COORDINATOR, Message, encode
+from conovel.protocol.transcript import Transcript
+from conovel.spec.facts import Facts
+from conovel.spec.regimes import as_regime
+from support.paths import DOCS
+
+RUN_ID = bytes(range(16))
+SCHEMA = bytes(32)
+LEVEL = Fraction(1, 5)
+NAMES = ("agent000", "agent001", "agent002")
+LOW = ([1, 1, 2, 5, 9], 19)
+HIGH = ([1, 3, 12, 30], 39)
+THIRD = ([2, 7], 9)
+
+
+def quietly(function, *args, **kwargs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResolutionWarning)
+        warnings.simplefilter("ignore", GuaranteeWarning)
+        return function(*args, **kwargs)
+
+
+def forge(sender, receiver, body, round_=0, run_id=RUN_ID):
+    return encode(Message(run_id, sender, receiver, round_, body))
+
+
+class FakeSite:
+    """A site whose ranks are given; its models only say who made them for whom."""
+
+    def __init__(self, name, ranks, n_calibration, *, n_test=None, schema=SCHEMA):
+        self.name = name
+        self.given = np.asarray(ranks, dtype=np.int64)
+        self.n_calibration = n_calibration
+        n_test = self.given.size if n_test is None else n_test
+        self.facts = Facts(n_calibration + 10, n_test, 3, schema)
+        self.received = None
+
+    def models(self, index, names):
+        assert names[index] == self.name
+        assert list(names) == sorted(names)
+        return {peer: f"{self.name} for {peer}".encode() for peer in names if peer != self.name}
+
+    def ranks(self, models):
+        assert models == {peer: f"{peer} for {self.name}".encode() for peer in models}
+        self.received = list(models)
+        return self.given, self.n_calibration
+
+
+def sites_for(blocks, regime="full"):
+    """One site per (ranks, n_calibration); for `split` the given ranks are its own block."""
+    names = [f"agent{i:03d}" for i in range(len(blocks))]
+    k = len(blocks)
+    sites = {}
+    for i, (name, (ranks, size)) in enumerate(zip(names, blocks, strict=True)):
+        n_test = len(ranks)
+        if as_regime(regime).splits_rows:  # the largest n with a block of that size at i
+            n_test = next(
+                n
+                for n in range(len(ranks) * k + k, -1, -1)
+                if as_regime(regime).n_tested(n, i, k) == len(ranks)
+            )
+        sites[name] = FakeSite(name, ranks, size, n_test=n_test)
+    return sites
+
+
+class Link:
+    """Delivers messages in order on every channel, and in any order between channels."""
+
+    def __init__(
+        self, sites, *, regime, level, pi0=None, on_dropout="abort", seed=None, run_id=RUN_ID
+    ):
+        shared = {"regime": regime, "level": level, "pi0": pi0, "run_id": run_id}
+        self.coordinator = Coordinator(list(sites), on_dropout=on_dropout, **shared)
+        self.agents = {
+            name: Participant(name, site, software="1.0", wire_version=1, **shared)
+            for name, site in sites.items()
+        }
+        self.random = None if seed is None else random.Random(seed)
+        self.channels = defaultdict(deque)
+        self.queue = deque()  # channels in the order of their messages
+        self.delivered = []  # (sender, receiver, data)
+        self.dead = set()
+        self.transcript = Transcript()
+        for name, agent in self.agents.items():
+            self.post(name, agent.join())
+
+    @property
+    def machines(self):
+        return {COORDINATOR: self.coordinator, **self.agents}
+
+    def post(self, sender, outbox):
+        for receiver, data in outbox:
+            self.transcript.record(data, paper_bits=100.5 if b" for " in data else None)
+            self.channels[sender, receiver].append(data)
+            self.queue.append((sender, receiver))
+
+    def step(self):
+        """Deliver one message; False when there is none."""
+        if not self.queue:
+            return False
+        if self.random is not None:
+            self.queue.rotate(self.random.randrange(len(self.queue)))
+        sender, receiver = self.queue.popleft()
+        self.deliver(sender, receiver, self.channels[sender, receiver].popleft())
+        return True
+
+    def deliver(self, sender, receiver, data):
+        if receiver not in self.dead:
+            self.delivered.append((sender, receiver, data))
+            self.post(receiver, self.machines[receiver].receive(data, sender))
+
+    def kill(self, name):
+        """An agent is gone, and the driver notices; what it had sent may still arrive."""
+        self.dead.add(name)
+        self.post(COORDINATOR, self.coordinator.drop(name))
+
+    def run(self):
+        while self.step():
+            pass
+        return self
+
+    def masks(self):
+        """Which of the given ranks each agent rejects."""
+        return {
+            name: agent._site.given <= agent.limit
+            for name, agent in self.agents.items()
+            if name not in self.dead
+        }
+
+
+@st.composite
+def block(draw):
+    size = draw(st.integers(1, 60))
+    small = st.integers(1, min(3, size + 1))  # many small ranks, so that something is rejected
+    return draw(st.lists(small | st.integers(1, size + 1), max_size=25)), size
+
+
+def table_of(page, *header):
+    """The rows of the first table with this header in a page of the documentation."""
+    lines = (DOCS / page).read_text(encoding="utf-8").splitlines()
+    start = lines.index("| " + " | ".join(header) + " |")
+    rows = takewhile(lambda line: line.startswith("|"), lines[start + 2 :])
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]

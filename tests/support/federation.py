@@ -1,0 +1,26 @@
+"""The federation that tests run on, and the same network in one process."""
+
+import pyarrow as pa
+
+import conovel as cn
+from conovel.drivers.nvflare.paths import OWN_SEED_FILE
+from conovel.drivers.nvflare.secret import own_secret
+from conovel.spec.seeds import site_seed
+
+SITES = ("north", "south", "west")
+SCORER = "logistic"
+
+
+def give_secret(state, number):
+    """Write the secret of a site before it makes one."""
+    state.mkdir(exist_ok=True)
+    (state / OWN_SEED_FILE).write_text(f"{number:02x}" * 32)
+
+
+def in_one_process(rows, states, seed, *options, **more):
+    """A network in this process whose agents have the secrets of the sites in these folders."""
+    agents = []
+    for name, (null, test) in rows.items():
+        own = site_seed(own_secret(states[name]), seed, name)
+        agents.append(cn.Agent(name, pa.table(null), pa.table(test), seed=own))
+    return cn.Network(agents, *options, random_state=seed, **more)

@@ -1,0 +1,27 @@
+"""Rows and classifiers for tests of scorers."""
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+
+def samples(seed, n_null=800, n_test=300, n_novel=30, shift=1.2, d=8):
+    rng = np.random.default_rng(seed)
+    X_null, X_test = rng.normal(size=(n_null, d)), rng.normal(size=(n_test, d))
+    X_test[n_test - n_novel :] += shift
+    return X_null, X_test
+
+
+def spying():
+    """Return a classifier, and where it notes how many rows it scores that it was fitted on."""
+    seen = []
+
+    class Spy(LogisticRegression):
+        def fit(self, X, y, sample_weight=None):
+            self.rows_ = {row.tobytes() for row in X}
+            return super().fit(X, y, sample_weight)
+
+        def predict_proba(self, X):
+            seen.append(sum(row.tobytes() in self.rows_ for row in X))
+            return super().predict_proba(X)
+
+    return Spy, seen

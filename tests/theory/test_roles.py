@@ -1,0 +1,221 @@
+"""Whole runs with exchanged roles: scores, sent bytes and choices must not change by a bit.
+
+This is the exact form of what a simulated false discovery rate can only suggest. A score that
+depends on which rows calibrate fails here at once (docs/theory.md, section 2).
+"""
+
+import numpy as np
+import pytest
+from support.roles import (
+    KINDS,
+    ArrivalOrder,
+    assert_roles_do_not_matter,
+    between_file_sites,
+    covering,
+    draw,
+    in_detector,
+    in_files,
+    in_network,
+    mixtures,
+)
+
+from conovel.scorers.automatic import Automatic
+from conovel.scorers.registry import NAMED
+from conovel.site.composite import COMPOSITES
+from conovel.site.detector import seeds
+from conovel.site.splitting import split_null, train_share
+from conovel.spec.regimes import REGIMES
+
+SCORERS = (None, *(name for name in NAMED if name != "automatic"))
+BITS = (None, 1, 4, "compact", "compact:200")
+EXCHANGING = tuple(name for name, regime in REGIMES.items() if regime.exchanges_models)
+ALONE = tuple(name for name in REGIMES if name not in EXCHANGING)
+LEVEL = "1/5"
+
+
+def check_network(regime, composite, bits, scorer, kind, n_agents=2):
+    run = in_network(regime=regime, composite=composite, bits=bits, level=LEVEL)
+    splits_rows = REGIMES[regime].splits_rows
+    assert_roles_do_not_matter(run, draw(kind, n_agents), scorer, splits_rows=splits_rows)
+
+
+def check_file_sites(folder, regime, composite, bits, scorer, kind):
+    run = between_file_sites(folder, regime=regime, composite=composite, bits=bits)
+    splits_rows = REGIMES[regime].splits_rows
+    assert_roles_do_not_matter(run, draw(kind, 2), scorer, splits_rows=splits_rows)
+
+
+# The fixed part: every regime, composite, precision, kind of rows and quick scorer at least once.
+
+
+@pytest.mark.parametrize(
+    ("regime", "composite", "bits", "scorer", "kind"),
+    [
+        ("full", "auto", "compact", None, "duplicates"),
+        ("full", "auto", 4, None, "tiny"),
+        ("full", "mean", 4, "logistic", "integers"),
+        ("full", "max", 1, "random-forest", "duplicates"),
+        ("full", "stacked", "compact:200", "logistic", "float32"),
+        ("full", "min", None, "boosting", "tiny"),
+        ("counts", "auto", "compact", "boosting", "float32"),
+        ("isolated", "auto", "compact", "isolation-forest", "wide"),
+        ("pooled", "auto", "compact", "logistic", "duplicates"),
+        ("split", "auto", "compact", "logistic", "duplicates"),
+        ("split", "max", 4, "boosting", "continuous"),
+        ("split", "stacked", None, "logistic", "wide"),
+        ("conservative", "auto", 1, "logistic", "continuous"),
+        ("conservative", "mean", "compact:200", "mlp", "duplicates"),
+    ],
+)
+def test_roles_in_a_network(regime, composite, bits, scorer, kind):
+    check_network(regime, composite, bits, scorer, kind)
+
+
+def test_roles_in_a_network_of_three():
+    check_network("full", "auto", 1, "logistic", "integers", n_agents=3)
+
+
+@pytest.mark.parametrize(
+    ("scorer", "kind"),
+    [
+        (Automatic(n_folds=2), "integers"),
+        ("extra-trees", "duplicates"),
+        ("compiled-forest", "float32"),
+        ("mlp", "wide"),
+        ("logistic", "tiny"),
+        (["logistic", "boosting"], "continuous"),
+    ],
+)
+def test_roles_in_a_detector(scorer, kind):
+    assert_roles_do_not_matter(in_detector(level=LEVEL), draw(kind), scorer)
+
+
+@pytest.mark.parametrize("most", [10**6, 20])
+@pytest.mark.parametrize(
+    ("scorer", "kind"), [("boosting", "duplicates"), ("logistic", "float32"), ("mlp", "wide")]
+)
+def test_roles_in_files(tmp_path, scorer, kind, most):
+    run = in_files(tmp_path, level=LEVEL, max_train_rows=most)
+    assert_roles_do_not_matter(run, draw(kind), scorer)
+
+
+@pytest.mark.parametrize(
+    ("regime", "composite", "bits", "kind"),
+    [
+        ("full", "auto", "compact", "integers"),
+        ("full", "mean", 4, "duplicates"),
+        ("split", "max", 1, "duplicates"),
+        ("conservative", "stacked", None, "float32"),
+    ],
+)
+def test_roles_between_sites_with_files(tmp_path, regime, composite, bits, kind):
+    check_file_sites(tmp_path, regime, composite, bits, "logistic", kind)
+
+
+# The tests tested: a scorer that knows who arrived first is caught, wherever it works.
+
+
+@pytest.mark.parametrize("kind", ["continuous", "integers"])
+def test_a_scorer_that_depends_on_the_order_of_arrival_is_caught(tmp_path, kind):
+    invalid = ArrivalOrder()
+    with pytest.raises(AssertionError, match="have other scores"):
+        assert_roles_do_not_matter(in_detector(), draw(kind), invalid)
+    with pytest.raises(AssertionError, match="have other scores"):
+        assert_roles_do_not_matter(in_network(regime="counts"), draw(kind, 2), invalid)
+    with pytest.raises(AssertionError, match="a model has other bytes"):
+        assert_roles_do_not_matter(in_network(bits=4), draw(kind, 2), invalid)
+
+
+def test_a_composite_that_looks_at_positions_is_caught(monkeypatch):
+    """Raise the score of whatever stands last in the mixture by the smallest possible step."""
+    from conovel.site import site
+
+    fair = site.composite_scores
+
+    def unfair(*args):
+        scores = fair(*args)
+        scores[-3:] = np.nextafter(scores[-3:], np.inf)
+        return scores
+
+    monkeypatch.setattr(site, "composite_scores", unfair)
+    with pytest.raises(AssertionError, match="test rows have other scores"):
+        check_network("full", "mean", 4, "logistic", "continuous")
+
+
+def test_the_positions_that_are_exchanged_are_those_that_calibrate():
+    [sample] = draw("continuous")
+    [block] = mixtures(in_detector(level=LEVEL), [sample], splits_rows=False)
+    n, m = len(sample.X_null), len(sample.X_test)
+    _, calibration = split_null(n, train_share(n, m, LEVEL), seeds(0)[0])
+    assert block.calibration.tolist() == calibration.tolist()
+    assert block.tests.tolist() == list(range(m))
+
+
+def test_blocks_of_rows_are_disjoint_and_complete():
+    samples = draw("continuous", 2)
+    n_test = sum(len(sample.X_test) for sample in samples)
+    run = in_network(regime="split", level=LEVEL)
+    blocks = mixtures(run, samples, splits_rows=True)
+    assert len(blocks) == 4  # two agents, two blocks each
+    assert sorted(np.concatenate([block.tests for block in blocks])) == list(range(n_test))
+    cal = np.concatenate([block.calibration for block in blocks])
+    assert np.unique(cal).size == cal.size
+
+
+def test_combinations_cover_every_choice_of_three():
+    factors = {"a": (1, 2), "b": (3, 4, 5), "c": (6, 7), "d": (8, 9, 10)}
+    rows = list(covering(factors, 3))
+    for name in factors:
+        three = [other for other in factors if other != name]
+        found = {tuple(row[key] for key in three) for row in rows}
+        assert len(found) == np.prod([len(factors[key]) for key in three])
+    assert len(rows) < 2 * 3 * 2 * 3
+
+
+# The matrix: any three of regime, composite, precision, scorer and kind of rows in all their
+# combinations where models are exchanged, any two elsewhere.
+
+FACTORS = {"kind": tuple(KINDS), "scorer": SCORERS, "bits": BITS, "composite": COMPOSITES}
+DEPLOYABLE = tuple(name for name, regime in REGIMES.items() if regime.deployable)
+MATRIX = list(covering({**FACTORS, "regime": EXCHANGING}, strength=3))
+FILES = list(covering({**FACTORS, "regime": DEPLOYABLE}, strength=2))
+ONE_EACH = {"bits": ("compact",), "composite": ("auto",)}
+WITHOUT_MODELS = list(covering({**FACTORS, **ONE_EACH, "regime": ALONE}, strength=2))
+
+
+def label(case):
+    return "-".join(str(case[name]) for name in ("regime", "composite", "bits", "scorer", "kind"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", MATRIX, ids=map(label, MATRIX))
+def test_matrix_of_networks_that_exchange_models(case):
+    check_network(**case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", WITHOUT_MODELS, ids=map(label, WITHOUT_MODELS))
+def test_matrix_of_networks_that_do_not(case):
+    check_network(**case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_matrix_of_detectors(scorer, kind):
+    assert_roles_do_not_matter(in_detector(level=LEVEL), draw(kind), scorer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_matrix_of_files(tmp_path, scorer, kind):
+    for most in (10**6, 20):
+        run = in_files(tmp_path / str(most), level=LEVEL, max_train_rows=most)
+        assert_roles_do_not_matter(run, draw(kind), scorer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", FILES, ids=map(label, FILES))
+def test_matrix_of_sites_with_files(tmp_path, case):
+    check_file_sites(tmp_path, **case)
