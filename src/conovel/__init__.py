@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from conovel.errors import ConovelWarning as ConovelWarning
     from conovel.errors import WireError as WireError
     from conovel.scorers.automatic import Automatic as Automatic
-    from conovel.scorers.base import OneClass as OneClass
     from conovel.scorers.blend import Blend as Blend
+    from conovel.scorers.one_class import OneClass as OneClass
     from conovel.scorers.refined import Refined as Refined
     from conovel.site.detector import AdaDetect as AdaDetect
     from conovel.site.detector import Detection as Detection
@@ -52,7 +52,7 @@ _HOMES = {
     "Guarantee": "spec.guarantee",
     "Network": "drivers.network",
     "NetworkRun": "drivers.results",
-    "OneClass": "scorers.base",
+    "OneClass": "scorers.one_class",
     "Quantile": "stats.null_proportion",
     "Refined": "scorers.refined",
     "SiteResult": "drivers.results",

@@ -31,7 +31,7 @@ from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.messages import COORDINATOR, Kind, Model, as_name, decode
 from conovel.protocol.states import spell_pi0
 from conovel.protocol.transcript import Transcript
-from conovel.scorers.base import Scorer
+from conovel.scorers.classifier import ScorerLike
 from conovel.scorers.registry import as_candidates
 from conovel.site.composite import as_composite
 from conovel.site.site import LocalSite, Settings
@@ -76,7 +76,7 @@ class Agent:
     name: str
     X_null: Any
     X_test: Any
-    scorer: Scorer | str | list[Scorer | str] | None = INHERIT
+    scorer: ScorerLike | str | list[ScorerLike | str] | None = INHERIT
     bits: Bits = INHERIT
     ids: ArrayLike | None = None
     seed: int | None = None
@@ -130,7 +130,7 @@ class Network:
         composite: str = "auto",
         bits: Bits = "compact",
         level: Level = 0.1,
-        scorer: Scorer | str | list[Scorer | str] | None = None,
+        scorer: ScorerLike | str | list[ScorerLike | str] | None = None,
         random_state: int | None = 0,
         *,
         train_fraction: Level | None = None,

@@ -11,7 +11,7 @@ where nobody counts its bytes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,16 +22,17 @@ from numpy.typing import NDArray
 from conovel.experiments.gaussian import Labelled
 from conovel.models import wire
 from conovel.models.quantized.forest import uniform
-from conovel.scorers.base import Matrix, ScoreModel, Scorer, Vector
+from conovel.scorers.base import Matrix, ScoreModel, Vector
+from conovel.scorers.classifier import ScorerLike
 from conovel.scorers.from_sklearn import Flat
 from conovel.scorers.registry import as_candidates
-from conovel.site.composite import composite_scores
-from conovel.site.site import Block, LocalSite, Settings, fit_on
+from conovel.scorers.selection import fit_best
+from conovel.site.composite import fit_composite
+from conovel.site.site import Block, LocalSite, Settings
 from conovel.site.surrogate import Bits, decode, flat_of, make_surrogate
 from conovel.site.tables import pool_pairs, read_rows, unify
 from conovel.spec.regimes import Regime, as_regime, own_block
 from conovel.stats.levels import Level, as_level
-from conovel.stats.ranks import conformal_ranks
 from conovel.stats.resolution import resolution
 from conovel.stats.stepup import StepUp, step_up
 
@@ -102,7 +103,7 @@ class Trial:
     def __init__(
         self,
         agents: Sequence[Labelled],
-        scorer: Scorer | str | None,
+        scorer: ScorerLike | str | None,
         *,
         level: Level = 0.1,
         train_fraction: Level | None = 0.5,
@@ -187,8 +188,8 @@ class Trial:
         null, test = pool_pairs(self._rows)
         pool = _Site(null, test, replace(self._sites(regime)[0].settings, n_agents=1))
         learned = pool.whole()
-        scores = learned.block.mixture.score(learned.local)
-        ranks, size = _rank(learned.block, scores)
+        _, ranks = learned.block.rank(learned.local)
+        size = learned.block.n_calibration
         outcome = step_up([(ranks, size)], self.level, None)
         stops = np.cumsum([len(test) for _, test in self._rows])[:-1]
         rejected = np.split(outcome.rejected[0], stops)
@@ -212,14 +213,10 @@ class Trial:
         surrogates = [
             self._learned(i, j, regime).sent(cell.bits, self.sized).model for i in peers if i != j
         ]
-        scores = composite_scores(
-            cell.composite or "mean",
-            own.local,
-            surrogates,
-            own.block.null_train,
-            own.block.mixture,
-        )
-        return _rank(own.block, scores)
+        composite = cell.composite or "mean"
+        found = fit_composite(composite, own.local, surrogates, own.block.training)
+        _, ranks = own.block.rank(found.model)
+        return ranks, own.block.n_calibration
 
     def _traffic(self, cell: Cell, regime: Regime) -> Traffic:
         if not regime.exchanges_models:
@@ -250,9 +247,8 @@ class _Learned:
 
     def __init__(self, block: Block, settings: Settings) -> None:
         self.block, self.settings = block, settings
-        fitted = fit_on(block, settings)
-        # Scores are those of the model as it is, which may come from its flat form.
-        self.local = replace(fitted, read=_Memory(lambda _, X: fitted.score(X)))
+        fitted = fit_best(settings.candidates, block.training)
+        self.local = replace(fitted, read=_Memory(fitted.score))
         self._sent: dict[Bits, _Sent] = {}
 
     def sent(self, bits: Bits, sized: bool) -> _Sent:
@@ -266,16 +262,12 @@ class _Learned:
         return one
 
     def _compact(self, bits: str) -> _Sent:
-        block = self.block
-        blob = make_surrogate(
-            bits, self.local, block.null_train, block.mixture, self.settings.seed
-        )
+        blob = make_surrogate(bits, self.local, self.block.training, self.settings.seed)
         return _Sent(_Remembered(decode(blob)), len(blob), wire.paper_bits(blob))
 
     @cached_property
     def _flat(self) -> Flat:
-        block = self.block
-        return flat_of(self.local, block.null_train, block.mixture, self.settings.seed)
+        return flat_of(self.local, self.block.training, self.settings.seed)
 
     def _exact(self, bits: int | None) -> _Sent:
         flat = self._flat
@@ -292,7 +284,7 @@ class _Site(LocalSite):
 
     def whole(self) -> _Learned:
         if self._whole is None:
-            self._whole = _Learned(self._all_rows(), self.settings)
+            self._whole = _Learned(self._tested_block, self.settings)
         return self._whole
 
     def blocks(self, n_blocks: int) -> list[_Learned]:
@@ -304,14 +296,14 @@ class _Site(LocalSite):
 class _Memory:
     """A score function that computes once for each matrix it is given."""
 
-    def __init__(self, read: Any) -> None:
+    def __init__(self, read: Callable[[Matrix], Vector]) -> None:
         self._read = read
         self._known: dict[int, tuple[Matrix, Vector]] = {}
 
-    def __call__(self, estimator: Any, X: Matrix) -> Vector:
+    def __call__(self, X: Matrix) -> Vector:
         # The matrix is kept beside its scores, so that no other can take over its identity.
         if id(X) not in self._known:
-            self._known[id(X)] = X, self._read(estimator, X)
+            self._known[id(X)] = X, self._read(X)
         return self._known[id(X)][1]
 
 
@@ -320,15 +312,10 @@ class _Remembered:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self._memory = _Memory(lambda inner, X: inner.score(X))
+        self._memory = _Memory(model.score)
 
     def score(self, X: Matrix) -> Vector:
-        return self._memory(self.model, X)
-
-
-def _rank(block: Block, scores: Vector) -> tuple[NDArray[np.int64], int]:
-    calibration, tests = np.split(scores, [block.n_calibration])
-    return conformal_ranks(calibration, tests), block.n_calibration
+        return self._memory(X)
 
 
 def _totals(outcome: StepUp) -> tuple[int, ...]:

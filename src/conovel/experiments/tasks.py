@@ -16,7 +16,7 @@ import numpy as np
 
 from conovel.experiments.gaussian import Labelled, gaussian_design
 from conovel.experiments.shared import Cell, Decision, Traffic, Trial
-from conovel.scorers.base import Scorer
+from conovel.scorers.classifier import ScorerLike
 from conovel.scorers.compiled_forest import CompiledForest, available
 from conovel.spec.version import __version__
 
@@ -94,7 +94,7 @@ class Learner:
         shape = {"scorer": self.name, "trees": self.trees, "depth": self.depth or 0}
         return {**shape, "train_fraction": self.train_fraction}
 
-    def scorer(self) -> Scorer | None:
+    def scorer(self) -> ScorerLike | None:
         """Return the `scorer` argument of a network."""
         if self.name == "default":
             return None

@@ -5,29 +5,31 @@ trees that tell null_train from the mixture, and the distance from null_train, w
 novelties at all. From the average of what they find a linear discriminant and trees are refined
 and blended (:mod:`conovel.scorers.blend`). What the blend finds, four candidates learn: a second
 blend,
-a linear model, trees, and boosted trees. The choice between them is made on a
-:class:`~conovel.scorers.selection.Trial`, and the chosen one is then fitted on everything.
+a linear model, trees, and boosted trees. The choice between them is made on a hold-out
+(:mod:`conovel.scorers.selection`), and the chosen one is then fitted on everything.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sklearn import config_context
-from sklearn.base import BaseEstimator
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 
-from conovel.scorers.base import FittedScorer, Matrix, Mixture, with_seed
+from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
 from conovel.scorers.blend import Blend
+from conovel.scorers.classifier import with_seed
+from conovel.scorers.cross_fit import cross_fit_each
 from conovel.scorers.discriminant import Discriminant
-from conovel.scorers.mahalanobis import ellipse
-from conovel.scorers.refined import Refined, linear, refine_each
-from conovel.scorers.selection import CAUTIOUS, Trial
+from conovel.scorers.mahalanobis import mahalanobis_distance
+from conovel.scorers.refined import Refined, shrunken_logistic
+from conovel.scorers.selection import CAUTIOUS, HoldOut
 from conovel.stats.arguments import as_whole
 
-_SMALL = 1_000_000  # numbers; below, several threads wait for each other more than they work
+# Below this many numbers, threads spend more time waiting for each other than working.
+_NUMBERS_FOR_THREADS = 1_000_000
 
 
 def shallow_trees(n_trees: int = 40) -> ExtraTreesClassifier:
@@ -40,12 +42,13 @@ def boosting() -> HistGradientBoostingClassifier:
     return HistGradientBoostingClassifier(max_iter=40, max_leaf_nodes=8)
 
 
-def _trusting() -> AbstractContextManager[None]:
-    """Spare each of a thousand trees the checks that all rows and settings have passed."""
+def _without_checks() -> AbstractContextManager[None]:
+    """Skip scikit-learn's checks: all rows and settings have passed them once."""
     return config_context(assume_finite=True, skip_parameter_validation=True)  # type: ignore[no-any-return]
 
 
-class Automatic(BaseEstimator):  # type: ignore[misc]
+@dataclass(frozen=True, eq=False)
+class Automatic(Scorer):
     """A scorer chosen from null_train and the mixture.
 
     Parameters
@@ -67,9 +70,17 @@ class Automatic(BaseEstimator):  # type: ignore[misc]
     (30, ('blend', 'linear', 'trees', 'boosting'))
     """
 
-    def __init__(self, n_folds: int = 4, random_state: int | None = None) -> None:
-        self.n_folds = n_folds
-        self.random_state = random_state
+    n_folds: int = 4
+    random_state: int | None = None
+
+    @property
+    def label(self) -> str:
+        """The scorer in a word; a fitted one has the name of the candidate that was chosen."""
+        return "automatic"
+
+    def with_seed(self, seed: int) -> Scorer:
+        """Fix the seed of every candidate, unless it is fixed already."""
+        return self if self.random_state is not None else replace(self, random_state=seed)
 
     def candidates(self) -> dict[str, Refined | Blend]:
         """Return the candidates by name, seeded, in order of preference."""
@@ -78,26 +89,27 @@ class Automatic(BaseEstimator):  # type: ignore[misc]
         folds = self.n_folds
         trees, boosted = with_seed(shallow_trees(), seed), with_seed(boosting(), seed)
         # Refits of a linear model cost next to nothing, and it still improves with the fifth.
-        firsts = [with_seed(shallow_trees(), seed), ellipse()]
+        firsts = [with_seed(shallow_trees(), seed), mahalanobis_distance()]
         search = Blend(firsts, [Discriminant(), trees], (5, 2), folds)
         return {
-            "blend": Blend(search, [linear(), trees], n_folds=folds, lead=2.0),
-            "linear": Refined(search, linear(), folds, n_refits=1),
+            "blend": Blend(search, [shrunken_logistic(), trees], n_folds=folds, lead=2.0),
+            "linear": Refined(search, shrunken_logistic(), folds, n_refits=1),
             "trees": Refined(search, trees, folds, n_refits=1),
             "boosting": Refined(search, boosted, folds, n_refits=1),
         }
 
-    def fit_on(self, null_train: Matrix, mixture: Mixture) -> FittedScorer:
-        """Choose on a trial, then fit the winner on these rows."""
+    def fit(self, training: TrainingSet) -> FittedScorer:
+        """Choose on a hold-out, then fit the winner on these rows."""
         candidates = self.candidates()
-        small = null_train.size + mixture.position.size * null_train.shape[1] < _SMALL
-        with _trusting(), threadpool_limits(1 if small else None, user_api="openmp"):
-            if len(null_train) < 2:  # nothing to hide: no choice
-                return candidates["blend"].fit_on(null_train, mixture)
-            trial = Trial.of(null_train, mixture)
-            task = trial.null_train, trial.mixture
-            tried = refine_each(list(candidates.values()), *task, send=False)
-            scores = [trial.mixture.score(fit) for fit in tried]
-            selection = trial.select(list(candidates), scores, CAUTIOUS)
-            winner = candidates[selection.winner].fit_on(null_train, mixture)
-        return replace(winner, selection=selection, trial=tried[selection.chosen])
+        null_train, mixture = training.null_train, training.mixture
+        n_numbers = null_train.size + mixture.position.size * null_train.shape[1]
+        n_threads = 1 if n_numbers < _NUMBERS_FOR_THREADS else None
+        with _without_checks(), threadpool_limits(n_threads, user_api="openmp"):
+            if len(null_train) < 2:  # no row can be hidden: no choice
+                return candidates["blend"].fit(training)
+            hold_out = HoldOut.of(training)
+            tried = cross_fit_each(list(candidates.values()), hold_out.training, send=False)
+            scores = [hold_out.training.mixture.score(fit) for fit in tried]
+            selection = hold_out.select(list(candidates), scores, CAUTIOUS)
+            winner = candidates[selection.winner].fit(training)
+        return replace(winner, selection=selection, on_hold_out=tried[selection.chosen])

@@ -1,11 +1,10 @@
-"""Several learners that refine together, joined by what each of them is worth.
+"""Several learners that refine together, joined by a regression on their scores.
 
 A linear model finds novelties that lie to one side of the normals, trees those that lie
 around them, and which of these a site will meet is not known. So both are refined from the
-same first scorers (:mod:`conovel.scorers.refined`), and a logistic regression on what they say
-out of
-fold learns how much to believe of each. It has a handful of features, so that a handful of
-likely novelties is enough; and it is one more fixed function of
+same first scorers (:mod:`conovel.scorers.refined`), and a logistic regression on their
+out-of-fold log-odds learns a coefficient for each. It has a handful of features, so that a
+handful of likely novelties is enough; and it is one more fixed function of
 (row, null_train, mixture as a multiset).
 """
 
@@ -16,25 +15,26 @@ from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 
 from conovel.errors import InputError, ScorerError
-from conovel.scorers.base import FittedScorer, Matrix, Mixture, Scorer, Vector, log_odds
-from conovel.scorers.refined import Stage, Task, as_list, refine_each
+from conovel.scorers.base import Matrix, Scorer, Vector, log_odds
+from conovel.scorers.classifier import ScorerLike, with_seed
+from conovel.scorers.cross_fit import CrossFit, CrossFitScorer, CrossFitter
+from conovel.scorers.refined import as_list
 
-_REFITS = 2  # of the regression
+_REGRESSION_REFITS = 2
 
 
-class Blend(BaseEstimator):  # type: ignore[misc]
-    """Refinements of the same first scorers, and a regression on what they say.
+@dataclass(frozen=True, eq=False)
+class Blend(CrossFitScorer):
+    """Refinements of the same first scorers, and a regression on their scores.
 
     Parameters
     ----------
     first : classifier, OneClass, Refined, Blend, or list of these
-        What finds the first likely novelties, as for :class:`~conovel.scorers.refined.Refined`.
-        The
-        last of them is heard by the regression, too.
+        What finds the first likely novelties, as for :class:`conovel.Refined`. The score of
+        the last of them is a feature of the regression, too.
     members : list of classifiers
         What is refined.
     n_refits : tuple of int
@@ -42,8 +42,8 @@ class Blend(BaseEstimator):  # type: ignore[misc]
     n_folds : int
         Folds of the cross-fit; linear models take four times as many.
     lead : float
-        How much more readily the first member is believed than the others: their coefficients
-        are shrunk as if they varied so much less.
+        How much less the first member's coefficient is shrunk than the others': their
+        scores are divided by it.
 
     Examples
     --------
@@ -62,79 +62,79 @@ class Blend(BaseEstimator):  # type: ignore[misc]
     26 of 30
     """
 
-    def __init__(
-        self,
-        first: Scorer | list[Scorer],
-        members: list[Scorer],
-        n_refits: tuple[int, ...] = (),
-        n_folds: int = 5,
-        lead: float = 1.0,
-    ) -> None:
-        self.first = first
-        self.members = members
-        self.n_refits = n_refits
-        self.n_folds = n_folds
-        self.lead = lead
+    first: ScorerLike | list[ScorerLike]
+    members: list[ScorerLike]
+    n_refits: tuple[int, ...] = ()
+    n_folds: int = 5
+    lead: float = 1.0
 
     @property
     def label(self) -> str:
         """The scorer in a word."""
         return "blend"
 
-    def stage(self, task: Task) -> Stage:
-        """Refine the members, then learn what each is worth."""
+    def cross_fit(self, fitter: CrossFitter) -> CrossFit:
+        """Refine the members, then learn a coefficient for each."""
+        self._check()
+        firsts = tuple(fitter.first_fit(first) for first in as_list(self.first))
+        n_refits = self.n_refits or (1,) * len(self.members)
+        members = [
+            fitter.refine(firsts, member, n)
+            for member, n in zip(self.members, n_refits, strict=True)
+        ]
+        parts = (*members, firsts[-1])
+        log_odds_matrix = np.column_stack(
+            [_as_log_odds(part, fitter.scores(part)) for part in parts]
+        )
+        weights = fitter.mean_weights(firsts)
+        spread = log_odds_matrix[weights > 0].std(axis=0)
+        scale = 1 / np.where(spread > 0, spread, 1)
+        scale[1:] /= self.lead
+        on_scores = fitter.on_columns(log_odds_matrix * scale)
+        regression = LogisticRegression(max_iter=1000)
+        fitted = on_scores.refit(regression, weights, _REGRESSION_REFITS)
+        if fitted is None:
+            return parts[0]
+        return BlendedFit(self, fitted.weights, fitted.models, parts, scale)
+
+    def _check(self) -> None:
         if not isinstance(self.lead, Real) or not 0 < self.lead < np.inf:
             raise InputError(f"lead must be a positive number, not {self.lead!r}")
         if not isinstance(self.members, list | tuple) or not self.members:
             raise ScorerError(f"members must be a list of classifiers, not {self.members!r}")
-        starts = tuple(task.start(first) for first in as_list(self.first))
         n_refits = self.n_refits
-        if isinstance(n_refits, tuple) and not n_refits:
-            n_refits = (1,) * len(self.members)
-        if not isinstance(n_refits, list | tuple) or len(n_refits) != len(self.members):
+        counted = isinstance(n_refits, list | tuple) and len(n_refits) == len(self.members)
+        if not counted and n_refits != ():
             raise InputError(
                 f"n_refits must be a tuple of {len(self.members)}, one for each member, not"
-                f" {self.n_refits!r}"
+                f" {n_refits!r}"
             )
-        members = [
-            task.refine(starts, member, n)
-            for member, n in zip(self.members, n_refits, strict=True)
-        ]
-        parts = (*members, starts[-1])
-        said = np.column_stack([_said(part, task.scores(part)) for part in parts])
-        weights = task.mean_weights(starts)
-        spread = said[weights > 0].std(axis=0)
-        scale = 1 / np.where(spread > 0, spread, 1)
-        scale[1:] /= self.lead
-        opinions = replace(task, rows=said * scale, kept={})
-        worth = opinions.refit(LogisticRegression(max_iter=1000), weights, _REFITS)
-        if worth is None:
-            return parts[0]
-        return Joined(self, worth.weights, worth.models, parts, scale)
 
-    def fit_on(self, null_train: Matrix, mixture: Mixture) -> FittedScorer:
-        """Fit on these rows."""
-        return refine_each([self], null_train, mixture)[0]
+    def with_seed(self, seed: int) -> Scorer:
+        """Fix every random state that the first scorers and the members leave open."""
+        first: ScorerLike = with_seed(self.first, seed)
+        members: list[ScorerLike] = with_seed(self.members, seed)
+        return replace(self, first=first, members=members)
 
 
 @dataclass(frozen=True, eq=False)
-class Joined(Stage):
-    """A cross-fit of the regression, and what it listens to."""
+class BlendedFit(CrossFit):
+    """A cross-fit of the regression, and the cross-fits whose scores are its features."""
 
-    parts: tuple[Stage, ...]
-    scale: Vector  # of what they say
+    parts: tuple[CrossFit, ...]
+    scale: Vector  # of the log-odds of each part
 
     @property
-    def whole(self) -> bool:
-        """The regression alone scores nothing."""
+    def is_one_learner(self) -> bool:
+        """The regression scores nothing without its parts."""
         return False
 
-    def in_folds(self, X: Matrix, folds: NDArray[np.int64]) -> Vector:
-        """Score each row by the regression of its fold, on what the others of its fold say."""
-        said = [_said(part, part.in_folds(X, folds)) for part in self.parts]
-        return super().in_folds(np.column_stack(said) * self.scale, folds)
+    def score_in_folds(self, X: Matrix, folds: NDArray[np.int64]) -> Vector:
+        """Score each row by the regression of its fold, from the parts' scores in that fold."""
+        features = [_as_log_odds(part, part.score_in_folds(X, folds)) for part in self.parts]
+        return super().score_in_folds(np.column_stack(features) * self.scale, folds)
 
 
-def _said(part: Stage, scores: Vector) -> Vector:
-    """Bring scores to the scale of log-odds, where opinions add up."""
+def _as_log_odds(part: CrossFit, scores: Vector) -> Vector:
+    """Bring scores to the scale of log-odds, where a regression adds them up."""
     return log_odds(scores) if part.models[0].scale == "probability" else scores

@@ -11,22 +11,23 @@ node, bootstrap, leaves that hold the share of class 1): where nothing is drawn,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from conovel.errors import MissingExtraError
 from conovel.models.forest import Forest, round_down
-from conovel.scorers.base import FittedScorer, Matrix, Mixture
+from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet
 
 _NO_LIMIT = 1 << 20
 
 
-class CompiledForest(BaseEstimator):  # type: ignore[misc]
+@dataclass(frozen=True, eq=False)
+class CompiledForest(Scorer):
     """A random forest as a scorer; needs numba.
 
     Parameters
@@ -52,28 +53,26 @@ class CompiledForest(BaseEstimator):  # type: ignore[misc]
     True
     """
 
-    def __init__(
-        self,
-        n_trees: int = 100,
-        max_depth: int | None = None,
-        max_features: int | None = None,
-        bootstrap: bool = True,
-        random_state: int | None = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_trees = n_trees
-        self.max_depth = max_depth
-        self.max_features = max_features
-        self.bootstrap = bootstrap
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    n_trees: int = 100
+    max_depth: int | None = None
+    max_features: int | None = None
+    bootstrap: bool = True
+    random_state: int | None = None
+    n_jobs: int | None = None
 
-    def fit_on(self, null_train: Matrix, mixture: Mixture) -> FittedScorer:
+    @property
+    def label(self) -> str:
+        """The scorer in a word."""
+        return "CompiledForest"
+
+    def with_seed(self, seed: int) -> Scorer:
+        """Fix the random state, unless it is fixed already."""
+        return self if self.random_state is not None else replace(self, random_state=seed)
+
+    def fit(self, training: TrainingSet) -> FittedScorer:
         """Fit null_train (0) against the mixture (1)."""
-        unlabelled = mixture.rows
-        labels = np.repeat([0, 1], [len(null_train), len(unlabelled)])
-        forest = self.grow(np.concatenate([null_train, unlabelled]), labels)
-        return FittedScorer(forest, self, lambda flat, X: flat.score(X), "probability")
+        forest = self.grow(*training.labelled())
+        return FittedScorer(self, forest.score, "probability", forest)
 
     def grow(self, X: Matrix, y: NDArray[np.integer]) -> Forest:
         """Grow the forest on rows of two classes."""

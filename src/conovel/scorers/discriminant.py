@@ -53,6 +53,6 @@ class Discriminant(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Say how likely each row is of class 0 and of class 1, as many of each assumed."""
         log_ratio = np.zeros(len(X))
         for column, weight in zip((X - self.middle_).T, self.coef_, strict=True):
-            log_ratio += column * weight  # not by a product, which rounds as neighbours make it
+            log_ratio += column * weight  # no `@` here: BLAS results depend on the batch
         novel = expit(log_ratio)
         return np.column_stack([1 - novel, novel])

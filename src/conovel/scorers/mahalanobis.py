@@ -6,20 +6,20 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.covariance import LedoitWolf
 
-from conovel.scorers.base import Matrix, OneClass, Vector
+from conovel.scorers.base import Matrix, Vector
+from conovel.scorers.one_class import OneClass
 
-_NEAREST = 1e-9  # a row at the centre has a logarithm, too
+_SMALLEST_DISTANCE = 1e-9  # squared; a row at the centre has a logarithm, too
 
 
-class Ellipse(BaseEstimator):  # type: ignore[misc]
+class MahalanobisDistance(BaseEstimator):  # type: ignore[misc]
     """The logarithm of the Mahalanobis distance, its covariance shrunk (Ledoit and Wolf 2004).
 
-    It needs no novelties at all, and so still sees something where they are few. Rows are
-    whitened column by column rather than by a matrix product, which rounds in another way for
-    other rows around it.
+    It needs no novelties at all, so it also works where they are few. Rows are whitened column
+    by column and not with `@`: BLAS results depend on the batch.
     """
 
-    def fit(self, X: Matrix, y: None = None) -> Ellipse:
+    def fit(self, X: Matrix, y: None = None) -> MahalanobisDistance:
         """Estimate centre and covariance."""
         shape = LedoitWolf().fit(X)
         values, axes = np.linalg.eigh(shape.covariance_)
@@ -34,9 +34,9 @@ class Ellipse(BaseEstimator):  # type: ignore[misc]
         white = np.zeros(X.shape)
         for column, weights in zip((X - self.centre_).T, self.whitening_, strict=True):
             white += column[:, np.newaxis] * weights
-        return np.asarray(np.log(np.maximum((white**2).sum(axis=1), _NEAREST)))
+        return np.asarray(np.log(np.maximum((white**2).sum(axis=1), _SMALLEST_DISTANCE)))
 
 
-def ellipse() -> OneClass:
+def mahalanobis_distance() -> OneClass:
     """Score by the distance from known normals."""
-    return OneClass(Ellipse(), higher="novel", method="score_samples")
+    return OneClass(MahalanobisDistance(), higher="novel", method="score_samples")

@@ -16,11 +16,13 @@ from sklearn.preprocessing import StandardScaler
 
 from conovel.errors import InputError, ScorerError
 from conovel.scorers.automatic import Automatic, shallow_trees
-from conovel.scorers.base import OneClass, Scorer, with_seed
+from conovel.scorers.base import Scorer
+from conovel.scorers.classifier import ScorerLike, as_scorer
 from conovel.scorers.compiled_forest import CompiledForest
-from conovel.scorers.refined import Refined, linear
+from conovel.scorers.one_class import OneClass
+from conovel.scorers.refined import Refined, shrunken_logistic
 
-NAMED: Mapping[str, Callable[[], Scorer]] = {
+NAMED: Mapping[str, Callable[[], ScorerLike]] = {
     "automatic": Automatic,
     # The best single forest of docs/decisions/0006-default-scorer.md.
     "extra-trees": lambda: ExtraTreesClassifier(300, max_depth=12, min_samples_leaf=5),
@@ -29,29 +31,32 @@ NAMED: Mapping[str, Callable[[], Scorer]] = {
     # The same kind of forest in a sixth of the time; needs numba.
     "compiled-forest": lambda: CompiledForest(100, 10, n_jobs=-1),
     "boosting": lambda: HistGradientBoostingClassifier(max_iter=100, max_leaf_nodes=8),
-    "logistic": lambda: linear(C=1.0),
+    "logistic": lambda: shrunken_logistic(C=1.0),
     "mlp": lambda: make_pipeline(StandardScaler(), MLPClassifier((32,), max_iter=300)),
     "refined-trees": lambda: Refined(shallow_trees(100), shallow_trees(100)),
-    "refined-linear": lambda: Refined(shallow_trees(100), linear()),
+    "refined-linear": lambda: Refined(shallow_trees(100), shrunken_logistic()),
     "isolation-forest": lambda: OneClass(IsolationForest(n_estimators=200), higher="normal"),
 }
 
 
-def scorer_by_name(name: str) -> Scorer:
+def scorer_by_name(name: str) -> ScorerLike:
     """Make a scorer of :data:`NAMED`."""
     if name not in NAMED:
         raise ScorerError(f"no scorer is called {name!r}: choose from {', '.join(NAMED)}")
     return NAMED[name]()
 
 
-def as_candidates(scorer: Scorer | str | list[Scorer | str] | None, seed: int) -> list[Scorer]:
+def as_candidates(
+    scorer: ScorerLike | str | list[ScorerLike | str] | None, seed: int
+) -> list[Scorer]:
     """Turn the `scorer` argument into seeded candidates; None is :class:`Automatic`."""
     given = scorer if isinstance(scorer, list | tuple) else [scorer]
     if not given:
         raise InputError("scorer is an empty list: name at least one scorer")
-    return [
-        with_seed(
-            Automatic() if s is None else scorer_by_name(s) if isinstance(s, str) else s, seed
-        )
-        for s in given
-    ]
+    return [_as_candidate(one).with_seed(seed) for one in given]
+
+
+def _as_candidate(scorer: ScorerLike | str | None) -> Scorer:
+    if scorer is None:
+        return Automatic()
+    return as_scorer(scorer_by_name(scorer) if isinstance(scorer, str) else scorer)

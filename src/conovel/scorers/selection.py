@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from conovel.errors import InputError
-from conovel.scorers.base import FittedScorer, Matrix, Mixture, Scorer, Vector, fit_scorer
+from conovel.scorers.base import FittedScorer, Mixture, Scorer, TrainingSet, Vector
 from conovel.stats.ranks import conformal_ranks
 
 # A row at p-value p counts exp(-p / tail): what step-up procedures at the usual levels look at,
@@ -31,7 +31,7 @@ _ROWS = 2
 # What hidden nulls contribute to the error is estimated by leaving out one of so many groups of
 # them in turn (the jackknife): the two or three in the far tail decide where it begins.
 _GROUPS = 10
-CAUTIOUS = 3.0  # standard errors; with less, chance leaves what is preferred more often than merit
+CAUTIOUS = 3.0  # standard errors; below, most switches from the preferred candidate were noise
 
 
 @dataclass(frozen=True)
@@ -68,33 +68,31 @@ class Selection:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
-    """The task with half of null_train hidden among the unlabelled rows.
+class HoldOut:
+    """The training set with half of null_train hidden among the unlabelled rows.
 
     Attributes
     ----------
-    null_train : array of shape (k - k // 2, d)
-        The half that still trains.
-    mixture : Mixture
-        The hidden half, then the rows of the mixture.
+    training : TrainingSet
+        The half of null_train that still trains; the hidden half, then the rows of the mixture.
     n_hidden : int
     """
 
-    null_train: Matrix
-    mixture: Mixture
+    training: TrainingSet
     n_hidden: int
 
     @classmethod
-    def of(cls, null_train: Matrix, mixture: Mixture) -> Trial:
+    def of(cls, training: TrainingSet) -> HoldOut:
         """Hide every second training null."""
+        null_train = training.null_train
         if len(null_train) < 2:
             raise InputError(
                 f"choosing between scores needs at least 2 training nulls, not {len(null_train)}:"
                 " add known normals, or name a single scorer and composite"
             )
         hidden = null_train[1::2]
-        rows = np.concatenate([hidden, mixture.rows])
-        return cls(null_train[::2], Mixture.of(rows), len(hidden))
+        rows = np.concatenate([hidden, training.mixture.rows])
+        return cls(TrainingSet(null_train[::2], Mixture.of(rows)), len(hidden))
 
     def shares(self, scores: Vector) -> Vector:
         """Say how far in the tail of the hidden nulls each row of the mixture lies.
@@ -102,7 +100,7 @@ class Trial:
         Parameters
         ----------
         scores : array
-            Of the rows of ``self.mixture``, in their original order.
+            Of the rows of ``self.training.mixture``, in their original order.
 
         Returns
         -------
@@ -126,7 +124,7 @@ class Trial:
         scores: Sequence[Vector],
         caution: float = 1.0,
     ) -> Selection:
-        """Choose between candidates by the scores they give to ``self.mixture``.
+        """Choose between candidates by the scores they give to the mixture with the hidden nulls.
 
         The first is chosen that none of the later ones beats.
 
@@ -135,7 +133,7 @@ class Trial:
         names : sequence of str
             The candidates, in order of preference.
         scores : sequence of array
-            Of the rows of ``self.mixture``, in their original order.
+            Of the rows of ``self.training.mixture``, in their original order.
         caution : float
             By how many standard errors a candidate must do better to beat those before it.
         """
@@ -160,24 +158,17 @@ def _tail_shares(hidden: Vector, mixed: Vector) -> Vector:
     return np.asarray(share[conformal_ranks(hidden, mixed) - 1] / share.mean())
 
 
-def select_scorer(candidates: Sequence[Scorer], null_train: Matrix, mixture: Mixture) -> Selection:
-    """Choose a scorer; see :class:`Trial`.
-
-    Parameters
-    ----------
-    candidates : sequence of scorers
-    null_train : array of shape (k, d)
-    mixture : Mixture
-    """
-    trial = Trial.of(null_train, mixture)
-    fits = [fit_scorer(scorer, trial.null_train, trial.mixture) for scorer in candidates]
-    return trial.select([fit.name for fit in fits], [trial.mixture.score(fit) for fit in fits])
+def select_scorer(candidates: Sequence[Scorer], training: TrainingSet) -> Selection:
+    """Choose a scorer; see :class:`HoldOut`."""
+    hold_out = HoldOut.of(training)
+    fits = [scorer.fit(hold_out.training) for scorer in candidates]
+    scores = [hold_out.training.mixture.score(fit) for fit in fits]
+    return hold_out.select([fit.name for fit in fits], scores)
 
 
-def fit_best(candidates: Sequence[Scorer], null_train: Matrix, mixture: Mixture) -> FittedScorer:
+def fit_best(candidates: Sequence[Scorer], training: TrainingSet) -> FittedScorer:
     """Fit the only candidate, or the one that :func:`select_scorer` chooses."""
     if len(candidates) == 1:
-        return fit_scorer(candidates[0], null_train, mixture)
-    selection = select_scorer(candidates, null_train, mixture)
-    fitted = fit_scorer(candidates[selection.chosen], null_train, mixture)
-    return replace(fitted, selection=selection)
+        return candidates[0].fit(training)
+    selection = select_scorer(candidates, training)
+    return replace(candidates[selection.chosen].fit(training), selection=selection)

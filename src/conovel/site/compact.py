@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import LogisticRegression
 
@@ -34,12 +33,12 @@ from conovel.models.linear import Linear
 from conovel.models.quantized.forest import QuantizedForest, per_feature, uniform
 from conovel.models.quantized.grids import Lattice
 from conovel.models.wire import NO_SCHEMA
-from conovel.scorers.base import FittedScorer, Matrix, Mixture, Vector, log_odds
-from conovel.site.composite import probability
+from conovel.scorers.base import FittedScorer, Matrix, TrainingSet, Vector, log_odds
+from conovel.site.scale import as_probability
 
 __all__ = ["DEFAULT", "PROFILES", "Profile", "encode_compact", "fit_compact", "imitate"]
 
-_SURE = 0.02  # probabilities are read no closer to 0 and 1: beyond, log-odds are noise
+_CLOSEST = 0.02  # probabilities are read no closer to 0 and 1: beyond, log-odds are noise
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,7 @@ _LINEAR_BITS = 8  # about 70 bytes at 20 features, and no score moves by more th
 
 def encode_compact(
     local: FittedScorer,
-    null_train: Matrix,
-    mixture: Mixture,
+    training: TrainingSet,
     seed: int,
     *,
     budget: int | None = None,
@@ -87,8 +85,7 @@ def encode_compact(
     ----------
     local : FittedScorer
         The agent's model, fitted on these rows.
-    null_train : array of shape (k, d)
-    mixture : Mixture
+    training : TrainingSet
     seed : int
         Seed of the trees.
     budget : int, optional
@@ -107,7 +104,7 @@ def encode_compact(
         message = wire.encode(uniform(linear, _LINEAR_BITS), schema=schema)
         if budget is None or len(message) <= budget:
             return message
-    rows, target = _lesson(local, null_train, mixture)
+    rows, target = _lesson(local, training)
     if budget is None:
         return wire.encode(_imitate(rows, target, seed, DEFAULT), schema=schema)
     sizes = []
@@ -123,8 +120,7 @@ def encode_compact(
 
 def fit_compact(
     local: FittedScorer,
-    null_train: Matrix,
-    mixture: Mixture,
+    training: TrainingSet,
     seed: int,
     profile: Profile = DEFAULT,
 ) -> QuantizedForest:
@@ -133,21 +129,22 @@ def fit_compact(
     Examples
     --------
     >>> from sklearn.linear_model import LogisticRegression
-    >>> from conovel.scorers.base import fit_scorer
+    >>> from conovel.scorers.base import Mixture
+    >>> from conovel.scorers.classifier import as_scorer
     >>> rng = np.random.default_rng(0)
-    >>> null_train = rng.normal(size=(100, 3))
     >>> mixture = Mixture.of(rng.normal(size=(150, 3)) + 1.0)
-    >>> local = fit_scorer(LogisticRegression(), null_train, mixture)
-    >>> small = fit_compact(local, null_train, mixture, seed=0)
+    >>> training = TrainingSet(rng.normal(size=(100, 3)), mixture)
+    >>> local = as_scorer(LogisticRegression()).fit(training)
+    >>> small = fit_compact(local, training, seed=0)
     >>> rows = mixture.distinct
     >>> bool(np.corrcoef(small.score(rows), local.score(rows))[0, 1] > 0.9)
     True
     """
-    rows, target = _lesson(local, null_train, mixture)
+    rows, target = _lesson(local, training)
     return _imitate(rows, target, seed, profile)
 
 
-def imitate(local: FittedScorer, null_train: Matrix, mixture: Mixture, seed: int) -> Forest:
+def imitate(local: FittedScorer, training: TrainingSet, seed: int) -> Forest:
     """Return a forest of 100 trees with at most 20 leaves that imitates a local model.
 
     It stands for a model that has no numbers to send, and is quantized like any other forest.
@@ -156,12 +153,11 @@ def imitate(local: FittedScorer, null_train: Matrix, mixture: Mixture, seed: int
     ----------
     local : FittedScorer
         The agent's model, fitted on these rows.
-    null_train : array of shape (k, d)
-    mixture : Mixture
+    training : TrainingSet
     seed : int
         Seed of the trees.
     """
-    rows, target = _lesson(local, null_train, mixture)
+    rows, target = _lesson(local, training)
     return _grow(rows, target, seed, _STAND_IN_TREES, _STAND_IN_LEAVES)
 
 
@@ -173,10 +169,10 @@ def _as_linear(local: FittedScorer) -> Linear | None:
     return local.flat if isinstance(local.flat, Linear) else None
 
 
-def _lesson(local: FittedScorer, null_train: Matrix, mixture: Mixture) -> tuple[Matrix, Vector]:
+def _lesson(local: FittedScorer, training: TrainingSet) -> tuple[Matrix, Vector]:
     """Return the rows to learn from and the log-odds that the local model gives them."""
-    rows = np.concatenate([null_train, mixture.rows])
-    return rows, log_odds(probability(local, null_train, rows), _SURE)
+    rows, _ = training.labelled()
+    return rows, log_odds(as_probability(local, training.null_train, rows), _CLOSEST)
 
 
 def _imitate(rows: Matrix, target: Vector, seed: int, profile: Profile) -> QuantizedForest:

@@ -20,7 +20,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 
 from conovel.errors import InputError
-from conovel.scorers.base import Mixture, Scorer
+from conovel.scorers.base import Mixture, TrainingSet
+from conovel.scorers.classifier import ScorerLike
 from conovel.scorers.registry import as_candidates
 from conovel.scorers.selection import Selection, fit_best
 from conovel.site.sampling import MAX_TRAIN_ROWS, training_sample
@@ -199,7 +200,7 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        scorer: Scorer | str | list[Scorer | str] | None = None,
+        scorer: ScorerLike | str | list[ScorerLike | str] | None = None,
         level: Level = 0.1,
         train_fraction: Level | None = None,
         pi0: str | NullProportion | None = None,
@@ -250,7 +251,8 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
         null_train = null.values[train]
         mixture = Mixture.of(np.concatenate([null.values[calibration], test.values]))
         tell("fitting the score model")
-        model = fit_best(candidates, null_train, training_sample(mixture, most))
+        training = TrainingSet(null_train, training_sample(mixture, most))
+        model = fit_best(candidates, training)
         tell("scoring")
         scores = mixture.score(model)
         calibration_scores, test_scores = np.split(scores, [calibration.size])

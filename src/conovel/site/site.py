@@ -11,16 +11,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ModelRefusedError, SampleError, WireError
 from conovel.models.wire import Surrogate, schema_digest
-from conovel.scorers.base import FittedScorer, Matrix, Mixture, Scorer, Vector
+from conovel.scorers.base import (
+    FittedScorer,
+    Matrix,
+    Mixture,
+    ScoreModel,
+    Scorer,
+    TrainingSet,
+    Vector,
+)
 from conovel.scorers.selection import Selection, fit_best
-from conovel.site.composite import AUTO, choose_composite, composite_scores
+from conovel.site.composite import fit_composite
 from conovel.site.sampling import MAX_TRAIN_ROWS, training_sample
 from conovel.site.splitting import TrainingRows, as_share, n_training, split_null
 from conovel.site.surrogate import Bits, decode, make_surrogate
@@ -44,27 +51,7 @@ class Settings:
     n_agents: int = 1
 
 
-class Learning(Protocol):
-    """What a scorer is fitted on."""
-
-    @property
-    def null_train(self) -> Matrix:
-        """Known normals that train."""
-
-    @property
-    def sample(self) -> Mixture:
-        """The mixture, or of a very large one a sample by content."""
-
-
-L = TypeVar("L", bound=Learning)
-
-
-def fit_on(rows: Learning, settings: Settings) -> FittedScorer:
-    """Fit the scorer, or the best of several."""
-    return fit_best(settings.candidates, rows.null_train, rows.sample)
-
-
-class Workplace(ABC, Generic[L]):
+class Site(ABC):
     """What every site does with models, wherever its rows are.
 
     Parameters
@@ -83,7 +70,7 @@ class Workplace(ABC, Generic[L]):
         self.settings = settings
         self.choices: dict[str, Selection] = {}
         self._columns = tuple(columns)
-        self._own: tuple[L, FittedScorer] | None = None
+        self._own: FittedScorer | None = None
 
     @property
     @abstractmethod
@@ -150,18 +137,30 @@ class Workplace(ABC, Generic[L]):
         )
         return [(np.sort(null), np.sort(test)) for null, test in zip(nulls, tests, strict=True)]
 
-    def _keep(self, block: L) -> tuple[L, FittedScorer]:
-        """Fit one's own model."""
-        self._own = block, fit_on(block, self.settings)
-        if self._own[1].selection:
-            self.choices["scorer"] = self._own[1].selection
+    def _fit(self, training: TrainingSet) -> FittedScorer:
+        """Fit the scorer, or the best of several."""
+        return fit_best(self.settings.candidates, training)
+
+    def _fit_own(self, training: TrainingSet) -> FittedScorer:
+        """Fit the model that stays at the site and ranks its rows."""
+        self._own = self._fit(training)
+        if self._own.selection:
+            self.choices["scorer"] = self._own.selection
         return self._own
 
-    def _surrogate(self, block: L, local: FittedScorer) -> bytes:
+    def _surrogate(self, training: TrainingSet, local: FittedScorer) -> bytes:
         settings = self.settings
         schema = schema_digest(self._columns, 4)
-        task = block.null_train, block.sample
-        return make_surrogate(settings.bits, local, *task, settings.seed, schema)
+        return make_surrogate(settings.bits, local, training, settings.seed, schema)
+
+    def _composite(
+        self, training: TrainingSet, local: FittedScorer, models: Mapping[str, bytes]
+    ) -> ScoreModel:
+        """Fit the composite of the own model and the peers' models."""
+        found = fit_composite(self.settings.composite, local, self._decode(models), training)
+        if found.selection:
+            self.choices["composite"] = found.selection
+        return found.model
 
     def _decode(self, models: Mapping[str, bytes]) -> list[Surrogate]:
         """Decode the peers' models, or say whose cannot be."""
@@ -176,14 +175,6 @@ class Workplace(ABC, Generic[L]):
             raise ModelRefusedError(f"the model of {peer} is for other columns", peer)
         return surrogate
 
-    def _composite(self, block: L, local: FittedScorer, surrogates: Sequence[Surrogate]) -> str:
-        """Name the composite: the one that was agreed on, or the best."""
-        if self.settings.composite != AUTO or not surrogates:
-            return self.settings.composite
-        choice = choose_composite(local, surrogates, block.null_train, block.sample)
-        self.choices["composite"] = choice
-        return choice.winner
-
 
 @dataclass(frozen=True, eq=False)
 class Block:
@@ -195,12 +186,17 @@ class Block:
     tested: NDArray[np.intp]  # which test rows are in it
 
     @cached_property
-    def sample(self) -> Mixture:
-        """What is learnt from: the mixture, or of a very large one a sample by content."""
-        return training_sample(self.mixture, MAX_TRAIN_ROWS)
+    def training(self) -> TrainingSet:
+        """What is learnt from: of a very large mixture, a sample by content."""
+        return TrainingSet(self.null_train, training_sample(self.mixture, MAX_TRAIN_ROWS))
+
+    def rank(self, model: ScoreModel) -> tuple[Vector, NDArray[np.int64]]:
+        """Score all rows and rank the tested ones; return scores and ranks of these."""
+        calibration, tests = np.split(self.mixture.score(model), [self.n_calibration])
+        return tests, conformal_ranks(calibration, tests)
 
 
-class LocalSite(Workplace[Block]):
+class LocalSite(Site):
     """One agent's rows and the work on them.
 
     Parameters
@@ -237,27 +233,24 @@ class LocalSite(Workplace[Block]):
     def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
         """Fit, and make a model for every peer: one for all, or one per block in `split`."""
         if not self.settings.regime.splits_rows:
-            block, local = self._keep(self._all_rows())
-            blob = self._surrogate(block, local)
+            training = self._tested_block.training
+            blob = self._surrogate(training, self._fit_own(training))
             return {name: blob for i, name in enumerate(names) if i != index}
         blocks = self._blocks(len(names))
-        self._keep(blocks[own_block(index)])
+        self._tested_block = blocks[own_block(index)]
+        self._fit_own(self._tested_block.training)
         return {
-            name: self._surrogate(block, fit_on(block, self.settings))
+            name: self._surrogate(block.training, self._fit(block.training))
             for i, (name, block) in enumerate(zip(names, blocks, strict=True))
             if i != index
         }
 
     def ranks(self, models: Mapping[str, bytes]) -> tuple[NDArray[np.int64], int]:
         """Score with everybody's models together and rank the tested rows."""
-        block, local = self._own or self._keep(self._all_rows())
-        surrogates = self._decode(models)
-        composite = self._composite(block, local, surrogates)
-        task = local, surrogates, block.null_train, block.mixture, block.sample
-        scores = composite_scores(composite, *task)
-        calibration, tests = np.split(scores, [block.n_calibration])
-        ranks = conformal_ranks(calibration, tests)
-        self.take(block.tested, tests, ranks, block.n_calibration)
+        block = self._tested_block
+        local = self._own or self._fit_own(block.training)
+        scores, ranks = block.rank(self._composite(block.training, local, models))
+        self.take(block.tested, scores, ranks, block.n_calibration)
         return ranks, block.n_calibration
 
     def take(
@@ -277,9 +270,11 @@ class LocalSite(Workplace[Block]):
         """How many calibration rows the tested block will have, before any work."""
         n = len(self.null)
         n = n // n_agents if self.settings.regime.splits_rows else n
-        return n - min(int(self._share(n, len(self.test)) * n), MAX_TRAIN_ROWS)
+        return n - n_training(n, self._share(n, len(self.test)), MAX_TRAIN_ROWS)
 
-    def _all_rows(self) -> Block:
+    @cached_property
+    def _tested_block(self) -> Block:
+        """All rows; in `split`, the block that this agent keeps for itself."""
         return self._block(np.arange(len(self.null)), np.arange(len(self.test)))
 
     def _blocks(self, n_blocks: int) -> list[Block]:

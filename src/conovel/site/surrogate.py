@@ -17,7 +17,7 @@ from conovel.errors import InputError, ModelError
 from conovel.models import wire
 from conovel.models.quantized.grids import check_bits
 from conovel.models.wire import NO_SCHEMA, decode
-from conovel.scorers.base import FittedScorer, Matrix, Mixture
+from conovel.scorers.base import FittedScorer, TrainingSet
 from conovel.scorers.from_sklearn import Flat, to_flat
 from conovel.site.compact import encode_compact, imitate
 
@@ -98,30 +98,28 @@ def encode(model: Any, *, bits: int | None = None, schema: bytes = NO_SCHEMA) ->
     return wire.encode(flat, bits=bits, schema=schema)
 
 
-def flat_of(local: FittedScorer, null_train: Matrix, mixture: Mixture, seed: int) -> Flat:
+def flat_of(local: FittedScorer, training: TrainingSet, seed: int) -> Flat:
     """Return the local model as numbers, or a forest that imitates it where it has no such form.
 
     Parameters
     ----------
     local : FittedScorer
         The model, fitted on these rows.
-    null_train : array of shape (k, d)
-    mixture : Mixture
+    training : TrainingSet
     seed : int
         Seed of the forest.
     """
-    return imitate(local, null_train, mixture, seed) if local.flat is None else local.flat
+    return imitate(local, training, seed) if local.flat is None else local.flat
 
 
 def make_surrogate(
     bits: Bits,
     local: FittedScorer,
-    null_train: Matrix,
-    mixture: Mixture,
+    training: TrainingSet,
     seed: int,
     schema: bytes = NO_SCHEMA,
 ) -> bytes:
-    """Make what a peer receives from the model fitted on (null_train, mixture).
+    """Make what a peer receives from the model fitted on a training set.
 
     Parameters
     ----------
@@ -129,8 +127,7 @@ def make_surrogate(
         See :func:`as_bits`; a compact model imitates `local`, see :mod:`conovel.site.compact`, and
         so does what is sent for a model without a flat form.
     local : FittedScorer
-    null_train : array of shape (k, d)
-    mixture : Mixture
+    training : TrainingSet
     seed : int
         Seed of a forest that imitates.
     schema : bytes
@@ -140,8 +137,7 @@ def make_surrogate(
         _, _, budget = bits.partition(":")
         return encode_compact(
             local,
-            null_train,
-            mixture,
+            training,
             seed,
             budget=int(budget) if budget else None,
             schema=schema,
@@ -149,4 +145,4 @@ def make_surrogate(
     if local.flat is not None:
         with suppress(ModelError):  # more numbers than a message may hold
             return wire.encode(local.flat, bits=bits, schema=schema)
-    return wire.encode(imitate(local, null_train, mixture, seed), bits=bits, schema=schema)
+    return wire.encode(imitate(local, training, seed), bits=bits, schema=schema)

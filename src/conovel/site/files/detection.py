@@ -149,7 +149,7 @@ def detect_files(
             n_calibration = stream.n_null - len(training.null_train)
             warn_resolution([(stream.n_test, n_calibration)], level)
         stream.teller("fitting the score model", None)
-        model = fit_best(candidates, training.null_train, training.sample)
+        model = fit_best(candidates, training)
         calibration = stream.rank(model, training, model.name)
         stream.teller("deciding", None)
         sketch = Sketch(calibration)

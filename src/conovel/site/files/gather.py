@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.scorers.base import Matrix, Mixture, Vector
+from conovel.scorers.base import Matrix, Mixture, TrainingSet, Vector
 from conovel.scorers.hashing import content_hash
 from conovel.site.files.source import Piece
 from conovel.site.sampling import copies_taken, thin
@@ -106,14 +106,6 @@ class Tally:
         return mixture.distinct, copies
 
 
-@dataclass(frozen=True, eq=False)
-class Training:
-    """What a scorer is fitted on."""
-
-    null_train: Matrix
-    sample: Mixture  # of the mixture, by content
-
-
 @dataclass(eq=False)
 class Gathering:
     """Rows that may be learnt from, put together piece by piece.
@@ -147,9 +139,9 @@ class Gathering:
         self.null_train.append(picked[0])
         self.tally.add(picked[1])
 
-    def training(self) -> Training:
+    def training(self) -> TrainingSet:
         """Take the sample."""
-        return Training(np.concatenate(self.null_train), thin(*self.tally.joined(), self.rate))
+        return TrainingSet(np.concatenate(self.null_train), thin(*self.tally.joined(), self.rate))
 
 
 @dataclass(eq=False)
@@ -177,7 +169,7 @@ class Early(Gathering):
             self.null_train.append(picked[0])
             self.loose.append(picked[1])
 
-    def settled(self, cells: Cells) -> Training | None:
+    def settled(self, cells: Cells) -> TrainingSet | None:
         """Take the sample, if nothing can have been missed."""
         if self.room < 0 or cells.most > self.copies:
             return None
@@ -228,7 +220,7 @@ def survey(
 
 def gather(
     null: Mapped, test: Mapped, gathering: Gathering, tell: Callable[[int], None]
-) -> Training:
+) -> TrainingSet:
     """Do the second pass over both samples.
 
     Parameters

@@ -16,21 +16,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from conovel.site.composite import composite_model
+from conovel.scorers.base import TrainingSet
 from conovel.site.files.decisions import count_ranks, write_rows
 from conovel.site.files.engines import LocalEngine
-from conovel.site.files.gather import Training
 from conovel.site.files.memory import DEFAULT_MEMORY, as_memory
 from conovel.site.files.source import Source, mask_of
 from conovel.site.files.stream import Progress, Stream, silent
-from conovel.site.site import Settings, Workplace, fit_on
+from conovel.site.site import Settings, Site
 from conovel.site.storage import pick_features
 from conovel.spec.facts import Facts
 from conovel.spec.regimes import own_block
 from conovel.stats.rank_counts import RankHistogram
 
 
-class FileSite(Workplace[Training]):
+class FileSite(Site):
     """One agent's rows in files, and the work on them; see :class:`conovel.site.site.LocalSite`.
 
     Parameters
@@ -81,14 +80,15 @@ class FileSite(Workplace[Training]):
         )
         self._tested: NDArray[np.bool_] | None = None  # None: all
 
-    def _learn(self, stream: Stream) -> Training:
+    def _learn(self, stream: Stream) -> TrainingSet:
         return stream.learn(
             lambda n_null, n_test: self._split(n_null, self._all.n_test or n_test)[0],
             self.max_train_rows,
         )
 
     @cached_property
-    def _training(self) -> Training:
+    def _training(self) -> TrainingSet:
+        """All rows; in `split`, the block that this agent keeps for itself."""
         return self._learn(self._all)
 
     @property
@@ -100,7 +100,7 @@ class FileSite(Workplace[Training]):
     def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
         """Fit, and make a model for every peer: one for all, or one per block in `split`."""
         if not self.settings.regime.splits_rows:
-            blob = self._surrogate(*self._keep(self._training))
+            blob = self._surrogate(self._training, self._fit_own(self._training))
             return {name: blob for i, name in enumerate(names) if i != index}
         facts = self.facts
         cuts = self._cuts(facts.n_null, facts.n_test, len(names))
@@ -110,19 +110,17 @@ class FileSite(Workplace[Training]):
             stream = self._all.part(null, test, f"block-{i}")
             training = self._learn(stream)
             if i == own_block(index):
-                self._stream, self._tested = stream, test
-                self._keep(training)
+                self._stream, self._tested, self._training = stream, test, training
+                self._fit_own(training)
             else:
-                models[name] = self._surrogate(training, fit_on(training, self.settings))
+                models[name] = self._surrogate(training, self._fit(training))
         return models
 
     def ranks(self, models: Mapping[str, bytes]) -> RankHistogram:
         """Score with everybody's models together; count the ranks of the tested rows."""
-        training, local = self._own or self._keep(self._training)
-        surrogates = self._decode(models)
-        composite = self._composite(training, local, surrogates)
-        task = local, surrogates, training.null_train, training.sample
-        model = composite_model(composite, *task)
+        training = self._training
+        local = self._own or self._fit_own(training)
+        model = self._composite(training, local, models)
         calibration = self._stream.rank(model, training, local.name)
         self.histogram = count_ranks(self._stream.parts(), calibration.size)
         return self.histogram

@@ -18,9 +18,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from conovel.errors import SampleError, ScorerError
-from conovel.scorers.base import Matrix, Mixture, ScoreModel, Vector
+from conovel.scorers.base import Matrix, Mixture, ScoreModel, TrainingSet, Vector
 from conovel.site.files.engines import Engine
-from conovel.site.files.gather import Cells, Early, Gathering, Training, gather, survey
+from conovel.site.files.gather import Cells, Early, Gathering, gather, survey
 from conovel.site.files.memory import Plan, require_room_to_fit
 from conovel.site.files.source import Source, mask_of
 from conovel.site.files.work import Work
@@ -90,7 +90,7 @@ class Stream:
             tell=self._tell,
         )
 
-    def learn(self, split: Split, most: int) -> Training:
+    def learn(self, split: Split, most: int) -> TrainingSet:
         """Choose what is learnt from: a pass or two over both samples, or what they found before.
 
         Parameters
@@ -108,7 +108,7 @@ class Stream:
         warn_constant(*(Rows(extremes, columns) for extremes in found["extremes"]))
         self.n_null, self.n_test = found["sizes"].tolist()
         self._is_train = self._mask(split)
-        return Training(found["null_train"], Mixture(found["distinct"], found["position"]))
+        return TrainingSet(found["null_train"], Mixture(found["distinct"], found["position"]))
 
     def _find_training(self, split: Split, most: int) -> dict[str, NDArray[Any]]:
         samples = self.null, self.test
@@ -139,8 +139,8 @@ class Stream:
             training = gather(null, test, gathering, tell)
         return {
             "null_train": training.null_train,
-            "distinct": training.sample.distinct,
-            "position": training.sample.position,
+            "distinct": training.mixture.distinct,
+            "position": training.mixture.position,
             "sizes": np.array([self.n_null, self.n_test]),
             "extremes": np.stack([s.extremes for s in seen]),
         }
@@ -164,13 +164,13 @@ class Stream:
     def _mask(self, split: Split) -> NDArray[np.bool_]:
         return mask_of(split(self.n_null, self.n_test), self.n_null)
 
-    def rank(self, model: ScoreModel, training: Training, name: str) -> Vector:
+    def rank(self, model: ScoreModel, training: TrainingSet, name: str) -> Vector:
         """Score all rows and rank the tested ones; give the calibration scores, ascending.
 
         Parameters
         ----------
         model : ScoreModel
-        training : Training
+        training : TrainingSet
             What it was fitted on.
         name : str
             What errors call the model.
@@ -256,9 +256,9 @@ def _ranks(calibration: Vector, scores: Vector) -> NDArray[np.int64]:
     return ranks
 
 
-def _print_of(model: ScoreModel, training: Training, name: str) -> str:
+def _print_of(model: ScoreModel, training: TrainingSet, name: str) -> str:
     """Digest of a model, by its scores of some rows; each must not depend on the others."""
-    rows = np.concatenate([training.null_train[:_PROBE], training.sample.distinct[:_PROBE]])
+    rows = np.concatenate([training.null_train[:_PROBE], training.mixture.distinct[:_PROBE]])
     scores = model.score(rows)
     steps = (1, 7, 64)  # a few rows alone, then in company
     pieces = [rows[: steps[0]], rows[1 : 1 + steps[1]], rows[8 : 8 + steps[2]], rows[72:]]
