@@ -20,7 +20,8 @@ from sklearn.ensemble import RandomForestClassifier
 
 import conovel as cn
 from conovel.scorers.automatic import Automatic
-from conovel.scorers.base import Mixture, fit_scorer
+from conovel.scorers.base import Mixture, TrainingSet
+from conovel.scorers.classifier import as_scorer
 
 N_NULL, N_TEST, N_NOVEL, DIMENSION = 5000, 1000, 100, 30
 
@@ -59,7 +60,7 @@ def main() -> None:
         tasks = [
             partial(reference.detect, X_null, X_test),
             partial(default.detect, X_null, X_test),
-            *(partial(fit_scorer, scorer, train, mixture) for scorer in fits),
+            *(partial(as_scorer(scorer).fit, TrainingSet(train, mixture)) for scorer in fits),
         ]
         times = [[seconds(task) for task in tasks] for _ in range(repeats)]
         plain, ours, choice, *single = (median(column) for column in zip(*times, strict=True))

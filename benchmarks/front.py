@@ -33,7 +33,8 @@ from benchmarks.default_scorer import real
 from conovel.experiments.gaussian import Labelled, gaussian_design
 from conovel.models import wire
 from conovel.models.quantized.forest import uniform
-from conovel.scorers.base import FittedScorer, Mixture, fit_scorer
+from conovel.scorers.base import FittedScorer, Mixture, TrainingSet
+from conovel.scorers.classifier import as_scorer
 from conovel.scorers.from_sklearn import to_flat
 from conovel.scorers.registry import scorer_by_name
 from conovel.site.compact import DEFAULT, PROFILES, fit_compact
@@ -69,7 +70,7 @@ class Block:
 
     def __post_init__(self) -> None:
         scorer = scorer_by_name("extra-trees").set_params(n_estimators=100, random_state=self.seed)
-        self.local = fit_scorer(scorer, self.null_train, self.mixture)
+        self.local = as_scorer(scorer).fit(TrainingSet(self.null_train, self.mixture))
 
 
 def dealt(file: Path) -> Agents:
@@ -120,14 +121,18 @@ def surrogates(block: Block, sized: bool) -> Iterator[tuple[str, Row]]:
     }
     for name, make in forests.items():
         scorer = make(random_state=block.seed)
-        flat = to_flat(fit_scorer(scorer, block.null_train, block.mixture).estimator)
+        flat = to_flat(
+            as_scorer(scorer).fit(TrainingSet(block.null_train, block.mixture)).estimator
+        )
         for bits in BITS:
             model = flat if bits is None else uniform(flat, bits)
             yield f"{name}, {precision(bits)}", (model, len(wire.encode(model)) if sized else None)
     flat = to_flat(block.local.estimator)
     yield "the local model, float64", (flat, len(wire.encode(flat)) if sized else None)
     for profile in PROFILES:
-        small = fit_compact(block.local, block.null_train, block.mixture, block.seed, profile)
+        small = fit_compact(
+            block.local, TrainingSet(block.null_train, block.mixture), block.seed, profile
+        )
         yield compact_name(profile), (small, len(wire.encode(small)))
 
 

@@ -108,15 +108,14 @@ class Design:
         return {"design": repr(self), "revision": 1}
 
 
+@dataclass(frozen=True, eq=False)
 class Only(Automatic):
     """One candidate of the automatic choice, with the random numbers that it has there."""
 
-    def __init__(self, name: str, random_state: int | None = None) -> None:
-        super().__init__(random_state=random_state)
-        self.name = name
+    name: str = "blend"
 
-    def fit_on(self, null_train: Any, mixture: Any) -> Any:
-        return self.candidates()[self.name].fit_on(null_train, mixture)
+    def fit(self, training: Any) -> Any:
+        return self.candidates()[self.name].fit(training)
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class Candidate(Learner):
         return {"scorer": self.name, "trees": 0, "depth": 0, "train_fraction": ""}
 
     def scorer(self) -> Any:
-        return Only(self.name)
+        return Only(name=self.name)
 
 
 DESIGNS = {

@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
+from support.scorers import composite_scores, fit_scorer
 
 import conovel as cn
 from conovel.errors import InputError
 from conovel.experiments.gaussian import gaussian_design
 from conovel.scorers.automatic import Automatic
-from conovel.scorers.base import Mixture, fit_scorer
+from conovel.scorers.base import Mixture, TrainingSet
 from conovel.scorers.refined import Refined
-from conovel.scorers.selection import Selection, Trial
-from conovel.site.composite import choose_composite, composite_scores
+from conovel.scorers.selection import HoldOut, Selection
+from conovel.site.composite import choose_composite
 from conovel.site.splitting import as_share, train_share
 
 QUICK = Refined(LogisticRegression(), n_folds=2, n_refits=2)
@@ -30,39 +31,45 @@ def both_sides(seed, n_null=600, n_test=240, n_novel=40, d=6):
     return X_null, X_test
 
 
-def test_a_trial_hides_every_second_null_among_the_unlabelled_rows():
+def hold_out(rng, n_train, n_mixture):
+    rows = rng.normal(size=(n_train, 1)), rng.normal(size=(n_mixture, 1))
+    return HoldOut.of(TrainingSet(rows[0], Mixture.of(rows[1])))
+
+
+def test_a_hold_out_hides_every_second_null_among_the_unlabelled_rows():
     null_train, rows = np.arange(10.0).reshape(5, 2), np.arange(100.0, 108.0).reshape(4, 2)
-    trial = Trial.of(null_train, Mixture.of(rows))
-    assert trial.n_hidden == 2
-    assert np.array_equal(trial.null_train, null_train[::2])
-    together = trial.mixture.distinct[trial.mixture.position]
+    held = HoldOut.of(TrainingSet(null_train, Mixture.of(rows)))
+    assert held.n_hidden == 2
+    assert np.array_equal(held.training.null_train, null_train[::2])
+    mixture = held.training.mixture
+    together = mixture.distinct[mixture.position]
     assert np.array_equal(together[:2], null_train[1::2])
     assert np.array_equal(together[2:], rows)
     with pytest.raises(InputError, match="at least 2 training nulls, not 1"):
-        Trial.of(null_train[:1], Mixture.of(rows))
+        HoldOut.of(TrainingSet(null_train[:1], Mixture.of(rows)))
 
 
 @given(st.integers(0, 10_000))
 @settings(max_examples=25)
 def test_without_novelties_the_enrichment_is_one_on_average(seed):
     rng = np.random.default_rng(seed)
-    trial = Trial.of(rng.normal(size=(400, 1)), Mixture.of(rng.normal(size=(2000, 1))))
-    values = trial.shares(rng.normal(size=2200))
+    held = hold_out(rng, 400, 2000)
+    values = held.shares(rng.normal(size=2200))
     assert values.min() >= 0
     assert 0.2 < values.mean() < 3
 
 
 def test_the_first_named_is_kept_unless_another_is_clearly_better():
     rng = np.random.default_rng(0)
-    trial = Trial.of(rng.normal(size=(400, 1)), Mixture.of(rng.normal(size=(600, 1))))
+    held = hold_out(rng, 400, 600)
     noise = rng.normal(size=800)
     better = noise.copy()
     better[-40:] += 5
-    assert trial.select(["a", "b"], [noise, noise]).winner == "a"
-    assert trial.select(["a", "b"], [noise, better]).winner == "b"
+    assert held.select(["a", "b"], [noise, noise]).winner == "a"
+    assert held.select(["a", "b"], [noise, better]).winner == "b"
     slightly = noise.copy()
     slightly[-2:] += 5  # two rows are not enough
-    chosen = trial.select(["a", "b"], [noise, slightly])
+    chosen = held.select(["a", "b"], [noise, slightly])
     assert chosen.values[1] > chosen.values[0]
     assert chosen.winner == "a"
 
@@ -73,8 +80,8 @@ def test_the_error_knows_how_few_hidden_nulls_there_are(monkeypatch):
     chosen = []
     for seed in range(400):
         rng = np.random.default_rng(seed)
-        trial = Trial.of(rng.normal(size=(400, 1)), Mixture.of(rng.normal(size=(600, 1))))
-        chosen.append(trial.select(["a", "b"], rng.normal(size=(2, 800))).chosen)
+        held = hold_out(rng, 400, 600)
+        chosen.append(held.select(["a", "b"], rng.normal(size=(2, 800))).chosen)
     assert 0.10 < np.mean(chosen) < 0.22  # 0.32 where hidden nulls are taken for certain
 
 
@@ -153,7 +160,7 @@ def test_a_composite_is_what_its_choice_names():
     local = fit_scorer(QUICK, train[:300], mixture)
     peer = fit_scorer(LogisticRegression(), train[300:], Mixture.of(rows))
     task = local, [peer], train[:300], mixture
-    winner = choose_composite(*task).winner
+    winner = choose_composite(local, [peer], TrainingSet(train[:300], mixture)).winner
     auto, named = (composite_scores(name, *task) for name in ("auto", winner))
     assert auto.tobytes() == named.tobytes()
 

@@ -17,18 +17,21 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC, OneClassSVM
+from support.scorers import fit_scorer
 
 from conovel.errors import InputError, ScorerError
 from conovel.scorers.automatic import Automatic
-from conovel.scorers.base import Mixture, OneClass, fit_scorer, with_seed
+from conovel.scorers.base import Mixture
 from conovel.scorers.blend import Blend
-from conovel.scorers.mahalanobis import ellipse
+from conovel.scorers.classifier import with_seed
+from conovel.scorers.mahalanobis import mahalanobis_distance
+from conovel.scorers.one_class import OneClass
 from conovel.scorers.refined import Refined
 from conovel.scorers.registry import scorer_by_name
 from conovel.scorers.selection import select_scorer
 
 TREES = ExtraTreesClassifier(10, max_depth=3, random_state=0)
-BLEND = Blend([TREES, ellipse()], [LogisticRegression(), TREES], n_folds=3)
+BLEND = Blend([TREES, mahalanobis_distance()], [LogisticRegression(), TREES], n_folds=3)
 SCORERS = {
     "forest with bootstrap": RandomForestClassifier(10, random_state=0),
     "extra trees": ExtraTreesClassifier(10, random_state=0),

@@ -6,19 +6,19 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
+from support.scorers import fit_scorer
 
 from conovel.models.linear import Linear
 from conovel.models.quantized.forest import uniform
 from conovel.scorers.automatic import Automatic
-from conovel.scorers.base import Mixture, add_up, fit_scorer, mean_of
+from conovel.scorers.base import Mixture, TrainingSet, add_up, mean_of
 from conovel.scorers.blend import Blend
 from conovel.scorers.discriminant import Discriminant
-from conovel.scorers.mahalanobis import ellipse
-from conovel.scorers.refined import Refined, linear
+from conovel.scorers.mahalanobis import mahalanobis_distance
+from conovel.scorers.refined import Refined, shrunken_logistic
 from conovel.scorers.registry import NAMED, as_candidates
 from conovel.site.compact import PROFILES, fit_compact
-from conovel.site.composite import COMPOSITES, composite_model
-from conovel.site.files.gather import Training
+from conovel.site.composite import COMPOSITES, fit_composite
 from conovel.site.files.stream import _print_of
 
 D = 11  # from 8 columns on, numpy adds in another order where they are contiguous
@@ -29,11 +29,17 @@ MIXED[:15] += 1.5
 MIXTURE = Mixture.of(MIXED)
 ROWS = np.concatenate([RNG.normal(size=(70, D)), MIXED[:30]])
 OTHERS = {
-    "ellipse": ellipse(),
+    "ellipse": mahalanobis_distance(),
     "discriminant": Discriminant(),
     "automatic, two folds": Automatic(n_folds=2),
-    "blend": Blend([linear(), ellipse()], [linear(), Discriminant()], n_folds=2),
-    "refined from one class": Refined(ellipse(), linear(), n_folds=2, n_refits=1),
+    "blend": Blend(
+        [shrunken_logistic(), mahalanobis_distance()],
+        [shrunken_logistic(), Discriminant()],
+        n_folds=2,
+    ),
+    "refined from one class": Refined(
+        mahalanobis_distance(), shrunken_logistic(), n_folds=2, n_refits=1
+    ),
     "neighbours": KNeighborsClassifier(9),
     "support vectors": SVC(),
     "naive Bayes": GaussianNB(),
@@ -80,7 +86,7 @@ def peers(n):
 
 LOCALS = {
     "classifier": LogisticRegression(),
-    "one class": ellipse(),
+    "one class": mahalanobis_distance(),
     "log-odds": SVC(),
     "refining": OTHERS["refined from one class"],
 }
@@ -91,15 +97,16 @@ LOCALS = {
 def test_every_composite_gives_a_row_one_score(name, n_opinions):
     local = fit_scorer(LOCALS[name], TRAIN, MIXTURE)
     for composite in (*COMPOSITES, "local"):
-        model = composite_model(composite, local, peers(n_opinions - 1), TRAIN, MIXTURE)
+        training = TrainingSet(TRAIN, MIXTURE)
+        model = fit_composite(composite, local, peers(n_opinions - 1), training).model
         require_one_score(model)
-        _print_of(model, Training(TRAIN, MIXTURE), composite)  # what files insist on
+        _print_of(model, training, composite)  # what files insist on
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=str)
 def test_every_compact_model_gives_a_row_one_score(profile):
     local = fit_scorer(LogisticRegression(), TRAIN, MIXTURE)
-    require_one_score(fit_compact(local, TRAIN, MIXTURE, 0, profile))
+    require_one_score(fit_compact(local, TrainingSet(TRAIN, MIXTURE), 0, profile))
 
 
 @pytest.mark.parametrize("k", [1, 2, 7, 8, 9, 16, 130])

@@ -7,18 +7,19 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.linear_model import LogisticRegression
-from support.scorers import samples, spying
+from support.scorers import fit_scorer, samples, spying
 
 import conovel as cn
 from conovel.errors import InputError, ScorerError
-from conovel.scorers.base import Mixture, fit_scorer
+from conovel.scorers.base import Mixture, TrainingSet
 from conovel.scorers.blend import Blend
-from conovel.scorers.mahalanobis import Ellipse, ellipse
-from conovel.scorers.refined import Refined, Stage, refine_each
+from conovel.scorers.cross_fit import CrossFit, CrossFitter, cross_fit_each
+from conovel.scorers.mahalanobis import MahalanobisDistance, mahalanobis_distance
+from conovel.scorers.refined import Refined
 
 TREES = ExtraTreesClassifier(20, max_depth=5, min_samples_leaf=2, random_state=0)
 LINEAR = LogisticRegression(C=0.03)
-SEARCH = Blend([TREES, ellipse()], [LINEAR, TREES], (2, 1), n_folds=3)
+SEARCH = Blend([TREES, mahalanobis_distance()], [LINEAR, TREES], (2, 1), n_folds=3)
 SECOND = Blend(SEARCH, [LINEAR, TREES], n_folds=3)
 
 
@@ -35,8 +36,8 @@ def test_a_blend_finds_about_what_its_best_member_finds(rows, seed):
         name: int(cn.AdaDetect(scorer, random_state=0).detect(X_null, X_test).rejected[-30:].sum())
         for name, scorer in {
             "blend": SEARCH,
-            "linear": Refined([TREES, ellipse()], LINEAR),
-            "trees": Refined([TREES, ellipse()], TREES),
+            "linear": Refined([TREES, mahalanobis_distance()], LINEAR),
+            "trees": Refined([TREES, mahalanobis_distance()], TREES),
         }.items()
     }
     assert found["blend"] >= max(found.values()) - 3
@@ -72,14 +73,14 @@ def test_what_candidates_have_in_common_is_fitted_once():
 
     first = Counted(3, random_state=0)
     member = Counted(5, random_state=0)
-    search = Blend([first, ellipse()], [LINEAR, member], n_folds=3)
+    search = Blend([first, mahalanobis_distance()], [LINEAR, member], n_folds=3)
     X_null, X_test = samples(0)
     scorers = [
         Refined(search, LINEAR, n_folds=3, n_refits=1),
         Blend(search, [LINEAR, member], n_folds=3),
         Refined(search, member, n_folds=3, n_refits=1),
     ]
-    refine_each(scorers, X_null, Mixture.of(X_test), send=False)
+    cross_fit_each(scorers, TrainingSet(X_null, Mixture.of(X_test)), send=False)
     assert fits.count(3) == 3  # folds of the first
     assert fits.count(5) == 6  # folds of the member in the search, and of the member after it
 
@@ -119,14 +120,16 @@ def test_a_lead_must_be_positive(lead):
 def test_a_blend_is_imitated_for_peers_since_no_part_of_it_scores():
     X_null, X_test = samples(0)
     mixture = Mixture.of(X_test)
-    assert not fit_scorer(SEARCH, X_null, mixture).sendable
-    assert fit_scorer(Refined(SEARCH, LINEAR), X_null, mixture).sendable
+    assert fit_scorer(SEARCH, X_null, mixture).estimator is None
+    assert fit_scorer(Refined(SEARCH, LINEAR), X_null, mixture).flat is not None
 
 
 def test_members_without_probabilities_are_refused():
     X_null, X_test = samples(0)
     with pytest.raises(ScorerError, match="predict_proba"):
-        cn.AdaDetect(Blend(TREES, [cn.OneClass(Ellipse(), "novel")])).detect(X_null, X_test)
+        cn.AdaDetect(Blend(TREES, [cn.OneClass(MahalanobisDistance(), "novel")])).detect(
+            X_null, X_test
+        )
 
 
 @given(st.integers(2, 40), st.integers(1, 6), st.integers(0, 2**32 - 1))
@@ -135,8 +138,8 @@ def test_the_ellipse_does_not_mind_units_of_the_columns_turned_together(n, d, se
     rng = np.random.default_rng(seed)
     X, Y = rng.normal(size=(n, d)), rng.normal(size=(5, d))
     turn = np.linalg.qr(rng.normal(size=(d, d)))[0]
-    plain = Ellipse().fit(X).score_samples(Y)
-    turned = Ellipse().fit(X @ turn * 7 + 3).score_samples(Y @ turn * 7 + 3)
+    plain = MahalanobisDistance().fit(X).score_samples(Y)
+    turned = MahalanobisDistance().fit(X @ turn * 7 + 3).score_samples(Y @ turn * 7 + 3)
     assert np.allclose(plain, turned, atol=1e-6)
 
 
@@ -145,18 +148,18 @@ def test_the_ellipse_is_the_logarithm_of_the_mahalanobis_distance():
 
     X, Y = samples(0)
     expected = np.log(LedoitWolf().fit(X).mahalanobis(Y))
-    assert np.allclose(Ellipse().fit(X).score_samples(Y), expected)
+    assert np.allclose(MahalanobisDistance().fit(X).score_samples(Y), expected)
     constant = np.column_stack([X, np.ones(len(X))])
     far = np.column_stack([Y, np.full(len(Y), 9.0)])
-    assert np.isfinite(Ellipse().fit(constant).score_samples(far)).all()
-    assert np.isfinite(Ellipse().fit(np.ones((3, 2))).score_samples(np.ones((2, 2)))).all()
+    assert np.isfinite(MahalanobisDistance().fit(constant).score_samples(far)).all()
+    assert np.isfinite(
+        MahalanobisDistance().fit(np.ones((3, 2))).score_samples(np.ones((2, 2)))
+    ).all()
 
 
-def test_a_stage_stands_for_a_whole_fit_unless_it_is_joined():
+def test_one_learner_stands_for_a_cross_fit_unless_it_is_blended():
     X_null, X_test = samples(0)
-    from conovel.scorers.refined import Task
-
-    task = Task.of(X_null, Mixture.of(X_test), 3)
-    assert isinstance(SEARCH.stage(task), Stage)
-    assert not SEARCH.stage(task).whole
-    assert Refined(TREES, n_folds=3).stage(task).whole
+    fitter = CrossFitter.of(TrainingSet(X_null, Mixture.of(X_test)), 3)
+    assert isinstance(SEARCH.cross_fit(fitter), CrossFit)
+    assert not SEARCH.cross_fit(fitter).is_one_learner
+    assert Refined(TREES, n_folds=3).cross_fit(fitter).is_one_learner

@@ -10,9 +10,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from conovel.scorers.base import Mixture
+from conovel.scorers.base import Mixture, TrainingSet
+from conovel.scorers.cross_fit import CrossFitter
 from conovel.scorers.discriminant import Discriminant
-from conovel.scorers.refined import Task
 
 WEIGHTS = np.random.default_rng(9).integers(1, 4, size=220)
 
@@ -103,7 +103,7 @@ def test_it_finds_the_direction_of_few_novelties_better_than_logistic_regression
 )
 def test_linear_models_are_fitted_in_finer_folds(learner, n_models):
     X, y = two_classes()
-    task = Task.of(X[y == 0], Mixture.of(X[y == 1]), n_folds=3)
-    stage = task.cross_fit(learner, np.ones(len(X)))
-    assert len(stage.models) == n_models
-    assert np.array_equal(task.scores(stage), stage.score(task.rows))
+    fitter = CrossFitter.of(TrainingSet(X[y == 0], Mixture.of(X[y == 1])), n_folds=3)
+    found = fitter.cross_fit(learner, np.ones(len(X)))
+    assert len(found.models) == n_models
+    assert np.array_equal(fitter.scores(found), found.score(fitter.rows))

@@ -10,12 +10,14 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
-from support.scorers import samples, spying
+from support.scorers import fit_scorer, samples, spying
 
 import conovel as cn
 from conovel.errors import ScorerError
-from conovel.scorers.base import Mixture, fit_scorer
-from conovel.scorers.refined import Refined, content_folds, fit_weighted
+from conovel.scorers.base import Mixture
+from conovel.scorers.cross_fit import fit_weighted
+from conovel.scorers.hashing import content_folds
+from conovel.scorers.refined import Refined
 
 TREES = ExtraTreesClassifier(50, max_depth=6, min_samples_leaf=2, random_state=0)
 LINEAR = make_pipeline(StandardScaler(), LogisticRegression(C=0.03))

@@ -12,12 +12,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
+from support.scorers import fit_scorer
 
 import conovel as cn
 from conovel.errors import InputError
 from conovel.experiments.gaussian import gaussian_design
 from conovel.models import wire
-from conovel.scorers.base import Mixture, fit_scorer
+from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.compact import DEFAULT, PROFILES, encode_compact, fit_compact
 from conovel.site.surrogate import make_surrogate
 
@@ -36,7 +37,7 @@ def block(seed, n_train=166, n_cal=167, n_test=111):
 def prepared(seed=0, scorer=LINEAR, **sizes):
     train, rows = block(seed, **sizes)
     mixture = Mixture.of(rows)
-    return fit_scorer(scorer, train, mixture), train, mixture
+    return fit_scorer(scorer, train, mixture), TrainingSet(train, mixture)
 
 
 @pytest.mark.parametrize("budget", [None, 120])
@@ -50,7 +51,7 @@ def test_the_order_of_the_mixture_changes_no_byte(budget, random):
     messages = []
     for mixture in (Mixture.of(rows), Mixture.of(rows[order])):
         local = fit_scorer(TREES, train, mixture)
-        messages.append(encode_compact(local, train, mixture, 3, budget=budget))
+        messages.append(encode_compact(local, TrainingSet(train, mixture), 3, budget=budget))
     assert messages[0] == messages[1]
 
 
@@ -105,42 +106,42 @@ def test_without_a_budget_the_default_is_sent():
     ids=lambda scorer: type(scorer).__name__,
 )
 def test_whatever_model_it_imitates_it_tells_fresh_novelties_apart(scorer):
-    local, train, mixture = prepared(1, scorer, n_train=500, n_cal=500, n_test=333)
-    small = cn.decode(encode_compact(local, train, mixture, 0))
+    local, training = prepared(1, scorer, n_train=500, n_cal=500, n_test=333)
+    small = cn.decode(encode_compact(local, training, 0))
     fresh = gaussian_design(2.0, 99)[1]
     assert roc_auc_score(fresh.is_novel, small.score(fresh.X_test)) > 0.8
 
 
 def test_its_scores_spread_as_far_as_those_of_the_model():
-    local, train, mixture = prepared()
-    small = fit_compact(local, train, mixture, 0, replace(DEFAULT, leaf_bits=12))
-    rows = np.concatenate([train, mixture.rows])
+    local, training = prepared()
+    small = fit_compact(local, training, 0, replace(DEFAULT, leaf_bits=12))
+    rows, _ = training.labelled()
     spreads = [np.log(p / (1 - p)).std() for p in (small.score(rows), local.score(rows))]
     assert 0.9 < spreads[0] / spreads[1] < 1.1
 
 
 def test_a_model_that_says_nothing_gives_a_surrogate_that_says_nothing():
-    local, train, mixture = prepared()
-    silent = replace(local, read=lambda _, X: np.full(len(X), 0.25))
-    small = cn.decode(encode_compact(silent, train, mixture, 0))
-    assert np.unique(small.score(mixture.distinct)).round(6).tolist() == [0.25]
+    local, training = prepared()
+    silent = replace(local, read=lambda X: np.full(len(X), 0.25))
+    small = cn.decode(encode_compact(silent, training, 0))
+    assert np.unique(small.score(training.mixture.distinct)).round(6).tolist() == [0.25]
 
 
 @pytest.mark.parametrize("scorer", [LogisticRegression(), cn.Automatic().candidates()["linear"]])
 def test_a_logistic_regression_is_sent_itself_where_the_budget_allows(scorer):
-    local, train, mixture = prepared(0, scorer)
-    message = encode_compact(local, train, mixture, 0)
-    rows = mixture.distinct
+    local, training = prepared(0, scorer)
+    message = encode_compact(local, training, 0)
+    rows = training.mixture.distinct
     exact = local.estimator.predict_proba(rows)[:, 1]
     assert len(message) < 90
     assert np.abs(cn.decode(message).score(rows) - exact).max() < 0.01
     with pytest.raises(InputError, match="no model fits a budget of 9 bytes"):
-        encode_compact(local, train, mixture, 0, budget=9)
+        encode_compact(local, training, 0, budget=9)
 
 
 def test_a_blend_is_imitated_not_represented_by_one_member():
-    local, train, mixture = prepared(0, cn.Automatic().candidates()["blend"])
-    assert cn.decode(encode_compact(local, train, mixture, 0)).n_trees == DEFAULT.n_trees
+    local, training = prepared(0, cn.Automatic().candidates()["blend"])
+    assert cn.decode(encode_compact(local, training, 0)).n_trees == DEFAULT.n_trees
 
 
 def test_scores_survive_the_wire_to_the_last_bit():
@@ -148,16 +149,17 @@ def test_scores_survive_the_wire_to_the_last_bit():
     for profile in PROFILES:
         small = fit_compact(*given, 0, profile)
         back = cn.decode(wire.encode(small))
-        assert np.array_equal(back.score(given[1]), small.score(given[1]))
+        assert np.array_equal(back.score(given[1].null_train), small.score(given[1].null_train))
 
 
 def test_columns_of_any_scale_keep_their_say():
-    local, train, mixture = prepared()
+    local, training = prepared()
+    train, mixture = training.null_train, training.mixture
     scale = 10.0 ** np.linspace(-12, 12, train.shape[1])
     wide = Mixture(mixture.distinct * scale, mixture.position)
-    scaled = replace(local, read=lambda model, X: local.read(model, X / scale))
-    small = fit_compact(scaled, train * scale, wide, 0)
-    plain = fit_compact(local, train, mixture, 0)
+    scaled = replace(local, read=lambda X: local.read(X / scale))
+    small = fit_compact(scaled, TrainingSet(train * scale, wide), 0)
+    plain = fit_compact(local, training, 0)
     scores = [small.score(wide.distinct), plain.score(mixture.distinct)]
     assert np.corrcoef(*scores)[0, 1] > 0.7
     assert len(wire.encode(small)) < len(wire.encode(plain)) + 60

@@ -22,13 +22,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import SVC, LinearSVC, OneClassSVM
 from sklearn.tree import DecisionTreeClassifier
+from support.scorers import fit_scorer
 
 import conovel as cn
 from conovel.errors import InputError, ModelError
 from conovel.experiments.gaussian import gaussian_design
 from conovel.models.wire import header
-from conovel.scorers.base import Mixture, fit_scorer
-from conovel.scorers.mahalanobis import ellipse
+from conovel.scorers.base import Mixture, TrainingSet
+from conovel.scorers.mahalanobis import mahalanobis_distance
 from conovel.site.site import LocalSite, Settings
 from conovel.site.surrogate import as_bits, make_surrogate
 from conovel.site.tables import Rows
@@ -110,19 +111,21 @@ def test_what_is_sent_follows_from_bits(rows):
     mixture = Mixture.of(X[100:])
     local = fit_scorer(TREES[0], X[:100], mixture)
     for bits in (None, 3):
-        sent = make_surrogate(bits, local, X[:100], mixture, 0)
+        sent = make_surrogate(bits, local, TrainingSet(X[:100], mixture), 0)
         assert sent == cn.encode(local.estimator, bits=bits)
-    compact = make_surrogate("compact", local, X[:100], mixture, 0, b"abcd")
+    compact = make_surrogate("compact", local, TrainingSet(X[:100], mixture), 0, b"abcd")
     assert cn.wire.decode(compact, schema=b"abcd").link == "logistic"
-    assert len(make_surrogate("compact:100", local, X[:100], mixture, 0)) <= 100
+    assert len(make_surrogate("compact:100", local, TrainingSet(X[:100], mixture), 0)) <= 100
 
 
 SMALL_TREES = ExtraTreesClassifier(10, max_depth=3, random_state=0)
-BLEND = cn.Blend([SMALL_TREES, ellipse()], [LogisticRegression(), SMALL_TREES], n_folds=2)
+BLEND = cn.Blend(
+    [SMALL_TREES, mahalanobis_distance()], [LogisticRegression(), SMALL_TREES], n_folds=2
+)
 IMITATED = {
     "blend": BLEND,
     "blend of a blend": cn.Blend(BLEND, [LogisticRegression(), SMALL_TREES], n_folds=2),
-    "refined one-class": cn.Refined(ellipse(), n_folds=2, n_refits=0),
+    "refined one-class": cn.Refined(mahalanobis_distance(), n_folds=2, n_refits=0),
     "one-class": cn.OneClass(IsolationForest(n_estimators=20, random_state=0), "normal"),
     "one-class pipeline": cn.OneClass(make_pipeline(StandardScaler(), OneClassSVM()), "normal"),
     "naive Bayes": GaussianNB(),
@@ -148,7 +151,7 @@ def require_imitations(scorer, every_bits):
     mixture = Mixture.of(rows)
     local = fit_scorer(scorer, train, mixture)
     for bits in every_bits:
-        surrogate = cn.decode(make_surrogate(bits, local, train, mixture, 0))
+        surrogate = cn.decode(make_surrogate(bits, local, TrainingSet(train, mixture), 0))
         assert surrogate.n_features == 4
         if not isinstance(bits, str):
             assert surrogate.n_trees == 100
@@ -218,7 +221,7 @@ def test_a_model_of_more_numbers_than_a_message_may_hold_is_imitated(rows, monke
     monkeypatch.setattr(header, "MAX_ITEMS", 4000)
     with pytest.raises(ModelError, match="more than the 4000 that can be sent"):
         cn.encode(local.estimator)
-    assert cn.decode(make_surrogate(3, local, X[:100], mixture, 0)).n_trees == 100
+    assert cn.decode(make_surrogate(3, local, TrainingSet(X[:100], mixture), 0)).n_trees == 100
 
 
 def test_encode_says_how_a_model_without_a_flat_form_is_sent(rows):

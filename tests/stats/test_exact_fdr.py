@@ -19,7 +19,7 @@ from support.roles import NAMES, Sample, in_network, mixtures
 import conovel as cn
 from conovel.errors import SampleError
 from conovel.scorers.automatic import Automatic
-from conovel.site.composite import composite_scores
+from conovel.scorers.base import Mixture
 from conovel.spec.regimes import REGIMES, Regime
 from conovel.stats.null_proportion import NullProportion, Storey
 from conovel.stats.stepup import fast_lsu
@@ -321,8 +321,9 @@ def test_whole_agents_that_decide_alone_spend_exactly_their_share(regime):
 
 def test_a_score_that_depends_on_roles_does_not_spend_its_level(monkeypatch):
     """What tests/theory/test_roles.py sees in the scores is seen in the rate, too."""
+    fair = Mixture.score
     monkeypatch.setattr(
-        "conovel.site.site.composite_scores", lambda *args: raise_last(composite_scores(*args), 2)
+        Mixture, "score", lambda mixture, model: raise_last(fair(mixture, model), 2)
     )
     samples = small_agents([10, 22], n_test=2, n_null=1)
     options = {"regime": "counts", "composite": "mean", "bits": 4, **HALF}

@@ -16,8 +16,8 @@ from sklearn.ensemble import IsolationForest, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 import conovel as cn
-from conovel.protocol.messages import Model, decode
 from conovel.protocol.agent import Participant
+from conovel.protocol.messages import Model, decode
 
 RECORDED = Path(__file__).parents[1] / "recorded.json"
 NAMES = ("north", "south", "west")

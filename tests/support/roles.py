@@ -28,7 +28,8 @@ from sklearn.tree import DecisionTreeClassifier
 import conovel as cn
 from conovel.drivers import network
 from conovel.protocol.messages import Model, decode
-from conovel.scorers.base import FittedScorer, fit_scorer
+from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
+from conovel.scorers.classifier import as_scorer
 from conovel.scorers.registry import as_candidates
 from conovel.site.files import FileSite, detect_files
 from conovel.site.files.memory import Plan
@@ -124,15 +125,21 @@ def exchanged(samples: Sequence[Sample], pairs: tuple[Any, Any]) -> list[Sample]
 # Which rows calibrate ------------------------------------------------------------------------
 
 
-class Spy:
+class Spy(Scorer):
     """A scorer that notes the rows that train and those of the mixture."""
+
+    label = "spy"
 
     def __init__(self) -> None:
         self.fits: list[tuple[Any, Any]] = []
 
-    def fit_on(self, null_train: Any, mixture: Any) -> FittedScorer:
-        self.fits.append((null_train[:, 0].astype(int), mixture.rows[:, 0].astype(int)))
-        return fit_scorer(DecisionTreeClassifier(max_depth=1), null_train, mixture)
+    def fit(self, training: TrainingSet) -> FittedScorer:
+        samples = training.null_train, training.mixture.rows
+        self.fits.append(tuple(rows[:, 0].astype(int) for rows in samples))
+        return as_scorer(DecisionTreeClassifier(max_depth=1)).fit(training)
+
+    def with_seed(self, seed: int) -> Scorer:
+        return self
 
 
 def mixtures(run: Run, samples: Sequence[Sample], splits_rows: bool) -> list[Block]:
@@ -408,20 +415,24 @@ def draw(kind: str, n_agents: int = 1, seed: int = 0) -> list[Sample]:
 # A scorer that breaks the rule ------------------------------------------------------------------
 
 
-class ArrivalOrder:
+class ArrivalOrder(Scorer):
     """A forest fitted on the mixture in its order of arrival, calibration rows first.
 
     The mistake of docs/theory.md, section 2: bootstrap rows are drawn by position.
     """
 
-    def fit_on(self, null_train: Any, mixture: Any) -> FittedScorer:
+    label = "arrival order"
+
+    def with_seed(self, seed: int) -> Scorer:
+        return self
+
+    def fit(self, training: TrainingSet) -> FittedScorer:
+        null_train, mixture = training.null_train, training.mixture
         arrived = mixture.distinct[mixture.position]
         forest = ExtraTreesClassifier(10, bootstrap=True, random_state=0)
         labels = np.repeat([0, 1], [len(null_train), len(arrived)])
         forest.fit(np.concatenate([null_train, arrived]), labels)
-        return FittedScorer(
-            forest, self, lambda fitted, X: fitted.predict_proba(X)[:, 1], "probability"
-        )
+        return FittedScorer(self, lambda X: forest.predict_proba(X)[:, 1], "probability", forest)
 
 
 # Combinations ------------------------------------------------------------------------------------

@@ -3,6 +3,10 @@
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
+from conovel.scorers.base import TrainingSet
+from conovel.scorers.classifier import as_scorer
+from conovel.site.composite import fit_composite
+
 
 def samples(seed, n_null=800, n_test=300, n_novel=30, shift=1.2, d=8):
     rng = np.random.default_rng(seed)
@@ -25,3 +29,14 @@ def spying():
             return super().predict_proba(X)
 
     return Spy, seen
+
+
+def fit_scorer(scorer, null_train, mixture):
+    """Fit a scorer or a classifier on these rows."""
+    return as_scorer(scorer).fit(TrainingSet(null_train, mixture))
+
+
+def composite_scores(composite, local, surrogates, null_train, mixture):
+    """Score the rows of a mixture by a composite."""
+    found = fit_composite(composite, local, surrogates, TrainingSet(null_train, mixture))
+    return mixture.score(found.model)

@@ -20,6 +20,7 @@ from support.roles import (
 )
 
 from conovel.scorers.automatic import Automatic
+from conovel.scorers.base import Mixture
 from conovel.scorers.registry import NAMED
 from conovel.site.composite import COMPOSITES
 from conovel.site.detector import seeds
@@ -128,16 +129,14 @@ def test_a_scorer_that_depends_on_the_order_of_arrival_is_caught(tmp_path, kind)
 
 def test_a_composite_that_looks_at_positions_is_caught(monkeypatch):
     """Raise the score of whatever stands last in the mixture by the smallest possible step."""
-    from conovel.site import site
+    fair = Mixture.score
 
-    fair = site.composite_scores
-
-    def unfair(*args):
-        scores = fair(*args)
+    def unfair(mixture, model):
+        scores = fair(mixture, model)
         scores[-3:] = np.nextafter(scores[-3:], np.inf)
         return scores
 
-    monkeypatch.setattr(site, "composite_scores", unfair)
+    monkeypatch.setattr(Mixture, "score", unfair)
     with pytest.raises(AssertionError, match="test rows have other scores"):
         check_network("full", "mean", 4, "logistic", "continuous")
 

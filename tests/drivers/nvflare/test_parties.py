@@ -143,7 +143,7 @@ def kinds(engine):
 @pytest.mark.parametrize("on_dropout", ["abort", "conservative"])
 @pytest.mark.parametrize("memory", [None, "1GB"])
 def test_no_model_is_learnt_from_one_row(regime, on_dropout, memory, files, monkeypatch):
-    monkeypatch.setattr("conovel.site.site.fit_on", None)  # which would make a model
+    monkeypatch.setattr("conovel.site.site.fit_best", None)  # which would make a model
     files = {name: replace(file, memory=memory) for name, file in files.items()}
     asked = terms(regime=regime, train_fraction="1/1000", on_dropout=on_dropout)
     engine = FakeEngine(asked, files)
@@ -187,7 +187,7 @@ def test_a_small_site_lowers_its_limit_or_stays_away(files, rows):
 
 
 def test_the_blocks_of_a_smaller_roster_are_weighed_again(files, monkeypatch):
-    monkeypatch.setattr("conovel.site.site.fit_on", None)
+    monkeypatch.setattr("conovel.site.site.fit_best", None)
     asked = terms(regime="split", train_fraction="2/5", on_dropout="conservative")
     engine = FakeEngine(asked, files)  # 2/5 of blocks of 333 is enough, of 500 it is not
     engine.cut_off.add("south")

@@ -13,12 +13,13 @@ import conovel as cn
 from conovel.drivers.results import SiteResult
 from conovel.errors import ColumnError, FileError, SampleError, ScorerError, SiteFailedError
 from conovel.scorers.automatic import shallow_trees
-from conovel.scorers.refined import Refined, linear
+from conovel.scorers.refined import Refined, shrunken_logistic
 from conovel.scorers.registry import as_candidates
-from conovel.site.composite import Composed, composite_model
+from conovel.site.composite import Composite, fit_composite
 from conovel.site.files import FileSite
 from conovel.site.files.source import Source
 from conovel.site.site import LocalSite, Settings
+from conovel.site.stacking import FunctionScore
 from conovel.site.storage import write_table
 from conovel.site.tables import Rows, read_pair
 from conovel.spec.regimes import as_regime
@@ -151,7 +152,7 @@ def test_more_blocks_than_rows(tmp_path):
         site.models(0, [str(i) for i in range(N_TEST + 1)])
 
 
-REFINED = Refined(shallow_trees(8), linear())
+REFINED = Refined(shallow_trees(8), shrunken_logistic())
 ONE_CLASS = cn.OneClass(IsolationForest(n_estimators=8), higher="normal")
 
 
@@ -201,14 +202,14 @@ def test_a_value_that_is_no_number_ends_it_before_the_hello(tmp_path):
 def test_a_composite_that_looks_at_neighbours_is_refused(tmp_path, monkeypatch):
     make_files(tmp_path)
     site = in_files(tmp_path, settings())
-    centred = Composed(lambda rows: rows[:, 0] - rows[:, 0].mean())
-    monkeypatch.setattr("conovel.site.files.site.composite_model", lambda *_: centred)
+    centred = Composite(FunctionScore(lambda rows: rows[:, 0] - rows[:, 0].mean()))
+    monkeypatch.setattr("conovel.site.site.fit_composite", lambda *_: centred)
     with pytest.raises(ScorerError, match="when other rows are around it"):
         site.ranks({})
 
 
 def test_without_peers_the_composite_is_the_local_score():
-    assert composite_model("mean", TREES, [], None, None) is TREES
+    assert fit_composite("mean", TREES, [], None).model is TREES
 
 
 def test_what_goes_wrong_while_scoring_is_the_sites_own_fault(tmp_path, monkeypatch):

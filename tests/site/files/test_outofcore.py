@@ -24,14 +24,15 @@ from support.files import (
     make_files,
     trees,
 )
+from support.scorers import fit_scorer
 from typer.testing import CliRunner
 
 import conovel as cn
 from conovel.cli import app
 from conovel.errors import ColumnError, FileError, InputError, ScorerError
 from conovel.report import of_detection, of_files
-from conovel.scorers.base import Mixture, fit_scorer
-from conovel.scorers.refined import linear
+from conovel.scorers.base import Mixture
+from conovel.scorers.refined import shrunken_logistic
 from conovel.site.files import LocalEngine
 from conovel.site.files.gather import Cells, Early, Gathering, Tally, gather, survey
 from conovel.site.files.memory import Plan, as_memory
@@ -71,7 +72,15 @@ def test_any_piece_and_any_number_of_threads_gives_the_bytes_of_memory(
 
 @pytest.mark.parametrize(
     "scorer",
-    [linear(), "mlp", "isolation-forest", "boosting", "compiled-forest", THREADED, None],
+    [
+        shrunken_logistic(),
+        "mlp",
+        "isolation-forest",
+        "boosting",
+        "compiled-forest",
+        THREADED,
+        None,
+    ],
     ids=["linear", "mlp", "one-class", "boosting", "compiled", "threads", "automatic"],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -163,7 +172,7 @@ def test_gathering_in_pieces_is_sampling_in_memory(null, test, most, size, cell_
         assert found[-1] is not None
     for training in filter(None, found):
         assert np.array_equal(training.null_train, null[is_train])
-        assert np.array_equal(training.sample.rows, expected.rows)
+        assert np.array_equal(training.mixture.rows, expected.rows)
 
 
 @pytest.mark.parametrize(("few", "again"), [(160, False), (159, True)])
