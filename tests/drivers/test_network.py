@@ -292,7 +292,7 @@ def test_a_hostile_model_is_refused_by_name_and_nothing_is_decided(monkeypatch):
         (
             lambda: cn.Network([*agents(), cn.Agent("x", np.full((9, 20), np.nan), 0)]).run(),
             ColumnError,
-            "agent x: X_null has missing values",
+            "agent x: X_null: entirely missing",
         ),
         (
             lambda: cn.Network(agents(n_test=6), "split", scorer=LINEAR, bits=4).run(),

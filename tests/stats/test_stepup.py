@@ -488,5 +488,5 @@ def test_rank_limit_does_not_overflow_with_numpy_integers():
 
 
 def test_resolution_refuses_impossible_counts():
-    with pytest.raises(SampleError, match="there cannot be -1 calibration rows"):
+    with pytest.raises(InputError, match="n_calibration must be a whole number from 0 on, not -1"):
         resolution(-1, 5, 0.1)

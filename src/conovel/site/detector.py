@@ -229,7 +229,8 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
         X_null : array or frame of shape (n, d)
             Known normals.
         X_test : array or frame of shape (m, d)
-            Rows to test.
+            Rows to test. A column that has another float type than in `X_null` is rounded to
+            the narrower one in both, with a warning; see :mod:`conovel.representation`.
         ids : array of shape (m,), optional
             Row names, given back in ``to_frame()``.
         on_stage : callable, optional

@@ -141,7 +141,7 @@ def test_any_buffer_is_read():
     message = encode(random_forest(0))
     assert encode(decode(bytearray(message))) == message
     assert encode(decode(memoryview(message))) == message
-    with pytest.raises(TypeError):
+    with pytest.raises(InputError, match="a model is bytes, not int"):
         decode(10**12)
 
 
