@@ -21,9 +21,9 @@ from support.scorers import fit_scorer
 
 from conovel.errors import InputError, ScorerError
 from conovel.scorers.automatic import Automatic
-from conovel.scorers.base import Mixture
+from conovel.scorers.base import Mixture, TrainingSet
 from conovel.scorers.blend import Blend
-from conovel.scorers.classifier import with_seed
+from conovel.scorers.classifier import as_scorer, with_seed
 from conovel.scorers.mahalanobis import mahalanobis_distance
 from conovel.scorers.one_class import OneClass
 from conovel.scorers.refined import Refined
@@ -182,17 +182,19 @@ def test_selection_finds_the_scorer_that_sees_the_novelties_and_is_invariant():
     train = rng.normal(size=(600, 2))
     rows = np.vstack([rng.normal(size=(300, 2)), rng.normal(4, 0.3, size=(60, 2))])
     blind = make_pipeline(StandardScaler(with_std=False), KNeighborsClassifier(1))
-    candidates = [blind, ExtraTreesClassifier(50, max_depth=4, random_state=0)]
-    chosen = select_scorer(candidates, train, Mixture.of(rows))
+    trees = ExtraTreesClassifier(50, max_depth=4, random_state=0)
+    candidates = [as_scorer(scorer) for scorer in (blind, trees)]
+    chosen = select_scorer(candidates, TrainingSet(train, Mixture.of(rows)))
     assert chosen.winner == "ExtraTreesClassifier"
     assert chosen.values[1] > 5 > chosen.values[0]
-    permuted = select_scorer(candidates, train, Mixture.of(rows[rng.permutation(360)]))
+    again = TrainingSet(train, Mixture.of(rows[rng.permutation(360)]))
+    permuted = select_scorer(candidates, again)
     assert permuted == chosen
 
 
 def test_selection_needs_nulls_to_hold_out():
     with pytest.raises(InputError, match="at least 2 training nulls"):
-        select_scorer([LogisticRegression()] * 2, np.zeros((1, 2)), Mixture.of(np.eye(2)))
+        select_scorer([], TrainingSet(np.zeros((1, 2)), Mixture.of(np.eye(2))))
 
 
 def test_open_random_states_are_fixed_and_closed_ones_kept():

@@ -27,8 +27,10 @@ from support.scorers import fit_scorer
 import conovel as cn
 from conovel.errors import InputError, ModelError
 from conovel.experiments.gaussian import gaussian_design
+from conovel.models import wire
 from conovel.models.wire import header
 from conovel.scorers.base import Mixture, TrainingSet
+from conovel.scorers.classifier import as_scorer
 from conovel.scorers.mahalanobis import mahalanobis_distance
 from conovel.site.site import LocalSite, Settings
 from conovel.site.surrogate import as_bits, make_surrogate
@@ -114,7 +116,7 @@ def test_what_is_sent_follows_from_bits(rows):
         sent = make_surrogate(bits, local, TrainingSet(X[:100], mixture), 0)
         assert sent == cn.encode(local.estimator, bits=bits)
     compact = make_surrogate("compact", local, TrainingSet(X[:100], mixture), 0, b"abcd")
-    assert cn.wire.decode(compact, schema=b"abcd").link == "logistic"
+    assert wire.decode(compact, schema=b"abcd").link == "logistic"
     assert len(make_surrogate("compact:100", local, TrainingSet(X[:100], mixture), 0)) <= 100
 
 
@@ -183,7 +185,9 @@ def test_what_imitates_does_not_know_which_rows_are_calibration_rows(name):
     null, test = rng.normal(size=(80, 3)).round(1), rng.normal(size=(40, 3)).round(1)
     test[:10] += 2.0
     regime, level = as_regime("full"), as_level(0.1)
-    settings = Settings(regime, "mean", (IMITATED[name],), None, level, None, seed=7, n_agents=2)
+    settings = Settings(
+        regime, "mean", (as_scorer(IMITATED[name]),), None, level, None, seed=7, n_agents=2
+    )
     site = LocalSite(Rows(null), Rows(test), settings)
     _, calibration = site._split(len(null), len(test))
     pool = rng.permutation(np.concatenate([null[calibration], test]))
