@@ -1,4 +1,4 @@
-"""What the README and the tutorial promise is run here."""
+"""What the README promises is run here; tests/test_docs.py does the same for the pages."""
 
 import re
 from pathlib import Path
@@ -9,19 +9,11 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("file", "said"),
-    [
-        ("README.md", ["of 20 novelties found", "rows flagged in", "'messages': 6"]),
-        ("docs/tutorial.md", ["full", "('south',)", "Resolution(fewest=60"]),
-    ],
-)
-@pytest.mark.filterwarnings("ignore::conovel.errors.ResolutionWarning")
-def test_python_examples_run_one_after_the_other(file, said, capsys):
-    text = (ROOT / file).read_text(encoding="utf-8")
+def test_python_examples_run_one_after_the_other(capsys):
+    said = ["of 20 novelties found", "rows flagged in", "'messages': 6"]
     names = {}
-    for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
-        exec(compile(code, file, "exec"), names)
+    for code in re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL):
+        exec(compile(code, "README.md", "exec"), names)
     printed = capsys.readouterr().out
     assert [words for words in said if words not in printed] == []
 
@@ -33,6 +25,9 @@ def test_the_readme_names_the_make_targets_and_the_marker():
     assert "`slow`" in README
 
 
-def test_the_pictures_exist():
-    for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", README):
-        assert (ROOT / picture).is_file(), picture
+@pytest.mark.parametrize("file", ["README.md", "CONTRIBUTING.md"])
+def test_pictures_and_links_exist(file):
+    text = (ROOT / file).read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#]+)\)", text)
+    assert links
+    assert [link for link in links if "://" not in link and not (ROOT / link).is_file()] == []

@@ -1,0 +1,149 @@
+"""What the pages promise is run, and what they name exists."""
+
+import re
+import shlex
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from conovel.cli import app
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = [page for page in DOCS.rglob("*.md") if not {"_build", "_generated"} & set(page.parts)]
+
+# Page -> what its blocks must print.
+RUN = {
+    "start.md": ["of the 30 novelties", "needs: the known normals", "full: ", "rows in "],
+    "how-to/arrays-and-frames.md": ["rows declared novel", "part-18", "'t18", "True"],
+    "how-to/files.md": ["'rank'", "rows declared novel"],
+    "how-to/large-files.md": ["rows declared novel", "True"],
+    "how-to/own-scorer.md": ["LogisticRegression", "IsolationForest", "say which way"],
+    "how-to/choose.md": ["RandomForestClassifier: "],
+    "how-to/resolution.md": ["Resolution(fewest=60", "9989", "at least"],
+    "how-to/null-proportion.md": ["storey", "quantile", "π0 = 0."],
+    "how-to/networks.md": ["of them in the north", "'messages': 6", "('south',)", "isolated"],
+    "how-to/results.md": ["adjusted_p_value", "rows at level 0.05"],
+    "how-to/verify.md": ["MODEL", "the outcome follows from the transcript", "[]\n['"],
+    "how-to/models-as-bytes.md": ["bytes: [", "TruncatedError", "model.bin"],
+}
+
+
+@pytest.fixture
+def extensions(monkeypatch):
+    """The modules that make pages at build time."""
+    monkeypatch.syspath_prepend(str(DOCS / "_ext"))
+    yield import_module
+    for name in ("api_pages", "cli_page", "layers", "paths"):
+        sys.modules.pop(name, None)
+
+
+def run_command(line):
+    """Run a ``conovel`` command in this process and print what it prints."""
+    program, *arguments = shlex.split(line)
+    assert program == "conovel", line
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    print(result.output)
+    assert result.exit_code == 0, line
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_code_blocks_run_one_after_the_other(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = (DOCS / page).read_text(encoding="utf-8")
+    names = {}
+    for language, code in re.findall(r"```(python|bash)\n(.*?)```", text, flags=re.DOTALL):
+        if language == "python":
+            exec(compile(code, page, "exec"), names)
+        else:
+            for line in code.splitlines():
+                run_command(line)
+    printed = capsys.readouterr().out
+    assert [words for words in RUN[page] if words not in printed] == []
+
+
+def test_every_how_to_page_is_run_and_listed():
+    pages = {f"how-to/{page.name}" for page in (DOCS / "how-to").glob("*.md")}
+    assert pages == set(RUN) - {"start.md"}
+    listed = re.findall(r"^how-to/[\w-]+$", (DOCS / "how-to.md").read_text(), re.MULTILINE)
+    assert {f"{page}.md" for page in listed} == pages
+
+
+def resolves(name):
+    """Tell whether a dotted name is a module, or an attribute of one."""
+    parts = name.split(".")
+    for i in range(len(parts), 0, -1):
+        try:
+            thing = import_module(".".join(parts[:i]))
+        except ImportError:
+            continue
+        for attribute in parts[i:]:
+            if not hasattr(thing, attribute):
+                return False
+            thing = getattr(thing, attribute)
+        return True
+    return False
+
+
+def named(page):
+    """Give a page its test id; those that name tests by an old path must fail until corrected."""
+    name = page.relative_to(DOCS).as_posix()
+    old = name in ("theory.md", "wire.md")
+    marks = [pytest.mark.xfail(reason="names test modules by an old path", strict=True)] * old
+    return pytest.param(page, id=name, marks=marks)
+
+
+@pytest.mark.parametrize("page", [named(page) for page in PAGES])
+def test_names_and_paths_on_the_pages_exist(page):
+    text = page.read_text(encoding="utf-8")
+    names = set(re.findall(r"`(conovel(?:\.\w+)+)", text))
+    paths = set(re.findall(r"`((?:attacks|benchmarks|docs|src|tests|tools)/[\w./-]+)`", text))
+    paths |= {f"src/conovel/{path}" for path in re.findall(r"`(\w+/[\w/]+\.py)`", text)} - {
+        f"src/conovel/{path}" for path in paths
+    }
+    assert [name for name in sorted(names) if not resolves(name)] == []
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+
+
+def test_every_module_has_a_layer_and_a_summary(extensions):
+    layers = extensions("layers")
+    listed = {module.path: module for module in layers.modules()}
+    found = {path.relative_to(layers.PACKAGE).as_posix() for path in layers.PACKAGE.rglob("*.py")}
+    assert {path for path in found - set(listed) if not path.endswith("__init__.py")} == set()
+    assert [module.path for module in listed.values() if not module.summary] == []
+    assert "models/wire/__init__.py" in listed  # a package that holds code
+    table = layers.table()
+    assert all(f"| `{path}` |" in table for path in listed)
+
+
+def test_the_drawing_names_the_layers_of_the_import_contract(extensions):
+    layers = extensions("layers")
+    order = [name for row in layers.layers() for name in row]
+    assert sorted(order) == sorted(layers.RULES)
+    drawn = re.findall(r'font-weight="bold">(\w+)<', layers.drawing())
+    assert drawn == order
+    assert re.findall(r"^### (\w+)", layers.table(), re.MULTILINE) == order
+    architecture = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    assert [name for name in order if f"`{name}`" not in architecture] == []
+
+
+def test_every_public_name_and_command_is_in_the_reference(extensions):
+    import conovel
+    from conovel.cli import app as commands
+
+    pages = extensions("api_pages").pages()
+    documented = [
+        name
+        for page in pages.values()
+        for name in re.findall(r"^\.\. auto\w+:: conovel\.(\w+)", page, re.MULTILINE)
+    ]
+    assert sorted(documented) == sorted(conovel.__all__)
+    reference = (DOCS / "reference.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"_generated/api/([\w-]+)", reference)) == set(pages)
+
+    text = extensions("cli_page").text()
+    for command in commands.registered_commands:
+        assert f"## `conovel {command.name}`" in text
