@@ -106,7 +106,7 @@ def detect(
     )
     summary = {"command": "detect", "null": str(null), "test": str(test), **result.summary()}
     if out is not None:
-        content = {**summary, "decisions": out.name, "picture": picture}
+        content = {**summary, "table": out.name, "picture": picture}
         write_json(out.with_suffix(".json"), content)
     if json:
         print_json(summary)

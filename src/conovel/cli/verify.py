@@ -43,7 +43,7 @@ def _with_ranks(content: dict[str, Any], run: Path) -> dict[str, Any]:
     """Add ranks, p-values and decisions from the file beside the result, if it is there."""
     from conovel.site.storage import read_columns  # noqa: PLC0415
 
-    name = content.pop("decisions", None)
+    name = content.pop("table", None)
     table = run.with_name(name) if isinstance(name, str) and Path(name).name == name else None
     if table is None or not table.exists():
         return content
