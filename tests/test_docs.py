@@ -89,11 +89,8 @@ def resolves(name):
 
 
 def named(page):
-    """Give a page its test id; those that name tests by an old path must fail until corrected."""
-    name = page.relative_to(DOCS).as_posix()
-    old = name in ("theory.md", "wire.md")
-    marks = [pytest.mark.xfail(reason="names test modules by an old path", strict=True)] * old
-    return pytest.param(page, id=name, marks=marks)
+    """Give a page its test id."""
+    return pytest.param(page, id=page.relative_to(DOCS).as_posix())
 
 
 @pytest.mark.parametrize("page", [named(page) for page in PAGES])
