@@ -220,8 +220,8 @@ CALLS = {
         f"agents={value!r}": (network(value), InputError, "agents must be a list of Agent")
         for value in (3, "ab", [None, None], [("a", NULL, TEST)] * 2, ODD)
     },
-    "no agents": (network([]), InputError, "at least two agents"),
-    "one agent": (network(agents()[:1]), InputError, "at least two agents"),
+    "no agents": (network([]), InputError, "2 to 200 agents"),
+    "one agent": (network(agents()[:1]), InputError, "2 to 200 agents"),
     "agents of one name": (network(agents()[:1] * 2), InputError, "of different names"),
     **{
         f"name {value!r}": (

@@ -16,7 +16,6 @@ import conovel as cn
 from conovel.errors import (
     ColumnError,
     InputError,
-    ModelError,
     ModelRefusedError,
     ResolutionWarning,
     SampleError,
@@ -65,8 +64,6 @@ def test_every_regime_fills_one_entry_per_row_and_can_be_verified(regime, tmp_pa
         assert site.tested.all() == (regime != "split")
     if regime == "pooled":
         assert not run.transcript.entries
-        assert verify(run.to_dict()) != []
-        return
     run.save(tmp_path / "run.json")
     assert verify(json.loads((tmp_path / "run.json").read_text())) == []
 
@@ -118,7 +115,7 @@ def test_an_agent_may_have_a_seed_of_its_own():
     alone = cn.Network(members, regime="counts", scorer=FAST, random_state=3).run()
     changed = [name for name in run if not np.array_equal(other[name].scores, alone[name].scores)]
     assert changed == ["site-001"]
-    with pytest.raises(InputError, match="agent site-001: seed must be an integer from 0"):
+    with pytest.raises(InputError, match="agent site-001: seed must be a whole number from 0"):
         cn.Network([members[0], replace(members[1], seed=-1)], scorer=FAST).run()
 
 
@@ -272,18 +269,13 @@ def test_a_hostile_model_is_refused_by_name_and_nothing_is_decided(monkeypatch):
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: cn.Network(agents()[:1]), InputError, "at least two agents"),
+        (lambda: cn.Network(agents()[:1]), InputError, "2 to 200 agents"),
         (lambda: cn.Network(agents() + agents()), InputError, "different names"),
         (lambda: cn.Network(agents(), "fuller"), InputError, "regime must be one of"),
         (lambda: cn.Network(agents(), composite="sum"), InputError, "composite must be one of"),
         (lambda: cn.Network(agents(), bits=17), InputError, "16"),
         (lambda: cn.Network(agents(), bits="tiny"), InputError, "'compact', not 'tiny'"),
         (lambda: cn.Network(agents(), on_dropout="panic"), InputError, "on_dropout"),
-        (
-            lambda: cn.Network(agents(), scorer=KNeighborsClassifier(), bits=4).run(),
-            ModelError,
-            "agent site-000: .*KNeighborsClassifier",
-        ),
         (
             lambda: cn.Network([*agents(), cn.Agent("x", np.eye(9), -np.eye(9))]).run(),
             ColumnError,

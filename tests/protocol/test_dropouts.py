@@ -17,7 +17,7 @@ from support.fake_link import (
 
 from conovel import errors
 from conovel.protocol.audit import verify
-from conovel.protocol.messages import COORDINATOR, Abort, Below, decode
+from conovel.protocol.messages import COORDINATOR, Abort, Below
 from conovel.protocol.states import State
 from conovel.stats.stepup import fast_lsu
 
@@ -143,9 +143,9 @@ def test_whoever_was_given_up_cannot_end_the_run(vouched):
     for words in last_words:
         link = Link(sites_for([LOW, HIGH, THIRD]), regime="counts", level=LEVEL)
         link.post(COORDINATOR, link.coordinator.drop("agent001"))
-        [(to, answer)] = link.coordinator.receive(words, peer)
-        assert to == "agent001"
-        assert decode(answer).body.fault == "SiteVanishedError"
+        [sent] = link.coordinator.receive(words, peer)
+        assert sent.receiver == "agent001"
+        assert sent.message.body.fault == "SiteVanishedError"
         link.run()
         assert link.coordinator.outcome.participants == ("agent000", "agent002")
 

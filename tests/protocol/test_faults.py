@@ -25,8 +25,10 @@ from support.fake_link import (
 )
 
 from conovel import errors
-from conovel.protocol.agent import Participant
+from conovel.drivers.work import perform
+from conovel.protocol.agent import Agent
 from conovel.protocol.counting import Tally, limit_of
+from conovel.protocol.events import FitModels
 from conovel.protocol.messages import (
     COORDINATOR,
     Below,
@@ -43,7 +45,7 @@ from conovel.protocol.messages import (
     decode,
 )
 from conovel.protocol.states import TRANSITIONS, State
-from conovel.stats.rank_counts import RankHistogram
+from conovel.stats.rank_counts import RankHistogram, as_block
 
 # Faults: whatever the state, the run ends, everybody hears of it, and nothing is decided
 
@@ -130,7 +132,7 @@ def test_every_fault_in_every_state_ends_the_run_without_an_outcome(target):
                 assert other.state is State.ABORTED, what
                 with pytest.raises(errors.ProtocolError):
                     _ = other.outcome
-                if isinstance(other, Participant):
+                if isinstance(other, Agent):
                     with pytest.raises(errors.ProtocolError):
                         _ = other.limit
             assert machine.receive(data, peer) == []
@@ -180,10 +182,10 @@ def test_an_agent_that_came_for_something_else_is_named(change, error):
     link = Link(sites_for([LOW, HIGH, THIRD]), regime="full", level=LEVEL)
     link.channels["agent001", COORDINATOR].clear()
     options = {"regime": "full", "level": LEVEL, "run_id": RUN_ID, "wire_version": 1} | change
-    agent = Participant("agent001", link.agents["agent001"]._site, **options)
+    agent = Agent("agent001", **options)
     link.agents["agent001"] = agent
-    for _, data in agent.join():
-        link.channels["agent001", COORDINATOR].append(data)
+    for sent in agent.join(link.sites["agent001"].facts):
+        link.channels["agent001", COORDINATOR].append(sent.data)
     link.run()
     assert isinstance(link.coordinator.error, error)
     assert link.coordinator.error.culprit == "agent001"
@@ -199,7 +201,7 @@ def test_other_columns_than_most_have_are_named(odd):
     assert link.coordinator.error.culprit == odd
 
 
-class Liar(Participant):
+class Liar(Agent):
     """An agent that changes what it sends."""
 
     def __init__(self, *args, lie, **kwargs):
@@ -215,11 +217,11 @@ def with_liar(lie, blocks=(LOW, HIGH, THIRD), **options):
     sites = sites_for(blocks, options["regime"])
     link = Link(sites, **options)
     shared = {key: options.get(key) for key in ("regime", "level", "pi0")}
-    liar = Liar("agent001", sites["agent001"], run_id=RUN_ID, wire_version=1, lie=lie, **shared)
+    liar = Liar("agent001", run_id=RUN_ID, wire_version=1, lie=lie, **shared)
     link.channels["agent001", COORDINATOR].clear()
     link.agents["agent001"] = liar
-    for _, data in liar.join():
-        link.channels["agent001", COORDINATOR].append(data)
+    for sent in liar.join(sites["agent001"].facts):
+        link.channels["agent001", COORDINATOR].append(sent.data)
     return link.run()
 
 
@@ -299,7 +301,7 @@ def test_a_site_must_make_one_model_for_every_peer(models):
 def test_a_site_must_rank_what_it_said_it_has(ranks):
     class Odd(FakeSite):
         def ranks(self, models):
-            return np.asarray(ranks[0]), ranks[1]
+            return RankHistogram(*as_block(*ranks))
 
     link = run_with(sites_for([LOW, HIGH]) | {"odd": Odd("odd", [1], 9)})
     assert isinstance(link.agents["odd"].error, errors.SiteFailedError)
@@ -330,12 +332,11 @@ def test_a_model_that_cannot_be_decoded_is_its_makers_fault():
 
 def lead(*bodies, pi0=None, regime="full"):
     """Play a coordinator to one agent: what it makes of these messages."""
-    agent = Participant(
-        "agent000", FakeSite("agent000", *LOW), regime=regime, level=LEVEL, run_id=RUN_ID, pi0=pi0
-    )
-    agent.join()
+    site = FakeSite("agent000", *LOW)
+    agent = Agent("agent000", regime=regime, level=LEVEL, run_id=RUN_ID, pi0=pi0)
+    agent.join(site.facts)
     for sender, round_, body in bodies:
-        agent.receive(forge(sender, "agent000", body, round_))
+        perform(agent, site, agent.receive(forge(sender, "agent000", body, round_)))
     return agent
 
 
@@ -399,9 +400,9 @@ def test_the_steps_begin_at_all_tests_also_with_an_estimator():
 def test_a_move_that_is_not_in_the_table_is_not_made(monkeypatch):
     def jump(self, agents):
         self.state = State.DONE
-        return [(COORDINATOR, b"never sent")]
+        return [FitModels(0, agents)]
 
-    monkeypatch.setattr(Participant, "_on_roster", jump)
+    monkeypatch.setattr(Agent, "_on_roster", jump)
     agent = lead(ROSTER)
     assert isinstance(agent.error, errors.LocalProtocolError)
     assert agent.state is State.ABORTED
@@ -425,8 +426,8 @@ def test_no_counts_where_everybody_decides_alone():
 
 def test_an_agent_that_has_not_joined_answers_nobody():
     site = FakeSite("agent000", *LOW)
-    agent = Participant("agent000", site, regime="full", level=LEVEL, run_id=RUN_ID)
+    agent = Agent("agent000", regime="full", level=LEVEL, run_id=RUN_ID)
     agent.receive(forge(COORDINATOR, "agent000", ROSTER[2]))
     assert isinstance(agent.error, errors.UnexpectedMessageError)
     with pytest.raises(errors.LocalProtocolError, match="joined already"):
-        agent.join()
+        agent.join(site.facts)

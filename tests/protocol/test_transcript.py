@@ -33,8 +33,9 @@ def saved(link):
     decisions = {}
     for name in link.coordinator.outcome.participants:
         agent = link.agents[name]
-        ranks = np.zeros(agent._site.facts.n_test, dtype=int)
-        ranks[: agent._site.given.size] = agent._site.given
+        site = link.sites[name]
+        ranks = np.zeros(site.facts.n_test, dtype=int)
+        ranks[: site.given.size] = site.given
         rejected = (ranks > 0) & (ranks <= agent.limit)
         decisions[name] = {"ranks": ranks.tolist(), "rejected": rejected.tolist()}
     run = {"transcript": link.transcript.to_dict(), "decisions": decisions}

@@ -11,13 +11,16 @@ from itertools import takewhile
 import numpy as np
 from hypothesis import strategies as st
 
+from conovel.drivers.work import perform
 from conovel.errors import GuaranteeWarning, ResolutionWarning
-from conovel.protocol.agent import Participant
+from conovel.protocol.agent import Agent
 from conovel.protocol.coordinator import Coordinator
-from conovel.protocol.messages import COORDINATOR, Message, encode
+from conovel.protocol.events import Send, messages_of
+from conovel.protocol.messages import COORDINATOR, Message, Model, encode
 from conovel.protocol.transcript import Transcript
 from conovel.spec.facts import Facts
 from conovel.spec.regimes import as_regime
+from conovel.stats.rank_counts import RankHistogram, as_block
 from support.paths import DOCS
 
 RUN_ID = bytes(range(16))
@@ -59,7 +62,7 @@ class FakeSite:
     def ranks(self, models):
         assert models == {peer: f"{peer} for {self.name}".encode() for peer in models}
         self.received = list(models)
-        return self.given, self.n_calibration
+        return RankHistogram(*as_block(self.given, self.n_calibration))
 
 
 def sites_for(blocks, regime="full"):
@@ -83,14 +86,25 @@ class Link:
     """Delivers messages in order on every channel, and in any order between channels."""
 
     def __init__(
-        self, sites, *, regime, level, pi0=None, on_dropout="abort", seed=None, run_id=RUN_ID
+        self,
+        sites,
+        *,
+        regime,
+        level,
+        pi0=None,
+        on_dropout="abort",
+        seed=None,
+        run_id=RUN_ID,
+        slow_sites=False,
     ):
         shared = {"regime": regime, "level": level, "pi0": pi0, "run_id": run_id}
         self.coordinator = Coordinator(list(sites), on_dropout=on_dropout, **shared)
         self.agents = {
-            name: Participant(name, site, software="1.0", wire_version=1, **shared)
-            for name, site in sites.items()
+            name: Agent(name, software="1.0", wire_version=1, **shared) for name in sites
         }
+        self.sites = sites
+        self.slow_sites = slow_sites  # they work only when no message is under way
+        self.work = deque()  # (agent, event)
         self.random = None if seed is None else random.Random(seed)
         self.channels = defaultdict(deque)
         self.queue = deque()  # channels in the order of their messages
@@ -98,22 +112,23 @@ class Link:
         self.dead = set()
         self.transcript = Transcript()
         for name, agent in self.agents.items():
-            self.post(name, agent.join())
+            self.post(name, agent.join(sites[name].facts))
 
     @property
     def machines(self):
         return {COORDINATOR: self.coordinator, **self.agents}
 
     def post(self, sender, outbox):
-        for receiver, data in outbox:
-            self.transcript.record(data, paper_bits=100.5 if b" for " in data else None)
-            self.channels[sender, receiver].append(data)
-            self.queue.append((sender, receiver))
+        for sent in outbox:
+            price = 100.5 if isinstance(sent.message.body, Model) else None
+            self.transcript.note(sent.message, len(sent.data), price)
+            self.channels[sender, sent.receiver].append(sent.data)
+            self.queue.append((sender, sent.receiver))
 
     def step(self):
-        """Deliver one message; False when there is none."""
+        """Deliver one message, or let a slow site work; False when there is nothing to do."""
         if not self.queue:
-            return False
+            return self.work_once()
         if self.random is not None:
             self.queue.rotate(self.random.randrange(len(self.queue)))
         sender, receiver = self.queue.popleft()
@@ -123,7 +138,22 @@ class Link:
     def deliver(self, sender, receiver, data):
         if receiver not in self.dead:
             self.delivered.append((sender, receiver, data))
-            self.post(receiver, self.machines[receiver].receive(data, sender))
+            machine = self.machines[receiver]
+            events = machine.receive(data, sender)
+            if self.slow_sites:
+                self.work.extend((receiver, e) for e in events if not isinstance(e, Send))
+                events = messages_of(events)
+            site = self.sites.get(receiver)
+            self.post(receiver, events if site is None else perform(machine, site, events))
+
+    def work_once(self):
+        """Let one site do what it was asked for; False when no site was."""
+        if not self.work:
+            return False
+        name, event = self.work.popleft()
+        if name not in self.dead:
+            self.post(name, perform(self.agents[name], self.sites[name], [event]))
+        return True
 
     def kill(self, name):
         """An agent is gone, and the driver notices; what it had sent may still arrive."""
@@ -138,7 +168,7 @@ class Link:
     def masks(self):
         """Which of the given ranks each agent rejects."""
         return {
-            name: agent._site.given <= agent.limit
+            name: self.sites[name].given <= agent.limit
             for name, agent in self.agents.items()
             if name not in self.dead
         }

@@ -16,8 +16,8 @@ from sklearn.ensemble import IsolationForest, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 import conovel as cn
-from conovel.protocol.agent import Participant
-from conovel.protocol.messages import Model, decode
+from conovel.protocol.agent import Agent
+from conovel.protocol.messages import Model
 
 RECORDED = Path(__file__).parents[1] / "recorded.json"
 NAMES = ("north", "south", "west")
@@ -58,19 +58,18 @@ def digest(*parts: object) -> str:
 def sent_models() -> Iterator[list[bytes]]:
     """Collect the bytes of every model that an agent receives, in the order of arrival."""
     found: list[bytes] = []
-    receive = Participant.receive
+    take = Agent.take
 
-    def listening(self, data, peer=""):
-        body = decode(data).body
-        if isinstance(body, Model):
-            found.append(body.blob)
-        return receive(self, data, peer)
+    def listening(self, message, peer=""):
+        if isinstance(message.body, Model):
+            found.append(message.body.blob)
+        return take(self, message, peer)
 
-    Participant.receive = listening
+    Agent.take = listening
     try:
         yield found
     finally:
-        Participant.receive = receive
+        Agent.take = take
 
 
 def detection(**options: object) -> dict[str, object]:

@@ -26,7 +26,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import conovel as cn
-from conovel.drivers import network
+from conovel.protocol.agent import Agent
 from conovel.protocol.messages import Model, decode
 from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
 from conovel.scorers.classifier import as_scorer
@@ -207,18 +207,19 @@ def in_network(**options: Any) -> Run:
             noted.append((calibration, tests))
             return ranks.conformal_ranks(calibration, tests)
 
-        def note_models(data: bytes) -> Any:
-            message = decode(data)
+        take = Agent.take
+
+        def note_models(agent: Agent, message: Any, peer: str = "") -> Any:
             if isinstance(message.body, Model):
                 models[message.sender, message.receiver] = message.body.blob
-            return message
+            return take(agent, message, peer)
 
         given = dict(options)
         if blocks is None:  # only the cut is asked for, and a composite does not change it
             given |= {"composite": "max", "bits": 1}
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("conovel.site.site.conformal_ranks", note_scores)
-            patch.setattr(network, "decode", note_models)
+            patch.setattr(Agent, "take", note_models)
             result = cn.Network(agents, scorer=scorer, **given).run()
         if blocks is None:
             return None

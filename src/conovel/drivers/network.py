@@ -1,6 +1,6 @@
 """A network of agents in one process: the real protocol, real bytes, no transport.
 
-Every agent is a :class:`~conovel.protocol.agent.Participant` over its own rows; this driver only
+Every agent is a :class:`~conovel.protocol.agent.Agent` over its own rows; this driver only
 carries bytes from one machine to the next, and writes down what it carried.
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from conovel.drivers.results import NetworkRun, SiteResult
+from conovel.drivers.work import perform
 from conovel.errors import (
     ColumnError,
     ConovelError,
@@ -25,10 +26,11 @@ from conovel.errors import (
 )
 from conovel.models.wire import paper_bits
 from conovel.models.wire.header import VERSION as WIRE_VERSION
-from conovel.protocol.agent import Participant
+from conovel.protocol import agent as protocol
 from conovel.protocol.coordinator import Coordinator
+from conovel.protocol.events import Send, messages_of
 from conovel.protocol.fields import MAX_AGENTS
-from conovel.protocol.messages import COORDINATOR, Kind, Model, as_name, decode
+from conovel.protocol.messages import COORDINATOR, Kind, Model, as_name
 from conovel.protocol.states import spell_pi0
 from conovel.protocol.transcript import Transcript
 from conovel.scorers.classifier import ScorerLike
@@ -183,10 +185,9 @@ class Network:
             pi0=self.pi0,
             on_dropout=self.on_dropout,
         )
-        participants = {
-            name: Participant(
+        machines = {
+            name: protocol.Agent(
                 name,
-                site,
                 regime=self.regime,
                 level=self.level,
                 run_id=run_id,
@@ -194,13 +195,13 @@ class Network:
                 software=__version__,
                 wire_version=WIRE_VERSION,
             )
-            for name, site in sites.items()
+            for name in sites
         }
-        transcript = _carry(coordinator, participants, vanishing, tell)
-        _raise_first_fault(participants)
+        transcript = _carry(coordinator, machines, sites, vanishing, tell)
+        _raise_first_fault(machines)
         outcome = coordinator.outcome
         limits = {
-            name: participants[name].limit if name in outcome.participants else 0 for name in sites
+            name: machines[name].limit if name in outcome.participants else 0 for name in sites
         }
         said = guarantee(
             self.regime,
@@ -299,7 +300,8 @@ class Network:
         # All rows are compared with all: one representation for everybody's.
         null, test = pool_pairs([(site.null, site.test) for site in sites.values()])
         pool = LocalSite(null, test, replace(first.settings, n_agents=1))
-        ranks, n_calibration = pool.ranks({})
+        pool.ranks({})
+        ranks, n_calibration = pool.test_ranks, pool.n_calibration
         outcome = step_up([(ranks, n_calibration)], self.level, self.pi0)
         stops = np.cumsum([len(site.test) for site in sites.values()])[:-1]
         for site, scores, own in zip(
@@ -360,45 +362,48 @@ def _as_agents(agents: Any) -> list[Agent]:
 
 def _carry(
     coordinator: Coordinator,
-    participants: Mapping[str, Participant],
+    machines: Mapping[str, protocol.Agent],
+    sites: Mapping[str, LocalSite],
     dropouts: dict[str, Phase],
     tell: Callable[[str], None],
 ) -> Transcript:
-    """Carry messages in the order they were sent until nobody has anything left to say."""
+    """Carry messages in the order they were sent until no message is left."""
     transcript = Transcript()
-    queue: deque[tuple[str, bytes]] = deque()
+    queue: deque[Send] = deque()
     gone: set[str] = set()
 
     def vanish(name: str) -> None:
         gone.add(name)
         queue.extend(coordinator.drop(name))
 
-    for name, participant in participants.items():
+    for name, machine in machines.items():
         if dropouts.get(name) == "hello":
             vanish(name)
         else:
-            queue.extend(participant.join())
+            queue.extend(messages_of(machine.join(sites[name].facts)))
     while queue:
-        receiver, data = queue.popleft()
-        message = decode(data)
-        body = message.body
-        transcript.record(data, _paper_price(body.blob) if isinstance(body, Model) else None)
-        if receiver in gone or message.sender in gone:
+        sent = queue.popleft()
+        receiver, sender, body = sent.receiver, sent.message.sender, sent.message.body
+        price = _paper_price(body.blob) if isinstance(body, Model) else None
+        transcript.note(sent.message, len(sent.data), price)
+        if receiver in gone or sender in gone:
             continue
         if receiver == COORDINATOR:
-            queue.extend(coordinator.receive(data, message.sender))
+            queue.extend(messages_of(coordinator.receive(sent.data, sender)))
         elif body.kind in _LAST_WORD.get(dropouts.get(receiver, ""), ()):
             vanish(receiver)
         else:
-            tell(f"{receiver}: {body.kind.name.lower()} from {message.sender}")
-            queue.extend(participants[receiver].receive(data, message.sender))
+            tell(f"{receiver}: {body.kind.name.lower()} from {sender}")
+            machine = machines[receiver]
+            events = machine.receive(sent.data, sender)
+            queue.extend(perform(machine, sites[receiver], events))
     return transcript
 
 
-def _raise_first_fault(participants: Mapping[str, Participant]) -> None:
+def _raise_first_fault(machines: Mapping[str, protocol.Agent]) -> None:
     """Raise what an agent itself found wrong, not what the others were told of it."""
-    for name, participant in participants.items():
-        error = participant.error
+    for name, machine in machines.items():
+        error = machine.error
         if error is None or isinstance(error, RunAbortedError):
             continue
         cause = error.__cause__

@@ -1,20 +1,18 @@
-"""An agent's machine: says hello, trades models, ranks its rows, answers counts.
+"""An agent's machine: says hello, trades models, answers counts.
 
-What is local to a site — rows, scores, models — is behind :class:`Site`; the machine moves
-bytes and small integers. It believes its coordinator no further than it must: every question
-and the outcome have to follow from what it was told before.
+It moves bytes and small integers. Work on rows is asked of the driver by events
+(:mod:`conovel.protocol.events`), and its results are handed back. It believes its coordinator
+no further than it must: every question and the outcome have to follow from what it was told
+before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Protocol, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from conovel.errors import (
+    ConovelError,
     LocalProtocolError,
     ModelRefusedError,
     OutcomeMismatchError,
@@ -24,6 +22,7 @@ from conovel.errors import (
     UnknownSenderError,
 )
 from conovel.protocol.counting import Question, decide_alone, limit_of
+from conovel.protocol.events import Event, FitModels, Outbox, RankRows
 from conovel.protocol.messages import (
     COORDINATOR,
     Below,
@@ -40,48 +39,23 @@ from conovel.protocol.messages import (
     Step,
     as_name,
 )
-from conovel.protocol.states import Cue, Machine, Outbox, State, spell_pi0
+from conovel.protocol.states import Cue, Machine, State, spell_pi0
 from conovel.spec.facts import Facts
 from conovel.spec.regimes import Regime, as_deployable
 from conovel.stats.levels import Level, as_level
 from conovel.stats.null_proportion import NullProportion, as_estimator
-from conovel.stats.rank_counts import RankHistogram, as_block
+from conovel.stats.rank_counts import RankHistogram
 
-T = TypeVar("T")
 MAX_BELOW = 64  # that many halvings exhaust any grid; more would only be prying
 
 
-class Site(Protocol):
-    """What a machine asks of the place where the rows are."""
-
-    @property
-    def facts(self) -> Facts:
-        """Row numbers and columns."""
-
-    def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
-        """Make a model for every peer: names in canonical order, `index` is one's own place."""
-
-    def ranks(self, models: Mapping[str, bytes]) -> tuple[NDArray[np.int64], int] | RankHistogram:
-        """Rank the tested rows with the peers' models; also give the calibration size.
-
-        A site that does not hold all ranks gives how often each of them occurs.
-
-        Raises
-        ------
-        ModelRefusedError
-            If a model cannot be decoded; its `culprit` is the peer.
-        """
-
-
-class Participant(Machine):
+class Agent(Machine):
     """One agent of a run.
 
     Parameters
     ----------
     name : str
         Its name, unique in the run.
-    site : Site
-        Where its rows are.
     regime : str or Regime
     level : float, str or Fraction
     run_id : bytes
@@ -103,7 +77,6 @@ class Participant(Machine):
     def __init__(
         self,
         name: str,
-        site: Site,
         *,
         regime: str | Regime,
         level: Level,
@@ -116,7 +89,6 @@ class Participant(Machine):
         self.regime = as_deployable(regime)
         self.level = as_level(level)
         self.estimator = as_estimator(pi0)
-        self._site = site
         self._versions = (software, wire_version)
         self._agents: tuple[str, ...] = ()  # the roster
         self._models: dict[str, bytes] = {}
@@ -137,14 +109,42 @@ class Participant(Machine):
         """How many rows of this agent are rejected; raises the error of a broken run."""
         return self._histogram.at_most(self.limit)
 
-    def join(self) -> Outbox:
-        """Say hello: the first thing to call."""
+    def join(self, facts: Facts) -> Sequence[Event]:
+        """Say hello, with the row numbers and columns of the site: the first thing to call."""
         if self.state is not State.NEW:
             raise LocalProtocolError(f"{self.name} has joined already")
+        self._facts = facts
         return self._advance(Cue.JOIN, self._say_hello, self.name)
 
+    def models_ready(self, models: Mapping[str, bytes]) -> Sequence[Event]:
+        """Take the models that :class:`FitModels` asked for: one for every peer."""
+        return self._hand_in(Cue.MODELS_READY, lambda: self._send_models(models))
+
+    def ranks_ready(self, histogram: RankHistogram) -> Sequence[Event]:
+        """Take the ranks that :class:`RankRows` asked for, as counts."""
+        return self._hand_in(Cue.RANKS_READY, lambda: self._send_ready(histogram))
+
+    def site_failed(self, error: Exception) -> Sequence[Event]:
+        """Break off because the site could not do what was asked.
+
+        Only the exception's class name is sent to the other parties, unless it is a refused
+        model, which is its sender's fault.
+        """
+        if isinstance(error, ModelRefusedError):
+            return self.abort(error)
+        failure = SiteFailedError(f"{self.name} could not go on ({type(error).__name__})")
+        failure.__cause__ = error
+        return self.abort(failure)
+
+    def _hand_in(self, cue: Cue, action: Callable[[], Sequence[Event]]) -> Sequence[Event]:
+        if self.state is State.ABORTED:
+            return []
+        try:
+            return self._advance(cue, action, self.name)
+        except ConovelError as error:
+            return self.abort(error)
+
     def _say_hello(self) -> Outbox:
-        self._facts = self._site.facts
         software, wire_version = self._versions
         hello = Hello(
             *self._facts,
@@ -172,7 +172,7 @@ class Participant(Machine):
         strangers_allowed = not self._agents or sender == COORDINATOR
         return sender != self.name and (strangers_allowed or sender in self._agents)
 
-    def _react(self, message: Message) -> Outbox:
+    def _react(self, message: Message) -> Sequence[Event]:
         body, sender = message.body, message.sender
         if (sender == COORDINATOR) is (body.kind is Kind.MODEL):
             raise UnexpectedMessageError(f"{sender} may not send {body.kind.name}", sender)
@@ -191,60 +191,64 @@ class Participant(Machine):
                 return self._on_outcome(body)
         raise AssertionError(body)  # the table lets nothing else through
 
-    def _on_roster(self, agents: tuple[str, ...]) -> Outbox:
+    def _on_roster(self, agents: tuple[str, ...]) -> Sequence[Event]:
         self._insist(self.name in agents, "the roster leaves this agent out")
         for sender in sorted(set(self._models) - set(agents)):
             raise UnknownSenderError(f"{sender} sent a model and is not on the roster", sender)
         self._agents = agents
-        outbox: Outbox = []
-        if self.regime.exchanges_models:
-            index = agents.index(self.name)
-            models = self._locally(lambda: self._site.models(index, agents))
-            if set(models) != self._peers():
-                raise SiteFailedError("the site did not make one model for every peer")
-            for peer in sorted(models):
-                outbox += self._send([peer], Model(models[peer]))
-            self._awaited = self._peers() - self._models.keys()
-        self.state = State.EXCHANGING
-        return outbox + self._rank_when_complete()
+        if not self.regime.exchanges_models:
+            return self._ask_for_ranks()
+        self.state = State.FITTING
+        return [FitModels(agents.index(self.name), agents)]
 
-    def _on_model(self, sender: str, blob: bytes) -> Outbox:
+    def _send_models(self, models: Mapping[str, bytes]) -> Sequence[Event]:
+        if set(models) != set(self._agents) - {self.name}:
+            raise SiteFailedError("the site did not make one model for every peer")
+        events: list[Event] = []
+        for peer in sorted(self._peers()):
+            events += self._send([peer], Model(models[peer]))
+        self._awaited = self._peers() - self._models.keys()
+        self.state = State.EXCHANGING
+        return [*events, *self._rank_when_complete()]
+
+    def _on_model(self, sender: str, blob: bytes) -> Sequence[Event]:
         if not self.regime.exchanges_models:
             raise UnexpectedMessageError(f"{sender} sent a model: none are exchanged", sender)
         self._models[sender] = blob
         self._awaited.discard(sender)
         return self._rank_when_complete()
 
-    def _on_left(self, agent: str) -> Outbox:
+    def _on_left(self, agent: str) -> Sequence[Event]:
         self._insist(agent in self._peers(), f"{agent} left, who is not here")
         self._gone.add(agent)
         self._awaited.discard(agent)
         return self._rank_when_complete()
 
-    def _rank_when_complete(self) -> Outbox:
-        """Rank as soon as every peer that is still there has sent its model."""
+    def _rank_when_complete(self) -> Sequence[Event]:
+        """Ask for ranks as soon as every peer that is still there has sent its model."""
         if self.state is not State.EXCHANGING or self._awaited:
             return []
-        ready = self._locally(self._rank)
-        self.state = State.READY
-        return self._send([COORDINATOR], ready)
+        return self._ask_for_ranks()
 
-    def _rank(self) -> Ready:
+    def _ask_for_ranks(self) -> Sequence[Event]:
+        self.state = State.RANKING
         models = {peer: self._models[peer] for peer in sorted(self._models)}
-        ranked = self._site.ranks(models)
-        if not isinstance(ranked, RankHistogram):
-            ranked = RankHistogram(*as_block(*ranked))
-        n_calibration = ranked.n_calibration
+        self._models.clear()  # their bytes are not needed any more
+        return [RankRows(models)]
+
+    def _send_ready(self, histogram: RankHistogram) -> Sequence[Event]:
+        n_calibration = histogram.n_calibration
         n_agents, index = len(self._agents), self._agents.index(self.name)
         n_tested = self.regime.n_tested(self._facts.n_test, index, n_agents)
-        if ranked.size != n_tested or n_calibration > self._facts.n_null:
-            raise SampleError(f"{ranked.size} ranks among {n_calibration}, and not {n_tested}")
-        self._models.clear()  # their bytes are not needed any more
-        self._histogram = ranked
+        if histogram.size != n_tested or n_calibration > self._facts.n_null:
+            error = SampleError(f"{histogram.size} ranks among {n_calibration}, not {n_tested}")
+            return self.site_failed(error)
+        self._histogram = histogram
         if self.regime.divides_level:
             level = self.regime.test_level(self.level, n_agents)
-            self._limit = decide_alone(ranked, level, self.estimator)
-        return Ready(ranked.size, n_calibration)
+            self._limit = decide_alone(histogram, level, self.estimator)
+        self.state = State.READY
+        return self._send([COORDINATOR], Ready(histogram.size, n_calibration))
 
     def _on_start(self, start: Start) -> Outbox:
         self._insist(self.regime.uses_counts, f"{self.regime.name} has no counts to start")
@@ -288,14 +292,3 @@ class Participant(Machine):
         """Hold the coordinator to what it said before."""
         if not holds:
             raise OutcomeMismatchError(f"the coordinator is wrong: {otherwise}", COORDINATOR)
-
-    def _locally(self, work: Callable[[], T]) -> T:
-        """Let the site work; what goes wrong there stays there, but for its name."""
-        try:
-            return work()
-        except ModelRefusedError:
-            raise
-        except Exception as error:
-            raise SiteFailedError(
-                f"{self.name} could not go on ({type(error).__name__})"
-            ) from error

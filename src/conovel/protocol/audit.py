@@ -121,7 +121,7 @@ def not_checked(run: Mapping[str, Any]) -> list[str]:
 
     Examples
     --------
-    >>> not_checked({"command": "detect", "n_train": 10, "n_test": 5})
+    >>> not_checked({"command": "detect", "n_train": 10, "level": "1/10"})
     ['n_train']
     """
     kind = _kind(run)

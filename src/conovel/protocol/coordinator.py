@@ -24,6 +24,7 @@ from conovel.errors import (
     VersionMismatchError,
 )
 from conovel.protocol.counting import Counting, Tally
+from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.messages import (
     COORDINATOR,
@@ -37,7 +38,7 @@ from conovel.protocol.messages import (
     Start,
     as_name,
 )
-from conovel.protocol.states import Cue, Machine, Outbox, State, spell_pi0
+from conovel.protocol.states import Cue, Machine, State, spell_pi0
 from conovel.spec.regimes import Regime, as_deployable
 from conovel.stats.levels import Level, as_level
 from conovel.stats.null_proportion import NullProportion, as_estimator
@@ -108,7 +109,7 @@ class Coordinator(Machine):
         if self.state is State.ABORTED or name in self._gone:
             return []
         try:
-            return self._advance(Cue.DROP, lambda: self._on_drop(name), name)
+            return messages_of(self._advance(Cue.DROP, lambda: self._on_drop(name), name))
         except ConovelError as error:
             return self.abort(error)
 

@@ -1,7 +1,7 @@
 """The run as a table of states and events, and what both machines share.
 
-There is no IO here, no clock and no chance: bytes in, bytes out. What happens next is one
-look into :data:`TRANSITIONS`; what has no entry there is a fault. Any fault, on whichever
+There is no IO here, no clock and no random number: bytes in, events out. What happens next is
+one look into :data:`TRANSITIONS`; what has no entry there is a fault. Any fault, on whichever
 side, ends in ``ABORTED``, tells everybody, and leaves no outcome behind. Messages from one
 party to another must arrive in the order they were sent; between different parties any order
 will do.
@@ -10,7 +10,7 @@ will do.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import TypeAlias
 
@@ -27,11 +27,10 @@ from conovel.errors import (
     UnexpectedMessageError,
     UnknownSenderError,
 )
+from conovel.protocol.events import Event, Outbox, Send
 from conovel.protocol.fields import MAX_NAME_BYTES, MAX_TEXT_BYTES
 from conovel.protocol.messages import Abort, Body, Kind, Left, Message, Outcome, decode, encode
 from conovel.stats.null_proportion import NullProportion
-
-Outbox: TypeAlias = list[tuple[str, bytes]]  # (receiver, message)
 
 
 class State(Enum):
@@ -40,7 +39,9 @@ class State(Enum):
     # an agent
     NEW = "new"
     JOINING = "joining"  # said hello, waits for the roster
+    FITTING = "fitting"  # waits for its site to fit the models
     EXCHANGING = "exchanging"  # sent its models, waits for those of its peers
+    RANKING = "ranking"  # waits for its site to rank the rows
     READY = "ready"  # has its ranks, waits for the counts
     COUNTING = "counting"  # answers questions
     # the coordinator
@@ -56,18 +57,25 @@ class Cue(Enum):
     """An event that is not a message: what the driver tells its machine."""
 
     JOIN = "join"
+    MODELS_READY = "models ready"
+    RANKS_READY = "ranks ready"
     DROP = "drop"
 
 
-Event: TypeAlias = Kind | Cue
+Trigger: TypeAlias = Kind | Cue
 
-# (state, event) -> the states it may lead to. ABORTED may follow anything and is left out.
-TRANSITIONS: dict[tuple[State, Event], frozenset[State]] = {
+# (state, message or cue) -> the states it may lead to. ABORTED may follow any and is left out.
+TRANSITIONS: dict[tuple[State, Trigger], frozenset[State]] = {
     (State.NEW, Cue.JOIN): frozenset({State.JOINING}),
     (State.JOINING, Kind.MODEL): frozenset({State.JOINING}),  # a peer had its roster sooner
-    (State.JOINING, Kind.ROSTER): frozenset({State.EXCHANGING, State.READY}),
-    (State.EXCHANGING, Kind.MODEL): frozenset({State.EXCHANGING, State.READY}),
-    (State.EXCHANGING, Kind.LEFT): frozenset({State.EXCHANGING, State.READY}),
+    (State.JOINING, Kind.ROSTER): frozenset({State.FITTING, State.RANKING}),
+    (State.FITTING, Kind.MODEL): frozenset({State.FITTING}),
+    (State.FITTING, Kind.LEFT): frozenset({State.FITTING}),
+    (State.FITTING, Cue.MODELS_READY): frozenset({State.EXCHANGING, State.RANKING}),
+    (State.EXCHANGING, Kind.MODEL): frozenset({State.EXCHANGING, State.RANKING}),
+    (State.EXCHANGING, Kind.LEFT): frozenset({State.EXCHANGING, State.RANKING}),
+    (State.RANKING, Kind.LEFT): frozenset({State.RANKING}),
+    (State.RANKING, Cue.RANKS_READY): frozenset({State.READY}),
     (State.READY, Kind.LEFT): frozenset({State.READY}),
     (State.READY, Kind.START): frozenset({State.COUNTING}),
     (State.READY, Kind.OUTCOME): frozenset({State.DONE}),  # regimes without counts
@@ -126,8 +134,8 @@ class Machine(ABC):
             raise LocalProtocolError(f"{self.name} has no outcome yet: it is {self.state.value}")
         return self._outcome
 
-    def receive(self, data: bytes, peer: str = "") -> Outbox:
-        """Take one message and give the messages to send.
+    def receive(self, data: bytes, peer: str = "") -> Sequence[Event]:
+        """Take one message and return what is to be done.
 
         Nothing a peer sends raises: a fault ends in ``ABORTED``, is kept in ``error``, and
         the messages to send tell everybody.
@@ -144,7 +152,19 @@ class Machine(ABC):
         if peer in self._gone:
             return self._turn_away(peer)
         try:
-            message = self._open(data, peer)
+            message = decode(data, peer)
+        except ConovelError as error:
+            return self.abort(error)
+        return self.take(message, peer)
+
+    def take(self, message: Message, peer: str = "") -> Sequence[Event]:
+        """Take one message that is decoded already; see :meth:`receive`."""
+        if self.state is State.ABORTED:
+            return []
+        if peer in self._gone:
+            return self._turn_away(peer)
+        try:
+            self._check_envelope(message, peer)
             if message.sender in self._gone:
                 return self._turn_away(message.sender)
             if isinstance(message.body, Abort):
@@ -173,15 +193,14 @@ class Machine(ABC):
         """Tell whether a message may come from there at all."""
 
     @abstractmethod
-    def _react(self, message: Message) -> Outbox:
+    def _react(self, message: Message) -> Sequence[Event]:
         """Deal with a message that the table has a place for."""
 
     def _turn_away(self, sender: str) -> Outbox:
         """Answer somebody who was given up."""
         return []
 
-    def _open(self, data: bytes, peer: str) -> Message:
-        message = decode(data, peer)
+    def _check_envelope(self, message: Message, peer: str) -> None:
         sender = message.sender
         if peer and peer != sender:
             raise ForgedSenderError(f"{peer} sent a message in the name of {sender}", peer)
@@ -193,7 +212,6 @@ class Machine(ABC):
             )
         if not self._knows(sender):
             raise UnknownSenderError(f"{sender} does not take part in this run", sender)
-        return message
 
     def _take_place(self, message: Message) -> None:
         """Refuse a second message for the same place in the run, whatever it says."""
@@ -204,23 +222,23 @@ class Machine(ABC):
             raise DuplicateMessageError(f"{sender} sent its {body.kind.name} twice", sender)
         self._heard.add(place)
 
-    def _advance(self, event: Event, action: Callable[[], Outbox], sender: str) -> Outbox:
-        """Do what an event asks for, if the table has a place for it here."""
-        allowed = TRANSITIONS.get((self.state, event))
+    def _advance(
+        self, trigger: Trigger, action: Callable[[], Sequence[Event]], sender: str
+    ) -> Sequence[Event]:
+        """Do what a message or a cue asks for, if the table has a place for it here."""
+        allowed = TRANSITIONS.get((self.state, trigger))
         if allowed is None:
             raise UnexpectedMessageError(
-                f"{sender} sent {event.name} while {self.name} was {self.state.value}", sender
+                f"{sender} sent {trigger.name} while {self.name} was {self.state.value}", sender
             )
-        outbox = action()
-        if self.state not in allowed:
-            raise LocalProtocolError(f"{event.name} must not lead to {self.state.value}")
-        return outbox
+        events = action()
+        if self.state not in allowed and self.state is not State.ABORTED:
+            raise LocalProtocolError(f"{trigger.name} must not lead to {self.state.value}")
+        return events
 
     def _send(self, receivers: Iterable[str], body: Body, round_: int = 0) -> Outbox:
-        return [
-            (to, encode(Message(self.run_id, self.name, to, round_, body)))
-            for to in sorted(receivers)
-        ]
+        messages = [Message(self.run_id, self.name, to, round_, body) for to in sorted(receivers)]
+        return [Send(message.receiver, encode(message), message) for message in messages]
 
     def _farewell(self, error: ConovelError) -> Abort:
         culprit = error.culprit if isinstance(error, RemoteProtocolError) else self.name

@@ -135,14 +135,17 @@ class Transcript:
             For a model, what the paper's N·(bits + 2.33) gives. Questions and counts are
             charged without being told.
         """
-        message = decode(data)
+        self.note(decode(data), len(data), paper_bits)
+
+    def note(self, message: Message, n_bytes: int, paper_bits: float | None = None) -> None:
+        """Take down one message that is decoded already; see :meth:`record`."""
         self._read(message)
         entry = Entry(
             message.round,
             message.sender,
             message.receiver,
             message.body.kind.name,
-            len(data),
+            n_bytes,
             paper_bits,
         )
         self.entries.append(self.charged(entry))

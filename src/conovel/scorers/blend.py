@@ -77,7 +77,7 @@ class Blend(CrossFitScorer):
         """Refine the members, then learn a coefficient for each."""
         self._check()
         firsts = tuple(fitter.first_fit(first) for first in as_list(self.first))
-        n_refits = self.n_refits or (1,) * len(self.members)
+        n_refits = self.n_refits if len(self.n_refits) else (1,) * len(self.members)
         members = [
             fitter.refine(firsts, member, n)
             for member, n in zip(self.members, n_refits, strict=True)
@@ -103,8 +103,7 @@ class Blend(CrossFitScorer):
         if not isinstance(self.members, list | tuple) or not self.members:
             raise ScorerError(f"members must be a list of classifiers, not {self.members!r}")
         n_refits = self.n_refits
-        counted = isinstance(n_refits, list | tuple) and len(n_refits) == len(self.members)
-        if not counted and n_refits != ():
+        if not isinstance(n_refits, list | tuple) or len(n_refits) not in (0, len(self.members)):
             raise InputError(
                 f"n_refits must be a tuple of {len(self.members)}, one for each member, not"
                 f" {n_refits!r}"

@@ -128,6 +128,7 @@ def fit_compact(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from sklearn.linear_model import LogisticRegression
     >>> from conovel.scorers.base import Mixture
     >>> from conovel.scorers.classifier import as_scorer

@@ -1,7 +1,7 @@
 """An agent's own work: fit, make models for the peers, score, rank. No row leaves it.
 
-This is what the protocol asks of a site (:class:`conovel.protocol.agent.Site`); the network in
-one process and a deployment between organisations run the same code.
+A driver asks for this work (:mod:`conovel.drivers.work`); the network in one process and a
+deployment between organisations run the same code.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from conovel.site.surrogate import Bits, decode, make_surrogate
 from conovel.site.tables import Rows
 from conovel.spec.facts import Facts
 from conovel.spec.regimes import Regime, block_sizes, own_block
+from conovel.stats.rank_counts import RankHistogram
 from conovel.stats.ranks import conformal_ranks
 
 
@@ -76,6 +77,14 @@ class Site(ABC):
     @abstractmethod
     def facts(self) -> Facts:
         """Row numbers and columns, as the hello tells them."""
+
+    @abstractmethod
+    def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
+        """Fit, and make a model for every peer: one for all, or one per block in `split`."""
+
+    @abstractmethod
+    def ranks(self, models: Mapping[str, bytes]) -> RankHistogram:
+        """Score with everybody's models together; count the ranks of the tested rows."""
 
     def training_rows(self, n_agents: int) -> list[TrainingRows]:
         """Say from how many rows each model will be learnt, where that many agents take part.
@@ -245,13 +254,13 @@ class LocalSite(Site):
             if i != index
         }
 
-    def ranks(self, models: Mapping[str, bytes]) -> tuple[NDArray[np.int64], int]:
-        """Score with everybody's models together and rank the tested rows."""
+    def ranks(self, models: Mapping[str, bytes]) -> RankHistogram:
+        """Score with everybody's models together; count the ranks of the tested rows."""
         block = self._tested_block
         local = self._own or self._fit_own(block.training)
         scores, ranks = block.rank(self._composite(block.training, local, models))
         self.take(block.tested, scores, ranks, block.n_calibration)
-        return ranks, block.n_calibration
+        return RankHistogram(ranks, block.n_calibration)
 
     def take(
         self,

@@ -10,7 +10,7 @@ from support.federation import SCORER, SITES, in_one_process
 from conovel.drivers.nvflare.processes import wait_for
 from conovel.drivers.nvflare.run_records import Ledger
 from conovel.drivers.nvflare.secret import own_secret
-from conovel.protocol.agent import Participant
+from conovel.protocol.agent import Agent
 from conovel.protocol.audit import verify
 from conovel.protocol.messages import Count, Message, encode
 from conovel.site.storage import read_json
@@ -97,9 +97,9 @@ def test_a_tap_on_the_relay_shows_counts_but_no_model(
     rounds = account_of("full")["transcript"]["rounds"]
     network = in_process("full", dict(RUNS)["full"])
     models = []
-    sent = Participant._on_model
+    sent = Agent._on_model
     monkeypatch.setattr(
-        Participant,
+        Agent,
         "_on_model",
         lambda self, sender, blob: models.append(blob) or sent(self, sender, blob),
     )

@@ -36,8 +36,9 @@ from conovel.errors import (
     RemoteProtocolError,
     ReplayedMessageError,
 )
+from conovel.protocol.events import Outbox
 from conovel.protocol.messages import COORDINATOR
-from conovel.protocol.states import Outbox, as_text
+from conovel.protocol.states import as_text
 from conovel.site.storage import write_json
 
 SERVER = "server"  # what Collab calls the coordinator
@@ -251,8 +252,8 @@ class _Post:
 
     def __call__(self, outbox: Outbox) -> dict[str, str]:
         letters: dict[str, list[bytes]] = {}
-        for receiver, data in outbox:
-            letters.setdefault(receiver, []).append(data)
+        for sent in outbox:
+            letters.setdefault(sent.receiver, []).append(sent.data)
         if not letters:
             return {}
         with ThreadPoolExecutor(len(letters)) as pool:

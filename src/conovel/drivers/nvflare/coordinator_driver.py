@@ -6,7 +6,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from operator import index
@@ -25,9 +24,10 @@ from conovel.errors import (
 )
 from conovel.protocol.audit import FORMATS
 from conovel.protocol.coordinator import Coordinator
+from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.fields import MAX_TEXT_BYTES
 from conovel.protocol.messages import Kind, decode
-from conovel.protocol.states import Outbox, State, as_text
+from conovel.protocol.states import State, as_text
 from conovel.protocol.transcript import Entry, Transcript, as_plain
 from conovel.spec.regimes import guarantee
 
@@ -212,10 +212,13 @@ class Chair:
         self._send(outbox)
 
     def _receive(self, data: bytes, sender: str) -> Outbox:
-        with suppress(RemoteProtocolError):  # which the machine will name
-            self.transcript.record(data)
         self._owing.pop(sender, None)
-        return self._coordinator.receive(data, sender)
+        try:
+            message = decode(data, sender)
+        except RemoteProtocolError as error:
+            return self._coordinator.abort(error)
+        self.transcript.note(message, len(data))
+        return messages_of(self._coordinator.take(message, sender))
 
     def _give_up(self, why: Mapping[str, str]) -> None:
         for name in sorted(why):
@@ -229,10 +232,10 @@ class Chair:
         self._actor.do(self._step, lambda: self._coordinator.abort(error)).result()
 
     def _send(self, outbox: Outbox) -> None:
-        for receiver, data in outbox:
-            self.transcript.record(data)
-            if decode(data).body.kind in QUESTIONS:
-                self._owing[receiver] = time.monotonic()
+        for sent in outbox:
+            self.transcript.note(sent.message, len(sent.data))
+            if sent.message.body.kind in QUESTIONS:
+                self._owing[sent.receiver] = time.monotonic()
         lost = self._deliver(outbox)
         state = self._coordinator.state
         self._entered.setdefault(state, time.monotonic())

@@ -8,18 +8,16 @@ coordinator has heard from every site that it has the outcome, and asks to publi
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, TypeAlias
 
 from conovel.drivers.nvflare.consent import Limits
 from conovel.drivers.nvflare.run_records import DONE, FAILED, Record
 from conovel.drivers.nvflare.terms import Terms
 from conovel.drivers.nvflare.worker_thread import Actor
+from conovel.drivers.work import perform
 from conovel.errors import (
     ConovelError,
     InputError,
@@ -32,27 +30,16 @@ from conovel.errors import (
 )
 from conovel.models.wire import paper_bits
 from conovel.models.wire.header import VERSION as WIRE_VERSION
-from conovel.protocol.agent import Participant, Site
+from conovel.protocol.agent import Agent
+from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.messages import COORDINATOR, Model, Roster, decode
-from conovel.protocol.states import Outbox, State
+from conovel.protocol.states import State
 from conovel.protocol.transcript import Transcript
-from conovel.site.site import Settings
-from conovel.site.splitting import TrainingRows
-from conovel.spec.facts import Facts
+from conovel.site.site import Site
 from conovel.spec.version import __version__
-from conovel.stats.rank_counts import RankHistogram
 
 Deliver: TypeAlias = Callable[[Outbox], Mapping[str, str]]  # who could not be reached, and why
-Publish: TypeAlias = Callable[[Site, Participant, Transcript], Path]
-
-
-class OwnSite(Site, Protocol):
-    """What a member asks of its site beyond what the machine asks."""
-
-    settings: Settings
-
-    def training_rows(self, n_agents: int) -> Sequence[TrainingRows]:
-        """Say from how many rows each model would be learnt."""
+Publish: TypeAlias = Callable[[Site, Agent, Transcript], Path]
 
 
 class Member:
@@ -82,16 +69,15 @@ class Member:
         terms: Terms,
         limits: Limits,
         record: Record,
-        open_site: Callable[[], OwnSite],
+        open_site: Callable[[], Site],
         deliver: Deliver,
         publish: Publish,
     ) -> None:
         self.terms, self.limits, self.record = terms, limits, record
         self._deliver, self._publish = deliver, publish
         self._site = _Opened(open_site)
-        self._participant = Participant(
+        self._agent = Agent(
             name,
-            self._site,
             regime=terms.regime,
             level=terms.level,
             run_id=terms.run_bytes,
@@ -126,9 +112,9 @@ class Member:
 
     def waiting(self) -> list[str]:
         """Name the peers whose models have not come; at once, also while the site works."""
-        if self._participant.state is not State.EXCHANGING:
+        if self._agent.state is not State.EXCHANGING:
             return []
-        transcript, own = self._transcript, self._participant.name
+        transcript, own = self._transcript, self._agent.name
         came = {entry.sender for entry in list(transcript.entries) if entry.kind == "MODEL"}
         return sorted(set(transcript.roster) - set(transcript.left) - (came - {own}) - {own})
 
@@ -145,20 +131,20 @@ class Member:
         try:
             outbox = work()
         except Exception as error:
-            name = self._participant.name
+            name = self._agent.name
             failure = SiteFailedError(f"{name} could not go on ({type(error).__name__})")
             failure.__cause__ = error
-            outbox = self._participant.abort(failure)
+            outbox = self._agent.abort(failure)
         self._send(outbox)
-        if self._participant.error is not None:
-            self._end(self._participant.error)
+        if self._agent.error is not None:
+            self._end(self._agent.error)
 
     def _join(self) -> Outbox:
         # With this seed the run can be repeated at the site.
         self.record.note(seed=self._site.local.settings.seed)
         if reason := self._objection_to_training(len(self.terms.agents)):
             return self._refuse(*reason)
-        return self._participant.join()
+        return messages_of(self._agent.join(self._site.local.facts))
 
     def _objection_to_training(self, n_agents: int) -> tuple[str, str] | None:
         rows = self._site.local.training_rows(n_agents)
@@ -168,46 +154,46 @@ class Member:
     def _receive(self, data: bytes, sender: str) -> Outbox:
         try:
             message = decode(data, sender)
-        except RemoteProtocolError:
-            pass  # the machine names the fault
-        else:
-            self._transcript.record(data)
-            objection, self._n_here = self.limits.objection_to(message, self.terms, self._n_here)
-            if objection:
-                return self._refuse(objection)
-            if isinstance(message.body, Roster) and self._participant.error is None:
-                # In `split` the blocks depend on who is there.
-                reason = self._objection_to_training(len(message.body.agents))
-                if reason:
-                    return self._refuse(*reason)
-        return self._participant.receive(data, sender)
+        except RemoteProtocolError as error:
+            return self._agent.abort(error)
+        self._transcript.note(message, len(data))
+        objection, self._n_here = self.limits.objection_to(message, self.terms, self._n_here)
+        if objection:
+            return self._refuse(objection)
+        if isinstance(message.body, Roster) and self._agent.error is None:
+            # In `split` the blocks depend on who is there.
+            reason = self._objection_to_training(len(message.body.agents))
+            if reason:
+                return self._refuse(*reason)
+        return perform(self._agent, self._site.local, self._agent.take(message, sender))
 
     def _refuse(self, reason: str, numbers: str = "") -> Outbox:
         """Break off with a reason that all are told, and numbers that stay in the record."""
-        name = self._participant.name
+        name = self._agent.name
         error = RefusedError(f"{name} refuses: {reason}", name)
         if numbers:
             error.__cause__ = InputError(numbers)
-        return self._participant.abort(error)
+        return self._agent.abort(error)
 
     def _send(self, outbox: Outbox) -> None:
-        for _, data in outbox:
-            body = decode(data).body
-            self._transcript.record(data, price(body.blob) if isinstance(body, Model) else None)
+        for sent in outbox:
+            body = sent.message.body
+            bits = price(body.blob) if isinstance(body, Model) else None
+            self._transcript.note(sent.message, len(sent.data), bits)
         unreached = self._deliver(outbox)
-        if not unreached or self._participant.state is State.ABORTED:
+        if not unreached or self._agent.state is State.ABORTED:
             return
         # Without the coordinator there is no run. A peer that cannot be reached is the
         # coordinator's to give up, unless the terms are to break off at once.
         lost = COORDINATOR if COORDINATOR in unreached else min(unreached)
         if lost == COORDINATOR or self.terms.on_dropout == "abort":
-            reason = f"{self._participant.name} could not reach {lost}: {unreached[lost]}"
-            self._deliver(self._participant.abort(SiteVanishedError(reason, lost)))
+            reason = f"{self._agent.name} could not reach {lost}: {unreached[lost]}"
+            self._deliver(self._agent.abort(SiteVanishedError(reason, lost)))
 
     def _settle(self) -> list[list[Any]]:
-        _ = self._participant.outcome  # raises the error of a broken run
+        _ = self._agent.outcome  # raises the error of a broken run
         self._settled = True
-        sent = [e for e in self._transcript.entries if e.sender == self._participant.name]
+        sent = [e for e in self._transcript.entries if e.sender == self._agent.name]
         return [[e.receiver, e.n_bytes, e.paper_bits] for e in sent if e.kind == "MODEL"]
 
     def _write(self) -> None:
@@ -216,11 +202,11 @@ class Member:
         if not self.record.is_open:
             raise LocalProtocolError("the run has ended here: nothing may be published")
         try:
-            path = self._publish(self._site.local, self._participant, self._transcript)
+            path = self._publish(self._site.local, self._agent, self._transcript)
         except ConovelError as error:
             self._end(error)
             raise
-        flagged = self._participant.n_rejected
+        flagged = self._agent.n_rejected
         self.record.finish(DONE, f"{flagged:,} rows flagged, see {path}", results=str(path))
         self._close()
 
@@ -228,8 +214,8 @@ class Member:
         reason = f"no outcome within {self.terms.run_seconds:g} s"
         # Noted at once: the thread may be the very thing that hangs.
         if self.record.finish(FAILED, reason):
-            error = SiteVanishedError(f"{self._participant.name}: {reason}", COORDINATOR)
-            self._actor.do(self._step, lambda: self._participant.abort(error))
+            error = SiteVanishedError(f"{self._agent.name}: {reason}", COORDINATOR)
+            self._actor.do(self._step, lambda: self._agent.abort(error))
 
     def _end(self, error: ConovelError) -> None:
         cause = error.__cause__
@@ -243,22 +229,12 @@ class Member:
 class _Opened:
     """A site whose rows are read when they are first asked for."""
 
-    def __init__(self, open_site: Callable[[], OwnSite]) -> None:
+    def __init__(self, open_site: Callable[[], Site]) -> None:
         self._open = open_site
 
     @cached_property
-    def local(self) -> OwnSite:
+    def local(self) -> Site:
         return self._open()
-
-    @property
-    def facts(self) -> Facts:
-        return self.local.facts
-
-    def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
-        return self.local.models(index, names)
-
-    def ranks(self, models: Mapping[str, bytes]) -> tuple[NDArray[np.int64], int] | RankHistogram:
-        return self.local.ranks(models)
 
 
 def price(blob: bytes) -> float | None:

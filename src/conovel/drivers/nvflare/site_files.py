@@ -11,13 +11,13 @@ from conovel.drivers.nvflare.settings import AS_PROPOSED, SiteFile
 from conovel.drivers.nvflare.terms import Terms
 from conovel.drivers.results import SiteResult
 from conovel.errors import FileError
-from conovel.protocol.agent import Participant, Site
+from conovel.protocol.agent import Agent
 from conovel.protocol.audit import FORMATS
 from conovel.protocol.transcript import Transcript, as_plain
 from conovel.scorers.registry import as_candidates
 from conovel.site.files import FileSite
 from conovel.site.files.memory import DEFAULT_MEMORY, are_large
-from conovel.site.site import LocalSite, Settings
+from conovel.site.site import LocalSite, Settings, Site
 from conovel.site.storage import Sample, read_pair_of_files, write_json, write_table
 from conovel.site.tables import as_ids, read_pair
 from conovel.spec.regimes import guarantee
@@ -78,7 +78,7 @@ class Ground:
             n_agents=len(terms.agents),
         )
 
-    def publish(self, site: Site, participant: Participant, transcript: Transcript) -> Path:
+    def publish(self, site: Site, agent: Agent, transcript: Transcript) -> Path:
         """Write the decisions, a summary and the site's own record; whole or not at all."""
         folder = self.file.results / self.terms.run_id
         try:
@@ -87,15 +87,15 @@ class Ground:
             raise FileError(f"{folder} cannot be made: {error}") from None
         decisions = folder / "decisions.parquet"
         if isinstance(site, FileSite):
-            site.write(decisions, participant.limit)
+            site.write(decisions, agent.limit)
             self._folder.cleanup()
             told = _outline(site)
         else:
-            result = self._result(cast(LocalSite, site), participant.limit)
+            result = self._result(cast(LocalSite, site), agent.limit)
             write_table(decisions, result.columns())
             told = {"decisions": {result.name: _plain(result)}}
         # Last, so that a folder with a run.json is a whole one.
-        write_json(folder / "run.json", self._summary(participant, transcript) | told)
+        write_json(folder / "run.json", self._summary(agent, transcript) | told)
         return folder
 
     def _result(self, site: LocalSite, limit: int) -> SiteResult:
@@ -111,8 +111,8 @@ class Ground:
             choices=site.choices,
         )
 
-    def _summary(self, participant: Participant, transcript: Transcript) -> dict[str, Any]:
-        terms, outcome = self.terms, participant.outcome
+    def _summary(self, agent: Agent, transcript: Transcript) -> dict[str, Any]:
+        terms, outcome = self.terms, agent.outcome
         return {
             "format": FORMAT,
             "command": "agent",
@@ -134,8 +134,8 @@ class Ground:
                 dropped=outcome.dropped,
             ),
             "outcome": as_plain(outcome),
-            "limit": participant.limit,
-            "n_rejected": participant.n_rejected,
+            "limit": agent.limit,
+            "n_rejected": agent.n_rejected,
             # What this site sent and received: the counts of others are not in it.
             "transcript": transcript.to_dict(),
         }

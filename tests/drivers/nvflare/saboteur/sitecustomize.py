@@ -22,25 +22,24 @@ def planned():
 
 def sabotage_site():
     """Change what a site does when a message of a certain kind arrives."""
-    from conovel.protocol.agent import Participant
-    from conovel.protocol.messages import decode
+    from conovel.protocol.agent import Agent
 
-    honest = Participant.receive
+    honest = Agent.take
     seen = []
 
-    def receive(self, data, peer=""):
+    def take(self, message, peer=""):
         plan = planned()
         if plan.get("site") == self.name:
-            seen.append(decode(data).body.kind.name)
+            seen.append(message.body.kind.name)
             if seen.count(plan["when"]) >= plan.get("nth", 1) and seen[-1] == plan["when"]:
                 (Path(FOLDER) / "reached").touch()
                 if plan["do"] == "wait":
                     time.sleep(3600)
                 if plan["do"] == "garbage":
                     send_garbage()
-        return honest(self, data, peer)
+        return honest(self, message, peer)
 
-    Participant.receive = receive
+    Agent.take = take
 
 
 def send_garbage():

@@ -1,0 +1,53 @@
+"""The work that a protocol's events ask for, done at a site: the one place that joins the two."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from conovel.protocol.agent import Agent
+from conovel.protocol.events import Event, FitModels, Outbox, Send
+from conovel.stats.rank_counts import RankHistogram
+
+
+class RowsAtWork(Protocol):
+    """What a driver asks of a site."""
+
+    def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
+        """Make a model for every peer: names in canonical order, `index` is one's own place."""
+
+    def ranks(self, models: Mapping[str, bytes]) -> RankHistogram:
+        """Rank the tested rows with the peers' models.
+
+        Raises
+        ------
+        ModelRefusedError
+            If a model cannot be decoded; its `culprit` is the peer.
+        """
+
+
+def perform(agent: Agent, site: RowsAtWork, events: Iterable[Event]) -> Outbox:
+    """Do the work that events ask for, and what follows from it; return the messages to send."""
+    outbox: Outbox = []
+    waiting = deque(events)
+    while waiting:
+        event = waiting.popleft()
+        if isinstance(event, Send):
+            outbox.append(event)
+        else:
+            waiting.extend(_work(agent, site, event))
+    return outbox
+
+
+def _work(agent: Agent, site: RowsAtWork, event: Event) -> Sequence[Event]:
+    try:
+        if isinstance(event, FitModels):
+            models = site.models(event.index, event.agents)
+        elif not isinstance(event, Send):
+            histogram = site.ranks(event.models)
+    except Exception as error:  # whatever goes wrong at a site ends the run
+        return agent.site_failed(error)
+    if isinstance(event, FitModels):
+        return agent.models_ready(models)
+    return agent.ranks_ready(histogram)

@@ -1,0 +1,49 @@
+"""What a machine of the protocol asks of its driver.
+
+A machine does no work itself. It returns events; the driver carries messages and lets the site
+work, and hands results back (``models_ready``, ``ranks_ready``, ``site_failed``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from conovel.protocol.messages import Message
+
+
+@dataclass(frozen=True)
+class Send:
+    """Carry these bytes, which are this message, to this party."""
+
+    receiver: str
+    data: bytes
+    message: Message
+
+
+@dataclass(frozen=True)
+class FitModels:
+    """Fit, and make a model for every peer; then call ``models_ready``.
+
+    `agents` are all names in canonical order, `index` is the agent's own place among them.
+    """
+
+    index: int
+    agents: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RankRows:
+    """Rank the tested rows with these models of the peers; then call ``ranks_ready``."""
+
+    models: Mapping[str, bytes]
+
+
+Event: TypeAlias = Send | FitModels | RankRows
+Outbox: TypeAlias = list[Send]
+
+
+def messages_of(events: Iterable[Event]) -> Outbox:
+    """Return the messages among events."""
+    return [event for event in events if isinstance(event, Send)]
