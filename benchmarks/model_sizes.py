@@ -28,7 +28,7 @@ from conovel.models.quantized.canonical import LEAF
 from conovel.models.quantized.forest import QuantizedForest, per_feature, uniform
 from conovel.models.wire import decode, encode, write
 from conovel.models.wire.forests import list_numbers
-from conovel.models.wire.range_coder import Tally
+from conovel.models.wire.range_coder import BitCounter
 from conovel.scorers.from_sklearn import to_flat
 
 BITS = (6, 4, 2, 1)
@@ -114,7 +114,7 @@ PEERS: dict[str, tuple[str | None, Callable[[RandomForestClassifier], bytes]]] =
 
 def bound(model: Forest | QuantizedForest) -> float:
     """Return the plug-in entropy of the payload in bytes; docs/wire.md defines it."""
-    tally = Tally()
+    tally = BitCounter()
     write(tally, model)
     return sum(tally.entropy().values()) / 8
 

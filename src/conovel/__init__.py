@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from conovel.spec.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from conovel.drivers.network import Agent as Agent
+    from conovel.drivers.agents import Agent as Agent
     from conovel.drivers.network import Network as Network
     from conovel.drivers.results import NetworkRun as NetworkRun
     from conovel.drivers.results import SiteResult as SiteResult
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 # scikit-learn and the command line answers at once.
 _HOMES = {
     "AdaDetect": "site.detector",
-    "Agent": "drivers.network",
+    "Agent": "drivers.agents",
     "Automatic": "scorers.automatic",
     "Blend": "scorers.blend",
     "ConovelError": "errors",

@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 from rich.table import Table
 
-from conovel.drivers.network import Agent, Network
+from conovel.drivers.agents import Agent
+from conovel.drivers.network import Network
 from conovel.drivers.results import NetworkRun
 from conovel.experiments.gaussian import gaussian_design
 from conovel.report import network_content, write_report

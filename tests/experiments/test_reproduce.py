@@ -29,7 +29,7 @@ from conovel.experiments.realdata import Real, real_sources
 from conovel.experiments.reproduce import reproduce
 from conovel.experiments.runner import run_tasks
 from conovel.experiments.shared import Cell, Trial
-from conovel.experiments.tables import Table, estimate, where
+from conovel.experiments.tables import ResultTable, estimate, where
 from conovel.experiments.tasks import Gaussian, Learner, Task, counting_bits
 from conovel.experiments.views import false_discoveries, views
 from conovel.scorers.compiled_forest import CompiledForest
@@ -343,7 +343,7 @@ def test_estimates_and_tables():
     assert estimate([1.0, 2.0, 3.0]) == pytest.approx((2.0, 1 / 3**0.5))
     assert np.isnan(estimate([None]).mean)
     assert where([{"a": 1}, {"a": 2}], a=2) == [{"a": 2}]
-    table = Table("α_1 of 5 %", ("x", "y"), (("1", "2 ± 3"),))
+    table = ResultTable("α_1 of 5 %", ("x", "y"), (("1", "2 ± 3"),))
     assert table.to_markdown().splitlines()[2:] == ["| x | y |", "| --- | ---: |", "| 1 | 2 ± 3 |"]
     assert r"\caption{$\alpha$\_1 of 5 \%}" in table.to_latex()
     assert table.to_dict()["rows"] == [["1", "2 ± 3"]]

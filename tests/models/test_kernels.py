@@ -247,4 +247,4 @@ class TestNumba:
             return source
 
         monkeypatch.setattr(numba, "njit", njit)
-        assert kernels._compile.__wrapped__().bin is kernels._bin_loop
+        assert kernels._compile.__wrapped__().bin is kernels.bin_loop

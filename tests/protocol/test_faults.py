@@ -27,7 +27,7 @@ from support.fake_link import (
 from conovel import errors
 from conovel.drivers.work import perform
 from conovel.protocol.agent import Agent
-from conovel.protocol.counting import Tally, limit_of
+from conovel.protocol.counting import CountCheck, limit_of
 from conovel.protocol.events import FitModels
 from conovel.protocol.messages import (
     COORDINATOR,
@@ -251,7 +251,7 @@ def test_counts_that_cannot_be_true_are_named(lie, error):
 def test_true_counts_are_never_refused(block, points):
     ranks, size = block
     histogram = RankHistogram(np.asarray(ranks, dtype=np.int64), size)
-    tally = Tally("north", len(ranks), size)
+    tally = CountCheck("north", len(ranks), size)
     for point in points:
         tally.add(Below(point), histogram.below(point))
 
@@ -259,7 +259,7 @@ def test_true_counts_are_never_refused(block, points):
 @given(block(), st.lists(st.tuples(st.fractions(0, 1, max_denominator=20), st.integers(0, 9))))
 def test_accepted_counts_are_those_of_some_ranks(block, claims):
     _, size = block
-    tally = Tally("north", 6, size)
+    tally = CountCheck("north", 6, size)
     accepted = {}
     for point, count in claims:
         try:

@@ -23,8 +23,8 @@ from conovel.report.drawing import BOTTOM, LEFT, RIGHT, TOP, Bar, Dot, round_val
 from conovel.report.picture import (
     BINS,
     MOST_POINTS,
-    Block,
     Line,
+    SiteRanks,
     most_novel,
     picture,
     score_histogram,
@@ -213,7 +213,7 @@ def test_calibration_rows_are_counted_through_the_ranks(calibration, tests):
     calibration, tests = np.array(calibration, float), np.array(tests, float)
     ranks = cn.conformal_ranks(calibration, tests)
     blank = np.zeros(tests.size, bool)
-    block = Block(ranks, blank, calibration.size, np.arange(tests.size), scores=tests)
+    block = SiteRanks(ranks, blank, calibration.size, np.arange(tests.size), scores=tests)
     drawn = score_histogram(block)
     edges = np.array(drawn["edges"])
     edges[0], edges[-1] = -1, 21  # whatever lies outside is in the outermost bins
@@ -225,7 +225,7 @@ def test_calibration_rows_are_counted_through_the_ranks(calibration, tests):
 @pytest.mark.parametrize("scores", [[1e9, 1e9 + 1e-6], [0.0, 0.0], [0.5, np.inf]])
 def test_scores_that_hardly_differ_or_are_endless_still_make_a_page(detection, scores):
     scores = np.array(scores)
-    block = Block(np.array([1, 1]), np.array([True, True]), 19, np.arange(2), scores)
+    block = SiteRanks(np.array([1, 1]), np.array([True, True]), 19, np.arange(2), scores)
     drawn = json.loads(json.dumps(picture({"": block}, [Line(("",), Fraction(1, 20), 2)])))
     assert (drawn["sites"][""]["scores"] is None) == (not np.isfinite(scores).all())
     assert "● flagged" in render({**detection, "picture": drawn})
@@ -233,15 +233,15 @@ def test_scores_that_hardly_differ_or_are_endless_still_make_a_page(detection, s
 
 def test_p_values_on_an_edge_belong_to_the_bin_that_they_close():
     ranks = np.array([1, 2, 20])
-    block = Block(ranks, ranks == 1, 19, np.arange(3))
+    block = SiteRanks(ranks, ranks == 1, 19, np.arange(3))
     drawn = picture({"": block}, [Line(("",), Fraction(1, 20), 1)])["p_values"]
     assert drawn["tests"] == [1, 1, *[0] * 17, 1]
     assert drawn["rejected"] == [1, *[0] * 19]
 
 
 def test_the_most_novel_rows_come_first_over_all_sites():
-    few = Block(np.array([1, 3]), np.array([True, False]), 9, np.array(["a", "b"]))
-    many = Block(
+    few = SiteRanks(np.array([1, 3]), np.array([True, False]), 9, np.array(["a", "b"]))
+    many = SiteRanks(
         np.array([1, 50]), np.array([True, False]), 99, np.array(["c", "d"]), np.array([0.9, 0.1])
     )
     listed = most_novel({"few": few, "many": many}, 3)
@@ -254,7 +254,7 @@ def test_the_most_novel_rows_come_first_over_all_sites():
 )
 def test_a_short_list_is_the_beginning_of_a_long_one(rows, most):
     ranks, scores = (np.array(column) for column in zip(*rows, strict=True))
-    block = Block(ranks, ranks == 1, 9, np.arange(ranks.size), scores.astype(float))
+    block = SiteRanks(ranks, ranks == 1, 9, np.arange(ranks.size), scores.astype(float))
     listed = most_novel({"": block}, most)
     assert listed == most_novel({"": block}, 100)[:most]
     keys = [(row["rank"], -row["score"]) for row in listed]
@@ -265,7 +265,7 @@ def test_a_million_rows_fit_in_a_small_page(detection):
     rng = np.random.default_rng(0)
     ranks = rng.integers(1, 10_001, size=10**6)
     names = np.array(["x" * 500] * ranks.size, dtype=object)
-    block = Block(ranks, ranks < 50, 9_999, names, scores=-ranks / 7)
+    block = SiteRanks(ranks, ranks < 50, 9_999, names, scores=-ranks / 7)
     line = Line(("",), Fraction(1, 10**7), int((ranks < 50).sum()))
     content = {**detection, "picture": picture({"": block}, [line])}
     assert len(json.dumps(content)) < 100_000

@@ -10,14 +10,8 @@ from hypothesis import strategies as st
 from support.fake_link import table_of
 
 from conovel.errors import InputError
-from conovel.spec.regimes import (
-    REGIMES,
-    as_deployable,
-    as_regime,
-    block_sizes,
-    guarantee,
-    own_block,
-)
+from conovel.spec.guarantee import guarantee
+from conovel.spec.regimes import REGIMES, as_deployable, as_regime, block_sizes, own_block
 
 
 def test_the_table_of_the_design():

@@ -86,5 +86,5 @@ def test_a_level_error_is_an_input_error_and_a_value_error():
 
 @pytest.mark.parametrize("text", ["1e-9999999999", "0e0", "-1e-99999999999"])
 def test_a_level_that_is_zero_for_all_purposes_is_refused_at_once(text):
-    with pytest.raises(LevelError, match="must be a number such as|strictly between 0 and 1"):
+    with pytest.raises(LevelError, match=r"must be a number such as|strictly between 0 and 1"):
         as_level(text)

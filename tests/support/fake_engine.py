@@ -3,10 +3,10 @@
 from types import SimpleNamespace
 
 from conovel.drivers.nvflare.consent import Limits
-from conovel.drivers.nvflare.coordinator_driver import Chair, Replies
-from conovel.drivers.nvflare.run_records import Ledger
-from conovel.drivers.nvflare.site_driver import Member
-from conovel.drivers.nvflare.site_files import Ground
+from conovel.drivers.nvflare.coordinator_driver import CoordinatorDriver, Replies
+from conovel.drivers.nvflare.run_records import RunRecords
+from conovel.drivers.nvflare.site_driver import SiteDriver
+from conovel.drivers.nvflare.site_files import SiteFiles
 from conovel.errors import ConovelError
 from conovel.protocol.messages import COORDINATOR
 
@@ -19,16 +19,16 @@ class FakeEngine:
         self.cut_off = set()  # whom nobody can reach
         self.mute = set()  # whose messages get lost without anybody noticing
         self.stopped = False
-        self.chair = Chair(terms, self.post(COORDINATOR))
+        self.chair = CoordinatorDriver(terms, self.post(COORDINATOR))
         self.sites = {
             name: self._site(name, file, (limits or {}).get(name, Limits()))
             for name, file in files.items()
         }
 
     def _site(self, name, file, limits):
-        ground = Ground(file, self.terms)
-        record = Ledger(file.state).open(self.terms.run_id, self.terms.run_seconds)
-        member = Member(
+        ground = SiteFiles(file, self.terms)
+        record = RunRecords(file.state).open(self.terms.run_id, self.terms.run_seconds)
+        member = SiteDriver(
             name, self.terms, limits, record, ground.open, self.post(name), ground.publish
         )
         return SimpleNamespace(member=member, ground=ground, limits=limits, record=record)

@@ -8,7 +8,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 
 import conovel as cn
 from conovel.site.files import detect_files
-from conovel.site.files.memory import Plan
+from conovel.site.files.memory import MemoryPlan
 from conovel.site.storage import write_table
 
 N_NULL, N_TEST, WIDTH = 900, 600, 3
@@ -62,7 +62,7 @@ def in_pieces(detector, folder, out, **options):
 
 
 def cut(monkeypatch, piece, cell_bits=16):
-    monkeypatch.setattr(Plan, "of", classmethod(lambda cls, *_: cls(piece, cell_bits)))
+    monkeypatch.setattr(MemoryPlan, "of", classmethod(lambda cls, *_: cls(piece, cell_bits)))
 
 
 def left_in(folder):

@@ -3,7 +3,8 @@
 import copy
 from fnmatch import fnmatchcase
 
-from conovel.protocol.audit import not_checked, verify
+from conovel.protocol.audit import verify
+from conovel.protocol.not_checked import not_checked
 
 
 def leaves(plain, path=()):

@@ -23,9 +23,9 @@ from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import Mixture
 from conovel.scorers.registry import NAMED
 from conovel.site.composite import COMPOSITES
-from conovel.site.detector import seeds
 from conovel.site.splitting import split_null, train_share
 from conovel.spec.regimes import REGIMES
+from conovel.spec.seeds import detector_seeds
 
 SCORERS = (None, *(name for name in NAMED if name != "automatic"))
 BITS = (None, 1, 4, "compact", "compact:200")
@@ -145,7 +145,7 @@ def test_the_positions_that_are_exchanged_are_those_that_calibrate():
     [sample] = draw("continuous")
     [block] = mixtures(in_detector(level=LEVEL), [sample], splits_rows=False)
     n, m = len(sample.X_null), len(sample.X_test)
-    _, calibration = split_null(n, train_share(n, m, LEVEL), seeds(0)[0])
+    _, calibration = split_null(n, train_share(n, m, LEVEL), detector_seeds(0)[0])
     assert block.calibration.tolist() == calibration.tolist()
     assert block.tests.tolist() == list(range(m))
 

@@ -15,7 +15,7 @@ from support.paths import DOCS
 
 from conovel.errors import SampleError
 from conovel.experiments.gaussian import centres, novelty_centre
-from conovel.protocol.counting import Counting, Tally, limit_of
+from conovel.protocol.counting import CountCheck, Counting, limit_of
 from conovel.protocol.messages import Step
 from conovel.stats.null_proportion import Quantile, Storey
 from conovel.stats.rank_counts import rank_limit
@@ -122,7 +122,7 @@ def count_with_losses(blocks, level, estimator, gone_from):
 
     Returns the slope and the largest rejected rank of each agent; (0, None) without an answer.
     """
-    tallies = [Tally(str(j), len(ranks), size) for j, (ranks, size) in enumerate(blocks)]
+    tallies = [CountCheck(str(j), len(ranks), size) for j, (ranks, size) in enumerate(blocks)]
     try:
         counting = Counting(level, tallies, estimator)
         for turn in itertools.count():

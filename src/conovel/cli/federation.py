@@ -40,10 +40,10 @@ def init(
     Example: `conovel federation init hospitals --host hub.example.org
     --site north --site south --operator ana@example.org`
     """
-    from conovel.drivers.nvflare.kits import Plan, make_federation  # noqa: PLC0415
+    from conovel.drivers.nvflare.kits import FederationPlan, make_federation  # noqa: PLC0415
 
     folder = out or Path(name)
-    plan = Plan(name, host, tuple(site), tuple(operator), port, admin_port)
+    plan = FederationPlan(name, host, tuple(site), tuple(operator), port, admin_port)
     _tell(folder, make_federation(plan, folder))
     typer.echo(f"Sites must reach {host} on port {port}, operators on port {admin_port}.")
 

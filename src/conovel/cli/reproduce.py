@@ -12,7 +12,7 @@ import typer
 from conovel.cli.show import is_dask, split_names
 
 if TYPE_CHECKING:
-    from conovel.experiments.tables import Table
+    from conovel.experiments.tables import ResultTable
     from conovel.experiments.tasks import Learner
 
 
@@ -160,7 +160,7 @@ def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
-def _print_table(table: Table) -> None:
+def _print_table(table: ResultTable) -> None:
     from rich import box  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table as RichTable  # noqa: PLC0415

@@ -108,10 +108,10 @@ def status(
 ) -> None:
     """Tell who is connected and what became of the runs."""
     if _is_site(settings):
-        from conovel.drivers.nvflare.run_records import Ledger  # noqa: PLC0415
+        from conovel.drivers.nvflare.run_records import RunRecords  # noqa: PLC0415
         from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
 
-        _print_runs(Ledger(read_site(settings).state))
+        _print_runs(RunRecords(read_site(settings).state))
         return
     from conovel.drivers.nvflare.session import connect  # noqa: PLC0415
 

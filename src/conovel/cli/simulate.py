@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from conovel.drivers.network import Agent, Phase
+    from conovel.drivers.agents import Agent
+    from conovel.drivers.network import Phase
     from conovel.drivers.results import NetworkRun
     from conovel.site.surrogate import Bits
 
@@ -150,7 +151,7 @@ def read_bits(text: str) -> Bits:
 def _draw_agents(
     delta: float, seed: int, n_agents: int, n_null: int, n_test: int
 ) -> tuple[list[Agent], Truth]:
-    from conovel.drivers.network import Agent  # noqa: PLC0415
+    from conovel.drivers.agents import Agent  # noqa: PLC0415
     from conovel.experiments.gaussian import gaussian_design  # noqa: PLC0415
 
     drawn = gaussian_design(delta, seed, n_agents=n_agents, n_null=n_null, n_test=n_test)
@@ -160,7 +161,7 @@ def _draw_agents(
 
 
 def _read_agents(texts: list[str], columns: str | None, id_column: str | None) -> list[Agent]:
-    from conovel.drivers.network import Agent  # noqa: PLC0415
+    from conovel.drivers.agents import Agent  # noqa: PLC0415
     from conovel.errors import InputError  # noqa: PLC0415
     from conovel.site.storage import read_pair_of_files  # noqa: PLC0415
 

@@ -16,8 +16,8 @@ def verify(
     Also lists what cannot be derived and was not checked. Exit code 0 when everything holds,
     1 when something does not.
     """
-    from conovel.protocol.audit import not_checked  # noqa: PLC0415
     from conovel.protocol.audit import verify as audit  # noqa: PLC0415
+    from conovel.protocol.not_checked import not_checked  # noqa: PLC0415
     from conovel.site.storage import read_json  # noqa: PLC0415
 
     content = read_json(run)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 
+from conovel.drivers.agents import INHERIT, Agent, as_agents
 from conovel.drivers.results import NetworkRun, SiteResult
 from conovel.drivers.work import perform
 from conovel.errors import (
@@ -29,8 +29,7 @@ from conovel.models.wire.header import VERSION as WIRE_VERSION
 from conovel.protocol import agent as protocol
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.events import Send, messages_of
-from conovel.protocol.fields import MAX_AGENTS
-from conovel.protocol.messages import COORDINATOR, Kind, Model, as_name
+from conovel.protocol.messages import COORDINATOR, Kind, Model
 from conovel.protocol.states import spell_pi0
 from conovel.protocol.transcript import Transcript
 from conovel.scorers.classifier import ScorerLike
@@ -39,49 +38,19 @@ from conovel.site.composite import as_composite
 from conovel.site.site import LocalSite, Settings
 from conovel.site.surrogate import Bits, as_bits
 from conovel.site.tables import as_ids, pool_pairs, read_pair
-from conovel.spec.regimes import as_regime, guarantee
+from conovel.spec.guarantee import guarantee
+from conovel.spec.regimes import as_regime
 from conovel.spec.seeds import agent_seeds, as_agent_seed, run_id_of
 from conovel.spec.version import __version__
 from conovel.stats.arguments import as_callback, as_seed
 from conovel.stats.levels import Level, as_level
 from conovel.stats.null_proportion import NullProportion, as_estimator
+from conovel.stats.rank_counts import within_limit
 from conovel.stats.resolution import warn_resolution
 from conovel.stats.stepup import step_up
 
-INHERIT: Any = "as the network"
 Phase: TypeAlias = Literal["hello", "models", "counts"]
 _LAST_WORD = {"models": {Kind.ROSTER}, "counts": {Kind.BELOW, Kind.STEP}}
-
-
-@dataclass(frozen=True, eq=False)
-class Agent:
-    """One organisation and its rows.
-
-    Parameters
-    ----------
-    name : str
-        Unique in the network.
-    X_null, X_test : array or frame
-        Known normals, and rows to test.
-    scorer : classifier, OneClass, str, list of these, or None
-        Overrides the network's.
-    bits : int, "compact", "compact:BYTES" or None
-        Overrides the network's: how its own model is sent.
-    ids : array of shape (m,), optional
-        Names of the test rows.
-    seed : int, optional
-        Overrides the seed that follows from the network's `random_state`. A site of a federation
-        mixes a secret into its own and notes it in its record of the run; given here, it repeats
-        what that site did.
-    """
-
-    name: str
-    X_null: Any
-    X_test: Any
-    scorer: ScorerLike | str | list[ScorerLike | str] | None = INHERIT
-    bits: Bits = INHERIT
-    ids: ArrayLike | None = None
-    seed: int | None = None
 
 
 class Network:
@@ -139,7 +108,7 @@ class Network:
         pi0: str | NullProportion | None = None,
         on_dropout: Literal["abort", "conservative"] = "abort",
     ) -> None:
-        self.agents = _as_agents(agents)
+        self.agents = as_agents(agents)
         self.regime = as_regime(regime)
         self.composite = as_composite(composite)
         self.bits = as_bits(bits)
@@ -326,7 +295,7 @@ class Network:
         results = {
             name: SiteResult(
                 name=name,
-                rejected=site.tested & (site.test_ranks <= limits[name]),
+                rejected=within_limit(site.test_ranks, limits[name]),
                 ranks=site.test_ranks,
                 scores=site.scores,
                 tested=site.tested,
@@ -339,25 +308,6 @@ class Network:
         }
         n_null = {name: len(site.null) for name, site in sites.items()}
         return NetworkRun(results, transcript, said, self._settings(), n_null, lost)
-
-
-def _as_agents(agents: Any) -> list[Agent]:
-    """Check the agents and sort them by name."""
-    try:
-        listed = list(agents)
-    except TypeError:
-        raise InputError(f"agents must be a list of Agent, not {agents!r}") from None
-    for agent in listed:
-        if not isinstance(agent, Agent):
-            raise InputError(f"agents must be a list of Agent; {agent!r} is none")
-        as_name(agent.name)
-    names = sorted(agent.name for agent in listed)
-    if not 2 <= len(names) <= MAX_AGENTS or len(set(names)) < len(names):
-        raise InputError(
-            f"a network needs 2 to {MAX_AGENTS} agents of different names, not"
-            f" {len(names)}: {', '.join(names[:5])}"
-        )
-    return sorted(listed, key=lambda agent: agent.name)
 
 
 def _carry(

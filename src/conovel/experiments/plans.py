@@ -14,7 +14,7 @@ from pathlib import Path
 from conovel.experiments.published import QUANTIZED_AT, SHIFTS
 from conovel.experiments.realdata import real_sources
 from conovel.experiments.shared import Cell
-from conovel.experiments.tasks import Gaussian, Learner, Row, Source, Task
+from conovel.experiments.tasks import Gaussian, Learner, Row, RowSource, Task
 from conovel.site.surrogate import Bits
 
 PRECISIONS: tuple[Bits, ...] = (None, 6, 4, 2, 1, "compact")
@@ -164,7 +164,7 @@ def rows_of(rows: Iterable[Row], tasks: Iterable[Task]) -> list[Row]:
 
 def _tasks(
     options: Options,
-    sources: Sequence[Source],
+    sources: Sequence[RowSource],
     cells: Callable[[Learner], Sequence[Cell]],
 ) -> list[Task]:
     """Trial after trial, so that a run that was broken off has whole trials."""

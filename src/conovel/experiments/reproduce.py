@@ -15,7 +15,7 @@ from conovel.errors import DataWarning, FileError, InputError, MissingExtraError
 from conovel.experiments.figures import figures
 from conovel.experiments.plans import EXPERIMENTS, PAPER, Options, merged, rows_of
 from conovel.experiments.runner import run_tasks
-from conovel.experiments.tables import Table
+from conovel.experiments.tables import ResultTable
 from conovel.experiments.tasks import Row
 from conovel.experiments.views import views
 from conovel.site.storage import write_json, write_table, write_text
@@ -23,11 +23,11 @@ from conovel.spec.version import __version__
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Reproduction:
     """What one experiment gave, and the files that hold it."""
 
     name: str
-    tables: tuple[Table, ...]
+    tables: tuple[ResultTable, ...]
     rows: tuple[Row, ...]
     files: tuple[Path, ...]
 
@@ -39,7 +39,7 @@ def reproduce(
     *,
     n_jobs: int | None = None,
     on_done: Callable[[int, int], None] | None = None,
-) -> list[Outcome]:
+) -> list[Reproduction]:
     """Run an experiment, or go on with it, and write rows, tables and figures to a folder.
 
     Parameters
@@ -71,7 +71,7 @@ def reproduce(
     return [_write(each, rows_of(rows, planned[each]), options, folder) for each in names]
 
 
-def _write(name: str, rows: Sequence[Row], options: Options, folder: Path) -> Outcome:
+def _write(name: str, rows: Sequence[Row], options: Options, folder: Path) -> Reproduction:
     tables = views(name, rows, options.level)
     try:
         drawn = figures(name, rows, folder)
@@ -83,7 +83,9 @@ def _write(name: str, rows: Sequence[Row], options: Options, folder: Path) -> Ou
     write_table(files[1], {column: _objects([row[column] for row in rows]) for column in rows[0]})
     write_text(files[2], "\n\n".join(table.to_markdown() for table in tables) + "\n")
     write_text(files[3], "\n\n".join(table.to_latex() for table in tables) + "\n")
-    return Outcome(name, tuple(tables), tuple(rows), (*files, *(folder / each for each in drawn)))
+    return Reproduction(
+        name, tuple(tables), tuple(rows), (*files, *(folder / each for each in drawn))
+    )
 
 
 def _objects(values: list[Any]) -> NDArray[np.object_]:
@@ -100,5 +102,5 @@ def _about(name: str, options: Options) -> dict[str, Any]:
     return {"command": "reproduce", "experiment": name, "settings": settings}
 
 
-def _content(tables: Sequence[Table], drawn: Sequence[str]) -> dict[str, Any]:
+def _content(tables: Sequence[ResultTable], drawn: Sequence[str]) -> dict[str, Any]:
     return {"tables": [table.to_dict() for table in tables], "figures": list(drawn)}

@@ -52,7 +52,7 @@ def where(rows: Iterable[Row], **values: Any) -> list[Row]:
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """A table of text, whatever it is written as later."""
 
     title: str
@@ -69,7 +69,7 @@ class Table:
 
         Examples
         --------
-        >>> print(Table("Power at δ", ("δ", "ours"), (("0", "0.9 ± 0.1"),)).to_latex())
+        >>> print(ResultTable("Power at δ", ("δ", "ours"), (("0", "0.9 ± 0.1"),)).to_latex())
         \begin{table}
         \centering
         \caption{Power at $\delta$}

@@ -25,7 +25,7 @@ SIZED = 2  # trials in which large models are encoded to count their bytes: size
 Row: TypeAlias = dict[str, Any]  # one line of the Parquet file
 
 
-class Source(Protocol):
+class RowSource(Protocol):
     """Where the rows of a trial come from."""
 
     def draw(self, seed: list[int]) -> list[Labelled]:
@@ -109,7 +109,7 @@ class Learner:
 class Task:
     """One trial."""
 
-    source: Source
+    source: RowSource
     learner: Learner
     cells: tuple[Cell, ...]
     level: str

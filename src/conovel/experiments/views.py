@@ -8,7 +8,7 @@ import numpy as np
 
 from conovel.experiments.limit import gaussian_limit
 from conovel.experiments.published import QUANTIZATION, QUANTIZED_AT, SHIFT, Published
-from conovel.experiments.tables import Table, estimate, shown, where
+from conovel.experiments.tables import ResultTable, estimate, shown, where
 from conovel.experiments.tasks import Row
 
 NAMES = {
@@ -30,9 +30,9 @@ PRECISIONS = {
 _NOTE = "published ± spread over trials, ours ± standard error"
 
 
-def views(name: str, rows: Sequence[Row], level: str) -> list[Table]:
+def views(name: str, rows: Sequence[Row], level: str) -> list[ResultTable]:
     """Return the tables of an experiment, and what its false discoveries came to."""
-    tables: list[Table] = []
+    tables: list[ResultTable] = []
     for scorer in dict.fromkeys(row["scorer"] for row in rows):
         mine = where(rows, scorer=scorer)
         build = _VIEWS[name] if scorer == "forest" else _DEFAULTS.get(name, _VIEWS[name])
@@ -40,7 +40,7 @@ def views(name: str, rows: Sequence[Row], level: str) -> list[Table]:
     return [*tables, false_discoveries(rows, level)]
 
 
-def false_discoveries(rows: Sequence[Row], level: str) -> Table:
+def false_discoveries(rows: Sequence[Row], level: str) -> ResultTable:
     """Return the cells with the largest false discovery rate: all should keep the level."""
     groups: dict[tuple[str, ...], list[float]] = {}
     for row in rows:
@@ -56,14 +56,14 @@ def false_discoveries(rows: Sequence[Row], level: str) -> Table:
         key: f"{(e.mean - _number(level)) / e.error:+.1f}" if e.error > 0 else ""
         for key, e in found.items()
     }
-    return Table(
+    return ResultTable(
         f"Largest false discovery rates of {len(found)} cells, level {_number(level):g}",
         ("data", "scorer", "regime", "precision", "FDR", "standard errors above the level"),
         tuple((*key, str(found[key]), excess[key]) for key in worst),
     )
 
 
-def _shift(rows: Sequence[Row]) -> list[Table]:
+def _shift(rows: Sequence[Row]) -> list[ResultTable]:
     return [
         _published_sweep("Power: shift sweep", rows, "power", ("isolated", "counts", "split")),
         _published_sweep("FDR: shift sweep", rows, "fdp", ("isolated", "counts", "split")),
@@ -76,14 +76,14 @@ def _shift(rows: Sequence[Row]) -> list[Table]:
     ]
 
 
-def _conservative_shift(rows: Sequence[Row]) -> list[Table]:
+def _conservative_shift(rows: Sequence[Row]) -> list[ResultTable]:
     table = []
     for shift in _sorted(rows, "shift"):
         mine = where(rows, shift=shift, composite="max")
         published = SHIFT["conservative"].get(shift)
         table.append((f"{shift:g}", *_beside(published, mine), _limit(shift)))
     return [
-        Table(
+        ResultTable(
             f"Conservative model exchange (max): shift sweep; {_NOTE}",
             ("δ", *_BESIDE, "limit"),
             tuple(table),
@@ -94,16 +94,16 @@ def _conservative_shift(rows: Sequence[Row]) -> list[Table]:
     ]
 
 
-def _quantization(rows: Sequence[Row]) -> list[Table]:
+def _quantization(rows: Sequence[Row]) -> list[ResultTable]:
     return _precisions(rows, "split", "Quantization sweep, δ = 2, split (max)")
 
 
-def _conservative_quantization(rows: Sequence[Row]) -> list[Table]:
+def _conservative_quantization(rows: Sequence[Row]) -> list[ResultTable]:
     title = "Conservative model exchange: quantization sweep, δ = 2 (max)"
     return _precisions(rows, "conservative", title)
 
 
-def _precisions(rows: Sequence[Row], regime: str, title: str) -> list[Table]:
+def _precisions(rows: Sequence[Row], regime: str, title: str) -> list[ResultTable]:
     table = []
     for baseline in ("isolated", "counts", "pooled"):
         if mine := where(rows, regime=baseline):
@@ -131,12 +131,12 @@ def _precisions(rows: Sequence[Row], regime: str, title: str) -> list[Table]:
     if (scorer := rows[0]["scorer"]) != "forest":
         title = f"{title}, scorer {scorer}"
     return [
-        Table(f"{title}; limit {limit}; {_NOTE}", ("precision", *_BESIDE), tuple(table)),
-        Table("Power (FDR) with other composites and regimes", ("precision", *heads), other),
+        ResultTable(f"{title}; limit {limit}; {_NOTE}", ("precision", *_BESIDE), tuple(table)),
+        ResultTable("Power (FDR) with other composites and regimes", ("precision", *heads), other),
     ]
 
 
-def _agents(rows: Sequence[Row]) -> list[Table]:
+def _agents(rows: Sequence[Row]) -> list[ResultTable]:
     scorer = rows[0]["scorer"]
     return [
         _sweep(
@@ -148,7 +148,7 @@ def _agents(rows: Sequence[Row]) -> list[Table]:
     ]
 
 
-def _real(rows: Sequence[Row]) -> list[Table]:
+def _real(rows: Sequence[Row]) -> list[ResultTable]:
     tables = []
     for data in dict.fromkeys(row["data"] for row in rows):
         mine = where(rows, data=data)
@@ -164,11 +164,11 @@ def _real(rows: Sequence[Row]) -> list[Table]:
         )
         title = f"{data}: {_n_trials(mine)} repetitions, {mine[0]['scorer']}"
         heads = ("regime", "FDR", "power", "kilobits, paper's formula", "kilobits of models, wire")
-        tables.append(Table(title, heads, table))
+        tables.append(ResultTable(title, heads, table))
     return tables
 
 
-def _grid(rows: Sequence[Row]) -> list[Table]:
+def _grid(rows: Sequence[Row]) -> list[ResultTable]:
     """Mean distance of our power from the published one, for each setting of the forest."""
     table = []
     for setting in dict.fromkeys(
@@ -198,7 +198,7 @@ def _grid(rows: Sequence[Row]) -> list[Table]:
     ]
     heads = ("depth", "trees", "train", *(f"{NAMES[r]} (mean gap)" for r in regimes))
     return [
-        Table(
+        ResultTable(
             f"Power at δ = {shifts} for settings that the paper leaves open, max,"
             f" {_n_trials(rows)} trials; kilobits by the paper's formula at δ = 2",
             (*heads, "split: kilobits", "conservative: kilobits"),
@@ -207,11 +207,11 @@ def _grid(rows: Sequence[Row]) -> list[Table]:
     ]
 
 
-def _default_sweep(rows: Sequence[Row]) -> list[Table]:
+def _default_sweep(rows: Sequence[Row]) -> list[ResultTable]:
     return [_sweep("conovel's own defaults: power (FDR)", rows, "shift")]
 
 
-_VIEWS: Mapping[str, Callable[[Sequence[Row]], list[Table]]] = {
+_VIEWS: Mapping[str, Callable[[Sequence[Row]], list[ResultTable]]] = {
     "shift": _shift,
     "conservative-shift": _conservative_shift,
     "quantization": _quantization,
@@ -246,7 +246,9 @@ def _beside(published: Published | None, rows: Sequence[Row]) -> tuple[str, ...]
     )
 
 
-def _published_sweep(title: str, rows: Sequence[Row], what: str, regimes: Sequence[str]) -> Table:
+def _published_sweep(
+    title: str, rows: Sequence[Row], what: str, regimes: Sequence[str]
+) -> ResultTable:
     table = []
     for shift in _sorted(rows, "shift"):
         cells = [f"{shift:g}"]
@@ -260,12 +262,12 @@ def _published_sweep(title: str, rows: Sequence[Row], what: str, regimes: Sequen
     names = [NAMES[regime] + (" (max)" if regime == "split" else "") for regime in regimes]
     heads = [head for name in names for head in (f"{name}: published", "ours")]
     last = ("limit",) if what == "power" else ()
-    return Table(f"{title}; {_NOTE}", ("δ", *heads, *last), tuple(table))
+    return ResultTable(f"{title}; {_NOTE}", ("δ", *heads, *last), tuple(table))
 
 
 def _sweep(
     title: str, rows: Sequence[Row], by: str, skip: Sequence[tuple[str, str]] = ()
-) -> Table:
+) -> ResultTable:
     """Return power (FDR) of every regime and composite, row by row for the values of `by`."""
     pairs = _pairs(rows, skip)
     table = tuple(
@@ -277,7 +279,7 @@ def _sweep(
         for value in _sorted(rows, by)
     )
     heads = ({"shift": "δ", "agents": "K"}[by], *(_cell_name(r, c) for r, c in pairs))
-    return Table(title, (*heads, *(["limit"] if by == "shift" else [])), table)
+    return ResultTable(title, (*heads, *(["limit"] if by == "shift" else [])), table)
 
 
 def _pairs(rows: Sequence[Row], skip: Sequence[tuple[str, str]] = ()) -> list[tuple[str, str]]:

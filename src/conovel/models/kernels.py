@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ColumnError, ModelError, SampleError
+from conovel.models.kernel_loops import SMALL, bin_loop, blend_loop, jit, walk_loop
 
-_SMALL = 127  # nodes; up to 64 leaves, deciding every split is faster than following paths
-_ROWS = 512  # rows that the compiled loops take together: they stay in the nearest cache
 _NUMPY_ROWS = 1 << 16  # the same for numpy, where a call must also be worth its overhead
 _WORTH_COMPILING = 1 << 18  # values or row-trees; below, numpy ends before numba is loaded
 
@@ -146,7 +145,7 @@ def leaf_sums(
     sums = np.full(len(codes), start, dtype=trees.leaf.dtype)
     loops = _loops(sums.size * len(roots))
     blend, walk = (_blend, _walk) if loops is None else (loops.blend, loops.walk)
-    small = np.diff(trees.starts) <= _SMALL
+    small = np.diff(trees.starts) <= SMALL
     changes = np.flatnonzero(small[1:] != small[:-1]) + 1
     for i, j in pairwise([0, *changes, len(roots)]):
         run = trees._replace(starts=trees.starts[i : j + 1], depths=trees.depths[i:j])
@@ -264,7 +263,7 @@ class _Buckets(NamedTuple):
 
 
 def _bucketed(edges: Sequence[NDArray[np.float64]]) -> _Buckets:
-    """Prepare the search of `_bin_loop`; each feature has about as many intervals as edges."""
+    """Prepare the search of `bin_loop`; each feature has about as many intervals as edges."""
     parts = []
     for steps in edges:
         size = 1 << len(steps).bit_length()
@@ -305,133 +304,6 @@ def _loops(work: int) -> _Loops | None:
 @cache
 def _compile() -> _Loops | None:
     try:
-        return _Loops(jit(_bin_loop), jit(_blend_loop), jit(_walk_loop))
+        return _Loops(jit(bin_loop), jit(blend_loop), jit(walk_loop))
     except ImportError:
         return None
-
-
-def jit(source: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile loops that let other threads go on; needs numba."""
-    from numba import njit  # noqa: PLC0415
-
-    try:
-        return njit(source, nogil=True, cache=True)  # type: ignore[no-any-return]
-    except RuntimeError:  # numba finds no folder to cache in
-        return njit(source, nogil=True)  # type: ignore[no-any-return]
-
-
-# What follows runs compiled only. Indices into large arrays are unsigned: numba tests signed
-# ones for being negative, which keeps LLVM from vectorising the inner loops.
-
-
-def _bin_loop(X: Any, single: Any, buckets: Any, columns: Any) -> None:
-    n, d = X.shape
-    values = np.empty(_ROWS, np.float64)
-    below = np.empty(_ROWS, np.uint32)
-    for first in range(0, n, _ROWS):
-        m = min(_ROWS, n - first)
-        for f in range(d):
-            for i in range(m):
-                values[i] = X[first + i, f]
-            if single:
-                for i in range(m):
-                    values[i] = np.float32(values[i])
-            # Subtraction and product keep the order, rounding included: what lies in an earlier
-            # interval is below, and only the edges of the interval itself are left to search.
-            before = buckets.before[buckets.offsets[f] : buckets.offsets[f + 1]]
-            low, scale, last = buckets.low[f], buckets.scale[f], np.float64(before.size - 1)
-            if last == 0:
-                below[:m] = 0
-            else:
-                for i in range(m):
-                    interval = min(max((values[i] - low) * scale, 0.0), last)
-                    below[i] = before[np.uint32(np.int64(interval))]
-            edges = buckets.edges[buckets.starts[f] : buckets.starts[f + 1]]
-            # A binary search without branches: add 2^s where that many more edges are below.
-            for s in range(buckets.bits[f] - 1, -1, -1):
-                shift = np.uint32(s)
-                last_one = np.uint32((1 << s) - 1)
-                for i in range(m):
-                    b = below[i]
-                    below[i] = b + (np.uint32(edges[b + last_one] < values[i]) << shift)
-            for i in range(m):
-                columns[f, first + i] = below[i]
-
-
-def _blend_loop(columns: Any, trees: Any, sums: Any) -> None:
-    n = sums.size
-    answer = np.empty((_SMALL, _ROWS), np.uint8)
-    right = np.empty(_ROWS, np.bool_)  # of its own: a loop of one width is always vectorised
-    feature, bound, left, leaf = trees.feature, trees.bound, trees.left, trees.leaf
-    for first in range(0, n, _ROWS):
-        m = min(_ROWS, n - first)
-        for t in range(trees.depths.size):
-            root = trees.starts[t]
-            size = trees.starts[t + 1] - root
-            for k in range(size - 1, -1, -1):
-                mine = answer[k]
-                child = np.int64(left[root + k]) - root
-                if child == k:
-                    mine[:] = k
-                else:
-                    low = answer[child]
-                    high = answer[child + 1]
-                    code = columns[feature[root + k], first : first + m]
-                    b = bound[root + k]
-                    for i in range(m):
-                        right[i] = code[i] > b
-                    for i in range(m):
-                        u = low[i]
-                        v = high[i]
-                        mine[i] = v if right[i] else u
-            top = answer[0]
-            values = leaf[root : root + size]
-            for i in range(m):
-                sums[first + i] += values[top[i]]
-
-
-def _walk_loop(columns: Any, trees: Any, sums: Any) -> None:
-    n, d = sums.size, columns.shape[0]
-    bound, leaf = trees.bound, trees.leaf
-    half, lower = np.uint64(32), np.uint64(0xFFFFFFFF)
-    split = np.empty(bound.size, np.uint64)  # left child and feature: one thing to load
-    for k in range(bound.size):
-        split[k] = (np.uint64(trees.left[k]) << half) | np.uint64(trees.feature[k])
-    block = np.zeros((_ROWS, d), columns.dtype)  # by rows: a path stays with one
-    total = np.zeros(_ROWS, leaf.dtype)
-
-    def step(k: Any, row: Any) -> Any:
-        node = split[k]
-        return (node >> half) + np.uint64(block[row, node & lower] > bound[k])
-
-    for first in range(0, n, _ROWS):
-        m = min(_ROWS, n - first)
-        for f in range(d):
-            for i in range(m):
-                block[i, f] = columns[f, first + i]
-        total[:m] = sums[first : first + m]
-        for t in range(trees.depths.size):
-            root, depth = np.uint64(trees.starts[t]), trees.depths[t]
-            # Eight rows abreast: while one waits for its node, the others go on. The last
-            # eight may reach beyond m, into rows of the block before; nobody reads those sums.
-            for i in range(0, m, 8):
-                r0, r1, r2, r3 = np.uint64(i), np.uint64(i + 1), np.uint64(i + 2), np.uint64(i + 3)
-                r4, r5, r6, r7 = (
-                    np.uint64(i + 4),
-                    np.uint64(i + 5),
-                    np.uint64(i + 6),
-                    np.uint64(i + 7),
-                )
-                k0 = k1 = k2 = k3 = k4 = k5 = k6 = k7 = root
-                for _ in range(depth):
-                    k0, k1, k2, k3 = step(k0, r0), step(k1, r1), step(k2, r2), step(k3, r3)
-                    k4, k5, k6, k7 = step(k4, r4), step(k5, r5), step(k6, r6), step(k7, r7)
-                total[r0] += leaf[k0]
-                total[r1] += leaf[k1]
-                total[r2] += leaf[k2]
-                total[r3] += leaf[k3]
-                total[r4] += leaf[k4]
-                total[r5] += leaf[k5]
-                total[r6] += leaf[k6]
-                total[r7] += leaf[k7]
-        sums[first : first + m] = total[:m]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
 from itertools import permutations
 from typing import Any
 
@@ -19,68 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ConovelError
-from conovel.protocol.counting import Counting, Tally, decide_alone, limit_of
+from conovel.protocol.audit_one_site import one_site_findings
+from conovel.protocol.counting import CountCheck, Counting, decide_alone, limit_of
 from conovel.protocol.messages import COORDINATOR, IN_ROUNDS, Kind, Outcome
+from conovel.protocol.not_checked import FORMATS, kind_of
 from conovel.protocol.transcript import Transcript
-from conovel.spec.guarantee import one_site
-from conovel.spec.regimes import as_regime, guarantee
+from conovel.spec.guarantee import guarantee
+from conovel.spec.regimes import as_regime
 from conovel.spec.seeds import run_id_of
 from conovel.stats.levels import as_level
 from conovel.stats.null_proportion import as_estimator
-from conovel.stats.rank_counts import RankHistogram, as_block, rank_limit
-from conovel.stats.resolution import resolution
+from conovel.stats.rank_counts import RankHistogram, as_block, rank_limit, within_limit
 from conovel.stats.stepup import step_up
-
-# What a deployment's records say they are: the account of the coordinator, and a site's own.
-FORMATS = {"run": "conovel-outcome-1", "agent": "conovel-site-run-1"}
-# Published values that nothing else in the record determines, as patterns of their paths. Counts
-# and decisions are derived from ranks; that these are true cannot be seen here.
-NOT_CHECKED = {
-    "network": (
-        "decisions.*.choices",
-        "decisions.*.ids",
-        "decisions.*.ranks",
-        "decisions.*.scores",
-        "picture",
-        "transcript.agents.*.n_null",
-        "truth",
-    ),
-    "run": (
-        "message",
-        "seconds",
-        "terms.*_seconds",
-        "terms.bits",
-        "terms.composite",
-        "terms.on_dropout",
-        "terms.seed",
-        "terms.train_fraction",
-        "transcript.agents.*.n_calibration",
-        "transcript.agents.*.n_null",
-        "unpublished",
-    ),
-    "agent": (
-        "choices",
-        "decisions.*.choices",
-        "decisions.*.ids",
-        "decisions.*.ranks",
-        "decisions.*.scores",
-        "picture",
-        "settings.bits",
-        "settings.composite",
-        "settings.random_state",
-        "settings.train_fraction",
-        "site",
-        "transcript.agents.*.n_null",
-        "transcript.n_tests",
-        "transcript.rounds",
-        "transcript.run_id",
-    ),
-    "detect": ("n_train", "null", "pi0", "picture", "scorer", "selection", "test"),
-}
-# Only the run id depends on these, and it is a digest only of a run with a seed.
-_SETTINGS_OF_A_SEED = ("settings.bits", "settings.composite", "settings.train_fraction")
-# Of one site, these follow from the ranks, which are in the file of decisions.
-_NUMBERS_OF_RANKS = ("largest_rejected_rank", "n_calibration", "n_rejected", "n_test")
 
 
 def verify(run: Mapping[str, Any]) -> list[str]:
@@ -106,86 +55,14 @@ def verify(run: Mapping[str, Any]) -> list[str]:
     """
     try:
         plain = json.loads(json.dumps(run))
-        if _kind(plain) == "detect":
-            return list(_one_site_findings(plain))
+        if kind_of(plain) == "detect":
+            return list(one_site_findings(plain))
         if "transcript" not in plain:
             return ["this is no result of a run: it has no transcript"]
         transcript = Transcript.from_dict(plain["transcript"])
         return list(_Audit(transcript, plain).findings())
     except (ConovelError, LookupError, TypeError, ValueError, AttributeError) as error:
         return [str(error) or type(error).__name__]
-
-
-def not_checked(run: Mapping[str, Any]) -> list[str]:
-    """Name the published values of a run that :func:`verify` cannot derive, by their paths.
-
-    Examples
-    --------
-    >>> not_checked({"command": "detect", "n_train": 10, "level": "1/10"})
-    ['n_train']
-    """
-    kind = _kind(run)
-    patterns = [*NOT_CHECKED[kind]]
-    settings, transcript = run.get("settings", {}), run.get("transcript", {})
-    if kind == "network" and settings.get("regime") == "pooled":
-        patterns += ["settings.random_state", "settings.train_fraction"]
-    elif kind == "network" and settings.get("random_state") is None:
-        patterns += [*_SETTINGS_OF_A_SEED, "transcript.run_id"]
-    if kind == "detect" and "ranks" not in run:
-        patterns += _NUMBERS_OF_RANKS
-    patterns += [f"transcript.agents.{name}" for name in transcript.get("left", ())]
-    return sorted(pattern for pattern in patterns if _occurs(run, pattern.split(".")))
-
-
-def _kind(run: Mapping[str, Any]) -> str:
-    command = run.get("command", "network")
-    return command if command in NOT_CHECKED else "network"
-
-
-def _occurs(plain: Any, steps: list[str]) -> bool:
-    if not steps:
-        return True
-    if not isinstance(plain, Mapping):
-        return False
-    found = [value for key, value in plain.items() if fnmatchcase(key, steps[0])]
-    return any(_occurs(value, steps[1:]) for value in found)
-
-
-def _one_site_findings(run: Mapping[str, Any]) -> Iterator[str]:
-    """Check the numbers of one site's detection, and its decisions if there are ranks."""
-    level, k = as_level(run["level"]), run["n_rejected"]
-    size, m, largest = run["n_calibration"], run["n_test"], run["largest_rejected_rank"]
-    if any(type(n) is not int or n < 0 for n in (k, size, m, largest, run["n_train"])):
-        yield "a number of rows is none"
-        return
-    if run["fewest_rejections_possible"] != resolution(size, m, level).fewest:
-        yield "the fewest rejections that are possible are not those of these numbers"
-    if not 0 <= k <= m or (k == 0) != (largest == 0) or largest > size + 1:
-        yield f"{k} of {m} rows up to rank {largest} among {size} cannot be rejected"
-    elif run["pi0"] is None and k and largest > rank_limit(level / m, k, size):
-        yield f"rank {largest} is not within the limit of {k} rejections"
-    statements = [one_site(level, as_estimator(pi0)) for pi0 in (None, "storey", "quantile")]
-    possible = statements[:1] if run["pi0"] is None else statements[1:]
-    if "ranks" in run:
-        yield from _rank_findings(run)
-    told = run["guarantee"]
-    if told not in [{"statement": g.statement, "assumptions": [*g.assumptions]} for g in possible]:
-        yield "the guarantee is not that of these settings"
-
-
-def _rank_findings(run: Mapping[str, Any]) -> Iterator[str]:
-    """Check that the decisions and numbers of one site follow from its ranks."""
-    ranks, size = as_block(run["ranks"], run["n_calibration"])
-    rejected, largest = np.asarray(run["rejected"]), run["largest_rejected_rank"]
-    if ranks.size != run["n_test"] or not np.array_equal(rejected, ranks <= largest):
-        yield f"the rejected rows are not those up to rank {largest}"
-    elif run["n_rejected"] != rejected.sum() or largest != ranks[rejected].max(initial=0):
-        yield f"{rejected.sum()} rows are rejected, and {run['n_rejected']} are told"
-    if not np.array_equal(np.asarray(run["p_values"]), ranks / (size + 1)):
-        yield f"the p-values are not those of {size} calibration rows"
-    level = as_level(run["level"])
-    if run["pi0"] is None and step_up([(ranks, size)], level, None).n_rejected != rejected.sum():
-        yield f"the step-up at level {level} rejects another number of rows"
 
 
 class _Audit:
@@ -231,6 +108,27 @@ class _Audit:
 
     def published(self, outcome: Outcome) -> Iterator[str]:
         """Check what is told beside the transcript: settings or terms, guarantee, totals."""
+        run = self.run
+        yield from self.settings(outcome)
+        told = guarantee(
+            self.regime,
+            self.level,
+            pi0=self.estimator,
+            left_out=outcome.left_out,
+            dropped=outcome.dropped,
+        )
+        if run.get("guarantee", told) != told:
+            yield "the guarantee is not that of this run"
+        if run.get("format") != FORMATS.get(kind_of(run)):
+            yield f"its format is {run.get('format')!r}"
+        if run.get("outcome", run["transcript"]["outcome"]) != run["transcript"]["outcome"]:
+            yield "the outcome is not that of the transcript"
+        if run.get("state", "done") != "done" or run.get("fault") or run.get("culprit"):
+            yield "the run has an outcome, and is told to have failed"
+        yield from self.numbers(outcome)
+
+    def settings(self, outcome: Outcome) -> Iterator[str]:
+        """Check that settings or terms are those of the messages, and give the run its id."""
         run, transcript = self.run, self.transcript
         asked = run.get("settings", run.get("terms", {}))
         for key in ("regime", "level", "pi0"):
@@ -242,25 +140,9 @@ class _Audit:
                 yield "the terms are those of another run"
             if asked.get("agents") != sorted(everybody):
                 yield "the terms name other agents"
-        is_seeded = _kind(run) == "network" and asked.get("random_state") is not None
+        is_seeded = kind_of(run) == "network" and asked.get("random_state") is not None
         if is_seeded and run_id_of(asked, everybody).hex() != transcript.run_id:
             yield "the run id is not that of these settings and agents"
-        told = guarantee(
-            self.regime,
-            self.level,
-            pi0=self.estimator,
-            left_out=outcome.left_out,
-            dropped=outcome.dropped,
-        )
-        if run.get("guarantee", told) != told:
-            yield "the guarantee is not that of this run"
-        if run.get("format") != FORMATS.get(_kind(run)):
-            yield f"its format is {run.get('format')!r}"
-        if run.get("outcome", run["transcript"]["outcome"]) != run["transcript"]["outcome"]:
-            yield "the outcome is not that of the transcript"
-        if run.get("state", "done") != "done" or run.get("fault") or run.get("culprit"):
-            yield "the run has an outcome, and is told to have failed"
-        yield from self.numbers(outcome)
 
     def numbers(self, outcome: Outcome) -> Iterator[str]:
         """Check the totals that are told beside the transcript."""
@@ -394,7 +276,7 @@ class _Audit:
         transcript = self.transcript
         if transcript.n_tests != self.n_tests:
             yield f"the counts began with {transcript.n_tests} tests, not {self.n_tests}"
-        tallies = [Tally(name, s.n_tested, s.n_calibration) for name, s in self.sizes.items()]
+        tallies = [CountCheck(name, s.n_tested, s.n_calibration) for name, s in self.sizes.items()]
         counting = Counting(self.level, tallies, self.estimator)
         for number, round_ in sorted(transcript.rounds.items()):
             if counting.question is None or counting.question != round_.question:
@@ -438,7 +320,7 @@ class _Audit:
                 if round_.counts.get(name) != count:
                     yield f"{name} has {count} ranks within the limit of round {number}"
             limit = self.limit(outcome, name, ranks)
-            expected = (given > 0) & (given <= limit)
+            expected = within_limit(given, limit)
             if rejected.dtype != np.bool_ or not np.array_equal(rejected, expected):
                 yield f"{name} did not reject exactly its ranks up to {limit}"
             total += int(np.count_nonzero(rejected))  # whatever it holds

@@ -23,7 +23,7 @@ from conovel.errors import (
     UnexpectedMessageError,
     VersionMismatchError,
 )
-from conovel.protocol.counting import Counting, Tally
+from conovel.protocol.counting import CountCheck, Counting
 from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.messages import (
@@ -98,7 +98,7 @@ class Coordinator(Machine):
         self._hellos: dict[str, Hello] = {}
         self._ready: dict[str, Ready] = {}
         self._roster: tuple[str, ...] = ()
-        self._tallies: dict[str, Tally] = {}  # whoever was there when the counts began
+        self._tallies: dict[str, CountCheck] = {}  # whoever was there when the counts began
         self._counts: dict[str, int] = {}  # of this round
         self._round = 0
 
@@ -182,7 +182,7 @@ class Coordinator(Machine):
         names = sorted(self._ready)
         for name in names:
             ready = self._ready[name]
-            self._tallies[name] = Tally(name, ready.n_tested, ready.n_calibration)
+            self._tallies[name] = CountCheck(name, ready.n_tested, ready.n_calibration)
         self._counting = Counting(self.level, [*self._tallies.values()], self.estimator)
         self.state = State.ASKING
         return self._send(names, Start(tuple(names), self._n_tests())) + self._ask()

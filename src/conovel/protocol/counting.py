@@ -33,7 +33,7 @@ def limit_of(question: Question, n_calibration: int) -> int:
     return math.ceil(question.p_value * (n_calibration + 1)) - 1
 
 
-class Tally:
+class CountCheck:
     """The counts that one agent has given, held against what m ranks can give.
 
     The number of ranks that are at most r is 0 at r = 0, m at r = ℓ + 1, and rises with r.
@@ -48,7 +48,7 @@ class Tally:
 
     Examples
     --------
-    >>> tally = Tally("north", n_tested=10, n_calibration=99)
+    >>> tally = CountCheck("north", n_tested=10, n_calibration=99)
     >>> tally.add(Step(50, Fraction(1, 500)), 4)
     >>> tally.add(Step(20, Fraction(1, 500)), 5)
     Traceback (most recent call last):
@@ -91,7 +91,7 @@ class Counting:
     ----------
     level : Fraction
         The level α.
-    agents : sequence of Tally
+    agents : sequence of CountCheck
         Whom to ask, with their numbers of tests and calibration rows.
     estimator : NullProportion or None
         How to estimate the number of nulls; None takes m.
@@ -109,7 +109,7 @@ class Counting:
 
     Examples
     --------
-    >>> agents = [Tally("north", 3, 19), Tally("south", 2, 39)]
+    >>> agents = [CountCheck("north", 3, 19), CountCheck("south", 2, 39)]
     >>> counting = Counting(Fraction(1, 5), agents, None)
     >>> counting.question
     Step(k=5, slope=Fraction(1, 25))
@@ -120,7 +120,7 @@ class Counting:
     """
 
     def __init__(
-        self, level: Fraction, agents: Sequence[Tally], estimator: NullProportion | None
+        self, level: Fraction, agents: Sequence[CountCheck], estimator: NullProportion | None
     ) -> None:
         self._level = level
         # An agent without tests has no p-values, so its grid does not matter.

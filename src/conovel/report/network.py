@@ -14,7 +14,7 @@ from conovel.protocol.audit import verify
 from conovel.protocol.messages import Step
 from conovel.protocol.transcript import Transcript
 from conovel.report.checked import Checked
-from conovel.report.picture import Block, lines_of, picture, shortened
+from conovel.report.picture import SiteRanks, lines_of, picture, shortened
 from conovel.report.plots import rounds_plot
 from conovel.report.sections import (
     NOT_CLAIMED,
@@ -96,7 +96,7 @@ def _picture(run: Checked, transcript: Transcript) -> Picture | None:
             site.refuse("ranks", "has a rank beyond the number of known normals")
         rows = np.flatnonzero(ranks)
         if rows.size:
-            block = Block(ranks[rows], rejected[rows], n_calibration, rows)
+            block = SiteRanks(ranks[rows], rejected[rows], n_calibration, rows)
             blocks[name] = _with_names(block, site, rows, ranks.size)
     if not blocks:
         return None
@@ -107,7 +107,7 @@ def _picture(run: Checked, transcript: Transcript) -> Picture | None:
     return read_picture(Checked(plain, "decisions"))
 
 
-def _with_names(block: Block, site: Checked, rows: NDArray[np.intp], m: int) -> Block:
+def _with_names(block: SiteRanks, site: Checked, rows: NDArray[np.intp], m: int) -> SiteRanks:
     """Add names and scores of the rows, where the file has them."""
     for key in ("ids", "scores"):
         if key in site and len(site.rows(key)) != m:

@@ -33,7 +33,7 @@ BINS = 30
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class SiteRanks:
     """The tested rows of one site.
 
     Attributes
@@ -81,19 +81,21 @@ class Line:
     whole: bool = True
 
 
-def picture(blocks: Mapping[str, Block], lines: Sequence[Line]) -> dict[str, Any]:
+def picture(blocks: Mapping[str, SiteRanks], lines: Sequence[Line]) -> dict[str, Any]:
     """Summarise rows for drawing.
 
     Parameters
     ----------
-    blocks : mapping of Block
+    blocks : mapping of SiteRanks
         By the name of the site.
     lines : sequence of Line
         The step-ups that decided; every site is in one of them.
 
     Examples
     --------
-    >>> block = Block(np.array([1, 5, 1]), np.array([True, False, True]), 9, np.array(list("abc")))
+    >>> block = SiteRanks(
+    ...     np.array([1, 5, 1]), np.array([True, False, True]), 9, np.array(list("abc"))
+    ... )
     >>> drawn = picture({"here": block}, [Line(("here",), Fraction(1, 15), 2)])
     >>> drawn["step_up"][0]["k"], drawn["step_up"][0]["p_value"]
     ([1, 2, 3], [0.1, 0.1, 0.5])
@@ -115,7 +117,7 @@ def of_detection(detection: Detection) -> dict[str, Any]:
     """Summarise the decisions at one site."""
     outcome = detection.stepup
     slope = outcome.level / (detection.ranks.size * (outcome.pi0 or 1))
-    block = Block(
+    block = SiteRanks(
         ranks=detection.ranks,
         rejected=detection.rejected,
         n_calibration=detection.n_calibration,
@@ -133,7 +135,7 @@ def of_network(run: NetworkRun) -> dict[str, Any]:
         if name in run.lost:
             continue
         rows = np.flatnonzero(site.tested)
-        blocks[name] = Block(
+        blocks[name] = SiteRanks(
             ranks=site.ranks[rows],
             rejected=site.rejected[rows],
             n_calibration=site.n_calibration,
@@ -167,7 +169,7 @@ def network_content(
     return content
 
 
-def lines_of(transcript: Transcript, blocks: Mapping[str, Block]) -> list[Line]:
+def lines_of(transcript: Transcript, blocks: Mapping[str, SiteRanks]) -> list[Line]:
     """Find the step-ups of a network run: one for all through counts, or one per site."""
     level, regime = as_level(transcript.level), as_regime(transcript.regime)
     estimator = as_estimator(transcript.pi0 or None)
@@ -181,7 +183,7 @@ def lines_of(transcript: Transcript, blocks: Mapping[str, Block]) -> list[Line]:
     return [Line(names, outcome.slope, outcome.n_rejected, whole)]
 
 
-def most_novel(blocks: Mapping[str, Block], most: int) -> list[dict[str, Any]]:
+def most_novel(blocks: Mapping[str, SiteRanks], most: int) -> list[dict[str, Any]]:
     """List rows by p-value, and by score where p-values are equal."""
     rows: list[tuple[float, float, dict[str, Any]]] = []
     for name, block in blocks.items():
@@ -223,7 +225,7 @@ def thinned(m: int, n_rejected: int, most: int = MOST_POINTS) -> NDArray[np.int6
     return np.union1d(even, near[(near >= 1) & (near <= m)])
 
 
-def score_histogram(block: Block, bins: int = BINS) -> dict[str, list[Any]] | None:
+def score_histogram(block: SiteRanks, bins: int = BINS) -> dict[str, list[Any]] | None:
     """Count calibration and test rows by score.
 
     Where the calibration scores were not kept, they are counted through the ranks: a test row
@@ -283,7 +285,7 @@ def shortened(text: str, most: int = MOST_LETTERS) -> str:
 
 
 def _decided(
-    blocks: Mapping[str, Block], level: Fraction, estimator: NullProportion | None
+    blocks: Mapping[str, SiteRanks], level: Fraction, estimator: NullProportion | None
 ) -> Line:
     pairs = [(block.ranks, block.n_calibration) for block in blocks.values()]
     m = sum(ranks.size for ranks, _ in pairs)
@@ -291,7 +293,7 @@ def _decided(
     return Line(tuple(blocks), level / (m * (outcome.pi0 or 1)), outcome.n_rejected)
 
 
-def _curve(line: Line, blocks: Sequence[Block]) -> dict[str, Any]:
+def _curve(line: Line, blocks: Sequence[SiteRanks]) -> dict[str, Any]:
     p_values = np.sort(np.concatenate([block.p_values for block in blocks]))
     here = sum(int(block.rejected.sum()) for block in blocks)
     places = thinned(p_values.size, here)
@@ -307,7 +309,7 @@ def _curve(line: Line, blocks: Sequence[Block]) -> dict[str, Any]:
     }
 
 
-def _p_value_histogram(blocks: Sequence[Block]) -> dict[str, list[Any]]:
+def _p_value_histogram(blocks: Sequence[SiteRanks]) -> dict[str, list[Any]]:
     # A p-value on an edge belongs to the bin it closes: p is one of 1/(ℓ+1), …, 1.
     edges = np.linspace(0, 1, 21)
     counts = {"tests": np.zeros(20, dtype=int), "rejected": np.zeros(20, dtype=int)}
@@ -318,7 +320,7 @@ def _p_value_histogram(blocks: Sequence[Block]) -> dict[str, list[Any]]:
     return {"edges": [_short(e) for e in edges]} | {k: c.tolist() for k, c in counts.items()}
 
 
-def _drawable(block: Block) -> Block:
+def _drawable(block: SiteRanks) -> SiteRanks:
     """Leave out scores that no axis can hold; decisions rest on ranks alone."""
     finite = block.scores is not None and np.isfinite(block.scores).all()
     kept = block.calibration_scores
@@ -327,7 +329,7 @@ def _drawable(block: Block) -> Block:
     return replace(block, scores=None, calibration_scores=None)
 
 
-def _site(block: Block, line: Line) -> dict[str, Any]:
+def _site(block: SiteRanks, line: Line) -> dict[str, Any]:
     flagged = None if block.scores is None else block.scores[block.rejected]
     return {
         "n_tested": int(block.ranks.size),

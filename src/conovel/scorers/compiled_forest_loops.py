@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from conovel.models.kernels import jit
+from conovel.models.kernel_loops import jit
 
 _LOW = (1 << 32) - 1
 _APART = 1e-7  # feature values this close are one to scikit-learn

@@ -28,7 +28,8 @@ from conovel.site.sampling import MAX_TRAIN_ROWS, training_sample
 from conovel.site.splitting import as_share, split_null
 from conovel.site.tables import Rows, as_ids, give_back, read_pair, read_rows, with_ids
 from conovel.spec.guarantee import Guarantee, one_site
-from conovel.stats.arguments import as_callback, as_seed, as_whole
+from conovel.spec.seeds import detector_seeds
+from conovel.stats.arguments import as_callback, as_whole
 from conovel.stats.levels import Level, as_level
 from conovel.stats.null_proportion import NullProportion, as_estimator
 from conovel.stats.ranks import conformal_ranks
@@ -241,7 +242,7 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
         alpha, estimator = as_level(self.level), as_estimator(self.pi0)
         null, test = read_pair(X_null, X_test)
         names = as_ids(ids, len(test))
-        split_seed, scorer_seed = seeds(self.random_state)
+        split_seed, scorer_seed = detector_seeds(self.random_state)
         share = as_share(self.train_fraction, len(null), len(test), alpha)
         most = as_whole(self.max_train_rows, "max_train_rows", least=1)
         train, calibration = split_null(len(null), share, split_seed, most)
@@ -303,9 +304,3 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.estimator_type = "outlier_detector"
         return tags
-
-
-def seeds(random_state: int | None) -> tuple[int, int]:
-    """Derive the seed of the split and that of the scorers; None draws fresh ones."""
-    split, scorer = np.random.SeedSequence(as_seed(random_state)).generate_state(2)
-    return int(split), int(scorer)

@@ -7,14 +7,13 @@ step-up through counts (level α) or each runs its own (level α/K).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 
 from conovel.errors import InputError
 from conovel.stats.levels import Level, as_level
-from conovel.stats.null_proportion import NullProportion, as_estimator
 
 
 @dataclass(frozen=True)
@@ -190,52 +189,3 @@ def block_sizes(n: int, n_agents: int) -> tuple[int, ...]:
 def own_block(index: int) -> int:
     """Return the block that the agent at position `index` keeps for itself: the same number."""
     return index
-
-
-def guarantee(
-    regime: str | Regime,
-    level: Level,
-    *,
-    pi0: str | NullProportion | None = None,
-    left_out: Collection[str] = (),
-    dropped: Collection[str] = (),
-) -> str:
-    """Say in one paragraph what holds for a finished run, and what it rests on.
-
-    Parameters
-    ----------
-    regime : str or Regime
-    level : float, str or Fraction
-    pi0 : None, str or NullProportion
-        The estimator of the nulls that was used.
-    left_out : collection of str
-        Agents that vanished before the counts.
-    dropped : collection of str
-        Agents that vanished during the counts and were counted as zero.
-
-    Examples
-    --------
-    >>> print(guarantee("full", 0.1))
-    FDR over all tested rows of all agents at most 1/10 · m0/m, provided agents are ...
-    """
-    chosen, alpha, estimator = as_regime(regime), as_level(level), as_estimator(pi0)
-    bound = f"{alpha}" if estimator or chosen.divides_level else f"{alpha} · m0/m"
-    said = [f"FDR over all tested rows of all agents at most {bound}, provided {chosen.needs}."]
-    if estimator and chosen.uses_counts and not estimator.proven_for_several:
-        name = type(estimator).__name__
-        said.append(f"{name} is proven for one site only, so that bound is not proven here.")
-    if left_out:
-        said.append(
-            f"Left out before the counts: {', '.join(sorted(left_out))}; their rows are neither"
-            " tested nor counted, and the bound is about the other agents."
-        )
-        if chosen.uses_counts:
-            said.append("Nobody may have left because of how its own rows were split.")
-    if dropped:
-        said.append(
-            f"Lost during the counts: {', '.join(sorted(dropped))}; their rows count as tested"
-            " and not rejected. Nobody may have been lost because of what others counted."
-        )
-        if estimator is None or estimator.proven_for_several:  # docs/theory.md, Theorems 8 and 9
-            said.append(f"Whatever the reason, FDR is at most {alpha} · (1 + 1/2 + … + 1/m).")
-    return " ".join(said)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from conovel.stats.arguments import as_whole
+from conovel.stats.arguments import as_seed, as_whole
 
 SEED_BITS = 32  # what scikit-learn takes
 
@@ -30,6 +30,12 @@ def agent_seeds(random_state: int | None, n_agents: int) -> list[int]:
     [2968811710, 3677149159]
     """
     return [int(s) for s in np.random.SeedSequence(random_state).generate_state(n_agents)]
+
+
+def detector_seeds(random_state: int | None) -> tuple[int, int]:
+    """Return the seeds of the split and of the scorers at one site; None draws fresh ones."""
+    split, scorer = np.random.SeedSequence(as_seed(random_state)).generate_state(2)
+    return int(split), int(scorer)
 
 
 def site_seed(secret: bytes, seed: int, agent: str) -> int:

@@ -18,7 +18,7 @@ from typing import ClassVar
 from conovel.errors import InputError, SampleError
 from conovel.stats.levels import Level, as_level
 
-Below = Callable[[Fraction], Sequence[int]]  # counts of p-values below a point, per block
+CountsBelow = Callable[[Fraction], Sequence[int]]  # counts of p-values below a point, per block
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class NullProportion(ABC):
         object.__setattr__(self, "at", as_level(self.at, f"{type(self).__name__}(at=...)"))
 
     @abstractmethod
-    def null_count(self, below: Below, n_calibration: Sequence[int], m: int) -> Fraction:
+    def null_count(self, below: CountsBelow, n_calibration: Sequence[int], m: int) -> Fraction:
         """Estimate the number of nulls among m tests from counts of small p-values."""
 
 
@@ -57,7 +57,7 @@ class Storey(NullProportion):
 
     proven_for_several: ClassVar[bool] = True
 
-    def null_count(self, below: Below, n_calibration: Sequence[int], m: int) -> Fraction:
+    def null_count(self, below: CountsBelow, n_calibration: Sequence[int], m: int) -> Fraction:
         """Estimate the number of nulls; one round of counts."""
         lam = as_level(self.at)
         on_grid = max(Fraction(math.ceil(lam * (size + 1)), size + 1) for size in n_calibration)
@@ -82,7 +82,7 @@ class Quantile(NullProportion):
     Quantile(at=Fraction(1, 2))
     """
 
-    def null_count(self, below: Below, n_calibration: Sequence[int], m: int) -> Fraction:
+    def null_count(self, below: CountsBelow, n_calibration: Sequence[int], m: int) -> Fraction:
         """Estimate the number of nulls; log2(ℓ) rounds of counts."""
         k0 = math.ceil(as_level(self.at) * m)
         grid = max(n_calibration) + 1

@@ -80,6 +80,17 @@ def rank_limit(slope: Fraction, k: int, n_calibration: int) -> int:
     return slope.numerator * int(k) * (int(n_calibration) + 1) // slope.denominator
 
 
+def within_limit(ranks: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
+    """Tell which ranks are rejected; rank 0 is that of a row that is not tested.
+
+    Examples
+    --------
+    >>> within_limit(np.array([0, 1, 2, 3]), 2)
+    array([False,  True,  True, False])
+    """
+    return np.asarray((ranks >= 1) & (ranks <= limit))
+
+
 def as_block(ranks: ArrayLike, n_calibration: int) -> tuple[NDArray[np.int64], int]:
     """Check one block: integer ranks between 1 and ℓ + 1."""
     array = as_array(ranks, "ranks")

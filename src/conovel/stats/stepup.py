@@ -29,7 +29,7 @@ from conovel.errors import (
 )
 from conovel.stats.levels import Level, as_level
 from conovel.stats.null_proportion import NullProportion, as_estimator
-from conovel.stats.rank_counts import RankHistogram, as_block, as_ranks, rank_limit
+from conovel.stats.rank_counts import RankHistogram, as_block, as_ranks, rank_limit, within_limit
 from conovel.stats.ranks import as_scores
 from conovel.stats.resolution import warn_resolution
 
@@ -176,7 +176,8 @@ def step_up(
     """Do the work of :func:`fast_lsu` on checked blocks, without warnings."""
     outcome = step_up_counts([RankHistogram(*block) for block in blocks], level, estimator)
     rejected = tuple(
-        ranks <= limit for (ranks, _), limit in zip(blocks, outcome.limits, strict=True)
+        within_limit(ranks, limit)
+        for (ranks, _), limit in zip(blocks, outcome.limits, strict=True)
     )
     return replace(outcome, rejected=rejected)
 

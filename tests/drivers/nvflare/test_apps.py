@@ -10,8 +10,8 @@ from nvflare.collab.api.exceptions import CollabCallError
 from conovel.cli.run import _in_words
 from conovel.drivers.nvflare import apps as engine
 from conovel.drivers.nvflare import kits
-from conovel.drivers.nvflare.run_monitor import Watch
-from conovel.drivers.nvflare.run_records import DONE, FAILED, Ledger
+from conovel.drivers.nvflare.run_monitor import RunMonitor
+from conovel.drivers.nvflare.run_records import DONE, FAILED, RunRecords
 from conovel.drivers.nvflare.settings import read_site
 from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import FederationError
@@ -86,14 +86,14 @@ def site(tmp_path):
 )
 def test_a_refusal_is_answered_and_written_down(site, change, said):
     assert said in site._begin(TERMS.to_dict() | change)
-    (run,) = Ledger(site._file.state).runs()
+    (run,) = RunRecords(site._file.state).runs()
     assert (run["state"], run["job"]) == ("refused", "job")
     assert said in run["message"]
     assert site.take(b"") == "it has not begun"
 
 
 def test_a_replay_is_refused_and_the_first_file_stays(site):
-    ledger = Ledger(site._file.state)
+    ledger = RunRecords(site._file.state)
     ledger.open(TERMS.run_id, 60).finish(DONE, "12 rows flagged")
     assert "was here before" in site._begin(TERMS.to_dict() | {"level": "0.01"})
     assert [run["state"] for run in ledger.runs()] == ["done", "refused"]
@@ -102,7 +102,7 @@ def test_a_replay_is_refused_and_the_first_file_stays(site):
 @pytest.mark.parametrize("terms", [None, 7, [], "agents"])
 def test_terms_that_are_none_are_refused_too(site, terms):
     assert "the terms of a run are a table" in site._begin(terms)
-    (run,) = Ledger(site._file.state).runs()
+    (run,) = RunRecords(site._file.state).runs()
     assert run["run_id"] == "job"
 
 
@@ -113,9 +113,9 @@ def watch(tmp_path):
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
         try:
             yield SimpleNamespace(
-                make=lambda: Watch(process, tmp_path, told.append),
+                make=lambda: RunMonitor(process, tmp_path, told.append),
                 told=told,
-                ledger=Ledger(tmp_path),
+                ledger=RunRecords(tmp_path),
                 process=process,
             )
         finally:
@@ -179,7 +179,7 @@ def test_half_a_federation_is_not_in_the_way(tmp_path, monkeypatch):
         raise FederationError("the kits could not be made")
 
     monkeypatch.setattr(kits, "_provision", fail)
-    plan = kits.Plan("f", "localhost", ("north", "south"), ("ana@example.org",))
+    plan = kits.FederationPlan("f", "localhost", ("north", "south"), ("ana@example.org",))
     with pytest.raises(FederationError, match="could not be made"):
         kits.make_federation(plan, tmp_path / "f")
     assert not (tmp_path / "f").exists()

@@ -12,7 +12,7 @@ import pytest
 from conovel.drivers.nvflare import kits, processes
 from conovel.drivers.nvflare.loopback import free_ports
 from conovel.drivers.nvflare.paths import PID_FILE
-from conovel.drivers.nvflare.run_records import DONE, Ledger
+from conovel.drivers.nvflare.run_records import DONE, RunRecords
 
 OPERATOR = "ana@example.org"
 INIT = ("federation", "init", "f", "--site", "north", "--site", "south", "--operator", OPERATOR)
@@ -24,7 +24,9 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("commands") / "f"
     port, admin_port = free_ports()
     sites, operators = ("north", "south"), (OPERATOR,)
-    kits.make_federation(kits.Plan("f", "localhost", sites, operators, port, admin_port), folder)
+    kits.make_federation(
+        kits.FederationPlan("f", "localhost", sites, operators, port, admin_port), folder
+    )
     return folder
 
 
@@ -114,7 +116,7 @@ def test_one_agent_serves_a_site(conovel, folder):
         (folder / "north" / f"{name}.csv").write_text("a,b\n1,2\n")
     settings = folder / "north" / "site.toml"
     settings.write_text(settings.read_text().replace(".parquet", ".csv"))
-    path = Ledger(folder / "north" / "state").folder / PID_FILE
+    path = RunRecords(folder / "north" / "state").folder / PID_FILE
     command = [sys.executable, "-c", SUPERVISOR, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
         try:
@@ -132,7 +134,7 @@ def test_one_agent_serves_a_site(conovel, folder):
 
 
 def test_status_of_a_site_lists_its_runs(conovel, folder):
-    Ledger(folder / "north" / "state").open("ab" * 16, 60).finish(DONE, "12 rows flagged")
+    RunRecords(folder / "north" / "state").open("ab" * 16, 60).finish(DONE, "12 rows flagged")
     said = conovel("status", folder / "north" / "site.toml").stdout
     assert f"{'ab' * 16} done: 12 rows flagged" in said
 

@@ -8,7 +8,7 @@ import pytest
 from support.federation import SCORER, SITES, in_one_process
 
 from conovel.drivers.nvflare.processes import wait_for
-from conovel.drivers.nvflare.run_records import Ledger
+from conovel.drivers.nvflare.run_records import RunRecords
 from conovel.drivers.nvflare.secret import own_secret
 from conovel.protocol.agent import Agent
 from conovel.protocol.audit import verify
@@ -78,7 +78,9 @@ def test_a_federation_decides_what_one_process_decides(
             == (own["decisions"][name])
         )
         (record,) = [
-            run for run in Ledger(folder.parents[1] / "state").runs() if run["run_id"] == run_id
+            run
+            for run in RunRecords(folder.parents[1] / "state").runs()
+            if run["run_id"] == run_id
         ]
         assert record["seed"] == network.agents[SITES.index(name)].seed  # to repeat it there
         senders = {row[1] for row in own["transcript"]["messages"] if row[3] == "COUNT"}

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from conovel.drivers.nvflare.certificates import check_certificate
 from conovel.drivers.nvflare.hardening import SERVER_CLASSES, SITE_CLASSES
-from conovel.drivers.nvflare.kits import Plan, make_federation, renew_federation
+from conovel.drivers.nvflare.kits import FederationPlan, make_federation, renew_federation
 from conovel.drivers.nvflare.settings import read_federation, read_site
 from conovel.errors import FederationError, InputError
 
@@ -23,7 +23,9 @@ OPERATOR = "ana@example.org"
 def folder(tmp_path_factory):
     """Make a federation of two sites."""
     folder = tmp_path_factory.mktemp("kits") / "f"
-    make_federation(Plan("f", "hub.example.org", ("north", "south"), (OPERATOR,)), folder)
+    make_federation(
+        FederationPlan("f", "hub.example.org", ("north", "south"), (OPERATOR,)), folder
+    )
     return folder
 
 
@@ -114,7 +116,7 @@ def test_renewing_keeps_the_authority_and_the_files(folder, tmp_path):
 
 def test_a_federation_is_not_made_twice(folder):
     with pytest.raises(FederationError, match="exists already"):
-        make_federation(Plan("f", "hub", ("a", "b"), (OPERATOR,)), folder)
+        make_federation(FederationPlan("f", "hub", ("a", "b"), (OPERATOR,)), folder)
     with pytest.raises(FederationError, match="is not what"):
         renew_federation(folder / "north")
 
@@ -136,7 +138,7 @@ def test_a_federation_is_not_made_twice(folder):
 def test_a_plan_that_cannot_be(more):
     plan = {"name": "f", "host": "hub", "sites": ("a", "b"), "operators": (OPERATOR,)}
     with pytest.raises(InputError):
-        Plan(**(plan | more))
+        FederationPlan(**(plan | more))
 
 
 def test_a_certificate_of_another_authority(folder, tmp_path):

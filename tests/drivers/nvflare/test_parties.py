@@ -1,4 +1,4 @@
-"""Chair and members over an engine in memory: consent, deadlines, and who publishes what."""
+"""Drivers over an engine in memory: consent, deadlines, and who publishes what."""
 
 import json
 import threading

@@ -16,7 +16,7 @@ from support.federation import SITES
 
 from conovel.drivers.nvflare.loopback import COORDINATOR, OPERATOR, Loopback
 from conovel.drivers.nvflare.processes import wait_for
-from conovel.drivers.nvflare.run_records import Ledger
+from conovel.drivers.nvflare.run_records import RunRecords
 
 PARTIES = (COORDINATOR, *SITES)
 REACH_SECONDS = 120.0  # for a run to come to where it breaks
@@ -83,7 +83,7 @@ class Scene:
         new = {path for path in self.published() - self.before if path.suffix == ".parquet"}
         assert sorted(path.parts[0] for path in new) == list(SITES)
         for party in killed:
-            for run in Ledger(self.loopback.folder / party / "state").runs():
+            for run in RunRecords(self.loopback.folder / party / "state").runs():
                 assert run["state"] != "running"
 
 
@@ -370,7 +370,7 @@ def test_no_model_leaves_for_an_extraction(loopback, sabotage):
     assert not came.exists()
     assert ended.returncode == 1, ended.stdout + ended.stderr
     assert test_extraction_is_refused.fault.is_in(ended.stdout), ended.stdout
-    last = [list(Ledger(loopback.folder / site / "state").runs())[-1] for site in SITES]
+    last = [list(RunRecords(loopback.folder / site / "state").runs())[-1] for site in SITES]
     assert {run["state"] for run in last} == {"failed"}
     # The numbers are in the record of whoever refused first, and were told to nobody.
     assert "1 of 1,000 would train, and 500 are needed" in " ".join(r["message"] for r in last)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from conovel.drivers.network import Network
 from conovel.drivers.nvflare import processes
 from conovel.drivers.nvflare.consent import Limits
-from conovel.drivers.nvflare.run_records import DONE, FAILED, Ledger
+from conovel.drivers.nvflare.run_records import DONE, FAILED, RunRecords
 from conovel.drivers.nvflare.secret import own_secret
 from conovel.drivers.nvflare.settings import read_federation, read_site
 from conovel.drivers.nvflare.terms import Terms
@@ -215,7 +215,7 @@ def test_a_model_of_few_rows_is_objected_to(limits, terms, models, said):
 
 
 def test_no_run_is_entered_twice(tmp_path):
-    ledger = Ledger(tmp_path / "state")
+    ledger = RunRecords(tmp_path / "state")
     record = ledger.open(TERMS.run_id, 60)
     assert record.finish(DONE, "12 rows flagged")
     assert not record.finish(FAILED, "too late to matter")
@@ -226,7 +226,7 @@ def test_no_run_is_entered_twice(tmp_path):
 
 
 def test_a_refusal_is_entered_and_uses_up_no_id(tmp_path):
-    ledger = Ledger(tmp_path)
+    ledger = RunRecords(tmp_path)
     for job in ("job 1", "job 2"):
         ledger.refuse(TERMS.run_id, "level 3/10 is above the 1/5", job)
     ledger.open(TERMS.run_id, 60, "job 3")
@@ -237,7 +237,7 @@ def test_a_refusal_is_entered_and_uses_up_no_id(tmp_path):
 
 
 def test_a_run_without_a_process_is_buried(tmp_path):
-    ledger = Ledger(tmp_path)
+    ledger = RunRecords(tmp_path)
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     ledger.open("0" * 32, 60).note(pid=ended.pid)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from conovel.errors import StructureError, TrailingError, TruncatedError
 from conovel.models.wire.range_coder import (
+    BitCounter,
     Decoder,
     Encoder,
-    Table,
-    Tally,
+    FrequencyTable,
     integer,
     raw,
     signed,
@@ -50,7 +50,7 @@ def decisions(draw):
 
 def run(coder, steps, blind=False):
     """Run the steps; a blind run passes zeros, as a reader has to."""
-    tables = [Table(str(i)) for i in range(4)]
+    tables = [FrequencyTable(str(i)) for i in range(4)]
     results = []
     for name, *settings, value in steps:
         given_value = 0 if blind else value
@@ -83,7 +83,7 @@ def test_what_is_written_is_read(steps):
 
 @given(decisions())
 def test_length_is_the_ideal_cost_and_a_byte(steps):
-    encoder, tally = Encoder(), Tally()
+    encoder, tally = Encoder(), BitCounter()
     run(encoder, steps)
     run(tally, steps)
     length, bits = len(encoder.finish()), sum(tally.bits.values())
@@ -107,12 +107,12 @@ def test_a_longer_payload_is_noticed(steps, more):
 
 
 def test_a_shorter_payload_is_noticed():
-    encoder, table = Encoder(), Table("leaf")
+    encoder, table = Encoder(), FrequencyTable("leaf")
     for i in range(64):
         symbol(encoder, table, i * 37 % 64, 6)
     payload = encoder.finish()
     for length in range(1, len(payload)):
-        decoder, table = Decoder(payload[:length]), Table("leaf")
+        decoder, table = Decoder(payload[:length]), FrequencyTable("leaf")
         with pytest.raises(TruncatedError):
             [symbol(decoder, table, 0, 6) for _ in range(64)]
 
@@ -138,19 +138,19 @@ def test_a_carry_runs_through_full_bytes():
 def test_settled_bits_are_free():
     encoder = Encoder()
     for _ in range(1000):
-        assert symbol(encoder, Table("x"), 9, 8, within(9, 9)) == 9
+        assert symbol(encoder, FrequencyTable("x"), 9, 8, within(9, 9)) == 9
     assert encoder.finish() == b"\0"
 
 
 def test_no_possible_symbol():
     with pytest.raises(StructureError):
-        symbol(Decoder(b"\0\0\0"), Table("x"), 0, 3, within(5, 4))
+        symbol(Decoder(b"\0\0\0"), FrequencyTable("x"), 0, 3, within(5, 4))
     with pytest.raises(StructureError):
-        symbol(Decoder(b"\0\0\0"), Table("x"), 0, 0, within(1, 4))
+        symbol(Decoder(b"\0\0\0"), FrequencyTable("x"), 0, 0, within(1, 4))
 
 
 def test_counts_adapt_and_stay_small():
-    table, encoder = Table("x"), Encoder()
+    table, encoder = FrequencyTable("x"), Encoder()
     for _ in range(200_000):
         encoder.bit(table, 0, 1)
     assert 2**15 <= table.zeros[0] + table.ones[0] < 2**16
@@ -161,9 +161,9 @@ def test_counts_adapt_and_stay_small():
 def test_the_coder_reaches_the_entropy_of_its_source():
     rng = random.Random(1)
     bits = [int(rng.random() < 0.1) for _ in range(20_000)]
-    encoder, tally = Encoder(), Tally()
+    encoder, tally = Encoder(), BitCounter()
     for coder in (encoder, tally):
-        table = Table("x")
+        table = FrequencyTable("x")
         for bit in bits:
             coder.bit(table, 0, bit)
     share = sum(bits) / len(bits)
@@ -175,7 +175,7 @@ def test_the_coder_reaches_the_entropy_of_its_source():
 
 def test_bytes_are_fixed():
     """The same bytes on every platform and version: a change here changes the format."""
-    encoder, table = Encoder(), Table("x")
+    encoder, table = Encoder(), FrequencyTable("x")
     for i in range(12):
         symbol(encoder, table, i * i % 13, 4)
         integer(encoder, table, i**5)

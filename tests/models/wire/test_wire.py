@@ -35,7 +35,7 @@ from conovel.models.forest import Forest
 from conovel.models.quantized.forest import QuantizedForest, per_feature, quantized_forest, uniform
 from conovel.models.wire import decode, describe, encode, schema_digest
 from conovel.models.wire.header import SIZE
-from conovel.models.wire.range_coder import Tally
+from conovel.models.wire.range_coder import BitCounter
 from conovel.scorers.from_sklearn import to_flat
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -255,7 +255,7 @@ def test_golden_files_exist():
 
 def test_tally_agrees_with_the_encoder():
     model = uniform(random_forest(8, n_trees=30, max_depth=6), 5)
-    tally = Tally()
+    tally = BitCounter()
     wire.write(tally, model)
     entropy = tally.entropy()
     assert set(entropy) == {"grid", "structure", "feature", "threshold", "leaf"}

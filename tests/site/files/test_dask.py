@@ -11,7 +11,7 @@ from support.files import in_memory, make_files
 import conovel as cn
 from conovel.errors import ClusterError
 from conovel.site.files import detect_files
-from conovel.site.files.memory import Plan
+from conovel.site.files.memory import MemoryPlan
 
 distributed = pytest.importorskip("distributed")
 
@@ -33,7 +33,7 @@ def detector():
 
 
 def run(files, out, engine, piece, monkeypatch, **options):
-    monkeypatch.setattr(Plan, "of", classmethod(lambda cls, *_: cls(piece, 16)))
+    monkeypatch.setattr(MemoryPlan, "of", classmethod(lambda cls, *_: cls(piece, 16)))
     sources = files / "null", files / "test", out
     return detect_files(detector(), *sources, id_column="name", engine=engine, **options)
 

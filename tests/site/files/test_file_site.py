@@ -17,7 +17,7 @@ from conovel.scorers.refined import Refined, shrunken_logistic
 from conovel.scorers.registry import as_candidates
 from conovel.site.composite import Composite, fit_composite
 from conovel.site.files import FileSite
-from conovel.site.files.source import Source
+from conovel.site.files.source import FileSource
 from conovel.site.site import LocalSite, Settings
 from conovel.site.stacking import FunctionScore
 from conovel.site.storage import write_table
@@ -140,7 +140,7 @@ def test_blocks_of_rows_without_names(tmp_path, monkeypatch):
 
 def test_files_that_grow_are_noticed(tmp_path):
     make_files(tmp_path)
-    source = Source(tmp_path / "test", id_column="name", only=np.ones(N_TEST - 1, dtype=bool))
+    source = FileSource(tmp_path / "test", id_column="name", only=np.ones(N_TEST - 1, dtype=bool))
     with pytest.raises(FileError, match="has got more rows while it was read"):
         list(source.pieces(64))
 

@@ -34,9 +34,9 @@ from conovel.report import of_detection, of_files
 from conovel.scorers.base import Mixture
 from conovel.scorers.refined import shrunken_logistic
 from conovel.site.files import LocalEngine
-from conovel.site.files.gather import Cells, Early, Gathering, Tally, gather, survey
-from conovel.site.files.memory import Plan, as_memory
-from conovel.site.files.source import Piece, Source
+from conovel.site.files.gather import Cells, Early, Gathering, RowCounter, gather, survey
+from conovel.site.files.memory import MemoryPlan, as_memory
+from conovel.site.files.source import FileSource, Piece
 from conovel.site.files.stream import Stream
 from conovel.site.sampling import training_sample
 from conovel.stats.rank_counts import RankHistogram
@@ -251,7 +251,7 @@ def test_spared_training_rows_calibrate():
 
 
 def test_a_row_that_fills_the_files_takes_no_memory():
-    tally = Tally()
+    tally = RowCounter()
     for _ in range(50):
         tally.add(np.ones((10_000, 2)))
     assert sum(map(len, tally.rows)) <= 1 << 17
@@ -489,7 +489,7 @@ def test_a_budget_too_small_to_fit_in_is_refused_before_the_fit(files, monkeypat
 
 @given(st.integers(10**8, 10**12), st.integers(1, 5000))
 def test_a_plan_stays_within_the_budget(memory, n_features):
-    plan = Plan.of(memory, n_features)
+    plan = MemoryPlan.of(memory, n_features)
     in_flight = 8 * 6 * plan.piece * 8 * n_features
     assert plan.piece == 1024 or in_flight <= memory / 4
     assert 4 << plan.cell_bits <= memory
@@ -502,7 +502,7 @@ def test_pieces_have_one_size_whatever_the_files(tmp_path_factory, size):
     if not folder.exists():
         folder.mkdir()
         make_files(folder)
-    source = Source(folder / "test", None, "name")
+    source = FileSource(folder / "test", None, "name")
     pieces = list(source.pieces(size))
     assert {len(piece) for piece in pieces[:-1]} <= {size}
     assert np.array_equal(np.concatenate([piece.rows() for piece in pieces]), draw()[1])

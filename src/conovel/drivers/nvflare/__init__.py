@@ -4,13 +4,13 @@
 
     cli ─► settings (TOML) ─► kits, processes, operator
                                         │ job: Terms
-             engine (NVFlare) ─► Chair at the coordinator, Member at every site
+               apps (NVFlare) ─► CoordinatorDriver at the coordinator, SiteDriver at every site
                                         │ Outbox
                      conovel.protocol.coordinator, conovel.protocol.agent
 
 NVFlare's classes are touched by :mod:`~conovel.drivers.nvflare.apps` and ``presence`` inside its
-processes and by ``session`` for operators, and nowhere else. A :class:`~.chair.Chair` and
-a :class:`~.member.Member` know how to keep deadlines, consent and records, but not how bytes
-travel. What a job may say is :class:`~.terms.Terms`: names and numbers, never a path, a class
-or code.
+processes and by ``session`` for operators, and nowhere else. A
+:class:`~.coordinator_driver.CoordinatorDriver` and a :class:`~.site_driver.SiteDriver` know how to
+keep deadlines, consent and records, but not how bytes travel. What a job may say is
+:class:`~.terms.Terms`: names and numbers, never a path, a class or code.
 """

@@ -18,13 +18,13 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.collab import collab
 from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 
-from conovel.drivers.nvflare.coordinator_driver import Chair, Replies, account_of
+from conovel.drivers.nvflare.coordinator_driver import CoordinatorDriver, Replies, account_of
 from conovel.drivers.nvflare.paths import ENVIRONMENT, state_of
-from conovel.drivers.nvflare.run_records import DONE, FAILED, Ledger
+from conovel.drivers.nvflare.run_records import DONE, FAILED, RunRecords
 from conovel.drivers.nvflare.session import OUTCOME_FILE, TOPIC
 from conovel.drivers.nvflare.settings import read_site
-from conovel.drivers.nvflare.site_driver import Member
-from conovel.drivers.nvflare.site_files import Ground
+from conovel.drivers.nvflare.site_driver import SiteDriver
+from conovel.drivers.nvflare.site_files import SiteFiles
 from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import (
     ConovelError,
@@ -50,7 +50,7 @@ class SiteApp:
     """A site's end of the Collab calls."""
 
     def __init__(self) -> None:
-        self._member: Member | None = None
+        self._member: SiteDriver | None = None
 
     @collab.init  # type: ignore[untyped-decorator]
     def prepare(self, context: Any) -> None:
@@ -97,7 +97,7 @@ class SiteApp:
     def _begin(self, terms: dict[str, Any]) -> str:
         if self._member is not None:
             raise FederationError("a run has begun here already")
-        ledger = Ledger(self._file.state)
+        ledger = RunRecords(self._file.state)
         try:
             agreed = Terms.from_dict(terms)
             self._check(agreed)
@@ -105,10 +105,10 @@ class SiteApp:
         except (InputError, RefusedError, ReplayedMessageError) as error:
             ledger.refuse(_run_id(terms, self._job), str(error), self._job)
             return str(error)
-        ground = Ground(self._file, agreed)
+        ground = SiteFiles(self._file, agreed)
         post = _Post(self._proxies, agreed.call_seconds)
         name, limits = self._file.name, self._file.limits
-        self._member = Member(name, agreed, limits, record, ground.open, post, ground.publish)
+        self._member = SiteDriver(name, agreed, limits, record, ground.open, post, ground.publish)
         self._member.begin()
         return ""
 
@@ -119,7 +119,7 @@ class SiteApp:
         if self._file.name not in terms.agents or set(terms.agents) - set(self._proxies):
             raise RefusedError("the terms name other agents than the job")
 
-    def _begun(self) -> Member:
+    def _begun(self) -> SiteDriver:
         if self._member is None:
             raise FederationError("no run has begun here")
         return self._member
@@ -136,7 +136,7 @@ class CoordinatorApp:
 
     def __init__(self, terms: dict[str, Any]) -> None:
         self._terms = terms
-        self._chair: Chair | None = None
+        self._chair: CoordinatorDriver | None = None
         self._account: dict[str, Any] = {}
 
     @collab.publish  # type: ignore[untyped-decorator]
@@ -151,7 +151,7 @@ class CoordinatorApp:
     def run(self, context: Any) -> None:
         """Run to the end; what the submitter gets is a file of the job."""
         job = str(collab.fl_ctx.get_job_id())
-        ledger = Ledger(state_of(Path(os.environ[ENVIRONMENT])))
+        ledger = RunRecords(state_of(Path(os.environ[ENVIRONMENT])))
         try:
             self._account = self._conduct(context, ledger, job)
         except Exception as error:
@@ -166,13 +166,13 @@ class CoordinatorApp:
         if self._account["state"] == "failed":
             raise ProtocolError(self._account["message"])
 
-    def _conduct(self, context: Any, ledger: Ledger, job: str) -> dict[str, Any]:
+    def _conduct(self, context: Any, ledger: RunRecords, job: str) -> dict[str, Any]:
         terms = Terms.from_dict(self._terms)
         proxies = {proxy.name: proxy for proxy in context.clients}
         if set(proxies) != set(terms.agents):
             raise FederationError("the terms name other agents than the job")
         record = ledger.open(terms.run_id, terms.run_seconds, job)
-        self._chair = Chair(terms, _Post(proxies, terms.call_seconds))
+        self._chair = CoordinatorDriver(terms, _Post(proxies, terms.call_seconds))
         engine = collab.fl_ctx.get_engine()
         engine.register_app_command(TOPIC, self._answer)
         account = self._chair.run(_Sites(proxies, terms, context))

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from conovel.drivers.nvflare.site_driver import Deliver
 from conovel.drivers.nvflare.terms import Terms
-from conovel.drivers.nvflare.worker_thread import Actor
+from conovel.drivers.nvflare.worker_thread import WorkerThread
 from conovel.errors import (
     ConovelError,
     LocalProtocolError,
@@ -22,14 +22,14 @@ from conovel.errors import (
     RemoteProtocolError,
     SiteVanishedError,
 )
-from conovel.protocol.audit import FORMATS
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.fields import MAX_TEXT_BYTES
 from conovel.protocol.messages import Kind, decode
+from conovel.protocol.not_checked import FORMATS
 from conovel.protocol.states import State, as_text
 from conovel.protocol.transcript import Entry, Transcript, as_plain
-from conovel.spec.regimes import guarantee
+from conovel.spec.guarantee import guarantee
 
 FORMAT = FORMATS["run"]
 QUESTIONS = frozenset({Kind.ROSTER, Kind.BELOW, Kind.STEP})  # what a site has to answer
@@ -64,7 +64,7 @@ class Sites(Protocol):
         """Tell these to write their decisions."""
 
 
-class Chair:
+class CoordinatorDriver:
     """The coordinator in one run.
 
     Parameters
@@ -95,7 +95,7 @@ class Chair:
         self._owing = dict.fromkeys(terms.agents, self._began)
         self._entered = {self._coordinator.state: self._began}
         self._over = threading.Event()
-        self._actor = Actor("conovel coordinator")
+        self._actor = WorkerThread("conovel coordinator")
 
     def take(self, data: bytes, sender: str) -> None:
         """Take a message of a site that the transport vouches for."""

@@ -36,7 +36,7 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True)
-class Plan:
+class FederationPlan:
     """What a federation is made of.
 
     Attributes
@@ -74,6 +74,9 @@ class Plan:
         names = [*self.sites, *self.operators]
         if len(set(names)) < len(names) or len(self.sites) < 2 or not self.operators:
             raise InputError("a federation has two sites and an operator, all named differently")
+        self._check_ports()
+
+    def _check_ports(self) -> None:
         for port in (self.port, self.admin_port):
             if not 0 < port < 65536:
                 raise InputError(f"{port} is not a port")
@@ -87,12 +90,12 @@ def require_engine() -> None:
         raise MissingExtraError(PACKAGE, "nvflare")
 
 
-def make_federation(plan: Plan, folder: Path) -> list[Path]:
+def make_federation(plan: FederationPlan, folder: Path) -> list[Path]:
     """Make all kits of a new federation; give the folders to hand out.
 
     Parameters
     ----------
-    plan : Plan
+    plan : FederationPlan
     folder : Path
         Must not exist.
     """
@@ -125,7 +128,7 @@ def renew_federation(folder: Path) -> list[Path]:
     return _hand_out(plan, folder, _provision(authority, plan.name))
 
 
-def _project(plan: Plan) -> dict[str, Any]:
+def _project(plan: FederationPlan) -> dict[str, Any]:
     """Write NVFlare's project file; JSON is YAML."""
     server = {
         "name": plan.host,
@@ -160,12 +163,12 @@ def _project(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _plan(project: Mapping[str, Any]) -> Plan:
+def _plan(project: Mapping[str, Any]) -> FederationPlan:
     kinds: dict[str, list[Any]] = {"server": [], "client": [], "admin": []}
     for party in project["participants"]:
         kinds[party["type"]].append(party)
     (server,) = kinds["server"]
-    return Plan(
+    return FederationPlan(
         name=project["name"],
         host=server["name"],
         sites=tuple(party["name"] for party in kinds["client"]),
@@ -192,7 +195,7 @@ def _provision(authority: Path, name: str) -> Path:
     return made[-1]
 
 
-def _hand_out(plan: Plan, folder: Path, made: Path) -> list[Path]:
+def _hand_out(plan: FederationPlan, folder: Path, made: Path) -> list[Path]:
     parties = {plan.host: "coordinator"} | {name: name for name in (*plan.sites, *plan.operators)}
     given = []
     for source, target in parties.items():
@@ -219,7 +222,7 @@ def _forget_keys(made: Path) -> None:
     write_json(state, root)
 
 
-def _write_once(party: Path, plan: Plan, target: str) -> None:
+def _write_once(party: Path, plan: FederationPlan, target: str) -> None:
     """Write the file a person edits, unless it is there."""
     if target in plan.sites:
         path, text = party / "site.toml", _SITE_TOML.format(name=target, n=len(plan.sites))

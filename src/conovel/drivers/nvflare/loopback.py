@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from conovel.drivers.nvflare import processes
-from conovel.drivers.nvflare.kits import Plan, make_federation
+from conovel.drivers.nvflare.kits import FederationPlan, make_federation
 from conovel.drivers.nvflare.settings import FederationFile, read_federation
 from conovel.errors import FederationError
 from conovel.site.storage import write_table
@@ -56,7 +56,7 @@ class Loopback:
         self._environment = os.environ | dict(environment or {})
         self._parties: dict[str, subprocess.Popen[bytes]] = {}
         port, admin_port = free_ports()
-        plan = Plan(name, "localhost", self.sites, (OPERATOR,), port, admin_port)
+        plan = FederationPlan(name, "localhost", self.sites, (OPERATOR,), port, admin_port)
         make_federation(plan, folder)
         for site, (null, test) in rows.items():
             write_table(folder / site / "normal.parquet", null)

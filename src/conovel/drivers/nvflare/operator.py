@@ -32,15 +32,14 @@ def run(
     terms : Terms
     tell : callable
         Told how far the run is: what
-        :meth:`conovel.drivers.nvflare.coordinator_driver.Chair.progress` says.
+        :meth:`conovel.drivers.nvflare.coordinator_driver.CoordinatorDriver.progress` says.
     launch_seconds : float
         How long the sites may take to start.
 
     Returns
     -------
     dict
-        The account of :meth:`conovel.drivers.nvflare.coordinator_driver.Chair.run`, also of a run
-        that failed.
+        The account of the coordinator's driver, also of a run that failed.
 
     Raises
     ------

@@ -25,9 +25,9 @@ class Presence(Widget):  # type: ignore[misc]
         if event_type == EventType.SYSTEM_START:
             (state / JOINED_FILE).touch()
         elif event_type == EventType.JOB_COMPLETED:
-            from conovel.drivers.nvflare.run_records import Ledger  # noqa: PLC0415  (loads pyarrow)
+            from conovel.drivers.nvflare.run_records import RunRecords  # noqa: PLC0415  (loads pyarrow)
 
-            ledger, job = Ledger(state), str(fl_ctx.get_prop(FLContextKey.CURRENT_JOB_ID))
+            ledger, job = RunRecords(state), str(fl_ctx.get_prop(FLContextKey.CURRENT_JOB_ID))
             if not ledger.knows(job):
                 why = f"its job ended before it began (see {state / LOG_FILE})"
                 ledger.refuse(job, why, job)

@@ -11,13 +11,13 @@ from typing import Any
 
 from conovel.drivers.nvflare import processes
 from conovel.drivers.nvflare.paths import LOG_FILE
-from conovel.drivers.nvflare.run_records import DONE, RUNNING, Ledger
+from conovel.drivers.nvflare.run_records import DONE, RUNNING, RunRecords
 
 TICK_SECONDS = 0.3
 END_SECONDS = 30.0  # for the process of a run to end after it
 
 
-class Watch:
+class RunMonitor:
     """Looks after an engine, and tells of every run that begins or ends.
 
     Parameters
@@ -42,7 +42,7 @@ class Watch:
         linger: float = 0.0,
     ) -> None:
         self.engine = engine
-        self._log, self._ledger = state / LOG_FILE, Ledger(state)
+        self._log, self._ledger = state / LOG_FILE, RunRecords(state)
         self._tell, self._on_done, self._linger = tell, on_done, linger
         self._seen = {_key(run): run["state"] for run in self._ledger.runs()}
         self.look()  # at what a party that was killed has left open

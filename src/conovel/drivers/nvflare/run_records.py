@@ -23,7 +23,7 @@ RUNNING, DONE, FAILED, REFUSED = "running", "done", "failed", "refused"
 GRACE_SECONDS = 10.0  # between the deadline of a run and its burial by somebody else
 
 
-class Ledger:
+class RunRecords:
     """The runs of one party.
 
     Parameters
@@ -35,7 +35,7 @@ class Ledger:
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ledger = Ledger(Path(folder))
+    ...     ledger = RunRecords(Path(folder))
     ...     record = ledger.open("00" * 16, seconds=60)
     ...     _ = record.finish(FAILED, "south vanished")
     ...     [(run["state"], run["message"]) for run in ledger.runs()]

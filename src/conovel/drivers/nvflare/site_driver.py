@@ -1,7 +1,7 @@
 """One site's part in one run: consent, deadlines, the record; the machine does the rest.
 
 How bytes travel is the engine's affair. Everything that concerns the machine happens on one
-thread (:class:`~conovel.drivers.nvflare.worker_thread.Actor`). Decisions are written only when the
+thread (:mod:`conovel.drivers.nvflare.worker_thread`). Decisions are written only when the
 coordinator has heard from every site that it has the outcome, and asks to publish.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from conovel.drivers.nvflare.consent import Limits
 from conovel.drivers.nvflare.run_records import DONE, FAILED, Record
 from conovel.drivers.nvflare.terms import Terms
-from conovel.drivers.nvflare.worker_thread import Actor
+from conovel.drivers.nvflare.worker_thread import WorkerThread
 from conovel.drivers.work import perform
 from conovel.errors import (
     ConovelError,
@@ -42,7 +42,7 @@ Deliver: TypeAlias = Callable[[Outbox], Mapping[str, str]]  # who could not be r
 Publish: TypeAlias = Callable[[Site, Agent, Transcript], Path]
 
 
-class Member:
+class SiteDriver:
     """One site in one run.
 
     Parameters
@@ -89,7 +89,7 @@ class Member:
         self._bytes_in, self._counting = 0, threading.Lock()
         self._n_here = len(terms.agents)
         self._settled = False
-        self._actor = Actor(f"conovel {name}")
+        self._actor = WorkerThread(f"conovel {name}")
         self._alarm = threading.Timer(terms.run_seconds, self._expire)
         self._alarm.daemon = True
 

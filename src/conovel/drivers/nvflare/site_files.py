@@ -12,7 +12,7 @@ from conovel.drivers.nvflare.terms import Terms
 from conovel.drivers.results import SiteResult
 from conovel.errors import FileError
 from conovel.protocol.agent import Agent
-from conovel.protocol.audit import FORMATS
+from conovel.protocol.not_checked import FORMATS
 from conovel.protocol.transcript import Transcript, as_plain
 from conovel.scorers.registry import as_candidates
 from conovel.site.files import FileSite
@@ -20,13 +20,14 @@ from conovel.site.files.memory import DEFAULT_MEMORY, are_large
 from conovel.site.site import LocalSite, Settings, Site
 from conovel.site.storage import Sample, read_pair_of_files, write_json, write_table
 from conovel.site.tables import as_ids, read_pair
-from conovel.spec.regimes import guarantee
+from conovel.spec.guarantee import guarantee
 from conovel.spec.seeds import site_seed
+from conovel.stats.rank_counts import within_limit
 
 FORMAT = FORMATS["agent"]
 
 
-class Ground:
+class SiteFiles:
     """A site's rows in one run.
 
     Parameters
@@ -101,7 +102,7 @@ class Ground:
     def _result(self, site: LocalSite, limit: int) -> SiteResult:
         return SiteResult(
             name=self.file.name,
-            rejected=site.tested & (site.test_ranks <= limit),
+            rejected=within_limit(site.test_ranks, limit),
             ranks=site.test_ranks,
             scores=site.scores,
             tested=site.tested,

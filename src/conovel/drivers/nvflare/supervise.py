@@ -19,7 +19,7 @@ from conovel.drivers.nvflare import processes
 from conovel.drivers.nvflare.certificates import check_certificate
 from conovel.drivers.nvflare.kits import require_engine
 from conovel.drivers.nvflare.paths import JOINED_FILE, LOG_FILE, PID_FILE
-from conovel.drivers.nvflare.run_monitor import Watch
+from conovel.drivers.nvflare.run_monitor import RunMonitor
 from conovel.drivers.nvflare.settings import FederationFile, SiteFile
 from conovel.errors import FederationError
 
@@ -62,7 +62,7 @@ def serve_site(
         joined = file.state / JOINED_FILE
         joined.unlink(missing_ok=True)
         engine = processes.start_site(file.kit, file.name, file.path, file.state)
-        watch = Watch(engine, file.state, tell, on_done)
+        watch = RunMonitor(engine, file.state, tell, on_done)
         with _ended(watch):
             if not _comes_up(engine, joined.exists, join_seconds):
                 raise FederationError(
@@ -94,7 +94,7 @@ def serve_coordinator(
             if _listens(port):
                 raise FederationError(f"port {port} is in use on this machine")
         engine = processes.start_coordinator(file.coordinator_kit, file.path, file.state)
-        watch = Watch(engine, file.state, tell, linger=LINGER_SECONDS)
+        watch = RunMonitor(engine, file.state, tell, linger=LINGER_SECONDS)
         with _ended(watch):
             if not _comes_up(engine, lambda: all(map(_listens, ports)), join_seconds):
                 raise FederationError(
@@ -125,7 +125,7 @@ def _comes_up(
 
 
 @contextmanager
-def _ended(watch: Watch) -> Iterator[None]:
+def _ended(watch: RunMonitor) -> Iterator[None]:
     """End the engine with all it began, whatever happens; a run under way has failed then."""
     try:
         yield

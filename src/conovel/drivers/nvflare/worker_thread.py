@@ -16,12 +16,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Actor:
+class WorkerThread:
     """A thread that does what it is handed, in order.
 
     Examples
     --------
-    >>> actor = Actor("example")
+    >>> actor = WorkerThread("example")
     >>> actor.do(sum, [1, 2]).result()
     3
     >>> actor.stop()

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.models.kernels import check_trees, jit
+from conovel.models.kernel_loops import jit
+from conovel.models.kernels import check_trees
 
 LEAF = -1
 WORTH_COMPILING = 1 << 14  # nodes or numbers; below, plain Python ends before numba is loaded

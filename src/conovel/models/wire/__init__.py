@@ -17,7 +17,7 @@ from conovel.models.quantized.dense import QuantizedDense
 from conovel.models.quantized.forest import QuantizedForest, uniform
 from conovel.models.wire import forests, header, networks
 from conovel.models.wire.header import MAX_BYTES, NO_SCHEMA, Header, schema_digest
-from conovel.models.wire.range_coder import Coder, Decoder, Encoder, Tally
+from conovel.models.wire.range_coder import BitCounter, Coder, Decoder, Encoder
 
 __all__ = [
     "MAX_BYTES",
@@ -158,7 +158,7 @@ def describe(model: Surrogate) -> dict[str, Any]:
         exact; counts; ``bits_per_node`` (or ``bits_per_weight``) by stream; ``bytes`` by
         part; ``paper_bytes``, see `paper_bits`.
     """
-    tally = Tally()
+    tally = BitCounter()
     about = write(tally, model)
     message = encode(model)
     if isinstance(model, Forest | QuantizedForest):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from conovel.errors import LimitError, StructureError, TruncatedError
-from conovel.models.kernels import jit
+from conovel.models.kernel_loops import jit
 from conovel.models.quantized.canonical import LEAF
 from conovel.models.quantized.grids import MAX_BITS
 from conovel.models.wire.range_coder import BOTTOM, COUNT_LIMIT, TOP

@@ -25,7 +25,7 @@ from conovel.models.quantized.grids import Uniform
 from conovel.models.wire.compiled import loops_for
 from conovel.models.wire.header import NETWORK, Header
 from conovel.models.wire.numbers import STREAM, code_float, code_floats
-from conovel.models.wire.range_coder import Coder, Table, integer, signed, symbol
+from conovel.models.wire.range_coder import Coder, FrequencyTable, integer, signed, symbol
 
 MAX_LAYERS = 8
 ACTIVATIONS: tuple[Activation, ...] = ("identity", "relu", "logistic", "tanh")
@@ -69,7 +69,7 @@ def code_quantized(coder: Coder, header: Header, given: QuantizedDense | None) -
     exponents = _code_small(coder, given.exponents if given else zeros, MAX_EXPONENT)
     shifts = _code_small(coder, given.shifts if given else zeros, MAX_SHIFT)
     shapes = _code_shapes(coder, header, [w.codes.shape for w in given.weights] if given else [])
-    table = Table("weight", bits)
+    table = FrequencyTable("weight", bits)
     weights, biases = [], []
     for i, shape in enumerate(shapes):
         weight, bias = (given.weights[i], given.biases[i]) if given else (None, None)
@@ -105,7 +105,7 @@ def _activation(header: Header) -> Activation:
 
 def _code_shapes(coder: Coder, header: Header, given: Shapes) -> list[tuple[int, int]]:
     """Code the widths between layers, and return inputs and outputs of each layer."""
-    table, left = Table(STREAM), header.n_items
+    table, left = FrequencyTable(STREAM), header.n_items
     shapes, n_in = [], header.n_features
     for i in range(header.n_parts):
         last = i == header.n_parts - 1
@@ -122,7 +122,7 @@ def _code_shapes(coder: Coder, header: Header, given: Shapes) -> list[tuple[int,
 
 def _code_small(coder: Coder, given: Sequence[int], limit: int) -> tuple[int, ...]:
     """Code a small number for each feature."""
-    table = Table(STREAM)
+    table = FrequencyTable(STREAM)
     result = tuple(signed(coder, table, number) for number in given)
     if max(map(abs, result)) > limit:
         raise StructureError("a feature is scaled or shifted beyond all bounds")
@@ -130,7 +130,7 @@ def _code_small(coder: Coder, given: Sequence[int], limit: int) -> tuple[int, ..
 
 
 def _code_array(
-    coder: Coder, table: Table, given: Coded | None, shape: tuple[int, ...], bits: int
+    coder: Coder, table: FrequencyTable, given: Coded | None, shape: tuple[int, ...], bits: int
 ) -> Coded:
     """Code an array: the ends of its grid, or its only number, and then the codes."""
     count = prod(shape)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from conovel.errors import NonFiniteError, StructureError
 from conovel.models.quantized.grids import MAX_INDEX, STEPS, Lattice, Uniform
 from conovel.models.wire.compiled import Loops, loops_for
-from conovel.models.wire.range_coder import Coder, Table, integer, raw, signed
+from conovel.models.wire.range_coder import Coder, FrequencyTable, integer, raw, signed
 
 STREAM = "grid"
 DOUBLE, SINGLE, FRACTION = WIDTHS = 64, 32, 24
@@ -54,7 +54,7 @@ def code_lists(
 
     No list is empty, and all together have at most `most` numbers.
     """
-    table = Table(STREAM)
+    table = FrequencyTable(STREAM)
     if (loops := loops_for(coder, most)) is not None:
         return _code_lists_compiled(loops, table, given, count, most, widths)
     result: list[list[float]] = []
@@ -66,7 +66,7 @@ def code_lists(
 
 def _code_lists_compiled(
     loops: Loops,
-    table: Table,
+    table: FrequencyTable,
     given: Sequence[Sequence[float]],
     count: int,
     most: int,
@@ -91,7 +91,11 @@ def _code_lists_compiled(
 
 
 def code_list(
-    coder: Coder, given: Sequence[float], table: Table, most: int, widths: Sequence[int] = WIDTHS
+    coder: Coder,
+    given: Sequence[float],
+    table: FrequencyTable,
+    most: int,
+    widths: Sequence[int] = WIDTHS,
 ) -> list[float]:
     """Code 1 to `most` distinct numbers, in the order of their keys, by the gaps between."""
     count = integer(coder, table, max(len(given) - 1, 0)) + 1
@@ -116,7 +120,7 @@ def order_of(values: NDArray[np.float64]) -> NDArray[np.intp]:
 
 def code_used(coder: Coder, given: Container[int], n_features: int, most: int) -> list[int]:
     """Code which features occur, and return their numbers: at most one for each split."""
-    table = Table(STREAM)
+    table = FrequencyTable(STREAM)
     used = [f for f in range(n_features) if coder.bit(table, 0, int(f in given))]
     if len(used) > most:
         raise StructureError("more features in use than splits")
@@ -133,7 +137,7 @@ def code_uniform(coder: Coder, given: Uniform, bits: int) -> Uniform:
 
 def code_lattices(coder: Coder, given: Sequence[Lattice], widths: Iterable[int]) -> list[Lattice]:
     """Code lattices of given widths, each by the change of the step and by its middle."""
-    steps, firsts = Table(STREAM), Table(STREAM)
+    steps, firsts = FrequencyTable(STREAM), FrequencyTable(STREAM)
     step, result = _UNIT_STEP, []
     for i, bits in enumerate(widths):
         middle = 1 << (bits - 1)

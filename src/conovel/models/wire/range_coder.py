@@ -5,17 +5,17 @@ zeros and ones, both starting at one (Laplace's rule), and the current range is 
 that proportion. Every quantity is an integer below 2^64, so the bytes are the same on every
 machine. `docs/wire.md` specifies the coder for other languages.
 
-Three classes speak one interface: `Encoder` writes, `Decoder` reads, `Tally` only counts.
+Three classes speak one interface: `Encoder` writes, `Decoder` reads, `BitCounter` only counts.
 A model is therefore described once, by a function that takes any of them: the value passed
 in is what an encoder writes, the value returned is what a decoder read.
 
 Examples
 --------
->>> table = Table("leaf")
+>>> table = FrequencyTable("leaf")
 >>> encoder = Encoder()
 >>> [symbol(encoder, table, value, 3) for value in (5, 5, 2)]
 [5, 5, 2]
->>> decoder, table = Decoder(encoder.finish()), Table("leaf")
+>>> decoder, table = Decoder(encoder.finish()), FrequencyTable("leaf")
 >>> [symbol(decoder, table, 0, 3) for _ in range(3)]
 [5, 5, 2]
 >>> decoder.finish()
@@ -40,7 +40,7 @@ COUNT_LIMIT = 1 << 16  # the two counts of a context are halved when they reach 
 _WORD = 16  # raw bits are coded in pieces of at most this many
 
 
-class Table:
+class FrequencyTable:
     """The contexts of one family of decisions: a pair of counts for each of 2^bits slots."""
 
     __slots__ = ("ones", "size", "stream", "zeros")
@@ -67,7 +67,7 @@ class Table:
 class Coder(Protocol):
     """What the description of a model needs from a coder."""
 
-    def bit(self, table: Table, slot: int, bit: int) -> int:
+    def bit(self, table: FrequencyTable, slot: int, bit: int) -> int:
         """Code one decision in a context and return it."""
 
     def uniform(self, value: int, total: int, stream: str) -> int:
@@ -82,7 +82,7 @@ class Encoder:
         self.range = TOP
         self.out = bytearray()
 
-    def bit(self, table: Table, slot: int, bit: int) -> int:
+    def bit(self, table: FrequencyTable, slot: int, bit: int) -> int:
         """Write one decision in a context."""
         zeros = table.zeros[slot]
         split = self.range * zeros // (zeros + table.ones[slot])
@@ -139,7 +139,7 @@ class Decoder:
         self.range = TOP
         self.shifts = 0
 
-    def bit(self, table: Table, slot: int, bit: int) -> int:
+    def bit(self, table: FrequencyTable, slot: int, bit: int) -> int:
         """Read one decision in a context."""
         zeros = table.zeros[slot]
         split = self.range * zeros // (zeros + table.ones[slot])
@@ -186,7 +186,7 @@ class Decoder:
             self.range <<= 8
 
 
-class Tally:
+class BitCounter:
     """Count the bits that an ideal coder would write, by stream, and write nothing.
 
     Attributes
@@ -199,9 +199,9 @@ class Tally:
         self.bits: defaultdict[str, float] = defaultdict(float)
         self._raw: defaultdict[str, float] = defaultdict(float)
         self._seen: defaultdict[tuple[str, int, int], list[int]] = defaultdict(lambda: [0, 0])
-        self._tables: list[Table] = []  # kept alive, so that an id stays unique
+        self._tables: list[FrequencyTable] = []  # kept alive, so that an id stays unique
 
-    def bit(self, table: Table, slot: int, bit: int) -> int:
+    def bit(self, table: FrequencyTable, slot: int, bit: int) -> int:
         """Count one decision in a context."""
         zeros, ones = table.zeros[slot], table.ones[slot]
         self.bits[table.stream] += math.log2((zeros + ones) / (ones if bit else zeros))
@@ -237,7 +237,7 @@ def within(low: int, high: int) -> Callable[[int, int], bool]:
 
 def symbol(
     coder: Coder,
-    table: Table,
+    table: FrequencyTable,
     value: int,
     bits: int,
     possible: Callable[[int, int], bool] | None = None,
@@ -248,7 +248,7 @@ def symbol(
     ----------
     coder : Coder
         Encoder, decoder or tally.
-    table : Table
+    table : FrequencyTable
         Contexts of the bits: the slot of a bit is the bits before it, with a 1 in front.
         Bits that the table has no slot for are coded at even odds.
     value : int
@@ -297,7 +297,7 @@ def raw(coder: Coder, value: int, bits: int, stream: str) -> int:
     return result
 
 
-def integer(coder: Coder, table: Table, value: int) -> int:
+def integer(coder: Coder, table: FrequencyTable, value: int) -> int:
     """Code a number of 0 to 64 bits: its length as a symbol, then the bits below its first."""
     length = symbol(coder, table, value.bit_length(), 7, within(0, 64))
     if length <= 1:
@@ -305,7 +305,7 @@ def integer(coder: Coder, table: Table, value: int) -> int:
     return 1 << (length - 1) | raw(coder, value, length - 1, table.stream)
 
 
-def signed(coder: Coder, table: Table, value: int) -> int:
+def signed(coder: Coder, table: FrequencyTable, value: int) -> int:
     """Code a number of either sign, folded to a number without one: 0, -1, 1, -2 are 0 to 3."""
     folded = integer(coder, table, value << 1 if value >= 0 else ~(value << 1))
     return folded >> 1 if folded & 1 == 0 else ~(folded >> 1)

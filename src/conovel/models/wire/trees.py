@@ -16,7 +16,7 @@ from conovel.errors import LimitError, StructureError
 from conovel.models.quantized.canonical import LEAF, Node, Tree
 from conovel.models.quantized.grids import MAX_BITS
 from conovel.models.wire.compiled import Loops, loops_for
-from conovel.models.wire.range_coder import Coder, Table, symbol, within
+from conovel.models.wire.range_coder import Coder, FrequencyTable, symbol, within
 
 MAX_DEPTH = 256
 EARLY = 16  # splits of a tree during which its structure is told by how much is open
@@ -104,14 +104,17 @@ class _Trees:
         self._coder = coder
         self._shape = shape
         self._previous: Node | None = None  # the root before this one, if trees ascend
-        self._structure = Table("structure")
-        self._advance = Table("feature")
-        self._features = (Table("feature"), Table("feature"))  # of roots, of other splits
-        self._thresholds: dict[int, Table] = {}
+        self._structure = FrequencyTable("structure")
+        self._advance = FrequencyTable("feature")
+        self._features = (
+            FrequencyTable("feature"),
+            FrequencyTable("feature"),
+        )  # of roots, of other splits
+        self._thresholds: dict[int, FrequencyTable] = {}
         self._feature_bits = (len(shape.n_codes) - 1).bit_length()
         self._leaf_bits = (shape.n_values - 1).bit_length()
         slots = min(self._leaf_bits, MAX_BITS)
-        self._leaves = [Table("leaf", slots) for _ in range((1 << SIBLING_BITS) + 1)]
+        self._leaves = [FrequencyTable("leaf", slots) for _ in range((1 << SIBLING_BITS) + 1)]
         self._low = [0] * len(shape.n_codes)
         self._high = [n - 1 for n in shape.n_codes]
         # How many features with codes left begin with the bits of p, behind a first 1.
@@ -206,7 +209,7 @@ class _Trees:
             low = self._previous[1]
         table = self._thresholds.get(feature)
         if table is None:
-            table = self._thresholds[feature] = Table("threshold")
+            table = self._thresholds[feature] = FrequencyTable("threshold")
         bits = (self._shape.n_codes[feature] - 1).bit_length()
         return symbol(self._coder, table, node[1], bits, within(low, high))
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from conovel.errors import FileError
 from conovel.site.datafiles import first_line
-from conovel.stats.rank_counts import RankHistogram
+from conovel.stats.rank_counts import RankHistogram, within_limit
 
 _GROUP = 1 << 20  # rows of a Parquet row group: pyarrow's own default, whatever the pieces
 
@@ -60,7 +60,7 @@ class Decider:
         return (
             part.append_column("p_value", pa.array(ranks / (self.n_calibration + 1)))
             .append_column("adjusted_p_value", pa.array(self._adjusted[ranks]))
-            .append_column("rejected", pa.array(ranks <= self.limit))
+            .append_column("rejected", pa.array(within_limit(ranks, self.limit)))
         )
 
 

@@ -19,16 +19,17 @@ from numpy.typing import NDArray
 from conovel.errors import FileError, InputError
 from conovel.scorers.registry import as_candidates
 from conovel.scorers.selection import Selection, fit_best
-from conovel.site.detector import AdaDetect, outline, seeds
+from conovel.site.detector import AdaDetect, outline
 from conovel.site.files.decisions import Decider, count_ranks, write_rows
 from conovel.site.files.engines import Engine, LocalEngine
 from conovel.site.files.memory import DEFAULT_MEMORY, as_memory
 from conovel.site.files.sketch import Sketch
-from conovel.site.files.source import Source
+from conovel.site.files.source import FileSource
 from conovel.site.files.stream import Progress, Stream, silent
 from conovel.site.splitting import as_share, split_null
 from conovel.site.storage import pick_features, require_writable
 from conovel.spec.guarantee import Guarantee, one_site
+from conovel.spec.seeds import detector_seeds
 from conovel.stats.arguments import as_whole
 from conovel.stats.levels import as_level
 from conovel.stats.null_proportion import as_estimator
@@ -123,12 +124,12 @@ def detect_files(
     require_writable(out)
     types = pick_features(null, test, columns, id_column)
     level, estimator = as_level(detector.level), as_estimator(detector.pi0)
-    split_seed, scorer_seed = seeds(detector.random_state)
+    split_seed, scorer_seed = detector_seeds(detector.random_state)
     candidates = as_candidates(detector.scorer, scorer_seed)
     most = as_whole(detector.max_train_rows, "max_train_rows", least=1)
     stream = Stream(
-        Source(null, types=types),
-        Source(test, id_column=id_column, types=types),
+        FileSource(null, types=types),
+        FileSource(test, id_column=id_column, types=types),
         as_memory(memory),
         engine or LocalEngine(),
         folder=out.with_name(f".{out.name}.work"),

@@ -82,7 +82,7 @@ class Cells:
 
 
 @dataclass(eq=False)
-class Tally:
+class RowCounter:
     """Distinct rows with how often they occurred, put together bit by bit."""
 
     rows: list[Matrix] = field(default_factory=list)
@@ -123,7 +123,7 @@ class Gathering:
     is_train: NDArray[np.bool_]
     rate: float
     bound: Callable[[NDArray[np.uint64]], NDArray[np.int64]]
-    tally: Tally = field(default_factory=Tally)
+    tally: RowCounter = field(default_factory=RowCounter)
     null_train: list[Matrix] = field(default_factory=list)
 
     def pick(self, piece: Piece, hashes: NDArray[np.uint64], known: bool) -> tuple[Matrix, Matrix]:

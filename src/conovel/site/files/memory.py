@@ -18,7 +18,7 @@ _LARGEST_PIECE = 1 << 16  # rows; larger ones gain nothing
 
 
 @dataclass(frozen=True)
-class Plan:
+class MemoryPlan:
     """Sizes of what is held at a time.
 
     Attributes
@@ -33,7 +33,7 @@ class Plan:
     cell_bits: int
 
     @classmethod
-    def of(cls, memory: int, n_features: int) -> Plan:
+    def of(cls, memory: int, n_features: int) -> MemoryPlan:
         """Divide the budget: a quarter for pieces at work, a sixteenth for cells.
 
         The rest is left to the libraries, to the rows that the scorer learns from and to

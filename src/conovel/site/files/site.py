@@ -20,13 +20,13 @@ from conovel.scorers.base import TrainingSet
 from conovel.site.files.decisions import count_ranks, write_rows
 from conovel.site.files.engines import LocalEngine
 from conovel.site.files.memory import DEFAULT_MEMORY, as_memory
-from conovel.site.files.source import Source, mask_of
+from conovel.site.files.source import FileSource, mask_of
 from conovel.site.files.stream import Progress, Stream, silent
 from conovel.site.site import Settings, Site
 from conovel.site.storage import pick_features
 from conovel.spec.facts import Facts
 from conovel.spec.regimes import own_block
-from conovel.stats.rank_counts import RankHistogram
+from conovel.stats.rank_counts import RankHistogram, within_limit
 
 
 class FileSite(Site):
@@ -70,8 +70,8 @@ class FileSite(Site):
         types = pick_features(null, test, columns, id_column)
         super().__init__(types.names, settings)
         self._all = self._stream = Stream(
-            Source(null, types=types),
-            Source(test, id_column=id_column, types=types),
+            FileSource(null, types=types),
+            FileSource(test, id_column=id_column, types=types),
             as_memory(memory),
             LocalEngine(),
             folder,
@@ -143,7 +143,7 @@ class FileSite(Site):
             return (
                 part.append_column("p_value", pa.array(p_values))
                 .append_column("tested", pa.array(tested))
-                .append_column("rejected", pa.array(tested & (ranks <= limit)))
+                .append_column("rejected", pa.array(within_limit(ranks, limit)))
             )
 
         parts = self._stream.parts("writing")

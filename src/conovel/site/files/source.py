@@ -67,7 +67,7 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class FileSource:
     """A file or a folder of files, of which only a piece is in memory at a time.
 
     Parameters

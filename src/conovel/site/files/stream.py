@@ -21,8 +21,8 @@ from conovel.errors import SampleError, ScorerError
 from conovel.scorers.base import Matrix, Mixture, ScoreModel, TrainingSet, Vector
 from conovel.site.files.engines import Engine
 from conovel.site.files.gather import Cells, Early, Gathering, gather, survey
-from conovel.site.files.memory import Plan, require_room_to_fit
-from conovel.site.files.source import Source, mask_of
+from conovel.site.files.memory import MemoryPlan, require_room_to_fit
+from conovel.site.files.source import FileSource, mask_of
 from conovel.site.files.work import Work
 from conovel.site.tables import Rows, warn_constant
 from conovel.spec.version import __version__
@@ -42,7 +42,7 @@ class Stream:
 
     Parameters
     ----------
-    null, test : Source
+    null, test : FileSource
         Known normals and rows to test, with the same features.
     memory : int
         What may be used, in bytes.
@@ -63,8 +63,8 @@ class Stream:
 
     def __init__(
         self,
-        null: Source,
-        test: Source,
+        null: FileSource,
+        test: FileSource,
         memory: int,
         engine: Engine,
         folder: Path,
@@ -72,7 +72,7 @@ class Stream:
         tell: Progress = silent,
     ) -> None:
         self.null, self.test, self.memory = null, test, memory
-        self.plan = Plan.of(memory, len(null.features))
+        self.plan = MemoryPlan.of(memory, len(null.features))
         self._engine, self._tell = engine, tell
         told = [__version__, null.digest(), test.digest(), self.plan.piece, *settings]
         self.work = Work.at(folder, hashlib.sha256(json.dumps(told).encode()).hexdigest())

@@ -1,0 +1,52 @@
+"""Deriving again what a detection at one site published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from conovel.spec.guarantee import one_site
+from conovel.stats.levels import as_level
+from conovel.stats.null_proportion import as_estimator
+from conovel.stats.rank_counts import as_block, rank_limit, within_limit
+from conovel.stats.resolution import resolution
+from conovel.stats.stepup import step_up
+
+
+def one_site_findings(run: Mapping[str, Any]) -> Iterator[str]:
+    """Check the numbers of one site's detection, and its decisions if there are ranks."""
+    level, k = as_level(run["level"]), run["n_rejected"]
+    size, m, largest = run["n_calibration"], run["n_test"], run["largest_rejected_rank"]
+    if any(type(n) is not int or n < 0 for n in (k, size, m, largest, run["n_train"])):
+        yield "a number of rows is none"
+        return
+    if run["fewest_rejections_possible"] != resolution(size, m, level).fewest:
+        yield "the fewest rejections that are possible are not those of these numbers"
+    if not 0 <= k <= m or (k == 0) != (largest == 0) or largest > size + 1:
+        yield f"{k} of {m} rows up to rank {largest} among {size} cannot be rejected"
+    elif run["pi0"] is None and k and largest > rank_limit(level / m, k, size):
+        yield f"rank {largest} is not within the limit of {k} rejections"
+    statements = [one_site(level, as_estimator(pi0)) for pi0 in (None, "storey", "quantile")]
+    possible = statements[:1] if run["pi0"] is None else statements[1:]
+    if "ranks" in run:
+        yield from _rank_findings(run)
+    told = run["guarantee"]
+    if told not in [{"statement": g.statement, "assumptions": [*g.assumptions]} for g in possible]:
+        yield "the guarantee is not that of these settings"
+
+
+def _rank_findings(run: Mapping[str, Any]) -> Iterator[str]:
+    """Check that the decisions and numbers of one site follow from its ranks."""
+    ranks, size = as_block(run["ranks"], run["n_calibration"])
+    rejected, largest = np.asarray(run["rejected"]), run["largest_rejected_rank"]
+    if ranks.size != run["n_test"] or not np.array_equal(rejected, within_limit(ranks, largest)):
+        yield f"the rejected rows are not those up to rank {largest}"
+    elif run["n_rejected"] != rejected.sum() or largest != ranks[rejected].max(initial=0):
+        yield f"{rejected.sum()} rows are rejected, and {run['n_rejected']} are told"
+    if not np.array_equal(np.asarray(run["p_values"]), ranks / (size + 1)):
+        yield f"the p-values are not those of {size} calibration rows"
+    level = as_level(run["level"])
+    if run["pi0"] is None and step_up([(ranks, size)], level, None).n_rejected != rejected.sum():
+        yield f"the step-up at level {level} rejects another number of rows"

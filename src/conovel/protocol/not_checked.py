@@ -1,0 +1,94 @@
+"""Published values that nothing else in a record determines: an audit cannot derive them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+# What a deployment's records say they are: the account of the coordinator, and a site's own.
+FORMATS = {"run": "conovel-outcome-1", "agent": "conovel-site-run-1"}
+# Published values that nothing else in the record determines, as patterns of their paths. Counts
+# and decisions are derived from ranks; that these are true cannot be seen here.
+NOT_CHECKED = {
+    "network": (
+        "decisions.*.choices",
+        "decisions.*.ids",
+        "decisions.*.ranks",
+        "decisions.*.scores",
+        "picture",
+        "transcript.agents.*.n_null",
+        "truth",
+    ),
+    "run": (
+        "message",
+        "seconds",
+        "terms.*_seconds",
+        "terms.bits",
+        "terms.composite",
+        "terms.on_dropout",
+        "terms.seed",
+        "terms.train_fraction",
+        "transcript.agents.*.n_calibration",
+        "transcript.agents.*.n_null",
+        "unpublished",
+    ),
+    "agent": (
+        "choices",
+        "decisions.*.choices",
+        "decisions.*.ids",
+        "decisions.*.ranks",
+        "decisions.*.scores",
+        "picture",
+        "settings.bits",
+        "settings.composite",
+        "settings.random_state",
+        "settings.train_fraction",
+        "site",
+        "transcript.agents.*.n_null",
+        "transcript.n_tests",
+        "transcript.rounds",
+        "transcript.run_id",
+    ),
+    "detect": ("n_train", "null", "pi0", "picture", "scorer", "selection", "test"),
+}
+# Only the run id depends on these, and it is a digest only of a run with a seed.
+_SETTINGS_OF_A_SEED = ("settings.bits", "settings.composite", "settings.train_fraction")
+# Of one site, these follow from the ranks, which are in the file of decisions.
+_NUMBERS_OF_RANKS = ("largest_rejected_rank", "n_calibration", "n_rejected", "n_test")
+
+
+def not_checked(run: Mapping[str, Any]) -> list[str]:
+    """Name the published values of a run that ``verify`` cannot derive, by their paths.
+
+    Examples
+    --------
+    >>> not_checked({"command": "detect", "n_train": 10, "level": "1/10"})
+    ['n_train']
+    """
+    kind = kind_of(run)
+    patterns = [*NOT_CHECKED[kind]]
+    settings, transcript = run.get("settings", {}), run.get("transcript", {})
+    if kind == "network" and settings.get("regime") == "pooled":
+        patterns += ["settings.random_state", "settings.train_fraction"]
+    elif kind == "network" and settings.get("random_state") is None:
+        patterns += [*_SETTINGS_OF_A_SEED, "transcript.run_id"]
+    if kind == "detect" and "ranks" not in run:
+        patterns += _NUMBERS_OF_RANKS
+    patterns += [f"transcript.agents.{name}" for name in transcript.get("left", ())]
+    return sorted(pattern for pattern in patterns if _occurs(run, pattern.split(".")))
+
+
+def kind_of(run: Mapping[str, Any]) -> str:
+    """Tell which command wrote a record."""
+    command = run.get("command", "network")
+    return command if command in NOT_CHECKED else "network"
+
+
+def _occurs(plain: Any, steps: list[str]) -> bool:
+    if not steps:
+        return True
+    if not isinstance(plain, Mapping):
+        return False
+    found = [value for key, value in plain.items() if fnmatchcase(key, steps[0])]
+    return any(_occurs(value, steps[1:]) for value in found)
