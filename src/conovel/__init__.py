@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from conovel.errors import ConovelWarning as ConovelWarning
     from conovel.errors import WireError as WireError
     from conovel.scorers.automatic import Automatic as Automatic
+    from conovel.scorers.base import Scorer as Scorer
+    from conovel.scorers.base import TrainingSet as TrainingSet
     from conovel.scorers.blend import Blend as Blend
     from conovel.scorers.one_class import OneClass as OneClass
     from conovel.scorers.refined import Refined as Refined
@@ -55,9 +57,11 @@ _HOMES = {
     "OneClass": "scorers.one_class",
     "Quantile": "stats.null_proportion",
     "Refined": "scorers.refined",
+    "Scorer": "scorers.base",
     "SiteResult": "drivers.results",
     "StepUp": "stats.stepup",
     "Storey": "stats.null_proportion",
+    "TrainingSet": "scorers.base",
     "WireError": "errors",
     "adjusted_pvalues": "stats.stepup",
     "benjamini_hochberg": "stats.stepup",

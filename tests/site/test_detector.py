@@ -15,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 
 import conovel as cn
 from conovel.errors import InputError, LevelError, ResolutionWarning, SampleError
-from conovel.site.detector import seeds
 from conovel.site.splitting import split_null
+from conovel.spec.seeds import detector_seeds
 
 FAST = ExtraTreesClassifier(20, max_depth=4)
 
@@ -45,7 +45,7 @@ def test_same_seed_same_bytes_other_seed_other_split(samples):
     assert first.scores.tobytes() == again.scores.tobytes()
     other = cn.AdaDetect(FAST, random_state=6).detect(*samples)
     assert first.scores.tobytes() != other.scores.tobytes()
-    assert seeds(None) != seeds(None)
+    assert detector_seeds(None) != detector_seeds(None)
 
 
 def test_permuting_the_test_rows_permutes_everything(samples):

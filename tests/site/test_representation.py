@@ -15,10 +15,11 @@ from conovel.errors import ColumnError, DataWarning
 from conovel.experiments.gaussian import Labelled
 from conovel.experiments.shared import Cell, Trial
 from conovel.site.files import FileSite, detect_files
-from conovel.site.files.source import Source
+from conovel.site.files.source import FileSource
 from conovel.site.site import Settings
 from conovel.site.storage import read_pair_of_files
 from conovel.site.tables import read_pair
+from conovel.stats.levels import as_level
 
 # Values of few digits repeat, and the same rows in both samples show whether they are read alike.
 pytestmark = pytest.mark.filterwarnings("ignore:.*also stand in X_null")
@@ -301,7 +302,7 @@ def site(folder):
         composite="mean",
         candidates=tuple(as_candidates("logistic", 3)),
         bits=None,
-        level=cn.stepup.as_level(LEVEL),
+        level=as_level(LEVEL),
         train_fraction=None,
         seed=3,
         n_agents=2,
@@ -325,7 +326,7 @@ def both_ways(folder, columns=None):
     """Read a folder's test rows in memory and in pieces, which must agree; give them."""
     null, test = read_pair_of_files(folder / "null", folder / "test", columns, None)
     values = read_pair(null.features, test.features)[1].values
-    source = Source(folder / "test", types=test.features.schema)
+    source = FileSource(folder / "test", types=test.features.schema)
     assert np.array_equal(np.concatenate([p.rows() for p in source.pieces(3)]), values)
     return values
 
@@ -349,7 +350,7 @@ def test_a_csv_file_may_begin_with_whole_numbers(tmp_path):
         (tmp_path / name / "a.csv").write_text(text)
     _, test = read_pair_of_files(tmp_path / "null", tmp_path / "test", None, None)
     assert test.features["x"][-1].as_py() == 1.5
-    pieces = list(Source(tmp_path / "test", types=test.features.schema).pieces(1 << 16))
+    pieces = list(FileSource(tmp_path / "test", types=test.features.schema).pieces(1 << 16))
     assert pieces[-1].rows()[-1].tolist() == [1.5, 2.5]
 
 
@@ -405,7 +406,7 @@ def test_a_changed_type_of_the_other_sample_begins_anew(tmp_path):
     folder = write_all(tmp_path / "mixed", ["float64"] * 4)
     types = pa.schema([(f"x{i}", pa.float64()) for i in range(WIDTH)])
     narrow = pa.schema([(f"x{i}", pa.float32()) for i in range(WIDTH)])
-    assert len({Source(folder / "test", types=t).digest() for t in (types, narrow)}) == 2
+    assert len({FileSource(folder / "test", types=t).digest() for t in (types, narrow)}) == 2
 
 
 @pytest.mark.slow

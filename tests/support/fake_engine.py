@@ -36,7 +36,7 @@ class FakeEngine:
     def post(self, sender):
         def deliver(outbox):
             lost = {}
-            for receiver, data in outbox:
+            for receiver, data in ((sent.receiver, sent.data) for sent in outbox):
                 if receiver in self.cut_off or sender in self.cut_off:
                     lost[receiver] = "no answer in time"
                 elif sender in self.mute:

@@ -15,6 +15,7 @@ from conovel.drivers.nvflare.run_records import DONE, FAILED, RunRecords
 from conovel.drivers.nvflare.settings import read_site
 from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import FederationError
+from conovel.protocol.events import Send
 
 TERMS = Terms(("north", "south"))
 
@@ -54,7 +55,7 @@ def test_whoever_does_not_take_a_message_is_named():
 
     proxies = {"north": proxy(take=lambda data: "it has not begun"), "south": proxy(take=lost)}
     post = engine._Post(proxies, 1.0)
-    unreached = post([("north", b"1"), ("south", b"2"), ("west", b"3")])
+    unreached = post([Send(name, b"1", None) for name in ("north", "south", "west")])
     assert unreached["north"] == "it has not begun"
     assert unreached["west"] == "it does not take part"
     assert unreached["south"]

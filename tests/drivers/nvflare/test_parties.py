@@ -243,7 +243,7 @@ def test_a_silent_site_is_given_up_at_its_deadline(files):
 @pytest.mark.parametrize("on_dropout", ["abort", "conservative"])
 def test_who_waits_for_the_models_of_others_is_not_blamed(on_dropout, files):
     engine = FakeEngine(terms(stage_seconds=1, on_dropout=on_dropout), files)
-    west = engine.sites["west"].member._site
+    west = engine.sites["west"].member._site.local
     west.models = lambda index, names: time.sleep(3) or {}
     account = engine.run()
     if on_dropout == "abort":

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.hostile_bytes import MESSAGES, mutated, reseal
+from support.paths import ATTACKS
 from support.random_models import random_forest, random_network
-from test_attacks import MESSAGES, mutated, reseal
 
 from conovel.errors import WireError
 from conovel.models.quantized import canonical
@@ -23,7 +23,7 @@ from conovel.models.wire.range_coder import Decoder, Encoder
 
 pytest.importorskip("numba")
 
-FILES = sorted((Path(__file__).parent.parent / "attacks").glob("*.bin"))
+FILES = sorted(ATTACKS.glob("*.bin"))
 NEVER = 1 << 62
 
 
