@@ -32,7 +32,7 @@ from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
 from conovel.scorers.classifier import as_scorer
 from conovel.scorers.registry import as_candidates
 from conovel.site.files import FileSite, detect_files
-from conovel.site.files.memory import Plan
+from conovel.site.files.memory import MemoryPlan
 from conovel.site.files.stream import Stream
 from conovel.site.site import Settings
 from conovel.spec.regimes import as_regime
@@ -355,7 +355,7 @@ class _cut_into:
             return found
 
         plan = classmethod(lambda cls, *_: cls(self._piece, 16))
-        self._patch.setattr(Plan, "of", plan)
+        self._patch.setattr(MemoryPlan, "of", plan)
         self._patch.setattr(Stream, "_calibrate", note)
         return noted
 

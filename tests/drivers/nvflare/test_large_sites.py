@@ -13,7 +13,7 @@ from conovel.drivers.nvflare.settings import read_site
 from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import InputError
 from conovel.report import write_report
-from conovel.site.files.memory import FederationPlan
+from conovel.site.files.memory import MemoryPlan
 from conovel.site.storage import read_json, write_table
 
 
@@ -46,7 +46,7 @@ def run(folder, rows, large, **more):
 
 @pytest.fixture
 def short_pieces(monkeypatch):
-    monkeypatch.setattr(FederationPlan, "of", classmethod(lambda cls, *_: cls(130, 16)))
+    monkeypatch.setattr(MemoryPlan, "of", classmethod(lambda cls, *_: cls(130, 16)))
 
 
 @pytest.mark.parametrize("regime", ["full", "isolated"])
