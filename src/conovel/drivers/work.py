@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from conovel.protocol.agent import Agent
-from conovel.protocol.events import Event, FitModels, Outbox, Send
+from conovel.protocol.events import Event, FitModels, Outbox, RankRows, Send
 from conovel.stats.rank_counts import RankHistogram
 
 
@@ -40,14 +40,10 @@ def perform(agent: Agent, site: RowsAtWork, events: Iterable[Event]) -> Outbox:
     return outbox
 
 
-def _work(agent: Agent, site: RowsAtWork, event: Event) -> Sequence[Event]:
+def _work(agent: Agent, site: RowsAtWork, event: FitModels | RankRows) -> Sequence[Event]:
     try:
         if isinstance(event, FitModels):
-            models = site.models(event.index, event.agents)
-        elif not isinstance(event, Send):
-            histogram = site.ranks(event.models)
+            return agent.models_ready(site.models(event.index, event.agents))
+        return agent.ranks_ready(site.ranks(event.models))
     except Exception as error:  # whatever goes wrong at a site ends the run
         return agent.site_failed(error)
-    if isinstance(event, FitModels):
-        return agent.models_ready(models)
-    return agent.ranks_ready(histogram)

@@ -253,6 +253,15 @@ def test_who_waits_for_the_models_of_others_is_not_blamed(on_dropout, files):
         assert published(files) == {"north", "south"}
 
 
+def test_noise_of_a_site_that_was_given_up_ends_nothing(files):
+    chair = FakeEngine(terms(on_dropout="conservative"), files).chair
+    chair._coordinator.drop("west")
+    chair._receive(b"noise", "west")
+    assert chair._coordinator.error is None
+    chair._receive(b"noise", "north")
+    assert chair._coordinator.error.culprit == "north"
+
+
 def test_a_run_that_takes_too_long_ends(files):
     engine = FakeEngine(terms(run_seconds=0.5), files)
     engine.mute.add("south")

@@ -215,8 +215,8 @@ class CoordinatorDriver:
         self._owing.pop(sender, None)
         try:
             message = decode(data, sender)
-        except RemoteProtocolError as error:
-            return self._coordinator.abort(error)
+        except RemoteProtocolError:  # the machine names the fault, unless it gave that site up
+            return messages_of(self._coordinator.receive(data, sender))
         self.transcript.note(message, len(data))
         return messages_of(self._coordinator.take(message, sender))
 

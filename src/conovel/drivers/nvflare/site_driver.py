@@ -154,8 +154,8 @@ class SiteDriver:
     def _receive(self, data: bytes, sender: str) -> Outbox:
         try:
             message = decode(data, sender)
-        except RemoteProtocolError as error:
-            return self._agent.abort(error)
+        except RemoteProtocolError:  # the machine names the fault, unless it gave that peer up
+            return messages_of(self._agent.receive(data, sender))
         self._transcript.note(message, len(data))
         objection, self._n_here = self.limits.objection_to(message, self.terms, self._n_here)
         if objection:
