@@ -15,21 +15,19 @@ import numpy as np
 
 from conovel.drivers.agents import INHERIT, Agent, as_agents
 from conovel.drivers.results import NetworkRun, SiteResult
-from conovel.drivers.work import perform
+from conovel.drivers.work import note_sent, perform
 from conovel.errors import (
     ColumnError,
     ConovelError,
     InputError,
     RunAbortedError,
     SiteFailedError,
-    WireError,
 )
-from conovel.models.wire import paper_bits
 from conovel.models.wire.header import VERSION as WIRE_VERSION
 from conovel.protocol import agent as protocol
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.events import Send, messages_of
-from conovel.protocol.messages import COORDINATOR, Kind, Model
+from conovel.protocol.messages import COORDINATOR, Kind
 from conovel.protocol.states import spell_pi0
 from conovel.protocol.transcript import Transcript
 from conovel.scorers.classifier import ScorerLike
@@ -334,8 +332,7 @@ def _carry(
     while queue:
         sent = queue.popleft()
         receiver, sender, body = sent.receiver, sent.message.sender, sent.message.body
-        price = _paper_price(body.blob) if isinstance(body, Model) else None
-        transcript.note(sent.message, len(sent.data), price)
+        note_sent(transcript, sent)
         if receiver in gone or sender in gone:
             continue
         if receiver == COORDINATOR:
@@ -362,10 +359,3 @@ def _raise_first_fault(machines: Mapping[str, protocol.Agent]) -> None:
         if isinstance(cause, ConovelError):
             raise type(cause)(f"agent {name}: {cause}") from cause
         raise cause
-
-
-def _paper_price(blob: bytes) -> float | None:
-    try:
-        return paper_bits(blob)
-    except WireError:
-        return None  # its receiver will refuse it

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
+from conovel.errors import WireError
+from conovel.models.wire import paper_bits
 from conovel.protocol.agent import Agent
 from conovel.protocol.events import Event, FitModels, Outbox, RankRows, Send
+from conovel.protocol.messages import Model
+from conovel.protocol.transcript import Transcript
 from conovel.stats.rank_counts import RankHistogram
 
 
@@ -47,3 +52,12 @@ def _work(agent: Agent, site: RowsAtWork, event: FitModels | RankRows) -> Sequen
         return agent.ranks_ready(site.ranks(event.models))
     except Exception as error:  # whatever goes wrong at a site ends the run
         return agent.site_failed(error)
+
+
+def note_sent(transcript: Transcript, sent: Send) -> None:
+    """Take a message down, and for a model what the paper charges for it."""
+    body, price = sent.message.body, None
+    if isinstance(body, Model):
+        with suppress(WireError):  # its receiver will refuse it
+            price = paper_bits(body.blob)
+    transcript.note(sent.message, len(sent.data), price)

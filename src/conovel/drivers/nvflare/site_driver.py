@@ -17,7 +17,7 @@ from conovel.drivers.nvflare.consent import Limits
 from conovel.drivers.nvflare.run_records import DONE, FAILED, Record
 from conovel.drivers.nvflare.terms import Terms
 from conovel.drivers.nvflare.worker_thread import WorkerThread
-from conovel.drivers.work import perform
+from conovel.drivers.work import note_sent, perform
 from conovel.errors import (
     ConovelError,
     InputError,
@@ -26,13 +26,11 @@ from conovel.errors import (
     RemoteProtocolError,
     SiteFailedError,
     SiteVanishedError,
-    WireError,
 )
-from conovel.models.wire import paper_bits
 from conovel.models.wire.header import VERSION as WIRE_VERSION
 from conovel.protocol.agent import Agent
 from conovel.protocol.events import Outbox, messages_of
-from conovel.protocol.messages import COORDINATOR, Model, Roster, decode
+from conovel.protocol.messages import COORDINATOR, Roster, decode
 from conovel.protocol.states import State
 from conovel.protocol.transcript import Transcript
 from conovel.site.site import Site
@@ -177,9 +175,7 @@ class SiteDriver:
 
     def _send(self, outbox: Outbox) -> None:
         for sent in outbox:
-            body = sent.message.body
-            bits = price(body.blob) if isinstance(body, Model) else None
-            self._transcript.note(sent.message, len(sent.data), bits)
+            note_sent(self._transcript, sent)
         unreached = self._deliver(outbox)
         if not unreached or self._agent.state is State.ABORTED:
             return
@@ -235,11 +231,3 @@ class _Opened:
     @cached_property
     def local(self) -> Site:
         return self._open()
-
-
-def price(blob: bytes) -> float | None:
-    """Say what the paper charges for a model, if it is one."""
-    try:
-        return paper_bits(blob)
-    except WireError:
-        return None
