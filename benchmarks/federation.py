@@ -21,6 +21,7 @@ from conovel.drivers.nvflare.processes import wait_for
 from conovel.drivers.nvflare.session import connect
 from conovel.drivers.nvflare.terms import Terms
 from conovel.experiments.gaussian import gaussian_design
+from conovel.spec.run_spec import RunSpec
 
 SCORER = "logistic"
 
@@ -93,7 +94,9 @@ def seconds_per_round_in_process(rows, regime):
         if "step" in stage or "outcome" in stage:
             marks.append(time.perf_counter())
 
-    result = cn.Network(agents, regime, "mean", 4, 0.1, SCORER, 0).run(on_stage=note)
+    result = cn.Network(agents, regime=regime, composite="mean", bits=4, scorer=SCORER).run(
+        on_stage=note
+    )
     return (marks[-1] - marks[0]) / result.rounds
 
 
@@ -116,7 +119,9 @@ def measure(n_agents, regimes, folder, repeat):
 
 def measure_one(session, federation, proxies, rows, regime):
     before = sum(proxy.n_bytes for proxy in proxies.values())
-    account = run(session, Terms(federation.sites, regime=regime, bits=4), lambda progress: None)
+    account = run(
+        session, Terms(federation.sites, RunSpec.of(regime=regime, bits=4)), lambda progress: None
+    )
     if account["state"] != "done":
         raise SystemExit(account["message"])
     wire = sum(proxy.n_bytes for proxy in proxies.values()) - before

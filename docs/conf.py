@@ -22,6 +22,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
+    "walk",
 ]
 # modules.md and walk.md are included in the page on the architecture; they are no pages.
 exclude_patterns = ["_build", "_ext", "_generated/modules.md", "_generated/walk.md"]

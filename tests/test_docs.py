@@ -37,7 +37,7 @@ def extensions(monkeypatch):
     """The modules that make pages at build time."""
     monkeypatch.syspath_prepend(str(DOCS / "_ext"))
     yield import_module
-    for name in ("api_pages", "cli_page", "layers", "paths"):
+    for name in ("api_pages", "cli_page", "layers", "paths", "walk"):
         sys.modules.pop(name, None)
 
 
@@ -114,6 +114,19 @@ def test_every_module_has_a_layer_and_a_summary(extensions):
     assert "models/wire/__init__.py" in listed  # a package that holds code
     table = layers.table()
     assert all(f"| `{path}` |" in table for path in listed)
+
+
+@pytest.mark.parametrize(("run", "most_files"), [("network_run", 20), ("detect_run", 12)])
+def test_a_row_can_be_followed_through_few_files(extensions, run, most_files):
+    walk = extensions("walk")
+    steps = walk.walk(getattr(walk, run))
+    n_files, n_returns = walk.files(steps)
+    assert 8 <= n_files <= most_files
+    assert n_returns <= 3
+    on_the_way = [step.file for step in steps]
+    places = [on_the_way.index(f) for f in ("site/tables.py", "scorers/base.py", "stats/ranks.py")]
+    assert places == sorted(places)
+    assert on_the_way[-1] in ("stats/rank_counts.py", "site/results.py")
 
 
 def test_the_drawing_names_the_layers_of_the_import_contract(extensions):

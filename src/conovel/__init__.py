@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from conovel.drivers.agents import Agent as Agent
     from conovel.drivers.network import Network as Network
     from conovel.drivers.results import NetworkRun as NetworkRun
-    from conovel.drivers.results import SiteResult as SiteResult
     from conovel.errors import ConovelError as ConovelError
     from conovel.errors import ConovelWarning as ConovelWarning
     from conovel.errors import WireError as WireError
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
     from conovel.scorers.one_class import OneClass as OneClass
     from conovel.scorers.refined import Refined as Refined
     from conovel.site.detector import AdaDetect as AdaDetect
-    from conovel.site.detector import Detection as Detection
+    from conovel.site.results import Detection as Detection
+    from conovel.site.results import SiteResult as SiteResult
     from conovel.site.surrogate import decode as decode
     from conovel.site.surrogate import encode as encode
     from conovel.spec.guarantee import Guarantee as Guarantee
@@ -50,7 +50,7 @@ _HOMES = {
     "Blend": "scorers.blend",
     "ConovelError": "errors",
     "ConovelWarning": "errors",
-    "Detection": "site.detector",
+    "Detection": "site.results",
     "Guarantee": "spec.guarantee",
     "Network": "drivers.network",
     "NetworkRun": "drivers.results",
@@ -58,7 +58,7 @@ _HOMES = {
     "Quantile": "stats.null_proportion",
     "Refined": "scorers.refined",
     "Scorer": "scorers.base",
-    "SiteResult": "drivers.results",
+    "SiteResult": "site.results",
     "StepUp": "stats.stepup",
     "Storey": "stats.null_proportion",
     "TrainingSet": "scorers.base",

@@ -26,7 +26,7 @@
     │       ├── ForgedSenderError        signed with another name than the transport's
     │       ├── DuplicateMessageError    said twice
     │       ├── UnexpectedMessageError   said at the wrong time
-    │       ├── RegimeMismatchError      another regime, level or π0 estimator
+    │       ├── SpecMismatchError        other settings of the run
     │       ├── SchemaMismatchError      other columns
     │       ├── ModelRefusedError        a model that cannot be decoded
     │       ├── CountOutOfRangeError     more rows than the agent has
@@ -166,8 +166,8 @@ class UnexpectedMessageError(RemoteProtocolError):
     """A message that has no place in the run at this point."""
 
 
-class RegimeMismatchError(RemoteProtocolError):
-    """A party came for another regime, level or estimator of the nulls."""
+class SpecMismatchError(RemoteProtocolError):
+    """A party came for a run with other settings."""
 
 
 class SchemaMismatchError(RemoteProtocolError):

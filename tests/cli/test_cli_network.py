@@ -68,7 +68,7 @@ def test_json_for_scripts(conovel):
     run = conovel("simulate", *SMALL, "--regime", "counts", "--pi0", "storey", "--json")
     (only,) = json.loads(run.stdout)
     assert only["transcript"]["regime"] == "counts"
-    assert only["settings"]["level"] == "1/10"
+    assert only["transcript"]["spec"]["level"] == "1/10"
 
 
 def test_dropouts(conovel):

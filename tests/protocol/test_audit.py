@@ -17,6 +17,7 @@ from conovel.protocol.messages import Message, Roster, decode, encode
 from conovel.protocol.transcript import Transcript
 from conovel.report import network_content
 from conovel.report.page import render
+from conovel.spec.run_spec import RunSpec
 from conovel.stats.levels import as_level
 
 REGIMES = ["isolated", "counts", "split", "conservative", "full", "pooled"]
@@ -40,7 +41,7 @@ def run_of(regime, dropouts=None, random_state=0, **options):
         X_test[:6] += 5
         agents.append(cn.Agent(name, rng.normal(size=(300, 2)), X_test))
     network = cn.Network(
-        agents, regime, scorer="logistic", level=0.2, random_state=random_state, **options
+        agents, regime=regime, scorer="logistic", level=0.2, random_state=random_state, **options
     )
     run = network.run(dropouts=dropouts)
     assert run.n_rejected
@@ -139,14 +140,14 @@ def test_hostile_levels_are_refused_at_once(level):
     with pytest.raises(InputError):
         cn.Storey(level)
     with pytest.raises(InputError):
-        Terms(("a", "b"), level=level)
+        RunSpec.of(level=level)
     with pytest.raises(InputError):
-        Terms(("a", "b"), pi0=f"storey:{level}")
+        RunSpec.of(pi0=f"storey:{level}")
     with pytest.raises(InputError):
-        Terms(("a", "b"), train_fraction=level)
+        RunSpec.of(train_fraction=level)
     run = run_of("counts")
     for change in ({"level": level}, {"pi0": f"storey:{level}"}):
-        run["transcript"] |= change
+        run["transcript"]["spec"] |= change
         assert verify(run)
         with pytest.raises(ConovelError):
             render(run)
@@ -164,7 +165,7 @@ def test_too_many_names_are_refused_at_once():
     with pytest.raises(InputError):
         Terms(names)
     with pytest.raises(InputError):
-        cn.Network([cn.Agent(name, [[0.0]], [[0.0]]) for name in names])
+        cn.Network([cn.Agent(name, [[0.0]], [[0.0]]) for name in names]).run()
     small = encode(Message(bytes(16), "coordinator", "a", 0, Roster(("a", "b"), 1, 1)))
     assert decode(small).body.agents == ("a", "b")
     with pytest.raises(ConovelError):

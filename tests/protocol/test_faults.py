@@ -45,12 +45,13 @@ from conovel.protocol.messages import (
     decode,
 )
 from conovel.protocol.states import TRANSITIONS, State
+from conovel.spec.run_spec import RunSpec
 from conovel.stats.rank_counts import RankHistogram, as_block
 
 # Faults: whatever the state, the run ends, everybody hears of it, and nothing is decided
 
 SAMPLES = {
-    Kind.HELLO: Hello(29, 5, 3, SCHEMA, "1.0", 1, "full", LEVEL, "storey:1/2"),
+    Kind.HELLO: Hello(29, 5, 3, SCHEMA, "1.0", 1, RunSpec.of(level=LEVEL, pi0="storey:1/2")),
     Kind.ROSTER: Roster(("agent000", "agent001", "agent002"), 90, 11),
     Kind.MODEL: Model(b"bytes"),
     Kind.READY: Ready(5, 19),
@@ -89,7 +90,7 @@ def injections(link, target):
     yield "garbage", b"not a message", peer, errors.MalformedMessageError
     yield "damage", good[:-1] + b"?", peer, errors.MalformedMessageError
     yield "nothing", b"", "", errors.MalformedMessageError
-    yield "version", good[:4] + b"\x02" + good[5:], peer, errors.VersionMismatchError
+    yield "version", good[:4] + b"\x03" + good[5:], peer, errors.VersionMismatchError
     for kind, body in SAMPLES.items():
         replay = forge(peer, target, body, run_id=bytes(16))
         yield f"replayed {kind.name}", replay, peer, errors.ReplayedMessageError
@@ -171,9 +172,11 @@ def run_with(sites, **options):
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"regime": "counts"}, errors.RegimeMismatchError),
-        ({"level": Fraction(1, 10)}, errors.RegimeMismatchError),
-        ({"pi0": "storey"}, errors.RegimeMismatchError),
+        ({"regime": "counts"}, errors.SpecMismatchError),
+        ({"level": Fraction(1, 10)}, errors.SpecMismatchError),
+        ({"pi0": "storey"}, errors.SpecMismatchError),
+        ({"bits": 4}, errors.SpecMismatchError),
+        ({"seed": 1}, errors.SpecMismatchError),
         ({"wire_version": 2}, errors.VersionMismatchError),
         ({"run_id": bytes(16)}, errors.ReplayedMessageError),
     ],
@@ -182,7 +185,8 @@ def test_an_agent_that_came_for_something_else_is_named(change, error):
     link = Link(sites_for([LOW, HIGH, THIRD]), regime="full", level=LEVEL)
     link.channels["agent001", COORDINATOR].clear()
     options = {"regime": "full", "level": LEVEL, "run_id": RUN_ID, "wire_version": 1} | change
-    agent = Agent("agent001", **options)
+    own = {name: options.pop(name) for name in ("run_id", "wire_version")}
+    agent = Agent("agent001", spec=RunSpec.of(**options), **own)
     link.agents["agent001"] = agent
     for sent in agent.join(link.sites["agent001"].facts):
         link.channels["agent001", COORDINATOR].append(sent.data)
@@ -216,8 +220,8 @@ def with_liar(lie, blocks=(LOW, HIGH, THIRD), **options):
     options = {"regime": "full", "level": LEVEL, **options}
     sites = sites_for(blocks, options["regime"])
     link = Link(sites, **options)
-    shared = {key: options.get(key) for key in ("regime", "level", "pi0")}
-    liar = Liar("agent001", run_id=RUN_ID, wire_version=1, lie=lie, **shared)
+    spec = RunSpec.of(**{key: options.get(key) for key in ("regime", "level", "pi0")})
+    liar = Liar("agent001", spec=spec, run_id=RUN_ID, wire_version=1, lie=lie)
     link.channels["agent001", COORDINATOR].clear()
     link.agents["agent001"] = liar
     for sent in liar.join(sites["agent001"].facts):
@@ -333,7 +337,7 @@ def test_a_model_that_cannot_be_decoded_is_its_makers_fault():
 def lead(*bodies, pi0=None, regime="full"):
     """Play a coordinator to one agent: what it makes of these messages."""
     site = FakeSite("agent000", *LOW)
-    agent = Agent("agent000", regime=regime, level=LEVEL, run_id=RUN_ID, pi0=pi0)
+    agent = Agent("agent000", spec=RunSpec.of(regime=regime, level=LEVEL, pi0=pi0), run_id=RUN_ID)
     agent.join(site.facts)
     for sender, round_, body in bodies:
         perform(agent, site, agent.receive(forge(sender, "agent000", body, round_)))
@@ -426,7 +430,7 @@ def test_no_counts_where_everybody_decides_alone():
 
 def test_an_agent_that_has_not_joined_answers_nobody():
     site = FakeSite("agent000", *LOW)
-    agent = Agent("agent000", regime="full", level=LEVEL, run_id=RUN_ID)
+    agent = Agent("agent000", spec=RunSpec.of(level=LEVEL), run_id=RUN_ID)
     agent.receive(forge(COORDINATOR, "agent000", ROSTER[2]))
     assert isinstance(agent.error, errors.UnexpectedMessageError)
     with pytest.raises(errors.LocalProtocolError, match="joined already"):

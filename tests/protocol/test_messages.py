@@ -35,9 +35,24 @@ from conovel.protocol.messages import (
     decode,
     encode,
 )
+from conovel.spec.composites import COMPOSITES
+from conovel.spec.regimes import REGIMES
+from conovel.spec.run_spec import RunSpec
 
 text = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), max_size=12)
 names = st.lists(text, max_size=4, unique=True).map(lambda n: tuple(sorted(n)))
+levels = st.fractions(min_value="1/1000", max_value="999/1000")
+specs = st.builds(
+    RunSpec.of,
+    regime=st.sampled_from([*REGIMES]),
+    level=levels,
+    composite=st.sampled_from(COMPOSITES),
+    bits=st.sampled_from([None, 1, 16, "compact", "compact:300"]),
+    pi0=st.none() | levels.map(lambda at: f"storey:{at}"),
+    seed=st.integers(0, 2**64),
+    train_fraction=st.none() | levels,
+    on_dropout=st.sampled_from(["abort", "conservative"]),
+)
 VALUES = {
     fields.U16: st.integers(0, 2**16 - 1),
     fields.U32: st.integers(0, 2**32 - 1),
@@ -48,6 +63,7 @@ VALUES = {
     fields.FRACTION: st.fractions(min_value=0),
     fields.NAMES: names,
     fields.BLOB: st.binary(max_size=200),
+    fields.SPEC: specs,
 }
 bodies = st.one_of(
     *(st.builds(body, *(VALUES[code] for code in layout)) for body, layout in LAYOUT.items())
@@ -93,11 +109,11 @@ def test_there_is_a_body_for_every_kind():
 def test_the_bytes_of_a_count():
     data = encode(Message(bytes(range(16)), "north", "coordinator", 3, Count(258)))
     assert data == (
-        b"CNVL\x01\x09"
+        b"CNVL\x02\x09"
         + bytes(range(16))
         + b"\x03\0\0\0"
         + b"\x1a\0\0\0"
-        + bytes.fromhex("1b93cba5")
+        + bytes.fromhex("0c979e1f")
         + b"\x05north\x0bcoordinator"
         + b"\x02\x01\0\0\0\0\0\0"
     )
@@ -155,7 +171,7 @@ def test_a_part_of_a_message_is_refused(message, data):
 
 
 def message_of(payload, kind=Kind.COUNT, round_=1):
-    header = HEADER.pack(b"CNVL", 1, kind, bytes(16), round_, 0, 0)
+    header = HEADER.pack(b"CNVL", 2, kind, bytes(16), round_, 0, 0)
     return sealed(header + b"\x01a\x01b" + payload)
 
 
@@ -204,8 +220,8 @@ def test_the_names_of_too_many_agents_are_refused():
 
 def test_a_later_version_is_told_apart_from_noise():
     data = encode(Message(bytes(16), "a", "b", 0, Model(b"")))
-    with pytest.raises(VersionMismatchError, match="version 2") as caught:
-        decode(data[:4] + b"\x02" + data[5:] + b"whatever follows", "south")
+    with pytest.raises(VersionMismatchError, match="version 3") as caught:
+        decode(data[:4] + b"\x03" + data[5:] + b"whatever follows", "south")
     assert caught.value.culprit == "south"
 
 
@@ -247,7 +263,7 @@ def test_names_that_anybody_may_have(name):
 def test_the_layout_in_the_documentation():
     forms = {getattr(fields, form): form.lower() for form in ("U16", "U32", "U64", "DIGEST")}
     forms |= {getattr(fields, form): form.lower() for form in ("NAME", "TEXT", "FRACTION")}
-    forms |= {fields.NAMES: "names", fields.BLOB: "blob"}
+    forms |= {fields.NAMES: "names", fields.BLOB: "blob", fields.SPEC: "settings"}
     rows = table_of("protocol.md", "kind", "message", "from → to", "body")
     assert [(number, name, body) for number, name, _, body in rows] == [
         (

@@ -32,6 +32,7 @@ from conovel.protocol.messages import (
     decode,
 )
 from conovel.protocol.states import TRANSITIONS, Cue, Machine, State
+from conovel.spec.run_spec import RunSpec
 from conovel.stats.rank_counts import RankHistogram
 from conovel.stats.stepup import benjamini_hochberg, fast_lsu
 
@@ -244,17 +245,18 @@ def test_no_state_follows_the_end():
 )
 def test_a_coordinator_refuses_bad_arguments(change):
     arguments = {"names": ["a", "b"], "regime": "full", "level": 0.1, "run_id": RUN_ID} | change
+    own = {name: arguments.pop(name) for name in ("names", "run_id")}
     with pytest.raises(errors.InputError):
-        Coordinator(**arguments)
+        Coordinator(spec=RunSpec.of(**arguments), **own)
 
 
 def test_nobody_can_vanish_who_was_not_there():
-    coordinator = Coordinator(["a", "b"], regime="full", level=0.1, run_id=RUN_ID)
+    coordinator = Coordinator(["a", "b"], spec=RunSpec.of(regime="full"), run_id=RUN_ID)
     with pytest.raises(errors.InputError, match="'c'"):
         coordinator.drop("c")
 
 
 def test_an_unproven_estimator_is_announced():
     with pytest.warns(GuaranteeWarning, match="one site"):
-        Coordinator(["a", "b"], regime="full", level=0.1, run_id=RUN_ID, pi0="quantile")
-    Coordinator(["a", "b"], regime="isolated", level=0.1, run_id=RUN_ID, pi0="quantile")
+        Coordinator(["a", "b"], spec=RunSpec.of(regime="full", pi0="quantile"), run_id=RUN_ID)
+    Coordinator(["a", "b"], spec=RunSpec.of(regime="isolated", pi0="quantile"), run_id=RUN_ID)

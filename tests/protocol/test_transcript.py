@@ -186,12 +186,12 @@ TAMPERED = [
     (put([T, OUT, "left_out"], ["agent001"]), "who was left out"),
     (put([T, OUT, "dropped"], ["agent001"]), "who was lost"),
     (put([T, OUT], None), "broken off"),
-    (put([T, "level"], "1/10"), "instead of Step"),
-    (put([T, "pi0"], "storey:1/2"), "instead of Below"),
-    (put([T, "regime"], "counts"), "where none is sent"),
-    (put([T, "regime"], "split"), "should have tested"),
-    (put([T, "regime"], "conservative"), "has no counts"),
-    (put([T, "regime"], "pooled"), "simulation only"),
+    (put([T, "spec", "level"], "1/10"), "instead of Step"),
+    (put([T, "spec", "pi0"], "storey:1/2"), "instead of Below"),
+    (put([T, "spec", "regime"], "counts"), "where none is sent"),
+    (put([T, "spec", "regime"], "split"), "should have tested"),
+    (put([T, "spec", "regime"], "conservative"), "has no counts"),
+    (put([T, "spec", "regime"], "pooled"), "simulation only"),
     (put([T, "n_tests"], 10), "began with 10 tests"),
     (put([T, "roster"], ["agent000", "agent001"]), "other participants"),
     (put([T, "left"], {"agent001": 0}), "other participants"),
@@ -226,8 +226,8 @@ TAMPERED = [
     (put([T, "format"], "other"), "not a transcript"),
     (put([T, "messages", 0], [1, 2]), "not a transcript"),
     (put([T, "messages", 0, 5], float("nan")), "not a transcript"),
-    (put([T, "level"], "1e-1000000000"), "not a transcript"),
-    (put([T, "pi0"], "storey:1e-1000000000"), "not a transcript"),
+    (put([T, "spec", "level"], "1e-1000000000"), "not a transcript"),
+    (put([T, "spec", "pi0"], "storey:1e-1000000000"), "not a transcript"),
     (put([T, "rounds", 0, "counts", "agent000"], "3"), "not a transcript"),
     (lambda run: run.pop(T), "transcript"),
     (put(["decisions", "agent000", "rejected", 0], float("inf")), "did not reject exactly"),
@@ -248,7 +248,7 @@ def test_tampering_is_found_where_everybody_decides_alone(regime):
     for change in (
         put(["decisions", "agent000", "ranks"], [1] * 5),
         put(["decisions", "agent000", "rejected"], [True] * 5),
-        put([T, "level"], "7/9"),
+        put([T, "spec", "level"], "7/9"),
         put([T, OUT, "n_rejected"], 1),
     ):
         tampered = copy.deepcopy(run)
@@ -283,8 +283,10 @@ def test_any_change_is_read_without_surprise(data, value):
         where = where[key]
     was, where[path[-1]] = where[path[-1]], value
     findings = verify(run)
-    follows = {"rounds", "outcome", "regime", "level", "pi0", "roster", "totals"}
-    if (path[0] == "decisions" or path[1] in follows) and (path[-1] != "kind"):
+    follows = {"rounds", "outcome", "roster", "totals"}
+    decides = {"regime", "level", "pi0"}  # other settings show only in the ranks
+    told = path[1] in follows or (path[1] == "spec" and path[2] in decides)
+    if (path[0] == "decisions" or told) and (path[-1] != "kind"):
         assert findings or value == was
 
 

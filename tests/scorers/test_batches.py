@@ -18,8 +18,9 @@ from conovel.scorers.mahalanobis import mahalanobis_distance
 from conovel.scorers.refined import Refined, shrunken_logistic
 from conovel.scorers.registry import NAMED, as_candidates
 from conovel.site.compact import PROFILES, fit_compact
-from conovel.site.composite import COMPOSITES, fit_composite
+from conovel.site.composite import fit_composite
 from conovel.site.files.stream import _print_of
+from conovel.spec.composites import COMPOSITES
 
 D = 11  # from 8 columns on, numpy adds in another order where they are contiguous
 SIZES = (1, 2, 7, 8, 9, 64)

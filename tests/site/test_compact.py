@@ -177,7 +177,7 @@ def test_a_network_keeps_to_its_budget_and_an_agent_to_its_own(monkeypatch):
     agents = [cn.Agent(f"site-{j}", a.X_null, a.X_test) for j, a in enumerate(drawn)]
     agents[0] = replace(agents[0], bits="compact:300")
     run = cn.Network(agents, bits="compact:100", scorer=LINEAR).run()
-    assert run.settings["bits"] == "compact:100"
+    assert run.spec.bits == "compact:100"
     assert [bits for bits, _ in sent] == ["compact:300", "compact:100", "compact:100"]
     assert 100 < sent[0][1] <= 300
     assert max(size for _, size in sent[1:]) <= 100

@@ -16,10 +16,10 @@ from conovel.experiments.gaussian import Labelled
 from conovel.experiments.shared import Cell, Trial
 from conovel.site.files import FileSite, detect_files
 from conovel.site.files.source import FileSource
-from conovel.site.site import Settings
+from conovel.site.site import SiteWork
 from conovel.site.storage import read_pair_of_files
 from conovel.site.tables import read_pair
-from conovel.stats.levels import as_level
+from conovel.spec.run_spec import RunSpec
 
 # Values of few digits repeat, and the same rows in both samples show whether they are read alike.
 pytestmark = pytest.mark.filterwarnings("ignore:.*also stand in X_null")
@@ -295,19 +295,10 @@ def make_folders(tmp_path):
 
 def site(folder):
     from conovel.scorers.registry import as_candidates
-    from conovel.spec.regimes import as_regime
 
-    settings = Settings(
-        regime=as_regime("counts"),
-        composite="mean",
-        candidates=tuple(as_candidates("logistic", 3)),
-        bits=None,
-        level=as_level(LEVEL),
-        train_fraction=None,
-        seed=3,
-        n_agents=2,
-    )
-    return FileSite(folder / "null", folder / "test", settings, folder / "w", id_column="name")
+    spec = RunSpec.of(regime="counts", level=LEVEL, seed=3)
+    work = SiteWork(spec, tuple(as_candidates("logistic", 3)), n_agents=2)
+    return FileSite(folder / "null", folder / "test", work, folder / "w", id_column="name")
 
 
 def test_a_site_with_files_takes_the_narrowest_type_too(tmp_path):

@@ -32,11 +32,11 @@ from conovel.models.wire import header
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.scorers.classifier import as_scorer
 from conovel.scorers.mahalanobis import mahalanobis_distance
-from conovel.site.site import LocalSite, Settings
-from conovel.site.surrogate import as_bits, make_surrogate
+from conovel.site.site import LocalSite, SiteWork
+from conovel.site.surrogate import make_surrogate
 from conovel.site.tables import Rows
-from conovel.spec.regimes import as_regime
-from conovel.stats.levels import as_level
+from conovel.spec.precision import as_bits
+from conovel.spec.run_spec import RunSpec
 
 TREES = [
     RandomForestClassifier(5, random_state=0),
@@ -184,16 +184,14 @@ def test_what_imitates_does_not_know_which_rows_are_calibration_rows(name):
     rng = np.random.default_rng(0)
     null, test = rng.normal(size=(80, 3)).round(1), rng.normal(size=(40, 3)).round(1)
     test[:10] += 2.0
-    regime, level = as_regime("full"), as_level(0.1)
-    settings = Settings(
-        regime, "mean", (as_scorer(IMITATED[name]),), None, level, None, seed=7, n_agents=2
-    )
-    site = LocalSite(Rows(null), Rows(test), settings)
+    spec = RunSpec.of(composite="mean", bits=None, seed=7)
+    work = SiteWork(spec, (as_scorer(IMITATED[name]),), n_agents=2)
+    site = LocalSite(Rows(null), Rows(test), work)
     _, calibration = site._split(len(null), len(test))
     pool = rng.permutation(np.concatenate([null[calibration], test]))
     swapped = null.copy()
     swapped[calibration], test = np.split(pool, [len(calibration)])
-    other = LocalSite(Rows(swapped), Rows(test), settings)
+    other = LocalSite(Rows(swapped), Rows(test), work)
     assert site.models(0, ("a", "b")) == other.models(0, ("a", "b"))
 
 

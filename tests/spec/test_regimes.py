@@ -12,6 +12,7 @@ from support.fake_link import table_of
 from conovel.errors import InputError
 from conovel.spec.guarantee import guarantee
 from conovel.spec.regimes import REGIMES, as_deployable, as_regime, block_sizes, own_block
+from conovel.spec.run_spec import RunSpec
 
 
 def test_the_table_of_the_design():
@@ -64,29 +65,31 @@ def test_reading_a_regime():
 
 @pytest.mark.parametrize("name", list(REGIMES))
 def test_what_is_claimed_names_its_assumptions(name):
-    said = guarantee(name, "1/10")
+    said = guarantee(RunSpec.of(regime=name))
     assert REGIMES[name].needs in said
     assert ("at most 1/10 · m0/m" in said) is not REGIMES[name].divides_level
     assert ("agents are independent" in said) is (name not in ("isolated", "pooled"))
 
 
 def test_dropouts_change_what_is_claimed():
-    said = guarantee("full", 0.1, left_out=["south"], dropped=["west", "east"])
+    said = guarantee(RunSpec.of(regime="full"), left_out=["south"], dropped=["west", "east"])
     assert "Left out before the counts: south" in said
     assert "Lost during the counts: east, west" in said
     assert "1/10 · (1 + 1/2 + … + 1/m)" in said
-    assert "how its own rows were split" not in guarantee("isolated", 0.1, left_out=["south"])
-    assert "1/2 + …" in guarantee("full", 0.1, pi0="storey", dropped=["west"])
-    said = guarantee("full", 0.1, pi0="quantile", dropped=["west"])
+    assert "how its own rows were split" not in guarantee(
+        RunSpec.of(regime="isolated"), left_out=["south"]
+    )
+    assert "1/2 + …" in guarantee(RunSpec.of(regime="full", pi0="storey"), dropped=["west"])
+    said = guarantee(RunSpec.of(regime="full", pi0="quantile"), dropped=["west"])
     assert "1/2 + …" not in said
     assert "not proven here" in said
 
 
 def test_an_unproven_estimator_is_not_claimed():
-    assert "not proven" in guarantee("full", 0.1, pi0="quantile")
-    assert "not proven" not in guarantee("full", 0.1, pi0="storey")
-    assert "not proven" not in guarantee("isolated", 0.1, pi0="quantile")
-    assert "m0/m" not in guarantee("full", 0.1, pi0="storey")
+    assert "not proven" in guarantee(RunSpec.of(regime="full", pi0="quantile"))
+    assert "not proven" not in guarantee(RunSpec.of(regime="full", pi0="storey"))
+    assert "not proven" not in guarantee(RunSpec.of(regime="isolated", pi0="quantile"))
+    assert "m0/m" not in guarantee(RunSpec.of(regime="full", pi0="storey"))
 
 
 def test_what_is_revealed_in_the_documentation():

@@ -20,6 +20,7 @@ from conovel.protocol.messages import COORDINATOR, Message, Model, encode
 from conovel.protocol.transcript import Transcript
 from conovel.spec.facts import Facts
 from conovel.spec.regimes import as_regime
+from conovel.spec.run_spec import RunSpec
 from conovel.stats.rank_counts import RankHistogram, as_block
 from support.paths import DOCS
 
@@ -97,10 +98,11 @@ class Link:
         run_id=RUN_ID,
         slow_sites=False,
     ):
-        shared = {"regime": regime, "level": level, "pi0": pi0, "run_id": run_id}
-        self.coordinator = Coordinator(list(sites), on_dropout=on_dropout, **shared)
+        spec = RunSpec.of(regime=regime, level=level, pi0=pi0, on_dropout=on_dropout)
+        self.coordinator = Coordinator(list(sites), spec=spec, run_id=run_id)
         self.agents = {
-            name: Agent(name, software="1.0", wire_version=1, **shared) for name in sites
+            name: Agent(name, spec=spec, run_id=run_id, software="1.0", wire_version=1)
+            for name in sites
         }
         self.sites = sites
         self.slow_sites = slow_sites  # they work only when no message is under way

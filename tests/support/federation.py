@@ -5,7 +5,7 @@ import pyarrow as pa
 import conovel as cn
 from conovel.drivers.nvflare.paths import OWN_SEED_FILE
 from conovel.drivers.nvflare.secret import own_secret
-from conovel.spec.seeds import site_seed
+from conovel.spec.seeds import run_id_of, site_seed
 
 SITES = ("north", "south", "west")
 SCORER = "logistic"
@@ -17,10 +17,15 @@ def give_secret(state, number):
     (state / OWN_SEED_FILE).write_text(f"{number:02x}" * 32)
 
 
-def in_one_process(rows, states, seed, *options, **more):
+def in_one_process(rows, states, seed, **more):
     """A network in this process whose agents have the secrets of the sites in these folders."""
     agents = []
     for name, (null, test) in rows.items():
         own = site_seed(own_secret(states[name]), seed, name)
         agents.append(cn.Agent(name, pa.table(null), pa.table(test), seed=own))
-    return cn.Network(agents, *options, random_state=seed, **more)
+    return cn.Network(agents, random_state=seed, **more)
+
+
+def run_id_of_network(network):
+    """The id, in hexadecimal digits, that a run of this network has."""
+    return run_id_of(network.spec(), [agent.name for agent in network.agents]).hex()

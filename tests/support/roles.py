@@ -34,10 +34,9 @@ from conovel.scorers.registry import as_candidates
 from conovel.site.files import FileSite, detect_files
 from conovel.site.files.memory import MemoryPlan
 from conovel.site.files.stream import Stream
-from conovel.site.site import Settings
-from conovel.spec.regimes import as_regime
+from conovel.site.site import SiteWork
+from conovel.spec.run_spec import RunSpec
 from conovel.stats import ranks
-from conovel.stats.levels import as_level
 from support.fake_link import Link
 
 NAMES = "abcdefgh"
@@ -277,16 +276,14 @@ def between_file_sites(
         sites = {}
         here = folder / f"run-{next(numbers)}"
         for seed, (name, sample) in enumerate(zip(NAMES, samples, strict=False)):
-            asked = Settings(
-                regime=as_regime(regime),
+            spec = RunSpec.of(
+                regime=regime,
                 composite=composite if blocks else "max",
-                candidates=tuple(as_candidates(scorer, seed)),
                 bits=bits if blocks else 1,
-                level=as_level("1/5"),
-                train_fraction=None,
+                level="1/5",
                 seed=seed,
-                n_agents=len(samples),
             )
+            asked = SiteWork(spec, tuple(as_candidates(scorer, seed)), len(samples))
             at = _write(here / name, sample)
             sites[name] = FileSite(at / "null", at / "test", asked, at / "work", memory="1GB")
         with _cut_into(piece) as noted:

@@ -22,8 +22,8 @@ from support.roles import (
 from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import Mixture
 from conovel.scorers.registry import NAMED
-from conovel.site.composite import COMPOSITES
 from conovel.site.splitting import split_null, train_share
+from conovel.spec.composites import COMPOSITES
 from conovel.spec.regimes import REGIMES
 from conovel.spec.seeds import detector_seeds
 

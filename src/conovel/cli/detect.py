@@ -10,8 +10,9 @@ import typer
 from conovel.cli.show import bars, is_dask, print_json, split_names, stages
 
 if TYPE_CHECKING:
-    from conovel.site.detector import AdaDetect, Detection
+    from conovel.site.detector import AdaDetect
     from conovel.site.files import Engine, FileDetection
+    from conovel.site.results import Detection
 
 
 def detect(

@@ -71,19 +71,22 @@ def run(
     from conovel.drivers.nvflare.settings import read_federation  # noqa: PLC0415
     from conovel.drivers.nvflare.terms import Terms  # noqa: PLC0415
     from conovel.site.storage import write_json  # noqa: PLC0415
+    from conovel.spec.run_spec import RunSpec  # noqa: PLC0415
 
     _silence_engine()
     file = read_federation(federation)
     terms = Terms(
         choose_sites(file.sites, split_names(sites) if sites else None),
-        regime=regime,
-        level=level,
-        pi0=pi0 or "",
-        composite=composite,
-        bits=read_bits(bits),
-        train_fraction=train_fraction or "",
-        seed=seed,
-        on_dropout=on_dropout,
+        RunSpec.of(
+            regime=regime,
+            level=level,
+            composite=composite,
+            bits=read_bits(bits),
+            pi0=pi0,
+            seed=seed,
+            train_fraction=train_fraction,
+            on_dropout=on_dropout,
+        ),
         stage_seconds=stage_seconds,
         run_seconds=run_seconds,
         call_seconds=min(30.0, stage_seconds),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from conovel.drivers.agents import Agent
     from conovel.drivers.network import Phase
     from conovel.drivers.results import NetworkRun
-    from conovel.site.surrogate import Bits
+    from conovel.spec.precision import Bits
 
     Truth = dict[str, NDArray[np.bool_]]
 
@@ -109,12 +109,12 @@ def simulate(
         runs = [
             Network(
                 members,
-                name,
-                composite,
-                read_bits(bits),
-                level,
-                split_names(scorer),
-                seed,
+                regime=name,
+                composite=composite,
+                bits=read_bits(bits),
+                level=level,
+                scorer=split_names(scorer),
+                random_state=seed,
                 train_fraction=train_fraction,
                 pi0=pi0,
                 on_dropout=on_dropout,  # type: ignore[arg-type]
@@ -141,7 +141,7 @@ def read_bits(text: str) -> Bits:
     >>> read_bits("4"), read_bits("float64"), read_bits("compact:300")
     (4, None, 'compact:300')
     """
-    from conovel.site.surrogate import as_bits  # noqa: PLC0415
+    from conovel.spec.precision import as_bits  # noqa: PLC0415
 
     if text in ("float64", "none"):
         return None
@@ -195,10 +195,10 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    settings = run.settings
-    bits = settings["bits"] or "float64"
-    how = f", {settings['composite']} of {f'{bits}-bit' if isinstance(bits, int) else bits} models"
-    title = f"{settings['regime']}{how if settings['composite'] else ''}"
+    spec = run.spec
+    bits = spec.bits or "float64"
+    how = f", {spec.composite} of {f'{bits}-bit' if isinstance(bits, int) else bits} models"
+    title = f"{spec.regime.name}{how if spec.regime.exchanges_models else ''}"
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
     table.add_column("agent", no_wrap=True)
     heads = ["nulls", "tested", "flagged", "bytes out", "bytes in"]

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from conovel.drivers.agents import INHERIT, Agent, as_agents
-from conovel.drivers.results import NetworkRun, SiteResult
+from conovel.drivers.results import NetworkRun
 from conovel.drivers.work import note_sent, perform
 from conovel.errors import (
     ColumnError,
@@ -28,22 +28,20 @@ from conovel.protocol import agent as protocol
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.events import Send, messages_of
 from conovel.protocol.messages import COORDINATOR, Kind
-from conovel.protocol.states import spell_pi0
 from conovel.protocol.transcript import Transcript
 from conovel.scorers.classifier import ScorerLike
 from conovel.scorers.registry import as_candidates
-from conovel.site.composite import as_composite
-from conovel.site.site import LocalSite, Settings
-from conovel.site.surrogate import Bits, as_bits
+from conovel.site.results import decide
+from conovel.site.site import LocalSite, Ranked, SiteWork
 from conovel.site.tables import as_ids, pool_pairs, read_pair
 from conovel.spec.guarantee import guarantee
-from conovel.spec.regimes import as_regime
-from conovel.spec.seeds import agent_seeds, as_agent_seed, run_id_of
+from conovel.spec.precision import Bits
+from conovel.spec.run_spec import RunSpec
+from conovel.spec.seeds import agent_seeds, as_agent_seed, run_id_of, run_seed
 from conovel.spec.version import __version__
-from conovel.stats.arguments import as_callback, as_seed
-from conovel.stats.levels import Level, as_level
-from conovel.stats.null_proportion import NullProportion, as_estimator
-from conovel.stats.rank_counts import within_limit
+from conovel.stats.arguments import as_callback
+from conovel.stats.levels import Level
+from conovel.stats.null_proportion import NullProportion
 from conovel.stats.resolution import warn_resolution
 from conovel.stats.stepup import step_up
 
@@ -95,31 +93,40 @@ class Network:
     def __init__(
         self,
         agents: Sequence[Agent],
+        *,
         regime: str = "full",
         composite: str = "auto",
         bits: Bits = "compact",
         level: Level = 0.1,
         scorer: ScorerLike | str | list[ScorerLike | str] | None = None,
         random_state: int | None = 0,
-        *,
         train_fraction: Level | None = None,
         pi0: str | NullProportion | None = None,
         on_dropout: Literal["abort", "conservative"] = "abort",
     ) -> None:
-        self.agents = as_agents(agents)
-        self.regime = as_regime(regime)
-        self.composite = as_composite(composite)
-        self.bits = as_bits(bits)
-        self.level = as_level(level)
+        self.agents = agents
+        self.regime = regime
+        self.composite = composite
+        self.bits = bits
+        self.level = level
         self.scorer = scorer
-        self.random_state = as_seed(random_state)
-        self.train_fraction = (
-            None if train_fraction is None else as_level(train_fraction, "train_fraction")
-        )
-        self.pi0 = as_estimator(pi0)
+        self.random_state = random_state
+        self.train_fraction = train_fraction
+        self.pi0 = pi0
         self.on_dropout = on_dropout
-        if not isinstance(on_dropout, str) or on_dropout not in ("abort", "conservative"):
-            raise InputError(f"on_dropout must be 'abort' or 'conservative', not {on_dropout!r}")
+
+    def spec(self) -> RunSpec:
+        """Check the settings and give them as the one record that all agents agree on."""
+        return RunSpec.of(
+            regime=self.regime,
+            level=self.level,
+            composite=self.composite,
+            bits=self.bits,
+            pi0=self.pi0,
+            seed=run_seed(self.random_state),
+            train_fraction=self.train_fraction,
+            on_dropout=self.on_dropout,
+        )
 
     def run(
         self,
@@ -138,174 +145,119 @@ class Network:
             Told what is going on, for a progress display.
         """
         tell = as_callback(on_stage, "on_stage")
-        vanishing = self._as_dropouts(dropouts)
+        spec, agents = self.spec(), as_agents(self.agents)
+        vanishing = _as_dropouts(dropouts, agents)
         tell("checking rows")
-        sites = self._sites()
-        if not self.regime.deployable:
-            return self._run_pooled(sites, tell)
-        run_id = self._run_id()
-        coordinator = Coordinator(
-            list(sites),
-            regime=self.regime,
-            level=self.level,
-            run_id=run_id,
-            pi0=self.pi0,
-            on_dropout=self.on_dropout,
-        )
+        sites = self._sites(spec, agents)
+        if not spec.regime.deployable:
+            return _run_pooled(spec, agents, sites, tell)
+        run_id = run_id_of(spec, sites)
+        coordinator = Coordinator(list(sites), spec=spec, run_id=run_id)
         machines = {
             name: protocol.Agent(
-                name,
-                regime=self.regime,
-                level=self.level,
-                run_id=run_id,
-                pi0=self.pi0,
-                software=__version__,
-                wire_version=WIRE_VERSION,
+                name, spec=spec, run_id=run_id, software=__version__, wire_version=WIRE_VERSION
             )
             for name in sites
         }
         transcript = _carry(coordinator, machines, sites, vanishing, tell)
         _raise_first_fault(machines)
         outcome = coordinator.outcome
-        limits = {
-            name: machines[name].limit if name in outcome.participants else 0 for name in sites
-        }
-        said = guarantee(
-            self.regime,
-            self.level,
-            pi0=self.pi0,
-            left_out=outcome.left_out,
-            dropped=outcome.dropped,
-        )
         lost = tuple(name for name in sites if name not in outcome.participants)
-        return self._result(sites, limits, transcript, said, lost)
+        limits = {name: 0 if name in lost else machines[name].limit for name in sites}
+        said = guarantee(spec, left_out=outcome.left_out, dropped=outcome.dropped)
+        return _result(spec, agents, sites, limits, transcript, said, lost)
 
-    def _as_dropouts(self, dropouts: Any) -> dict[str, Phase]:
-        if dropouts is None:
-            return {}
-        phases = ("hello", "models", "counts")
-        if not isinstance(dropouts, Mapping) or not all(
-            isinstance(phase, str) and phase in phases for phase in dropouts.values()
-        ):
-            raise InputError(
-                f"dropouts must map names of agents to 'hello', 'models' or 'counts', not"
-                f" {dropouts!r}"
-            )
-        present = {agent.name for agent in self.agents}
-        if unknown := [str(name) for name in dropouts if name not in present]:
-            raise InputError(f"there is no agent called {', '.join(unknown)} to drop out")
-        return dict(dropouts)
-
-    def _sites(self) -> dict[str, LocalSite]:
-        seeds = agent_seeds(self.random_state, len(self.agents))
+    def _sites(self, spec: RunSpec, agents: Sequence[Agent]) -> dict[str, LocalSite]:
+        """Read every agent's rows and say how each works."""
         sites: dict[str, LocalSite] = {}
-        for agent, drawn in zip(self.agents, seeds, strict=True):
+        for agent, drawn in zip(agents, agent_seeds(spec.seed, len(agents)), strict=True):
             try:
                 seed = drawn if agent.seed is None else as_agent_seed(agent.seed)
                 null, test = read_pair(agent.X_null, agent.X_test)
                 scorer = self.scorer if agent.scorer is INHERIT else agent.scorer
-                settings = Settings(
-                    regime=self.regime,
-                    composite=self.composite,
-                    candidates=tuple(as_candidates(scorer, seed)),
-                    bits=self.bits if agent.bits is INHERIT else as_bits(agent.bits),
-                    level=self.level,
-                    train_fraction=self.train_fraction,
-                    seed=seed,
-                    n_agents=len(self.agents),
-                )
+                bits = spec.bits if agent.bits is INHERIT else agent.bits
+                own = replace(spec, seed=seed, bits=bits)
+                work = SiteWork(own, tuple(as_candidates(scorer, seed)), len(agents))
                 as_ids(agent.ids, len(test))
             except ConovelError as error:
                 raise type(error)(f"agent {agent.name}: {error}") from error
-            sites[agent.name] = LocalSite(null, test, settings)
-        self._check_columns(sites)
-        self._warn_resolution(sites)
+            sites[agent.name] = LocalSite(null, test, work)
+        _check_columns(sites)
+        _warn_resolution(spec, sites)
         return sites
 
-    def _check_columns(self, sites: Mapping[str, LocalSite]) -> None:
-        first, *others = sites
-        for name in others:
-            if sites[name].facts[2:] != sites[first].facts[2:]:
-                raise ColumnError(f"agents {first} and {name} do not have the same columns")
 
-    def _warn_resolution(self, sites: Mapping[str, LocalSite]) -> None:
-        regime, n_agents = self.regime, len(sites)
-        blocks = [
-            (regime.n_tested(len(site.test), i, n_agents), site.n_calibration_planned(n_agents))
-            for i, site in enumerate(sites.values())
-        ]
-        if regime.divides_level:  # each decides alone: warn when not even the largest can
-            blocks = [max(blocks, key=lambda block: block[1])]
-        if self.pi0 is None:
-            warn_resolution(blocks, regime.test_level(self.level, n_agents))
+def _as_dropouts(dropouts: Any, agents: Sequence[Agent]) -> dict[str, Phase]:
+    if dropouts is None:
+        return {}
+    phases = ("hello", "models", "counts")
+    if not isinstance(dropouts, Mapping) or not all(
+        isinstance(phase, str) and phase in phases for phase in dropouts.values()
+    ):
+        raise InputError(
+            f"dropouts must map names of agents to 'hello', 'models' or 'counts', not {dropouts!r}"
+        )
+    present = {agent.name for agent in agents}
+    if unknown := [str(name) for name in dropouts if name not in present]:
+        raise InputError(f"there is no agent called {', '.join(unknown)} to drop out")
+    return dict(dropouts)
 
-    def _run_id(self) -> bytes:
-        """Return 16 bytes that follow from the settings, so that a run can be repeated exactly."""
-        if self.random_state is None:
-            return np.random.SeedSequence().generate_state(4).tobytes()
-        return run_id_of(self._settings(), (agent.name for agent in self.agents))
 
-    def _settings(self) -> dict[str, Any]:
-        """Give the settings as plain JSON types."""
-        exchanges = self.regime.exchanges_models
-        return {
-            "regime": self.regime.name,
-            "composite": self.composite if exchanges else None,
-            "bits": self.bits if exchanges else None,
-            "level": str(self.level),
-            "pi0": spell_pi0(self.pi0) or None,
-            "random_state": self.random_state,
-            "train_fraction": self.train_fraction and str(self.train_fraction),
-        }
+def _check_columns(sites: Mapping[str, LocalSite]) -> None:
+    first, *others = sites
+    for name in others:
+        if sites[name].facts[2:] != sites[first].facts[2:]:
+            raise ColumnError(f"agents {first} and {name} do not have the same columns")
 
-    def _run_pooled(
-        self, sites: Mapping[str, LocalSite], tell: Callable[[str], None]
-    ) -> NetworkRun:
-        """Pool all rows and run AdaDetect once (Baseline 1); in simulations only."""
-        tell("pooling all rows")
-        first = next(iter(sites.values()))
-        # All rows are compared with all: one representation for everybody's.
-        null, test = pool_pairs([(site.null, site.test) for site in sites.values()])
-        pool = LocalSite(null, test, replace(first.settings, n_agents=1))
-        pool.ranks({})
-        ranks, n_calibration = pool.test_ranks, pool.n_calibration
-        outcome = step_up([(ranks, n_calibration)], self.level, self.pi0)
-        stops = np.cumsum([len(site.test) for site in sites.values()])[:-1]
-        for site, scores, own in zip(
-            sites.values(), np.split(pool.scores, stops), np.split(ranks, stops), strict=True
-        ):
-            site.take(np.arange(own.size), scores, own, n_calibration)
-            site.choices = pool.choices
-        limits = dict.fromkeys(sites, outcome.limits[0])
-        said = guarantee(self.regime, self.level, pi0=self.pi0)
-        transcript = Transcript(regime=self.regime.name, level=str(self.level))
-        return self._result(sites, limits, transcript, said)
 
-    def _result(
-        self,
-        sites: Mapping[str, LocalSite],
-        limits: Mapping[str, int],
-        transcript: Transcript,
-        said: str,
-        lost: tuple[str, ...] = (),
-    ) -> NetworkRun:
-        by_name = {agent.name: agent for agent in self.agents}
-        results = {
-            name: SiteResult(
-                name=name,
-                rejected=within_limit(site.test_ranks, limits[name]),
-                ranks=site.test_ranks,
-                scores=site.scores,
-                tested=site.tested,
-                n_calibration=site.n_calibration,
-                test_rows=site.test,
-                ids=as_ids(by_name[name].ids, len(site.test)),
-                choices=site.choices,
-            )
-            for name, site in sites.items()
-        }
-        n_null = {name: len(site.null) for name, site in sites.items()}
-        return NetworkRun(results, transcript, said, self._settings(), n_null, lost)
+def _warn_resolution(spec: RunSpec, sites: Mapping[str, LocalSite]) -> None:
+    n_agents = len(sites)
+    blocks = [
+        (spec.regime.n_tested(len(site.test), i, n_agents), site.n_calibration_planned(n_agents))
+        for i, site in enumerate(sites.values())
+    ]
+    if spec.regime.divides_level:  # each decides alone: warn when not even the largest can
+        blocks = [max(blocks, key=lambda block: block[1])]
+    if spec.pi0 is None:
+        warn_resolution(blocks, spec.test_level(n_agents))
+
+
+def _run_pooled(
+    spec: RunSpec,
+    agents: Sequence[Agent],
+    sites: Mapping[str, LocalSite],
+    tell: Callable[[str], None],
+) -> NetworkRun:
+    """Pool all rows and run AdaDetect once (Baseline 1); in simulations only."""
+    tell("pooling all rows")
+    first = next(iter(sites.values()))
+    # All rows are compared with all: one representation for everybody's.
+    null, test = pool_pairs([(site.null, site.test) for site in sites.values()])
+    pool = LocalSite(null, test, replace(first.work, n_agents=1))
+    pool.ranks({})
+    outcome = step_up([(pool.test_ranks, pool.n_calibration)], spec.level, spec.pi0)
+    stops = np.cumsum([len(site.test) for site in sites.values()])[:-1]
+    shares = zip(np.split(pool.scores, stops), np.split(pool.test_ranks, stops), strict=True)
+    for site, (scores, ranks) in zip(sites.values(), shares, strict=True):
+        site.take(np.arange(ranks.size), Ranked(pool.calibration_scores, scores, ranks))
+        site.choices = pool.choices
+    limits = dict.fromkeys(sites, outcome.limits[0])
+    return _result(spec, agents, sites, limits, Transcript(spec=spec), guarantee(spec))
+
+
+def _result(
+    spec: RunSpec,
+    agents: Sequence[Agent],
+    sites: Mapping[str, LocalSite],
+    limits: Mapping[str, int],
+    transcript: Transcript,
+    said: str,
+    lost: tuple[str, ...] = (),
+) -> NetworkRun:
+    ids = {agent.name: as_ids(agent.ids, len(sites[agent.name].test)) for agent in agents}
+    results = {name: decide(site, limits[name], ids[name], name) for name, site in sites.items()}
+    n_null = {name: len(site.null) for name, site in sites.items()}
+    return NetworkRun(results, transcript, said, spec, n_null, lost)
 
 
 def _carry(

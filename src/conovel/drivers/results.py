@@ -3,63 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from conovel.protocol.transcript import Transcript
-from conovel.scorers.selection import Selection
+from conovel.site.results import SiteResult
 from conovel.site.storage import write_json
-from conovel.site.tables import Rows, give_back, with_ids
-
-
-@dataclass(frozen=True, eq=False)
-class SiteResult:
-    """One agent's decisions, one entry per row of its ``X_test``.
-
-    Rows that the regime does not test have `tested` False, rank 0, score and p-value NaN,
-    and are never rejected. `choices` says how its scorer and its composite were chosen, where
-    there was a choice.
-    """
-
-    name: str
-    rejected: NDArray[np.bool_]
-    ranks: NDArray[np.int64]
-    scores: NDArray[np.float64]
-    tested: NDArray[np.bool_]
-    n_calibration: int
-    test_rows: Rows
-    ids: NDArray[Any] | None = None
-    choices: Mapping[str, Selection] = field(default_factory=dict)
-
-    @property
-    def n_rejected(self) -> int:
-        """Number of rows declared novelties."""
-        return int(self.rejected.sum())
-
-    @property
-    def p_values(self) -> NDArray[np.float64]:
-        """Conformal p-values; NaN where a row was not tested."""
-        return np.where(self.tested, self.ranks / (self.n_calibration + 1), np.nan)
-
-    def columns(self) -> dict[str, NDArray[Any]]:
-        """Per-row results by column name."""
-        return with_ids(
-            self.ids,
-            score=self.scores,
-            rank=self.ranks,
-            p_value=self.p_values,
-            tested=self.tested,
-            rejected=self.rejected,
-        )
-
-    def to_frame(self) -> Any:
-        """Per-row results as the kind of frame ``X_test`` was."""
-        return give_back(self.test_rows, self.columns())
+from conovel.spec.run_spec import RunSpec
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +26,8 @@ class NetworkRun(Mapping[str, SiteResult]):
         Every message and every count.
     guarantee : str
         What holds for this very run, and what it rests on.
-    settings : dict
-        Regime, composite, bits, level and seed.
+    spec : RunSpec
+        The settings of the run.
     n_null : dict of int
         Known normals of each agent.
     lost : tuple of str
@@ -85,7 +37,7 @@ class NetworkRun(Mapping[str, SiteResult]):
     sites: Mapping[str, SiteResult]
     transcript: Transcript
     guarantee: str
-    settings: Mapping[str, Any]
+    spec: RunSpec
     n_null: Mapping[str, int]
     lost: tuple[str, ...] = ()
 
@@ -117,7 +69,6 @@ class NetworkRun(Mapping[str, SiteResult]):
         """Give everything as plain JSON types; ``conovel verify`` reads it back."""
         return {
             "command": "network",
-            "settings": dict(self.settings),
             "guarantee": self.guarantee,
             "n_rejected": self.n_rejected,
             "transcript": self.transcript.to_dict(),

@@ -28,10 +28,13 @@ from conovel.scorers.from_sklearn import Flat
 from conovel.scorers.registry import as_candidates
 from conovel.scorers.selection import fit_best
 from conovel.site.composite import fit_composite
-from conovel.site.site import Block, LocalSite, Settings
-from conovel.site.surrogate import Bits, decode, flat_of, make_surrogate
+from conovel.site.site import Block, LocalSite, SiteWork
+from conovel.site.surrogate import decode, flat_of, make_surrogate
 from conovel.site.tables import pool_pairs, read_rows, unify
+from conovel.spec.precision import Bits
 from conovel.spec.regimes import Regime, as_regime, own_block
+from conovel.spec.run_spec import RunSpec
+from conovel.spec.seeds import agent_seeds
 from conovel.stats.levels import Level, as_level
 from conovel.stats.resolution import resolution
 from conovel.stats.stepup import StepUp, step_up
@@ -118,7 +121,7 @@ class Trial:
         self._rows = [
             unify(read_rows(a.X_null, "X_null"), read_rows(a.X_test, "X_test")) for a in agents
         ]
-        seeds = np.random.SeedSequence(seed).generate_state(len(agents)).tolist()
+        seeds = agent_seeds(seed, len(agents))
         self._learners = [(tuple(as_candidates(scorer, own)), own) for own in seeds]
         self._known_sites: dict[tuple[bool, ...], list[_Site]] = {}
         self._known_ranks: dict[tuple[object, ...], list[tuple[NDArray[np.int64], int]]] = {}
@@ -163,21 +166,9 @@ class Trial:
         if self.train_fraction is None:  # then the split follows from what is decided together
             key = (*key, regime.uses_counts, regime.divides_level)
         if key not in self._known_sites:
+            spec = RunSpec(regime, self.level, train_fraction=self.train_fraction)
             self._known_sites[key] = [
-                _Site(
-                    null,
-                    test,
-                    Settings(
-                        regime=regime,
-                        composite="mean",
-                        candidates=candidates,
-                        bits=None,
-                        level=self.level,
-                        train_fraction=self.train_fraction,
-                        seed=seed,
-                        n_agents=len(self._rows),
-                    ),
-                )
+                _Site(null, test, SiteWork(replace(spec, seed=seed), candidates, len(self._rows)))
                 for (null, test), (candidates, seed) in zip(
                     self._rows, self._learners, strict=True
                 )
@@ -186,9 +177,9 @@ class Trial:
 
     def _decide_pooled(self, regime: Regime) -> Decision:
         null, test = pool_pairs(self._rows)
-        pool = _Site(null, test, replace(self._sites(regime)[0].settings, n_agents=1))
+        pool = _Site(null, test, replace(self._sites(regime)[0].work, n_agents=1))
         learned = pool.whole()
-        _, ranks = learned.block.rank(learned.local)
+        ranks = learned.block.rank(learned.local).ranks
         size = learned.block.n_calibration
         outcome = step_up([(ranks, size)], self.level, None)
         stops = np.cumsum([len(test) for _, test in self._rows])[:-1]
@@ -215,8 +206,7 @@ class Trial:
         ]
         composite = cell.composite or "mean"
         found = fit_composite(composite, own.local, surrogates, own.block.training)
-        _, ranks = own.block.rank(found.model)
-        return ranks, own.block.n_calibration
+        return own.block.rank(found.model).ranks, own.block.n_calibration
 
     def _traffic(self, cell: Cell, regime: Regime) -> Traffic:
         if not regime.exchanges_models:
@@ -245,9 +235,9 @@ class _Sent(NamedTuple):
 class _Learned:
     """A block, the model fitted on it, and the surrogates made from that model."""
 
-    def __init__(self, block: Block, settings: Settings) -> None:
-        self.block, self.settings = block, settings
-        fitted = fit_best(settings.candidates, block.training)
+    def __init__(self, block: Block, work: SiteWork) -> None:
+        self.block, self.seed = block, work.spec.seed
+        fitted = fit_best(work.candidates, block.training)
         self.local = replace(fitted, read=_Memory(fitted.score))
         self._sent: dict[Bits, _Sent] = {}
 
@@ -262,12 +252,12 @@ class _Learned:
         return one
 
     def _compact(self, bits: str) -> _Sent:
-        blob = make_surrogate(bits, self.local, self.block.training, self.settings.seed)
+        blob = make_surrogate(bits, self.local, self.block.training, self.seed)
         return _Sent(_Remembered(decode(blob)), len(blob), wire.paper_bits(blob))
 
     @cached_property
     def _flat(self) -> Flat:
-        return flat_of(self.local, self.block.training, self.settings.seed)
+        return flat_of(self.local, self.block.training, self.seed)
 
     def _exact(self, bits: int | None) -> _Sent:
         flat = self._flat
@@ -284,12 +274,12 @@ class _Site(LocalSite):
 
     def whole(self) -> _Learned:
         if self._whole is None:
-            self._whole = _Learned(self._tested_block, self.settings)
+            self._whole = _Learned(self._tested_block, self.work)
         return self._whole
 
     def blocks(self, n_blocks: int) -> list[_Learned]:
         if self._parts is None:
-            self._parts = [_Learned(block, self.settings) for block in self._blocks(n_blocks)]
+            self._parts = [_Learned(block, self.work) for block in self._blocks(n_blocks)]
         return self._parts
 
 

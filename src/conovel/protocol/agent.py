@@ -39,11 +39,10 @@ from conovel.protocol.messages import (
     Step,
     as_name,
 )
-from conovel.protocol.states import Cue, Machine, State, spell_pi0
+from conovel.protocol.states import Cue, Machine, State
 from conovel.spec.facts import Facts
-from conovel.spec.regimes import Regime, as_deployable
-from conovel.stats.levels import Level, as_level
-from conovel.stats.null_proportion import NullProportion, as_estimator
+from conovel.spec.regimes import as_deployable
+from conovel.spec.run_spec import RunSpec
 from conovel.stats.rank_counts import RankHistogram
 
 MAX_BELOW = 64  # that many halvings exhaust any grid; more would only be prying
@@ -56,11 +55,10 @@ class Agent(Machine):
     ----------
     name : str
         Its name, unique in the run.
-    regime : str or Regime
-    level : float, str or Fraction
+    spec : RunSpec
+        What all agents of the run agree on.
     run_id : bytes
         16 bytes that all parties agreed on and no other run has.
-    pi0 : None, str or NullProportion
     software : str
         Version of this software, for the record.
     wire_version : int
@@ -78,17 +76,14 @@ class Agent(Machine):
         self,
         name: str,
         *,
-        regime: str | Regime,
-        level: Level,
+        spec: RunSpec,
         run_id: bytes,
-        pi0: str | NullProportion | None = None,
         software: str = "",
         wire_version: int = 0,
     ) -> None:
         super().__init__(as_name(name), run_id, State.NEW)
-        self.regime = as_deployable(regime)
-        self.level = as_level(level)
-        self.estimator = as_estimator(pi0)
+        self.spec = spec
+        self.regime = as_deployable(spec.regime)
         self._versions = (software, wire_version)
         self._agents: tuple[str, ...] = ()  # the roster
         self._models: dict[str, bytes] = {}
@@ -146,14 +141,7 @@ class Agent(Machine):
 
     def _say_hello(self) -> Outbox:
         software, wire_version = self._versions
-        hello = Hello(
-            *self._facts,
-            software=software,
-            wire_version=wire_version,
-            regime=self.regime.name,
-            level=self.level,
-            pi0=spell_pi0(self.estimator),
-        )
+        hello = Hello(*self._facts, software=software, wire_version=wire_version, spec=self.spec)
         outbox = self._send([COORDINATOR], hello)
         self.state = State.JOINING
         return outbox
@@ -245,8 +233,8 @@ class Agent(Machine):
             return self.site_failed(error)
         self._histogram = histogram
         if self.regime.divides_level:
-            level = self.regime.test_level(self.level, n_agents)
-            self._limit = decide_alone(histogram, level, self.estimator)
+            level = self.spec.test_level(n_agents)
+            self._limit = decide_alone(histogram, level, self.spec.pi0)
         self.state = State.READY
         return self._send([COORDINATOR], Ready(histogram.size, n_calibration))
 
@@ -263,15 +251,15 @@ class Agent(Machine):
             raise UnexpectedMessageError(f"round {round_} is out of turn", COORDINATOR)
         last = self._questions[-1] if self._questions else None
         if isinstance(question, Below):
-            prying = self.estimator is None or isinstance(last, Step) or round_ > MAX_BELOW
+            prying = self.spec.pi0 is None or isinstance(last, Step) or round_ > MAX_BELOW
             self._insist(not prying, "a question that no estimator needs")
         elif isinstance(last, Step):
             self._insist(question.slope == last.slope, "the slope has changed")
             self._insist(self._count <= question.k < last.k, "k must fall, to the sum of counts")
         else:
             self._insist(question.k == self._n_tests, "k must begin at the number of tests")
-            plain = question.slope * self._n_tests == self.level
-            self._insist(plain or self.estimator, "the slope is not α/m")
+            plain = question.slope * self._n_tests == self.spec.level
+            self._insist(plain or self.spec.pi0, "the slope is not α/m")
         self._questions.append(question)
         self._count = self._histogram.at_most(limit_of(question, self._histogram.n_calibration))
         return self._send([COORDINATOR], Count(self._count), round_)

@@ -24,10 +24,8 @@ from conovel.protocol.messages import COORDINATOR, IN_ROUNDS, Kind, Outcome
 from conovel.protocol.not_checked import FORMATS, kind_of
 from conovel.protocol.transcript import Transcript
 from conovel.spec.guarantee import guarantee
-from conovel.spec.regimes import as_regime
+from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import run_id_of
-from conovel.stats.levels import as_level
-from conovel.stats.null_proportion import as_estimator
 from conovel.stats.rank_counts import RankHistogram, as_block, rank_limit, within_limit
 from conovel.stats.stepup import step_up
 
@@ -71,9 +69,8 @@ class _Audit:
     def __init__(self, transcript: Transcript, run: Mapping[str, Any]) -> None:
         self.run = run
         self.transcript = transcript
-        self.regime = as_regime(transcript.regime)
-        self.level = as_level(transcript.level)
-        self.estimator = as_estimator(transcript.pi0 or None)
+        self.spec = transcript.agreed
+        self.regime = self.spec.regime
         self.roster = transcript.roster
         # A site's own record holds its own hello and counts, not those of the others.
         self.is_of_one_site = run.get("command") == "agent"
@@ -110,13 +107,7 @@ class _Audit:
         """Check what is told beside the transcript: settings or terms, guarantee, totals."""
         run = self.run
         yield from self.settings(outcome)
-        told = guarantee(
-            self.regime,
-            self.level,
-            pi0=self.estimator,
-            left_out=outcome.left_out,
-            dropped=outcome.dropped,
-        )
+        told = guarantee(self.spec, left_out=outcome.left_out, dropped=outcome.dropped)
         if run.get("guarantee", told) != told:
             yield "the guarantee is not that of this run"
         if run.get("format") != FORMATS.get(kind_of(run)):
@@ -128,20 +119,19 @@ class _Audit:
         yield from self.numbers(outcome)
 
     def settings(self, outcome: Outcome) -> Iterator[str]:
-        """Check that settings or terms are those of the messages, and give the run its id."""
+        """Check that the terms are those of the messages, and that the run has its id."""
         run, transcript = self.run, self.transcript
-        asked = run.get("settings", run.get("terms", {}))
-        for key in ("regime", "level", "pi0"):
-            if key in asked and (asked[key] or "") != getattr(transcript, key):
-                yield f"{key} is {asked[key]!r}, and the run had {getattr(transcript, key)!r}"
         everybody = [*outcome.participants, *outcome.left_out, *outcome.dropped]
         if "terms" in run:
-            if asked.get("run_id") != transcript.run_id:
+            terms = run["terms"]
+            for difference in self.spec.differences(RunSpec.from_dict(terms["spec"])):
+                yield f"the terms are not those of the hellos: {difference}"
+            if terms.get("run_id") != transcript.run_id:
                 yield "the terms are those of another run"
-            if asked.get("agents") != sorted(everybody):
+            if terms.get("agents") != sorted(everybody):
                 yield "the terms name other agents"
-        is_seeded = kind_of(run) == "network" and asked.get("random_state") is not None
-        if is_seeded and run_id_of(asked, everybody).hex() != transcript.run_id:
+        is_network = "command" in run and kind_of(run) == "network"
+        if is_network and run_id_of(self.spec, everybody).hex() != transcript.run_id:
             yield "the run id is not that of these settings and agents"
 
     def numbers(self, outcome: Outcome) -> Iterator[str]:
@@ -173,13 +163,13 @@ class _Audit:
         size = self.sizes[name].n_calibration
         if not self.regime.divides_level:
             return rank_limit(outcome.slope, outcome.n_rejected, size)
-        level = self.regime.test_level(self.level, len(self.roster))
-        return decide_alone(RankHistogram(*as_block(ranks, size)), level, self.estimator)
+        level = self.spec.test_level(len(self.roster))
+        return decide_alone(RankHistogram(*as_block(ranks, size)), level, self.spec.pi0)
 
     def pooled(self, decisions: Mapping[str, Any]) -> Iterator[str]:
         """Check a simulation in which all rows were pooled: one step-up over all ranks."""
         run = self.run
-        if self.transcript != Transcript(regime=self.regime.name, level=str(self.level)):
+        if self.transcript != Transcript(spec=self.spec):
             yield "'pooled' is for simulation only and has no messages, and here are some"
             return
         names = sorted(decisions)
@@ -188,9 +178,8 @@ class _Audit:
             yield "pooled agents share one calibration sample, and these do not"
             return
         ranks = [np.asarray(decisions[name]["ranks"]) for name in names]
-        asked = run["settings"]
-        estimator = as_estimator(asked["pi0"])
-        outcome = step_up([(np.concatenate(ranks), sizes.pop())], self.level, estimator)
+        together = [(np.concatenate(ranks), sizes.pop())]
+        outcome = step_up(together, self.spec.level, self.spec.pi0)
         told = [flag for name in names for flag in decisions[name]["rejected"]]
         if told != outcome.rejected[0].tolist():
             yield "the decisions do not follow from the ranks"
@@ -198,10 +187,7 @@ class _Audit:
             yield "every pooled row is tested"
         if run["n_rejected"] != outcome.n_rejected:
             yield f"{run['n_rejected']} rejections are told, and there are {outcome.n_rejected}"
-        fixed = self.regime.name, str(self.level), None, None
-        if tuple(asked[key] for key in ("regime", "level", "composite", "bits")) != fixed:
-            yield "the settings are not those of the run"
-        if run["guarantee"] != guarantee(self.regime, self.level, pi0=estimator):
+        if run["guarantee"] != guarantee(self.spec):
             yield "the guarantee is not that of this run"
 
     def messages(self) -> Iterator[str]:
@@ -277,7 +263,7 @@ class _Audit:
         if transcript.n_tests != self.n_tests:
             yield f"the counts began with {transcript.n_tests} tests, not {self.n_tests}"
         tallies = [CountCheck(name, s.n_tested, s.n_calibration) for name, s in self.sizes.items()]
-        counting = Counting(self.level, tallies, self.estimator)
+        counting = Counting(self.spec.level, tallies, self.spec.pi0)
         for number, round_ in sorted(transcript.rounds.items()):
             if counting.question is None or counting.question != round_.question:
                 yield f"round {number} asks {round_.question}, instead of {counting.question}"

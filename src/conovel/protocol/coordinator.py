@@ -16,10 +16,10 @@ from conovel.errors import (
     CountOutOfRangeError,
     GuaranteeWarning,
     InputError,
-    RegimeMismatchError,
     RemoteProtocolError,
     SchemaMismatchError,
     SiteVanishedError,
+    SpecMismatchError,
     UnexpectedMessageError,
     VersionMismatchError,
 )
@@ -38,10 +38,9 @@ from conovel.protocol.messages import (
     Start,
     as_name,
 )
-from conovel.protocol.states import Cue, Machine, State, spell_pi0
-from conovel.spec.regimes import Regime, as_deployable
-from conovel.stats.levels import Level, as_level
-from conovel.stats.null_proportion import NullProportion, as_estimator
+from conovel.protocol.states import Cue, Machine, State
+from conovel.spec.regimes import as_deployable
+from conovel.spec.run_spec import RunSpec
 
 
 class Coordinator(Machine):
@@ -51,14 +50,12 @@ class Coordinator(Machine):
     ----------
     names : sequence of str
         The agents that are expected.
-    regime : str or Regime
-    level : float, str or Fraction
+    spec : RunSpec
+        What all agents of the run agree on. Its `on_dropout` says what to do when an agent
+        vanishes during the counts: abort the run, or go on with its count at zero while its
+        rows still count as tested.
     run_id : bytes
         16 bytes that all parties agreed on and no other run has.
-    pi0 : None, str or NullProportion
-    on_dropout : "abort" or "conservative"
-        What to do when an agent vanishes during the counts: break the run off, or go on with
-        its count at zero while its rows still count as tested.
 
     Attributes
     ----------
@@ -72,29 +69,22 @@ class Coordinator(Machine):
         self,
         names: Sequence[str],
         *,
-        regime: str | Regime,
-        level: Level,
+        spec: RunSpec,
         run_id: bytes,
-        pi0: str | NullProportion | None = None,
-        on_dropout: str = "abort",
     ) -> None:
         super().__init__(COORDINATOR, run_id, State.GATHERING)
-        self.regime = as_deployable(regime)
-        self.level = as_level(level)
-        self.estimator = as_estimator(pi0)
+        self.spec = spec
+        self.regime = as_deployable(spec.regime)
         self._expected = sorted(map(as_name, names))
         if not 2 <= len(set(names)) == len(names) <= MAX_AGENTS:
             raise InputError(f"a run needs 2 to {MAX_AGENTS} agents of different names")
-        if on_dropout not in ("abort", "conservative"):
-            raise InputError(f"on_dropout must be 'abort' or 'conservative', not {on_dropout!r}")
-        if self.regime.uses_counts and self.estimator and not self.estimator.proven_for_several:
+        if self.regime.uses_counts and spec.pi0 and not spec.pi0.proven_for_several:
             warnings.warn(
-                f"{type(self.estimator).__name__} is proven for one site only: use pi0='storey',"
+                f"{type(spec.pi0).__name__} is proven for one site only: use pi0='storey',"
                 " which is proven for several",
                 GuaranteeWarning,
                 stacklevel=2,
             )
-        self._on_dropout = on_dropout
         self._hellos: dict[str, Hello] = {}
         self._ready: dict[str, Ready] = {}
         self._roster: tuple[str, ...] = ()
@@ -134,10 +124,8 @@ class Coordinator(Machine):
         raise AssertionError(message)  # the table lets nothing else through
 
     def _on_hello(self, sender: str, hello: Hello) -> Outbox:
-        ours = (self.regime.name, self.level, spell_pi0(self.estimator))
-        theirs = (hello.regime, hello.level, hello.pi0)
-        if theirs != ours:
-            raise RegimeMismatchError(f"{sender} came for {theirs}, not for {ours}", sender)
+        if different := self.spec.differences(hello.spec):
+            raise SpecMismatchError(f"{sender} has other settings: {'; '.join(different)}", sender)
         self._hellos[sender] = hello
         return self._close_roster()
 
@@ -183,7 +171,7 @@ class Coordinator(Machine):
         for name in names:
             ready = self._ready[name]
             self._tallies[name] = CountCheck(name, ready.n_tested, ready.n_calibration)
-        self._counting = Counting(self.level, [*self._tallies.values()], self.estimator)
+        self._counting = Counting(self.spec.level, [*self._tallies.values()], self.spec.pi0)
         self.state = State.ASKING
         return self._send(names, Start(tuple(names), self._n_tests())) + self._ask()
 
@@ -226,7 +214,7 @@ class Coordinator(Machine):
         if self.state is State.WAITING:
             self._ready.pop(name, None)
             return outbox + self._begin()
-        if self._on_dropout == "abort":
+        if self.spec.on_dropout == "abort":
             raise SiteVanishedError(f"{name} vanished during the counts", name)
         # Also the count of this round: its rows will not be rejected, so none may be counted.
         self._counts.pop(name, None)

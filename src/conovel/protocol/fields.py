@@ -12,10 +12,13 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from conovel.errors import ConovelError
 from conovel.models.wire.header import MAX_BYTES as MAX_MODEL_BYTES
+from conovel.spec.run_spec import RunSpec
 
 MAX_NAME_BYTES = 64
 MAX_TEXT_BYTES = 512
+MAX_SPEC_BYTES = 4096  # a level may have 360 digits above and below
 MAX_INTEGER_BYTES = 255
 MAX_AGENTS = 200  # of a run: every pair of them exchanges models
 
@@ -162,6 +165,20 @@ def names() -> Field:
     return Field(pack, unpack)
 
 
+def settings() -> Field:
+    """Build the field of the settings of a run, as their one line of JSON."""
+    line = text(MAX_SPEC_BYTES)
+
+    def unpack(reader: Reader) -> RunSpec:
+        try:
+            return RunSpec.from_text(line.unpack(reader))
+        except ConovelError as error:
+            raise Unfit(str(error)) from None
+
+    return Field(lambda spec: line.pack(spec.to_text()), unpack)
+
+
 U16, U32, U64 = unsigned(2), unsigned(4), unsigned(8)
 NAME, TEXT, DIGEST = text(MAX_NAME_BYTES), text(MAX_TEXT_BYTES), fixed(32)
 FRACTION, NAMES, BLOB = fraction(), names(), counted(4, MAX_MODEL_BYTES)
+SPEC = settings()

@@ -26,6 +26,7 @@ from conovel.protocol.fields import (
     FRACTION,
     NAME,
     NAMES,
+    SPEC,
     TEXT,
     U16,
     U32,
@@ -36,9 +37,10 @@ from conovel.protocol.fields import (
     pack,
     unpack,
 )
+from conovel.spec.run_spec import RunSpec
 
 MAGIC = b"CNVL"
-VERSION = 1
+VERSION = 2
 HEADER = struct.Struct("<4sBB16sIII")  # magic, version, kind, run id, round, length, crc32
 CHECKED_BYTES = HEADER.size - 4  # the checksum covers everything but itself
 COORDINATOR = "coordinator"  # reserved; that party may well live at one of the agents
@@ -73,7 +75,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Hello(Body):
-    """Agent to coordinator: who comes, with how much, for what. `pi0` is empty for none."""
+    """Agent to coordinator: its row numbers, its columns, and the settings it came for."""
 
     kind = Kind.HELLO
     n_null: Annotated[int, U64]
@@ -82,9 +84,7 @@ class Hello(Body):
     schema: Annotated[bytes, DIGEST]
     software: Annotated[str, TEXT]
     wire_version: Annotated[int, U16]
-    regime: Annotated[str, TEXT]
-    level: Annotated[Fraction, FRACTION]
-    pi0: Annotated[str, TEXT]
+    spec: Annotated[RunSpec, SPEC]
 
 
 @dataclass(frozen=True)
@@ -282,7 +282,10 @@ def _decode(data: bytes) -> Message:
     if magic != MAGIC:
         raise Unfit("it does not begin like one")
     if version != VERSION:
-        raise VersionMismatchError(f"messages of version {version}, and {VERSION} is spoken here")
+        raise VersionMismatchError(
+            f"messages of version {version}, and this conovel reads version {VERSION}: install the"
+            " same conovel at every party"
+        )
     if kind not in BODIES:
         raise Unfit(f"kind {kind} is unknown")
     if length != len(data) - HEADER.size:

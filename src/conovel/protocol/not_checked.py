@@ -7,7 +7,13 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 # What a deployment's records say they are: the account of the coordinator, and a site's own.
-FORMATS = {"run": "conovel-outcome-1", "agent": "conovel-site-run-1"}
+FORMATS = {"run": "conovel-outcome-2", "agent": "conovel-site-run-2"}
+# Settings that ranks depend on, and nothing else that is published. A network in one process has
+# them in the digest that is its run id, and the operator has them in its terms.
+_SETTINGS_BEHIND_THE_RANKS = tuple(
+    f"transcript.spec.{name}"
+    for name in ("bits", "composite", "on_dropout", "seed", "train_fraction")
+)
 # Published values that nothing else in the record determines, as patterns of their paths. Counts
 # and decisions are derived from ranks; that these are true cannot be seen here.
 NOT_CHECKED = {
@@ -24,11 +30,6 @@ NOT_CHECKED = {
         "message",
         "seconds",
         "terms.*_seconds",
-        "terms.bits",
-        "terms.composite",
-        "terms.on_dropout",
-        "terms.seed",
-        "terms.train_fraction",
         "transcript.agents.*.n_calibration",
         "transcript.agents.*.n_null",
         "unpublished",
@@ -40,20 +41,15 @@ NOT_CHECKED = {
         "decisions.*.ranks",
         "decisions.*.scores",
         "picture",
-        "settings.bits",
-        "settings.composite",
-        "settings.random_state",
-        "settings.train_fraction",
         "site",
         "transcript.agents.*.n_null",
         "transcript.n_tests",
         "transcript.rounds",
         "transcript.run_id",
+        *_SETTINGS_BEHIND_THE_RANKS,
     ),
     "detect": ("n_train", "null", "pi0", "picture", "scorer", "selection", "test"),
 }
-# Only the run id depends on these, and it is a digest only of a run with a seed.
-_SETTINGS_OF_A_SEED = ("settings.bits", "settings.composite", "settings.train_fraction")
 # Of one site, these follow from the ranks, which are in the file of decisions.
 _NUMBERS_OF_RANKS = ("largest_rejected_rank", "n_calibration", "n_rejected", "n_test")
 
@@ -68,11 +64,10 @@ def not_checked(run: Mapping[str, Any]) -> list[str]:
     """
     kind = kind_of(run)
     patterns = [*NOT_CHECKED[kind]]
-    settings, transcript = run.get("settings", {}), run.get("transcript", {})
-    if kind == "network" and settings.get("regime") == "pooled":
-        patterns += ["settings.random_state", "settings.train_fraction"]
-    elif kind == "network" and settings.get("random_state") is None:
-        patterns += [*_SETTINGS_OF_A_SEED, "transcript.run_id"]
+    transcript = run.get("transcript", {})
+    spec = transcript.get("spec") or {}
+    if kind == "network" and spec.get("regime") == "pooled":
+        patterns += _SETTINGS_BEHIND_THE_RANKS
     if kind == "detect" and "ranks" not in run:
         patterns += _NUMBERS_OF_RANKS
     patterns += [f"transcript.agents.{name}" for name in transcript.get("left", ())]

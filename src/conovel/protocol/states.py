@@ -30,7 +30,6 @@ from conovel.errors import (
 from conovel.protocol.events import Event, Outbox, Send
 from conovel.protocol.fields import MAX_NAME_BYTES, MAX_TEXT_BYTES
 from conovel.protocol.messages import Abort, Body, Kind, Left, Message, Outcome, decode, encode
-from conovel.stats.null_proportion import NullProportion
 
 
 class State(Enum):
@@ -244,18 +243,6 @@ class Machine(ABC):
         culprit = error.culprit if isinstance(error, RemoteProtocolError) else self.name
         reason = as_text(str(error), MAX_TEXT_BYTES)
         return Abort(as_text(culprit, MAX_NAME_BYTES), type(error).__name__, reason)
-
-
-def spell_pi0(estimator: NullProportion | None) -> str:
-    """Write an estimator as `as_estimator` reads it; empty for none.
-
-    Examples
-    --------
-    >>> from conovel.stats.null_proportion import Storey
-    >>> spell_pi0(Storey(0.25))
-    'storey:1/4'
-    """
-    return "" if estimator is None else f"{type(estimator).__name__.lower()}:{estimator.at}"
 
 
 def as_text(text: str, limit: int) -> str:

@@ -38,9 +38,11 @@ from conovel.protocol.messages import (
     decode,
     encode,
 )
+from conovel.spec.run_spec import RunSpec
 from conovel.stats.levels import as_fraction
 
-FORMAT = "conovel-transcript-1"
+FORMAT = "conovel-transcript-2"
+EARLIER = "conovel-transcript-1"
 B = TypeVar("B", bound=Body)
 
 
@@ -86,8 +88,9 @@ class Transcript:
 
     Attributes
     ----------
-    run_id, regime, level, pi0 : str
-        As the hellos had them; `pi0` is empty for none.
+    run_id : str
+    spec : RunSpec or None
+        The settings, as the hellos had them; None before the first hello.
     agents : dict of Sizes
         Everybody who said hello.
     roster : tuple of str
@@ -112,9 +115,7 @@ class Transcript:
     """
 
     run_id: str = ""
-    regime: str = ""
-    level: str = ""
-    pi0: str = ""
+    spec: RunSpec | None = None
     agents: dict[str, Sizes] = field(default_factory=dict)
     roster: tuple[str, ...] = ()
     n_tests: int = 0
@@ -123,6 +124,13 @@ class Transcript:
     outcome: Outcome | None = None
     abort: Abort | None = None
     entries: list[Entry] = field(default_factory=list)
+
+    @property
+    def agreed(self) -> RunSpec:
+        """The settings of the run; :class:`InputError` if nobody said hello."""
+        if self.spec is None:
+            raise InputError("nobody said hello: the transcript has no settings")
+        return self.spec
 
     def record(self, data: bytes, paper_bits: float | None = None) -> None:
         """Take down one message.
@@ -169,7 +177,7 @@ class Transcript:
         match body:
             case Hello():
                 self.run_id = message.run_id.hex()
-                self.regime, self.level, self.pi0 = body.regime, str(body.level), body.pi0
+                self.spec = body.spec
                 sizes = self._sizes(sender)
                 sizes.n_null, sizes.n_test = body.n_null, body.n_test
             case Roster():
@@ -215,9 +223,7 @@ class Transcript:
         return {
             "format": FORMAT,
             "run_id": self.run_id,
-            "regime": self.regime,
-            "level": self.level,
-            "pi0": self.pi0,
+            "spec": self.spec and self.spec.to_dict(),
             "agents": {name: asdict(self.agents[name]) for name in sorted(self.agents)},
             "roster": list(self.roster),
             "n_tests": self.n_tests,
@@ -241,14 +247,18 @@ class Transcript:
     def from_dict(cls, plain: Mapping[str, Any]) -> Transcript:
         """Read what :meth:`to_dict` wrote; :class:`InputError` for anything else."""
         try:
+            if plain["format"] == EARLIER:
+                raise InputError(
+                    "this transcript was written by conovel 0.1, before transcripts held all"
+                    " settings: verify it with that version, or run again with this one"
+                )
             if plain["format"] != FORMAT:
                 raise ValueError(f"its format is {plain['format']!r}")
-            _fraction(plain["level"])
-            _fraction(plain["pi0"].partition(":")[2] or "1")
             if max(len(plain[key]) for key in ("roster", "agents", "left")) > MAX_AGENTS:
                 raise ValueError(f"it names more than {MAX_AGENTS} agents")
             return cls(
-                **{key: _text(plain[key]) for key in ("run_id", "regime", "level", "pi0")},
+                run_id=_text(plain["run_id"]),
+                spec=None if plain["spec"] is None else RunSpec.from_dict(plain["spec"]),
                 agents={
                     _text(name): Sizes(**{key: index(n) for key, n in sizes.items()})
                     for name, sizes in plain["agents"].items()

@@ -27,17 +27,14 @@ from conovel.report.sections import (
 )
 from conovel.report.tables import Truth, agent_rows, message_rows, revealed_rows, round_rows
 from conovel.report.view import Picture, Section, Story, read_picture
-from conovel.spec.regimes import as_regime
-from conovel.stats.levels import as_level
-from conovel.stats.null_proportion import as_estimator
+from conovel.spec.run_spec import RunSpec
 
 
 def tell_network(run: Checked) -> Story:
     """Tell a run of several sites: its decisions as far as they are known, and its messages."""
     try:
         transcript = Transcript.from_dict(run.object("transcript").value)
-        level = float(as_level(transcript.level))
-        as_regime(transcript.regime), as_estimator(transcript.pi0 or None)
+        spec = transcript.agreed
     except InputError as error:
         raise RunFileError(f"transcript: {shortened(str(error), 300)}") from None
     if not all(0 <= n < 2**63 for n in _numbers(transcript)):
@@ -46,8 +43,7 @@ def tell_network(run: Checked) -> Story:
         )
     drawn, truth = _picture(run, transcript), _truth(run)
     headline, n_rejected = _headline(transcript, drawn)
-    asked = next((key for key in ("settings", "terms") if key in run), None)
-    settings = run.object(asked).value if asked else {}
+    level = float(spec.level)
     return Story(
         kind="Several sites",
         headline=headline,
@@ -63,9 +59,17 @@ def tell_network(run: Checked) -> Story:
             Section("The sites", tables=[agent_rows(transcript, drawn, truth)]),
             *_counting(transcript),
             *_messages(transcript),
-            settings_section(settings.items()),
+            settings_section(_settings(spec).items()),
         ],
     )
+
+
+def _settings(spec: RunSpec) -> dict[str, Any]:
+    """Give the settings that made a difference."""
+    settings = spec.to_dict()
+    if not spec.regime.exchanges_models:
+        del settings["composite"], settings["bits"]
+    return settings
 
 
 def _numbers(transcript: Transcript) -> Iterator[int]:
@@ -132,7 +136,7 @@ def _headline(transcript: Transcript, drawn: Picture | None) -> tuple[str, int |
         alone = len(drawn.sites) == 1 < len(transcript.roster)
         whose = f" of {shortened(next(iter(drawn.sites)))}" if alone else ""
         return f"{n_rejected:,} of {tested:,} rows{whose} flagged as novel", n_rejected
-    if outcome and as_regime(transcript.regime).uses_counts:
+    if outcome and transcript.agreed.regime.uses_counts:
         n_rejected = outcome.n_rejected
         return f"{n_rejected:,} of {outcome.n_tests:,} rows flagged as novel", n_rejected
     return "Every site decided for itself", None
@@ -161,13 +165,13 @@ def _promise(run: Checked, transcript: Transcript) -> dict[str, Any]:
     exact, outcome = shortened(run.text("guarantee", ""), 2000), transcript.outcome
     if not exact or (outcome is None and transcript.entries):
         return {}
-    regime, estimator = as_regime(transcript.regime), as_estimator(transcript.pi0 or None)
-    bound = percent(float(as_level(transcript.level)))
+    spec = transcript.agreed
+    regime, bound = spec.regime, percent(float(spec.level))
     said = (
         "Among all flagged rows of all sites together, the expected share of false alarms is at"
         f" most {bound}."
     )
-    if estimator and regime.uses_counts and not estimator.proven_for_several:
+    if spec.pi0 and regime.uses_counts and not spec.pi0.proven_for_several:
         said = f"Meant to keep false alarms to {bound}, but no proof covers this setting."
     needs = [
         "at each site, the known normals and the normal rows under test are exchangeable, for"
@@ -204,7 +208,7 @@ def _counting(transcript: Transcript) -> list[Section]:
 
 
 def _messages(transcript: Transcript) -> list[Section]:
-    regime = as_regime(transcript.regime)
+    regime = transcript.agreed.regime
     revealed = revealed_rows(regime)
     words = f"What became known beyond each site in the regime “{regime.name}”."
     sections = [Section(revealed.caption, [words], tables=[revealed])]

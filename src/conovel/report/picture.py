@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.spec.regimes import as_regime
-from conovel.stats.levels import as_level
-from conovel.stats.null_proportion import NullProportion, as_estimator
+from conovel.stats.null_proportion import NullProportion
 from conovel.stats.rank_counts import rank_limit
 from conovel.stats.stepup import step_up
 
 if TYPE_CHECKING:
     from conovel.drivers.results import NetworkRun
     from conovel.protocol.transcript import Transcript
-    from conovel.site.detector import Detection
+    from conovel.site.results import Detection
 
 FORMAT = "conovel-picture-1"
 MOST_ROWS = 100  # rows listed, the most novel first
@@ -171,11 +169,11 @@ def network_content(
 
 def lines_of(transcript: Transcript, blocks: Mapping[str, SiteRanks]) -> list[Line]:
     """Find the step-ups of a network run: one for all through counts, or one per site."""
-    level, regime = as_level(transcript.level), as_regime(transcript.regime)
-    estimator = as_estimator(transcript.pi0 or None)
+    spec = transcript.agreed
+    level, estimator = spec.level, spec.pi0
     outcome, names = transcript.outcome, tuple(blocks)
-    if regime.divides_level:
-        level = regime.test_level(level, len(transcript.roster))
+    if spec.regime.divides_level:
+        level = spec.test_level(len(transcript.roster))
         return [_decided({name: block}, level, estimator) for name, block in blocks.items()]
     if outcome is None:  # rows were pooled, and no message was sent
         return [_decided(blocks, level, estimator)]

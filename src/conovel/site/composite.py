@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conovel.errors import InputError
 from conovel.scorers.base import (
     FittedScorer,
     Matrix,
@@ -24,9 +23,8 @@ from conovel.scorers.base import (
 from conovel.scorers.selection import CAUTIOUS, HoldOut, Selection
 from conovel.site.scale import as_probability
 from conovel.site.stacking import FunctionScore, stack
+from conovel.spec.composites import AUTO, STACKED
 
-AUTO = "auto"
-STACKED = "stacked"
 _COMBINE: Mapping[str, Callable[[Matrix], Vector]] = {
     "mean": mean_of,
     "local": lambda scores: scores[0],
@@ -34,14 +32,6 @@ _COMBINE: Mapping[str, Callable[[Matrix], Vector]] = {
     "max": lambda scores: scores.max(axis=0),
 }
 _CHOICE = (STACKED, *_COMBINE)  # in order of preference
-COMPOSITES = (AUTO, "mean", "max", "min", STACKED)
-
-
-def as_composite(name: str) -> str:
-    """Check the name of a composite."""
-    if not isinstance(name, str) or name not in COMPOSITES:
-        raise InputError(f"composite must be one of {', '.join(COMPOSITES)}, not {name!r}")
-    return name
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,6 @@ scikit-learn's manners.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from fractions import Fraction
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,150 +17,24 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 
 from conovel.errors import InputError
-from conovel.scorers.base import Mixture, TrainingSet
 from conovel.scorers.classifier import ScorerLike
 from conovel.scorers.registry import as_candidates
-from conovel.scorers.selection import Selection, fit_best
-from conovel.site.sampling import MAX_TRAIN_ROWS, training_sample
-from conovel.site.splitting import as_share, split_null
-from conovel.site.tables import Rows, as_ids, give_back, read_pair, read_rows, with_ids
-from conovel.spec.guarantee import Guarantee, one_site
+from conovel.site.results import Detection, decide
+from conovel.site.sampling import MAX_TRAIN_ROWS
+from conovel.site.site import LocalSite, SiteWork
+from conovel.site.tables import as_ids, read_pair, read_rows
+from conovel.spec.guarantee import one_site
+from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import detector_seeds
 from conovel.stats.arguments import as_callback, as_whole
-from conovel.stats.levels import Level, as_level
-from conovel.stats.null_proportion import NullProportion, as_estimator
-from conovel.stats.ranks import conformal_ranks
-from conovel.stats.resolution import Resolution, resolution, warn_resolution
-from conovel.stats.stepup import StepUp, adjusted_pvalues, step_up
+from conovel.stats.levels import Level
+from conovel.stats.null_proportion import NullProportion
+from conovel.stats.resolution import warn_resolution
+from conovel.stats.stepup import step_up
 
 
 class UnfittedError(InputError, NotFittedError):  # type: ignore[misc]
     """`predict` before `fit`; scikit-learn's error and ours."""
-
-
-@dataclass(frozen=True, eq=False)
-class Detection:
-    """The decisions on one test sample, one entry per row of ``X_test``.
-
-    Attributes
-    ----------
-    scores : float array of shape (m,)
-        Higher is more novel.
-    ranks : int array of shape (m,)
-        ``1 + #{calibration scores >= score}``.
-    rejected : bool array of shape (m,)
-        True where the row is declared a novelty.
-    calibration_scores : float array of shape (ℓ,)
-        What the test scores were compared with.
-    stepup : StepUp
-        Level, rounds, threshold and, if asked for, the estimated proportion of nulls.
-    n_train : int
-        Known normals used for training; the rest calibrated.
-    selection : Selection or None
-        How the scorer was chosen, when there were several candidates.
-    guarantee : Guarantee
-        What holds, under which assumptions.
-    """
-
-    scores: NDArray[np.float64]
-    ranks: NDArray[np.int64]
-    rejected: NDArray[np.bool_]
-    calibration_scores: NDArray[np.float64]
-    stepup: StepUp
-    n_train: int
-    scorer: str
-    selection: Selection | None
-    guarantee: Guarantee
-    test_rows: Rows
-    ids: NDArray[Any] | None = None
-
-    @property
-    def n_rejected(self) -> int:
-        """Number of rows declared novelties."""
-        return self.stepup.n_rejected
-
-    @property
-    def level(self) -> Fraction:
-        """The level α, exact."""
-        return self.stepup.level
-
-    @property
-    def n_calibration(self) -> int:
-        """Size ℓ of the calibration sample."""
-        return int(self.calibration_scores.size)
-
-    @property
-    def p_values(self) -> NDArray[np.float64]:
-        """Conformal p-values, ``ranks / (ℓ + 1)``."""
-        return self.ranks / (self.n_calibration + 1)
-
-    @cached_property
-    def adjusted(self) -> NDArray[np.float64]:
-        """BH-adjusted p-values (plain BH, whatever `pi0`)."""
-        return adjusted_pvalues(self.ranks, self.n_calibration)
-
-    @property
-    def resolution(self) -> Resolution:
-        """How few rows could have been rejected together with this calibration size."""
-        return resolution(self.n_calibration, self.ranks.size, self.level)
-
-    def columns(self) -> dict[str, NDArray[Any]]:
-        """Per-row results by column name, ids first when there are any."""
-        return with_ids(
-            self.ids,
-            score=self.scores,
-            rank=self.ranks,
-            p_value=self.p_values,
-            adjusted_p_value=self.adjusted,
-            rejected=self.rejected,
-        )
-
-    def to_frame(self) -> Any:
-        """Per-row results as the kind of frame ``X_test`` was, a pandas index kept."""
-        return give_back(self.test_rows, self.columns())
-
-    def summary(self) -> dict[str, Any]:
-        """Everything but the rows, ready for JSON."""
-        return outline(
-            self.stepup,
-            n_train=self.n_train,
-            n_calibration=self.n_calibration,
-            n_test=int(self.ranks.size),
-            largest_rejected_rank=int(self.ranks[self.rejected].max(initial=0)),
-            scorer=self.scorer,
-            selection=self.selection,
-            guarantee=self.guarantee,
-        )
-
-
-def outline(
-    outcome: StepUp,
-    *,
-    n_train: int,
-    n_calibration: int,
-    n_test: int,
-    largest_rejected_rank: int,
-    scorer: str,
-    selection: Selection | None,
-    guarantee: Guarantee,
-) -> dict[str, Any]:
-    """Put the summary of a detection together, wherever its rows are."""
-    return {
-        "level": str(outcome.level),
-        "n_train": n_train,
-        "n_calibration": n_calibration,
-        "n_test": n_test,
-        "n_rejected": outcome.n_rejected,
-        "largest_rejected_rank": largest_rejected_rank,
-        "fewest_rejections_possible": resolution(n_calibration, n_test, outcome.level).fewest,
-        "pi0": None if outcome.pi0 is None else float(outcome.pi0),
-        "scorer": scorer,
-        "selection": selection and selection.to_dict(),
-        "guarantee": {
-            "statement": guarantee.statement,
-            "assumptions": list(guarantee.assumptions),
-        },
-    }
 
 
 class AdaDetect(BaseEstimator):  # type: ignore[misc]
@@ -239,41 +110,42 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
         """
         tell = as_callback(on_stage, "on_stage")
         tell("checking rows")
-        alpha, estimator = as_level(self.level), as_estimator(self.pi0)
+        work = self.site_work()
+        level, pi0 = work.spec.level, work.spec.pi0
         null, test = read_pair(X_null, X_test)
         names = as_ids(ids, len(test))
-        split_seed, scorer_seed = detector_seeds(self.random_state)
-        share = as_share(self.train_fraction, len(null), len(test), alpha)
-        most = as_whole(self.max_train_rows, "max_train_rows", least=1)
-        train, calibration = split_null(len(null), share, split_seed, most)
-        if estimator is None:  # an estimate below m can make up for too few rows
-            warn_resolution([(len(test), calibration.size)], alpha)
-        candidates = as_candidates(self.scorer, scorer_seed)
-
-        null_train = null.values[train]
-        mixture = Mixture.of(np.concatenate([null.values[calibration], test.values]))
+        site = LocalSite(null, test, work)
+        if pi0 is None:  # an estimate below m can make up for too few rows
+            warn_resolution([(len(test), site.n_calibration_planned(1))], level)
         tell("fitting the score model")
-        training = TrainingSet(null_train, training_sample(mixture, most))
-        model = fit_best(candidates, training)
+        model = site.fitted
         tell("scoring")
-        scores = mixture.score(model)
-        calibration_scores, test_scores = np.split(scores, [calibration.size])
+        site.ranks({})
         tell("deciding")
-        ranks = conformal_ranks(calibration_scores, test_scores)
-        outcome = step_up([(ranks, calibration.size)], alpha, estimator)
+        outcome = step_up([(site.test_ranks, site.n_calibration)], level, pi0)
+        decided = decide(site, outcome.limits[0], names)
         return Detection(
-            scores=test_scores,
-            ranks=ranks,
-            rejected=outcome.rejected[0],
-            calibration_scores=calibration_scores,
+            **vars(decided),
+            calibration_scores=site.calibration_scores,
             stepup=outcome,
-            n_train=train.size,
+            n_train=len(null) - site.n_calibration,
             scorer=model.name,
-            selection=model.selection,
-            guarantee=one_site(alpha, estimator),
-            test_rows=test,
-            ids=names,
+            guarantee=one_site(level, pi0),
         )
+
+    def site_work(self) -> SiteWork:
+        """Say how the site works: as the only agent of a network, without messages."""
+        split_seed, scorer_seed = detector_seeds(self.random_state)
+        spec = RunSpec.of(
+            regime="isolated",
+            level=self.level,
+            pi0=self.pi0,
+            seed=split_seed,
+            train_fraction=self.train_fraction,
+        )
+        most = as_whole(self.max_train_rows, "max_train_rows", least=1)
+        candidates = tuple(as_candidates(self.scorer, scorer_seed))
+        return SiteWork(spec, candidates, max_train_rows=most)
 
     def fit(self, X: Any, y: None = None) -> AdaDetect:
         """Keep the known normals; the model itself is fitted when test rows arrive.

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,26 +31,35 @@ from conovel.scorers.selection import Selection, fit_best
 from conovel.site.composite import fit_composite
 from conovel.site.sampling import MAX_TRAIN_ROWS, training_sample
 from conovel.site.splitting import TrainingRows, as_share, n_training, split_null
-from conovel.site.surrogate import Bits, decode, make_surrogate
+from conovel.site.surrogate import decode, make_surrogate
 from conovel.site.tables import Rows
 from conovel.spec.facts import Facts
-from conovel.spec.regimes import Regime, block_sizes, own_block
+from conovel.spec.regimes import block_sizes, own_block
+from conovel.spec.run_spec import RunSpec
 from conovel.stats.rank_counts import RankHistogram
 from conovel.stats.ranks import conformal_ranks
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How an agent works; the same for every agent of a network unless it says otherwise."""
+class SiteWork:
+    """How a site works in one run.
 
-    regime: Regime
-    composite: str
+    Attributes
+    ----------
+    spec : RunSpec
+        The settings of the run, with the seed and the precision of this site.
+    candidates : tuple of Scorer
+        What is fitted; the best one where there are several.
+    n_agents : int
+        How many agents were invited to the run.
+    max_train_rows : int
+        How many rows of either kind are learnt from at most.
+    """
+
+    spec: RunSpec
     candidates: tuple[Scorer, ...]
-    bits: Bits
-    level: Fraction
-    train_fraction: Fraction | None
-    seed: int
     n_agents: int = 1
+    max_train_rows: int = MAX_TRAIN_ROWS
 
 
 class Site(ABC):
@@ -59,7 +69,7 @@ class Site(ABC):
     ----------
     columns : sequence of str
         Names of the features.
-    settings : Settings
+    work : SiteWork
 
     Attributes
     ----------
@@ -67,8 +77,8 @@ class Site(ABC):
         How the scorer and the composite were chosen, where there was a choice.
     """
 
-    def __init__(self, columns: Sequence[str], settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, columns: Sequence[str], work: SiteWork) -> None:
+        self.work, self.spec = work, work.spec
         self.choices: dict[str, Selection] = {}
         self._columns = tuple(columns)
         self._own: FittedScorer | None = None
@@ -91,8 +101,8 @@ class Site(ABC):
 
         One entry for all rows, or in `split` one for every size of block.
         """
-        facts, most = self.facts, self.max_train_rows
-        n_blocks = n_agents if self.settings.regime.splits_rows else 1
+        facts, most = self.facts, self.work.max_train_rows
+        n_blocks = n_agents if self.spec.regime.splits_rows else 1
         found = []
         sizes = zip(*(block_sizes(n, n_blocks) for n in (facts.n_null, facts.n_test)), strict=True)
         for n_null, n_test in sorted(set(sizes)):
@@ -104,18 +114,13 @@ class Site(ABC):
             found.append(TrainingRows(n_null, n_train, n_by_rule, n_mixture, most))
         return found
 
-    @property
-    def max_train_rows(self) -> int:
-        """How many rows of either kind are learnt from at most."""
-        return MAX_TRAIN_ROWS
-
     def _facts(self, n_null: int, n_test: int) -> Facts:
         return Facts(n_null, n_test, len(self._columns), schema_digest(self._columns, 32))
 
     def _split(self, n_null: int, n_test: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Say which known normals train and which calibrate; `n_test` is of the whole site."""
         share = self._share(n_null, n_test)
-        return split_null(n_null, share, self.settings.seed, self.max_train_rows)
+        return split_null(n_null, share, self.spec.seed, self.work.max_train_rows)
 
     def _share(self, n_null: int, n_test: int, *, by_rule: bool = False) -> Fraction:
         """Return the share of known normals that train, from numbers alone.
@@ -124,14 +129,12 @@ class Site(ABC):
         times the number of agents. The totals of the roster come after the rows are cut. With
         `by_rule` it is the site's own rule, whatever the run asks for.
         """
-        settings = self.settings
-        regime, n_agents = settings.regime, settings.n_agents
+        regime, n_agents = self.spec.regime, self.work.n_agents
         n_tests = n_test * (n_agents if regime.uses_counts else 1)
         if regime.splits_rows:
             n_tests //= n_agents
-        level = regime.test_level(settings.level, n_agents)
-        asked = None if by_rule else settings.train_fraction
-        return as_share(asked, n_null, n_tests, level)
+        asked = None if by_rule else self.spec.train_fraction
+        return as_share(asked, n_null, n_tests, self.spec.test_level(n_agents))
 
     def _cuts(
         self, n_null: int, n_test: int, n_blocks: int
@@ -139,7 +142,7 @@ class Site(ABC):
         """Cut known normals and test rows at random into K blocks (the paper's step 1)."""
         if n_test < n_blocks:
             raise SampleError(f"{n_test} test rows cannot be split among the agents")
-        rng = np.random.default_rng([self.settings.seed, n_blocks])
+        rng = np.random.default_rng([self.spec.seed, n_blocks])
         nulls, tests = (
             np.split(rng.permutation(n), np.cumsum(block_sizes(n, n_blocks))[:-1])
             for n in (n_null, n_test)
@@ -148,7 +151,7 @@ class Site(ABC):
 
     def _fit(self, training: TrainingSet) -> FittedScorer:
         """Fit the scorer, or the best of several."""
-        return fit_best(self.settings.candidates, training)
+        return fit_best(self.work.candidates, training)
 
     def _fit_own(self, training: TrainingSet) -> FittedScorer:
         """Fit the model that stays at the site and ranks its rows."""
@@ -158,15 +161,14 @@ class Site(ABC):
         return self._own
 
     def _surrogate(self, training: TrainingSet, local: FittedScorer) -> bytes:
-        settings = self.settings
         schema = schema_digest(self._columns, 4)
-        return make_surrogate(settings.bits, local, training, settings.seed, schema)
+        return make_surrogate(self.spec.bits, local, training, self.spec.seed, schema)
 
     def _composite(
         self, training: TrainingSet, local: FittedScorer, models: Mapping[str, bytes]
     ) -> ScoreModel:
         """Fit the composite of the own model and the peers' models."""
-        found = fit_composite(self.settings.composite, local, self._decode(models), training)
+        found = fit_composite(self.spec.composite, local, self._decode(models), training)
         if found.selection:
             self.choices["composite"] = found.selection
         return found.model
@@ -185,6 +187,14 @@ class Site(ABC):
         return surrogate
 
 
+class Ranked(NamedTuple):
+    """Scores of the calibration rows, and scores and ranks of the tested rows."""
+
+    calibration_scores: Vector
+    scores: Vector
+    ranks: NDArray[np.int64]
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """Rows that are trained on together: all of an agent's, or 1/K of them in `split`."""
@@ -193,16 +203,17 @@ class Block:
     mixture: Mixture
     n_calibration: int
     tested: NDArray[np.intp]  # which test rows are in it
+    max_train_rows: int = MAX_TRAIN_ROWS
 
     @cached_property
     def training(self) -> TrainingSet:
         """What is learnt from: of a very large mixture, a sample by content."""
-        return TrainingSet(self.null_train, training_sample(self.mixture, MAX_TRAIN_ROWS))
+        return TrainingSet(self.null_train, training_sample(self.mixture, self.max_train_rows))
 
-    def rank(self, model: ScoreModel) -> tuple[Vector, NDArray[np.int64]]:
-        """Score all rows and rank the tested ones; return scores and ranks of these."""
+    def rank(self, model: ScoreModel) -> Ranked:
+        """Score all rows and rank the tested ones among the calibration rows."""
         calibration, tests = np.split(self.mixture.score(model), [self.n_calibration])
-        return tests, conformal_ranks(calibration, tests)
+        return Ranked(calibration, tests, conformal_ranks(calibration, tests))
 
 
 class LocalSite(Site):
@@ -212,7 +223,7 @@ class LocalSite(Site):
     ----------
     null, test : Rows
         Known normals and rows to test, checked.
-    settings : Settings
+    work : SiteWork
 
     Attributes
     ----------
@@ -224,15 +235,18 @@ class LocalSite(Site):
         Ranks, 0 where a row is not tested.
     n_calibration : int
         Calibration rows behind the ranks.
+    calibration_scores : float array
+        Their scores.
     """
 
-    def __init__(self, null: Rows, test: Rows, settings: Settings) -> None:
-        super().__init__(null.columns or tuple(map(str, range(null.values.shape[1]))), settings)
+    def __init__(self, null: Rows, test: Rows, work: SiteWork) -> None:
+        super().__init__(null.columns or tuple(map(str, range(null.values.shape[1]))), work)
         self.null, self.test = null, test
         self.tested = np.zeros(len(test), dtype=np.bool_)
         self.scores = np.full(len(test), np.nan)
         self.test_ranks = np.zeros(len(test), dtype=np.int64)
         self.n_calibration = 0
+        self.calibration_scores = np.zeros(0)
 
     @property
     def facts(self) -> Facts:
@@ -241,7 +255,7 @@ class LocalSite(Site):
 
     def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
         """Fit, and make a model for every peer: one for all, or one per block in `split`."""
-        if not self.settings.regime.splits_rows:
+        if not self.spec.regime.splits_rows:
             training = self._tested_block.training
             blob = self._surrogate(training, self._fit_own(training))
             return {name: blob for i, name in enumerate(names) if i != index}
@@ -257,29 +271,29 @@ class LocalSite(Site):
     def ranks(self, models: Mapping[str, bytes]) -> RankHistogram:
         """Score with everybody's models together; count the ranks of the tested rows."""
         block = self._tested_block
-        local = self._own or self._fit_own(block.training)
-        scores, ranks = block.rank(self._composite(block.training, local, models))
-        self.take(block.tested, scores, ranks, block.n_calibration)
-        return RankHistogram(ranks, block.n_calibration)
+        ranked = block.rank(self._composite(block.training, self.fitted, models))
+        self.take(block.tested, ranked)
+        return RankHistogram(ranked.ranks, block.n_calibration)
 
-    def take(
-        self,
-        tested: NDArray[np.intp],
-        scores: Vector,
-        ranks: NDArray[np.int64],
-        n_calibration: int,
-    ) -> None:
+    @property
+    def fitted(self) -> FittedScorer:
+        """The model that ranks the rows, fitted when it is first asked for."""
+        return self._own or self._fit_own(self._tested_block.training)
+
+    def take(self, tested: NDArray[np.intp], ranked: Ranked) -> None:
         """Note the scores and ranks of the tested rows."""
         self.tested[tested] = True
-        self.scores[tested] = scores
-        self.test_ranks[tested] = ranks
-        self.n_calibration = n_calibration
+        self.scores[tested] = ranked.scores
+        self.test_ranks[tested] = ranked.ranks
+        self.n_calibration = ranked.calibration_scores.size
+        self.calibration_scores = ranked.calibration_scores
 
     def n_calibration_planned(self, n_agents: int) -> int:
         """How many calibration rows the tested block will have, before any work."""
         n = len(self.null)
-        n = n // n_agents if self.settings.regime.splits_rows else n
-        return n - n_training(n, self._share(n, len(self.test)), MAX_TRAIN_ROWS)
+        n = n // n_agents if self.spec.regime.splits_rows else n
+        share = self._share(n, len(self.test))
+        return n - n_training(n, share, self.work.max_train_rows)
 
     @cached_property
     def _tested_block(self) -> Block:
@@ -293,7 +307,9 @@ class LocalSite(Site):
     def _block(self, nulls: NDArray[np.intp], tests: NDArray[np.intp]) -> Block:
         train, calibration = self._split(nulls.size, len(self.test))
         rows = np.concatenate([self.null.values[nulls[calibration]], self.test.values[tests]])
-        return Block(self.null.values[nulls[train]], Mixture.of(rows), calibration.size, tests)
+        null_train = self.null.values[nulls[train]]
+        most = self.work.max_train_rows
+        return Block(null_train, Mixture.of(rows), calibration.size, tests, most)
 
 
 @lru_cache(maxsize=256)  # agents in one process receive the same bytes; surrogates are immutable

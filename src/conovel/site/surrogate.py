@@ -10,50 +10,17 @@ a forest of 100 trees with at most 20 leaves, and that forest is sent in float64
 from __future__ import annotations
 
 from contextlib import suppress
-from numbers import Integral
-from typing import Any, TypeAlias
+from typing import Any
 
 from conovel.errors import InputError, ModelError
 from conovel.models import wire
-from conovel.models.quantized.grids import check_bits
 from conovel.models.wire import NO_SCHEMA, decode
 from conovel.scorers.base import FittedScorer, TrainingSet
 from conovel.scorers.from_sklearn import Flat, to_flat
 from conovel.site.compact import encode_compact, imitate
+from conovel.spec.precision import Bits, as_bits
 
-__all__ = ["Bits", "as_bits", "decode", "encode", "flat_of", "make_surrogate"]
-
-Bits: TypeAlias = int | str | None
-_COMPACT = "compact"
-
-
-def as_bits(bits: Bits) -> Bits:
-    """Check a precision and return its one spelling.
-
-    Parameters
-    ----------
-    bits : None, int or str
-        None, an integer from 1 to 16, "compact", or "compact:300" for a compact model of at
-        most 300 bytes.
-
-    Examples
-    --------
-    >>> as_bits("compact:0300")
-    'compact:300'
-    """
-    if bits is None:
-        return None
-    if isinstance(bits, str):
-        name, colon, text = bits.partition(":")
-        if name == _COMPACT and not colon:
-            return _COMPACT
-        if name == _COMPACT and text.isascii() and text.isdigit() and int(text) > 0:
-            return f"{_COMPACT}:{int(text)}"
-    elif isinstance(bits, Integral) and not isinstance(bits, bool):
-        return check_bits(int(bits))
-    raise InputError(
-        f"bits must be None, an integer from 1 to 16, 'compact:BYTES' or 'compact', not {bits!r}"
-    )
+__all__ = ["decode", "encode", "flat_of", "make_surrogate"]
 
 
 def encode(model: Any, *, bits: int | None = None, schema: bytes = NO_SCHEMA) -> bytes:
@@ -124,8 +91,8 @@ def make_surrogate(
     Parameters
     ----------
     bits : None, int or str
-        See :func:`as_bits`; a compact model imitates `local`, see :mod:`conovel.site.compact`, and
-        so does what is sent for a model without a flat form.
+        See :mod:`conovel.spec.precision`. A compact model imitates `local`, see
+        :mod:`conovel.site.compact`, and so does what is sent for a model without a flat form.
     local : FittedScorer
     training : TrainingSet
     seed : int

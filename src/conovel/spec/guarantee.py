@@ -6,9 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from fractions import Fraction
 
-from conovel.spec.regimes import Regime, as_regime
-from conovel.stats.levels import Level, as_level
-from conovel.stats.null_proportion import NullProportion, as_estimator
+from conovel.spec.run_spec import RunSpec
+from conovel.stats.null_proportion import NullProportion
 
 
 @dataclass(frozen=True)
@@ -57,10 +56,8 @@ def one_site(level: Fraction, pi0: NullProportion | None) -> Guarantee:
 
 
 def guarantee(
-    regime: str | Regime,
-    level: Level,
+    spec: RunSpec,
     *,
-    pi0: str | NullProportion | None = None,
     left_out: Collection[str] = (),
     dropped: Collection[str] = (),
 ) -> str:
@@ -68,10 +65,8 @@ def guarantee(
 
     Parameters
     ----------
-    regime : str or Regime
-    level : float, str or Fraction
-    pi0 : None, str or NullProportion
-        The estimator of the nulls that was used.
+    spec : RunSpec
+        Regime, level and the estimator of the nulls that was used.
     left_out : collection of str
         Agents that vanished before the counts.
     dropped : collection of str
@@ -79,10 +74,10 @@ def guarantee(
 
     Examples
     --------
-    >>> print(guarantee("full", 0.1))
+    >>> print(guarantee(RunSpec.of(regime="full", level=0.1)))
     FDR over all tested rows of all agents at most 1/10 · m0/m, provided agents are ...
     """
-    chosen, alpha, estimator = as_regime(regime), as_level(level), as_estimator(pi0)
+    chosen, alpha, estimator = spec.regime, spec.level, spec.pi0
     bound = f"{alpha}" if estimator or chosen.divides_level else f"{alpha} · m0/m"
     said = [f"FDR over all tested rows of all agents at most {bound}, provided {chosen.needs}."]
     if estimator and chosen.uses_counts and not estimator.proven_for_several:

@@ -11,17 +11,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
+from conovel.spec.run_spec import RunSpec
 from conovel.stats.arguments import as_seed, as_whole
 
 SEED_BITS = 32  # what scikit-learn takes
 
 
-def agent_seeds(random_state: int | None, n_agents: int) -> list[int]:
+def agent_seeds(seed: int, n_agents: int) -> list[int]:
     """Return a seed for every agent, in the order of their names.
 
     Examples
@@ -29,7 +29,7 @@ def agent_seeds(random_state: int | None, n_agents: int) -> list[int]:
     >>> agent_seeds(0, 2)
     [2968811710, 3677149159]
     """
-    return [int(s) for s in np.random.SeedSequence(random_state).generate_state(n_agents)]
+    return [int(s) for s in np.random.SeedSequence(seed).generate_state(n_agents)]
 
 
 def detector_seeds(random_state: int | None) -> tuple[int, int]:
@@ -64,17 +64,23 @@ def site_seed(secret: bytes, seed: int, agent: str) -> int:
     return int.from_bytes(digest[: SEED_BITS // 8], "big")
 
 
-def run_id_of(settings: Mapping[str, Any], names: Iterable[str]) -> bytes:
+def run_seed(random_state: int | None) -> int:
+    """Return the seed of a run; None draws a fresh one, which the record of the run then has."""
+    seed = as_seed(random_state)
+    return int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
+
+
+def run_id_of(spec: RunSpec, names: Iterable[str]) -> bytes:
     """Return the 16 bytes that name a run in one process: a digest of its settings and agents.
 
     A run can so be repeated exactly, and ``conovel verify`` sees when its settings were changed.
 
     Examples
     --------
-    >>> run_id_of({"random_state": 0}, ["north", "south"]).hex()
-    '613bef4b16c1e97b6f84d8e3d0aae6fa'
+    >>> len(run_id_of(RunSpec(), ["north", "south"]))
+    16
     """
-    text = json.dumps([dict(settings), sorted(names)], sort_keys=True)
+    text = json.dumps([spec.to_text(), sorted(names)])
     return hashlib.sha256(text.encode()).digest()[:16]
 
 

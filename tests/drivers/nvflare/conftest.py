@@ -10,12 +10,12 @@ import pytest
 pytest.importorskip("nvflare")
 
 from support.federation import SCORER, SITES, give_secret
+from support.terms import make_terms
 
 from conovel.drivers.nvflare.loopback import Loopback
 from conovel.drivers.nvflare.operator import run
 from conovel.drivers.nvflare.processes import wait_for
 from conovel.drivers.nvflare.session import connect
-from conovel.drivers.nvflare.terms import Terms
 from conovel.experiments.gaussian import gaussian_design
 
 PATIENT = {"call_seconds": 20.0, "stage_seconds": 120.0, "run_seconds": 240.0}
@@ -103,7 +103,7 @@ def submit(loopback, connection):
     def submit(**more):
         session = connection()
         assert wait_for(lambda: set(session.connected()) == set(SITES), 60)
-        return run(session, Terms(SITES, **(PATIENT | more)), lambda progress: None)
+        return run(session, make_terms(SITES, **(PATIENT | more)), lambda progress: None)
 
     return submit
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from nvflare.collab.api.exceptions import CollabCallError
+from support.terms import changed_terms
 
 from conovel.cli.run import _in_words
 from conovel.drivers.nvflare import apps as engine
@@ -81,12 +82,12 @@ def site(tmp_path):
         ({"null": "/etc/passwd"}, "say nothing about null"),
         ({"scorer": "os.system"}, "say nothing about scorer"),
         ({"composite": "os.system"}, "composite"),
-        ({"level": "0.01", "agents": ["north", "west"]}, "other agents than the job"),
+        ({"level": "1/100", "agents": ["north", "west"]}, "other agents than the job"),
         ({"run_id": "../../north"}, "32 hexadecimal digits"),
     ],
 )
 def test_a_refusal_is_answered_and_written_down(site, change, said):
-    assert said in site._begin(TERMS.to_dict() | change)
+    assert said in site._begin(changed_terms(TERMS.to_dict(), **change))
     (run,) = RunRecords(site._file.state).runs()
     assert (run["state"], run["job"]) == ("refused", "job")
     assert said in run["message"]
@@ -96,7 +97,7 @@ def test_a_refusal_is_answered_and_written_down(site, change, said):
 def test_a_replay_is_refused_and_the_first_file_stays(site):
     ledger = RunRecords(site._file.state)
     ledger.open(TERMS.run_id, 60).finish(DONE, "12 rows flagged")
-    assert "was here before" in site._begin(TERMS.to_dict() | {"level": "0.01"})
+    assert "was here before" in site._begin(changed_terms(TERMS.to_dict(), level="1/100"))
     assert [run["state"] for run in ledger.runs()] == ["done", "refused"]
 
 

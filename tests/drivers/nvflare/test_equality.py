@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from support.federation import SCORER, SITES, in_one_process
+from support.federation import SCORER, SITES, in_one_process, run_id_of_network
 
 from conovel.drivers.nvflare.processes import wait_for
 from conovel.drivers.nvflare.run_records import RunRecords
@@ -25,8 +25,8 @@ def in_process(rows, loopback):
     states = {name: loopback.folder / name / "state" for name in SITES}
 
     def make(regime, seed):
-        options = regime, "mean", 4, 0.1, SCORER
-        return in_one_process(rows, states, seed, *options, train_fraction="1/2")
+        options = {"regime": regime, "composite": "mean", "bits": 4, "scorer": SCORER}
+        return in_one_process(rows, states, seed, train_fraction="1/2", **options)
 
     return make
 
@@ -44,7 +44,7 @@ def account_of(submit, in_process, done):
     def get(regime):
         if regime not in done:
             seed = dict(RUNS)[regime]
-            run_id = in_process(regime, seed)._run_id().hex()
+            run_id = run_id_of_network(in_process(regime, seed))
             terms = {"regime": regime, "composite": "mean", "bits": 4, "train_fraction": "1/2"}
             done[regime] = submit(**terms, level="0.1", seed=seed, run_id=run_id)
         return done[regime]
@@ -58,7 +58,7 @@ def test_a_federation_decides_what_one_process_decides(
 ):
     network = in_process(regime, seed)
     expected = network.run()
-    run_id = network._run_id().hex()
+    run_id = run_id_of_network(network)
     account = account_of(regime)
     assert account["state"] == "done", account["message"]
     assert not account["unpublished"]
@@ -108,7 +108,7 @@ def test_a_tap_on_the_relay_shows_counts_but_no_model(
     network.run()
     assert len(models) == 6
     tapped = b"".join(path.read_bytes() for path in loopback.sabotage.glob("tap-*"))
-    run_id = network._run_id()
+    run_id = bytes.fromhex(run_id_of_network(network))
     for name, count in rounds[0]["counts"].items():  # the tap works
         assert encode(Message(run_id, name, "coordinator", 1, Count(count))) in tapped
     for name in SITES:  # nor the secret of a site

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from support.fake_engine import FakeEngine
 from support.federation import SCORER, SITES, give_secret
+from support.terms import make_terms
 
 from conovel.drivers.nvflare.settings import read_site
-from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import InputError
 from conovel.report import write_report
 from conovel.site.files.memory import MemoryPlan
@@ -40,7 +40,7 @@ def make_files(folder, rows, large=""):
 def run(folder, rows, large, **more):
     files = make_files(folder, rows, large)
     patient = {"call_seconds": 5, "stage_seconds": 30}
-    asked = Terms(SITES, run_id=bytes(range(16)).hex(), level="1/2", **patient, **more)
+    asked = make_terms(SITES, run_id=bytes(range(16)).hex(), level="1/2", **patient, **more)
     return files, FakeEngine(asked, files).run()
 
 

@@ -11,15 +11,15 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from support.fake_engine import FakeEngine
-from support.federation import SCORER, SITES, give_secret, in_one_process
+from support.federation import SCORER, SITES, give_secret, in_one_process, run_id_of_network
 from support.forgeries import assert_every_forgery_is_found
+from support.terms import make_terms
 
 import conovel as cn
 from conovel.drivers.nvflare.consent import Limits
 from conovel.drivers.nvflare.operator import checked
 from conovel.drivers.nvflare.processes import wait_for
 from conovel.drivers.nvflare.settings import read_site
-from conovel.drivers.nvflare.terms import Terms
 from conovel.protocol.audit import verify
 from conovel.site.storage import write_table
 
@@ -46,7 +46,7 @@ def files(rows, tmp_path):
 
 
 def terms(**more):
-    return Terms(SITES, **({"bits": 4, "call_seconds": 5, "stage_seconds": 20} | more))
+    return make_terms(SITES, **({"bits": 4, "call_seconds": 5, "stage_seconds": 20} | more))
 
 
 def states(engine):
@@ -67,15 +67,15 @@ def published(files):
 
 @pytest.mark.parametrize("regime", ["full", "counts", "isolated", "split", "conservative"])
 def test_every_regime_as_in_one_process(regime, files, rows):
-    options = regime, "mean", 4, 0.1, SCORER
-    network = in_one_process(rows, states_of(files), 5, *options, train_fraction="1/2")
+    options = {"regime": regime, "composite": "mean", "bits": 4, "scorer": SCORER}
+    network = in_one_process(rows, states_of(files), 5, train_fraction="1/2", **options)
     expected = network.run()
     asked = terms(
         regime=regime,
         composite="mean",
         train_fraction="1/2",
         seed=5,
-        run_id=network._run_id().hex(),
+        run_id=run_id_of_network(network),
     )
     engine = FakeEngine(asked, files)
     account = engine.run()
@@ -92,7 +92,7 @@ def test_every_regime_as_in_one_process(regime, files, rows):
 def test_the_defaults_are_those_of_one_process(files, rows):
     network = in_one_process(rows, states_of(files), 0, scorer=SCORER)
     expected = network.run()
-    account = FakeEngine(Terms(SITES, run_id=network._run_id().hex()), files).run()
+    account = FakeEngine(make_terms(SITES, run_id=run_id_of_network(network)), files).run()
     assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
 
 
@@ -125,8 +125,8 @@ def test_another_secret_is_another_split(files, tmp_path):
         assert engine.run()["state"] == "done"
         local = engine.sites["south"].member._site.local
         accounts.append(pq.read_table(files["south"].results / asked.run_id / "decisions.parquet"))
-        seen.append((local.settings.seed, local._split(1000, 200)[0].tolist()))
-        assert engine.sites["south"].record._content["seed"] == local.settings.seed
+        seen.append((local.spec.seed, local._split(1000, 200)[0].tolist()))
+        assert engine.sites["south"].record._content["seed"] == local.spec.seed
     assert seen[0] == seen[1] != seen[2]
     assert set(seen[0][1]) != set(seen[2][1])
     assert accounts[0].equals(accounts[1])
@@ -242,12 +242,12 @@ def test_a_silent_site_is_given_up_at_its_deadline(files):
 
 @pytest.mark.parametrize("on_dropout", ["abort", "conservative"])
 def test_who_waits_for_the_models_of_others_is_not_blamed(on_dropout, files):
-    engine = FakeEngine(terms(stage_seconds=1, on_dropout=on_dropout), files)
+    engine = FakeEngine(terms(stage_seconds=2, on_dropout=on_dropout), files)
     west = engine.sites["west"].member._site.local
-    west.models = lambda index, names: time.sleep(3) or {}
+    west.models = lambda index, names: time.sleep(5) or {}
     account = engine.run()
     if on_dropout == "abort":
-        assert account["message"] == "west did not answer within 1 s"
+        assert account["message"] == "west did not answer within 2 s"
     else:
         assert account["outcome"]["left_out"] == ["west"]
         assert published(files) == {"north", "south"}

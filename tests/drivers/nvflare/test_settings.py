@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.terms import changed_terms, make_terms
 
 from conovel.drivers.network import Network
 from conovel.drivers.nvflare import processes
@@ -28,6 +29,7 @@ from conovel.errors import (
     ReplayedMessageError,
 )
 from conovel.site.splitting import TrainingRows
+from conovel.spec.regimes import as_regime
 from conovel.spec.seeds import as_agent_seed, site_seed
 
 SITE = """
@@ -105,9 +107,10 @@ def test_a_federation_file(tmp_path):
 
 def test_terms_have_the_defaults_of_a_network():
     network = inspect.signature(Network).parameters
-    for name in ("regime", "composite", "bits", "on_dropout"):
-        assert getattr(TERMS, name) == network[name].default, name
-    assert TERMS.share is network["train_fraction"].default is None
+    plain = TERMS.to_dict()["spec"]
+    for name in ("regime", "composite", "bits", "on_dropout", "pi0", "train_fraction"):
+        assert plain[name] == network[name].default, name
+    assert plain["seed"] == network["random_state"].default
 
 
 def test_a_site_mixes_its_secret_into_the_seed_of_a_run():
@@ -143,14 +146,17 @@ def test_every_run_has_an_id_of_its_own():
     assert Terms(("a", "b")).run_id != Terms(("a", "b")).run_id
 
 
-@given(key=st.sampled_from([*TERMS.to_dict(), "path", "class"]), value=JSON)
+KEYS = [*TERMS.to_dict(), *TERMS.to_dict()["spec"]]
+
+
+@given(key=st.sampled_from([*KEYS, "path", "class"]), value=JSON)
 def test_terms_from_anybody_are_read_or_refused(key, value):
-    plain = TERMS.to_dict() | {key: value}
+    plain = changed_terms(TERMS.to_dict(), **{key: value})
     try:
         terms = Terms.from_dict(plain)
     except ConovelError:
         return
-    assert key in TERMS.to_dict()
+    assert key in KEYS
     assert Terms.from_dict(terms.to_dict()) == terms
 
 
@@ -162,7 +168,7 @@ def test_terms_that_lack_something_are_refused(plain):
 
 def test_a_deployment_refuses_to_pool_rows():
     with pytest.raises(InputError, match="pools raw rows"):
-        Terms(("a", "b"), regime="pooled")
+        make_terms(("a", "b"), regime="pooled")
 
 
 @pytest.mark.parametrize(
@@ -185,7 +191,7 @@ def training(n_train, n_null=1000, n_by_rule=500, n_mixture=600):
     return TrainingRows(n_null, n_train, n_by_rule, n_mixture, 100_000)
 
 
-TENTH = Terms(("north", "south"), train_fraction="1/10")
+TENTH = make_terms(("north", "south"), train_fraction="1/10")
 
 
 @pytest.mark.parametrize(
@@ -210,7 +216,7 @@ def test_a_model_of_few_rows_is_objected_to(limits, terms, models, said):
     assert said in objection
     assert bool(objection) is bool(numbers) is bool(said)
     for regime in ("counts", "isolated"):  # in which no model leaves
-        quiet = replace(terms, regime=regime)
+        quiet = replace(terms, spec=replace(terms.spec, regime=as_regime(regime)))
         assert limits.objection_to_training(quiet, models) == ("", "")
 
 

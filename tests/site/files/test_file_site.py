@@ -1,6 +1,7 @@
 """An agent whose rows are in files: messages and decisions have the bytes of memory."""
 
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,6 @@ from support.fake_link import Link
 from support.files import N_NULL, N_TEST, cut, draw, make_files, named
 
 import conovel as cn
-from conovel.drivers.results import SiteResult
 from conovel.errors import ColumnError, FileError, SampleError, ScorerError, SiteFailedError
 from conovel.scorers.automatic import shallow_trees
 from conovel.scorers.refined import Refined, shrunken_logistic
@@ -18,11 +18,13 @@ from conovel.scorers.registry import as_candidates
 from conovel.site.composite import Composite, fit_composite
 from conovel.site.files import FileSite
 from conovel.site.files.source import FileSource
-from conovel.site.site import LocalSite, Settings
+from conovel.site.results import decide
+from conovel.site.site import LocalSite, SiteWork
 from conovel.site.stacking import FunctionScore
 from conovel.site.storage import write_table
-from conovel.site.tables import Rows, read_pair
+from conovel.site.tables import read_pair
 from conovel.spec.regimes import as_regime
+from conovel.spec.run_spec import RunSpec
 from conovel.stats.rank_counts import RankHistogram
 
 LEVEL = Fraction(1, 5)
@@ -30,16 +32,9 @@ TREES = ExtraTreesClassifier(8, max_depth=4)
 
 
 def settings(seed=3, **more):
-    given = {"regime": as_regime("full"), "composite": "mean", "bits": 4, "scorer": TREES} | more
-    scorer = given.pop("scorer")
-    return Settings(
-        candidates=tuple(as_candidates(scorer, seed)),
-        level=LEVEL,
-        train_fraction=None,
-        seed=seed,
-        n_agents=2,
-        **given,
-    )
+    given = {"composite": "mean", "bits": 4, "scorer": TREES, "most": 10**5} | more
+    candidates, most = tuple(as_candidates(given.pop("scorer"), seed)), given.pop("most")
+    return SiteWork(RunSpec.of(level=LEVEL, seed=seed, **given), candidates, 2, most)
 
 
 def in_memory(rows, asked):
@@ -59,25 +54,22 @@ def in_files(folder, asked):
 
 
 def run(big, peer, asked):
-    link = Link({"big": big, "small": peer}, regime=asked.regime, level=LEVEL, pi0="storey")
+    link = Link({"big": big, "small": peer}, regime=asked.spec.regime, level=LEVEL, pi0="storey")
     return link.run()
 
 
 def both(tmp_path, monkeypatch, most=250, piece=128, **more):
     """Run twice, with the rows of one agent in memory and in files."""
-    monkeypatch.setattr("conovel.site.site.MAX_TRAIN_ROWS", most)
     cut(monkeypatch, piece)
     make_files(tmp_path)
-    asked, others = settings(**more), settings(seed=4, **more)
+    asked, others = settings(most=most, **more), settings(seed=4, most=most, **more)
     sites = in_memory(draw(), asked), in_files(tmp_path, asked)
     return sites, [run(site, small(others), asked) for site in sites]
 
 
 def columns_of(site, limit):
     names = np.array([f"row {i}" for i in range(N_TEST)])
-    rejected = site.tested & (site.test_ranks <= limit)
-    given = rejected, site.test_ranks, site.scores, site.tested, site.n_calibration
-    return SiteResult("big", *given, Rows(np.empty((0, 1))), names).columns()
+    return decide(site, limit, names, "big").columns()
 
 
 def assert_same(tmp_path, sites, links):
@@ -173,7 +165,7 @@ def test_any_piece_and_any_number_of_rows_to_learn_from(tmp_path, monkeypatch, m
 
 def test_a_network_has_the_messages_of_such_a_run(tmp_path, monkeypatch):
     """The agent in files answers what an agent of a network in one process answers."""
-    monkeypatch.setattr("conovel.site.site.MAX_TRAIN_ROWS", 250)
+    monkeypatch.setattr("conovel.drivers.network.SiteWork", partial(SiteWork, max_train_rows=250))
     make_files(tmp_path)
     null, test = draw()
     agents = [
@@ -182,8 +174,9 @@ def test_a_network_has_the_messages_of_such_a_run(tmp_path, monkeypatch):
     ]
     network = cn.Network(agents, composite="mean", bits=4, level=LEVEL, scorer=TREES)
     expected = network.run()["big"]
-    site = in_files(tmp_path, network._sites()["big"].settings)
-    models = network._sites()["small"].models(1, ["big", "small"])
+    checked = network.spec(), agents
+    site = in_files(tmp_path, network._sites(*checked)["big"].work)
+    models = network._sites(*checked)["small"].models(1, ["big", "small"])
     found = site.ranks({"small": models["big"]})
     assert isinstance(found, RankHistogram)
     ranks = np.concatenate([part["rank"].to_numpy() for part in site._stream.parts()])
@@ -218,5 +211,5 @@ def test_what_goes_wrong_while_scoring_is_the_sites_own_fault(tmp_path, monkeypa
     site = in_files(tmp_path, asked)
     _ = site.facts
     (tmp_path / "test" / "1.parquet").unlink()
-    link = Link({"big": site, "small": small(asked)}, regime=asked.regime, level=LEVEL)
+    link = Link({"big": site, "small": small(asked)}, regime=asked.spec.regime, level=LEVEL)
     assert isinstance(link.run().agents["big"].error, SiteFailedError)

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +40,7 @@ from conovel.site.files.memory import MemoryPlan, as_memory
 from conovel.site.files.source import FileSource, Piece
 from conovel.site.files.stream import Stream
 from conovel.site.sampling import training_sample
+from conovel.site.site import SiteWork
 from conovel.stats.rank_counts import RankHistogram
 from conovel.stats.stepup import adjusted_pvalues
 
@@ -269,7 +271,7 @@ def test_an_agent_with_more_rows_than_are_learnt_from_takes_part(monkeypatch, co
     null, test = draw()
     agents = [cn.Agent("big", null, test), cn.Agent("small", null[:200], test[:150])]
     scorer = ExtraTreesClassifier(8, max_depth=4)
-    monkeypatch.setattr("conovel.site.site.MAX_TRAIN_ROWS", 250)
+    monkeypatch.setattr("conovel.drivers.network.SiteWork", partial(SiteWork, max_train_rows=250))
     run = cn.Network(agents, scorer=scorer, composite=composite, bits=None).run()
     assert run["big"].n_calibration == N_NULL - 250
     assert run["small"].n_calibration < 200

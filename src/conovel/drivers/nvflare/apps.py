@@ -178,7 +178,7 @@ class CoordinatorApp:
         account = self._chair.run(_Sites(proxies, terms, context))
         if account["state"] == "failed":
             record.finish(FAILED, account["message"])
-        elif terms.rules.uses_counts:
+        elif terms.spec.regime.uses_counts:
             record.finish(DONE, f"{account['outcome']['n_rejected']:,} rows flagged in all")
         else:
             record.finish(DONE, "every site decided alone")

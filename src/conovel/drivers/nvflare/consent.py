@@ -43,8 +43,9 @@ class Limits:
 
     Examples
     --------
+    >>> from conovel.spec.run_spec import RunSpec
     >>> limits = Limits(regimes=("counts",), min_agents=3)
-    >>> print(limits.objection(Terms(("north", "south"), regime="counts")))
+    >>> print(limits.objection(Terms(("north", "south"), RunSpec.of(regime="counts"))))
     a run of 2 agents is too small: this site asks for 3
     """
 
@@ -71,13 +72,13 @@ class Limits:
 
     def objection(self, terms: Terms) -> str:
         """Say why these terms are refused; nothing if they are not."""
-        if terms.regime not in self.regimes:
+        if terms.spec.regime.name not in self.regimes:
             return (
-                f"regime {terms.regime!r} is not among those this site agrees to"
+                f"regime {terms.spec.regime.name!r} is not among those this site agrees to"
                 f" ({', '.join(self.regimes) or 'none'})"
             )
-        if terms.alpha > Fraction(self.max_level):
-            return f"level {terms.level} is above the {self.max_level} this site agrees to"
+        if terms.spec.level > Fraction(self.max_level):
+            return f"level {terms.spec.level} is above the {self.max_level} this site agrees to"
         if terms.run_seconds > self.max_seconds:
             return (
                 f"a run of up to {terms.run_seconds:g} s is too long: this site agrees to"
@@ -111,10 +112,11 @@ class Limits:
         models : sequence of TrainingRows
             From how many rows each model would be learnt.
         """
-        if not terms.rules.exchanges_models:
+        share = terms.spec.train_fraction
+        if not terms.spec.regime.exchanges_models:
             return "", ""
-        asked = f"with train_fraction {terms.train_fraction}"
-        if terms.share is None:
+        asked = f"with train_fraction {share}"
+        if share is None:
             asked = "without a train_fraction"
         for rows in models:
             needed, asks = rows.n_by_rule, "its own rule gives"
@@ -124,7 +126,7 @@ class Limits:
             if rows.n_train < needed:
                 return (
                     f"{asked} fewer of its known normals would train its model than {asks}:"
-                    f" {'choose a larger one' if terms.share is None else 'leave it out'}, or the"
+                    f" {'choose a larger one' if share is None else 'leave it out'}, or the"
                     " site lowers min_train_share in its site.toml",
                     f"{rows.n_train:,} of {rows.n_null:,} would train, and {needed:,} are needed",
                 )

@@ -85,11 +85,8 @@ class CoordinatorDriver:
         self._deliver = deliver
         self._coordinator = Coordinator(
             terms.agents,
-            regime=terms.regime,
-            level=terms.level,
+            spec=terms.spec,
             run_id=terms.run_bytes,
-            pi0=terms.pi0 or None,
-            on_dropout=terms.on_dropout,
         )
         self._began = time.monotonic()
         self._owing = dict.fromkeys(terms.agents, self._began)
@@ -174,7 +171,7 @@ class CoordinatorDriver:
         names = self._coordinator.outcome.participants
         replies = sites.settle(names)
         for name, why in sorted(replies.failures.items()):
-            if self.terms.on_dropout == "abort":
+            if self.terms.spec.on_dropout == "abort":
                 self._abort(SiteVanishedError(f"{name} did not confirm the outcome: {why}", name))
                 return {}
         try:
@@ -223,7 +220,7 @@ class CoordinatorDriver:
     def _give_up(self, why: Mapping[str, str]) -> None:
         for name in sorted(why):
             self._owing.pop(name, None)
-            if self.terms.on_dropout == "abort":
+            if self.terms.spec.on_dropout == "abort":
                 self._abort(SiteVanishedError(f"{name} {why[name]}", name))
             else:
                 self._actor.do(self._step, partial(self._coordinator.drop, name))
@@ -248,7 +245,7 @@ class CoordinatorDriver:
         for name, why in sorted(lost.items()):
             self._owing.pop(name, None)
             error = SiteVanishedError(f"{name} could not be reached: {why}", name)
-            gone = self.terms.on_dropout == "abort"
+            gone = self.terms.spec.on_dropout == "abort"
             self._send(self._coordinator.abort(error) if gone else self._coordinator.drop(name))
 
     def _account(self, unpublished: Mapping[str, str]) -> dict[str, Any]:
@@ -260,11 +257,7 @@ class CoordinatorDriver:
             outcome = self._coordinator.outcome
             account["outcome"] = as_plain(outcome)
             account["guarantee"] = guarantee(
-                terms.regime,
-                terms.level,
-                pi0=terms.pi0 or None,
-                left_out=outcome.left_out,
-                dropped=outcome.dropped,
+                terms.spec, left_out=outcome.left_out, dropped=outcome.dropped
             )
         return account
 

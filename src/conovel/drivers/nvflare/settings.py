@@ -14,9 +14,9 @@ from typing import Any
 
 from conovel.drivers.nvflare.consent import Limits
 from conovel.drivers.nvflare.paths import state_of
-from conovel.drivers.nvflare.terms import read_bits
 from conovel.errors import ConovelError, FileError, InputError
 from conovel.protocol.messages import as_name
+from conovel.spec.precision import as_bits
 
 AS_PROPOSED: Any = "as the run proposes"
 _NUMBER = int | float
@@ -112,7 +112,7 @@ def read_site(path: Path) -> SiteFile:
     try:
         bits = model.get("bits", AS_PROPOSED)
         if bits is not AS_PROPOSED:
-            bits = read_bits(None if bits == "float64" else bits)
+            bits = as_bits(None if bits == "float64" else bits)
         return SiteFile(
             path=path.resolve(),
             name=as_name(site["name"]),

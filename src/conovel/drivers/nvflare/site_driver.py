@@ -76,10 +76,8 @@ class SiteDriver:
         self._site = _Opened(open_site)
         self._agent = Agent(
             name,
-            regime=terms.regime,
-            level=terms.level,
+            spec=terms.spec,
             run_id=terms.run_bytes,
-            pi0=terms.pi0 or None,
             software=__version__,
             wire_version=WIRE_VERSION,
         )
@@ -139,7 +137,7 @@ class SiteDriver:
 
     def _join(self) -> Outbox:
         # With this seed the run can be repeated at the site.
-        self.record.note(seed=self._site.local.settings.seed)
+        self.record.note(seed=self._site.local.spec.seed)
         if reason := self._objection_to_training(len(self.terms.agents)):
             return self._refuse(*reason)
         return messages_of(self._agent.join(self._site.local.facts))
@@ -182,7 +180,7 @@ class SiteDriver:
         # Without the coordinator there is no run. A peer that cannot be reached is the
         # coordinator's to give up, unless the terms are to break off at once.
         lost = COORDINATOR if COORDINATOR in unreached else min(unreached)
-        if lost == COORDINATOR or self.terms.on_dropout == "abort":
+        if lost == COORDINATOR or self.terms.spec.on_dropout == "abort":
             reason = f"{self._agent.name} could not reach {lost}: {unreached[lost]}"
             self._deliver(self._agent.abort(SiteVanishedError(reason, lost)))
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
+from numpy.typing import NDArray
+
 from conovel.drivers.nvflare.secret import own_secret
 from conovel.drivers.nvflare.settings import AS_PROPOSED, SiteFile
 from conovel.drivers.nvflare.terms import Terms
-from conovel.drivers.results import SiteResult
 from conovel.errors import FileError
 from conovel.protocol.agent import Agent
 from conovel.protocol.not_checked import FORMATS
@@ -17,12 +19,12 @@ from conovel.protocol.transcript import Transcript, as_plain
 from conovel.scorers.registry import as_candidates
 from conovel.site.files import FileSite
 from conovel.site.files.memory import DEFAULT_MEMORY, are_large
-from conovel.site.site import LocalSite, Settings, Site
-from conovel.site.storage import Sample, read_pair_of_files, write_json, write_table
+from conovel.site.results import SiteResult, decide
+from conovel.site.site import LocalSite, Site, SiteWork
+from conovel.site.storage import read_pair_of_files, write_json, write_table
 from conovel.site.tables import as_ids, read_pair
 from conovel.spec.guarantee import guarantee
 from conovel.spec.seeds import site_seed
-from conovel.stats.rank_counts import within_limit
 
 FORMAT = FORMATS["agent"]
 
@@ -39,7 +41,7 @@ class SiteFiles:
 
     def __init__(self, file: SiteFile, terms: Terms) -> None:
         self.file, self.terms = file, terms
-        self._tests: Sample | None = None
+        self._ids: NDArray[Any] | None = None
 
     def open(self) -> LocalSite | FileSite:
         """Read the rows, or what to learn from where they are many.
@@ -47,37 +49,31 @@ class SiteFiles:
         Models, counts and decisions are those of an agent of a network in one process that has
         the seed of this site.
         """
-        file, settings = self.file, self._settings()
+        file, work = self.file, self._own_work()
         if file.memory is not None or are_large(file.null, file.test):
             file.results.mkdir(parents=True, exist_ok=True)
             self._folder = TemporaryDirectory(dir=file.results, prefix=".work-")
             return FileSite(
                 file.null,
                 file.test,
-                settings,
+                work,
                 Path(self._folder.name) / "rows",
                 columns=file.columns,
                 id_column=file.id_column,
                 memory=file.memory or DEFAULT_MEMORY,
             )
-        known, self._tests = read_pair_of_files(file.null, file.test, file.columns, file.id_column)
-        null, test = read_pair(known.features, self._tests.features)
-        as_ids(self._tests.ids, len(test))
-        return LocalSite(null, test, settings)
+        known, tests = read_pair_of_files(file.null, file.test, file.columns, file.id_column)
+        null, test = read_pair(known.features, tests.features)
+        self._ids = as_ids(tests.ids, len(test))
+        return LocalSite(null, test, work)
 
-    def _settings(self) -> Settings:
-        file, terms = self.file, self.terms
-        seed = site_seed(own_secret(file.state), terms.seed, file.name)
-        return Settings(
-            regime=terms.rules,
-            composite=terms.composite,
-            candidates=tuple(as_candidates(file.scorer, seed)),
-            bits=terms.bits if file.bits is AS_PROPOSED else file.bits,
-            level=terms.alpha,
-            train_fraction=terms.share,
-            seed=seed,
-            n_agents=len(terms.agents),
-        )
+    def _own_work(self) -> SiteWork:
+        """Say how this site works: the run's settings, and its own scorer, seed and precision."""
+        file, spec = self.file, self.terms.spec
+        seed = site_seed(own_secret(file.state), spec.seed, file.name)
+        bits = spec.bits if file.bits is AS_PROPOSED else file.bits
+        own = replace(spec, seed=seed, bits=bits)
+        return SiteWork(own, tuple(as_candidates(file.scorer, seed)), len(self.terms.agents))
 
     def publish(self, site: Site, agent: Agent, transcript: Transcript) -> Path:
         """Write the decisions, a summary and the site's own record; whole or not at all."""
@@ -92,47 +88,21 @@ class SiteFiles:
             self._folder.cleanup()
             told = _outline(site)
         else:
-            result = self._result(cast(LocalSite, site), agent.limit)
+            result = decide(cast(LocalSite, site), agent.limit, self._ids, self.file.name)
             write_table(decisions, result.columns())
             told = {"decisions": {result.name: _plain(result)}}
         # Last, so that a folder with a run.json is a whole one.
         write_json(folder / "run.json", self._summary(agent, transcript) | told)
         return folder
 
-    def _result(self, site: LocalSite, limit: int) -> SiteResult:
-        return SiteResult(
-            name=self.file.name,
-            rejected=within_limit(site.test_ranks, limit),
-            ranks=site.test_ranks,
-            scores=site.scores,
-            tested=site.tested,
-            n_calibration=site.n_calibration,
-            test_rows=site.test,
-            ids=as_ids(self._tests.ids if self._tests else None, len(site.test)),
-            choices=site.choices,
-        )
-
     def _summary(self, agent: Agent, transcript: Transcript) -> dict[str, Any]:
-        terms, outcome = self.terms, agent.outcome
+        outcome = agent.outcome
         return {
             "format": FORMAT,
             "command": "agent",
             "site": self.file.name,
-            "settings": {
-                "regime": terms.regime,
-                "composite": terms.composite if terms.rules.exchanges_models else None,
-                "bits": terms.bits if terms.rules.exchanges_models else None,
-                "level": terms.level,
-                "pi0": terms.pi0 or None,
-                "random_state": terms.seed,
-                "train_fraction": terms.train_fraction or None,
-            },
             "guarantee": guarantee(
-                terms.regime,
-                terms.level,
-                pi0=terms.pi0 or None,
-                left_out=outcome.left_out,
-                dropped=outcome.dropped,
+                self.terms.spec, left_out=outcome.left_out, dropped=outcome.dropped
             ),
             "outcome": as_plain(outcome),
             "limit": agent.limit,

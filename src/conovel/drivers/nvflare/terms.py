@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from fractions import Fraction
+from dataclasses import asdict, dataclass, field, fields
 from math import isfinite
 from typing import Any
 
 from conovel.errors import InputError
 from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.messages import as_name
-from conovel.protocol.states import spell_pi0
-from conovel.spec.regimes import Regime, as_deployable
-from conovel.stats.levels import as_level
-from conovel.stats.null_proportion import as_estimator
+from conovel.spec.regimes import as_deployable
+from conovel.spec.run_spec import RunSpec
 
 MAX_SECONDS = 7 * 24 * 3600
 
@@ -28,13 +25,10 @@ class Terms:
     ----------
     agents : tuple of str
         Who takes part, in canonical order.
+    spec : RunSpec
+        The settings of the run; its regime can be deployed.
     run_id : str
         32 hexadecimal digits that no other run has; drawn if not given.
-    regime, level, pi0, composite, bits, train_fraction, seed
-        As of :class:`conovel.Network`, as texts; `pi0` and `train_fraction` are empty where
-        a network has None.
-    on_dropout : {"abort", "conservative"}
-        When a site vanishes at any stage: break off, or go on as docs/protocol.md has it.
     call_seconds : float
         How long a message may take to arrive.
     stage_seconds : float
@@ -44,21 +38,14 @@ class Terms:
 
     Examples
     --------
-    >>> terms = Terms(("south", "north"), regime="counts", level="0.1")
-    >>> terms.agents, terms.level, Terms.from_dict(terms.to_dict()) == terms
+    >>> terms = Terms(("south", "north"), RunSpec.of(regime="counts", level=0.1))
+    >>> terms.agents, str(terms.spec.level), Terms.from_dict(terms.to_dict()) == terms
     (('north', 'south'), '1/10', True)
     """
 
     agents: tuple[str, ...]
+    spec: RunSpec = field(default_factory=RunSpec)
     run_id: str = ""
-    regime: str = "full"
-    level: str = "1/10"
-    pi0: str = ""
-    composite: str = "auto"
-    bits: int | str | None = "compact"
-    train_fraction: str = ""
-    seed: int = 0
-    on_dropout: str = "abort"
     call_seconds: float = 30.0
     stage_seconds: float = 900.0
     run_seconds: float = 3600.0
@@ -67,19 +54,7 @@ class Terms:
         put = object.__setattr__
         put(self, "agents", _names(self.agents))
         put(self, "run_id", _run_id(self.run_id))
-        put(self, "regime", as_deployable(_text("regime", self.regime)).name)
-        put(self, "level", str(as_level(self.level)))
-        put(self, "pi0", spell_pi0(as_estimator(_text("pi0", self.pi0) or None)))
-        put(self, "composite", _composite(self.composite))
-        put(self, "bits", read_bits(self.bits))
-        if _text("train_fraction", self.train_fraction):
-            put(self, "train_fraction", str(as_level(self.train_fraction, "train_fraction")))
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
-            raise InputError(f"seed must be an integer from 0, not {self.seed!r}")
-        if self.on_dropout not in ("abort", "conservative"):
-            raise InputError(
-                f"on_dropout must be 'abort' or 'conservative', not {self.on_dropout!r}"
-            )
+        as_deployable(self.spec.regime)
         for name in ("call_seconds", "stage_seconds", "run_seconds"):
             put(self, name, _seconds(name, getattr(self, name)))
 
@@ -88,24 +63,9 @@ class Terms:
         """The run id as messages carry it."""
         return bytes.fromhex(self.run_id)
 
-    @property
-    def rules(self) -> Regime:
-        """The regime itself."""
-        return as_deployable(self.regime)
-
-    @property
-    def alpha(self) -> Fraction:
-        """The level as a number."""
-        return as_level(self.level)
-
-    @property
-    def share(self) -> Fraction | None:
-        """The share of known normals that train, or None to let each site weigh it."""
-        return as_level(self.train_fraction) if self.train_fraction else None
-
     def to_dict(self) -> dict[str, Any]:
         """Give the terms as plain JSON types."""
-        return asdict(self) | {"agents": list(self.agents)}
+        return asdict(self) | {"agents": list(self.agents), "spec": self.spec.to_dict()}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Terms:
@@ -115,22 +75,9 @@ class Terms:
         known = {field.name for field in fields(cls)}
         if unknown := sorted(map(str, set(plain) - known)):
             raise InputError(f"the terms of a run say nothing about {', '.join(unknown)}")
-        if missing := sorted({"agents", "run_id"} - set(plain)):
+        if missing := sorted({"agents", "spec", "run_id"} - set(plain)):
             raise InputError(f"the terms of a run lack {', '.join(missing)}")
-        return cls(**plain)
-
-
-def read_bits(bits: Any) -> int | str | None:
-    """Check how models are sent."""
-    from conovel.site.surrogate import as_bits  # noqa: PLC0415  (loads scikit-learn)
-
-    return as_bits(bits)
-
-
-def _composite(name: Any) -> str:
-    from conovel.site.composite import as_composite  # noqa: PLC0415  (loads scikit-learn)
-
-    return as_composite(_text("composite", name))
+        return cls(**{**plain, "spec": RunSpec.from_dict(plain["spec"])})
 
 
 def _names(names: Any) -> tuple[str, ...]:
@@ -150,12 +97,6 @@ def _run_id(text: Any) -> str:
     if isinstance(text, str) and len(text) == 32 and set(text) <= set("0123456789abcdef"):
         return text
     raise InputError(f"a run id has 32 hexadecimal digits, not {text!r}")
-
-
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise InputError(f"{name} must be a text, not {value!r}")
-    return value
 
 
 def _seconds(name: str, value: Any) -> float:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from numbers import Integral
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conovel.errors import InputError, ModelError
+from conovel.errors import ModelError
+from conovel.spec.precision import check_bits
 
-MAX_BITS = 16
 STEPS = 2048  # steps that a lattice may have: 8 in each octave from 2^-128 to 2^128
 MAX_INDEX = 1 << 24  # multiples of a step stay below this: no finer than single precision
 
@@ -184,13 +183,6 @@ def single(number: float) -> float:
     if not math.isfinite(rounded):
         raise ModelError(f"{number} has no single precision")
     return rounded
-
-
-def check_bits(bits: int) -> int:
-    """Return `bits`, or say why it cannot be a width."""
-    if not isinstance(bits, Integral) or isinstance(bits, bool) or not 1 <= bits <= MAX_BITS:
-        raise InputError(f"bits must be from 1 to {MAX_BITS}, not {bits!r}")
-    return int(bits)
 
 
 def _size(step: int) -> float:

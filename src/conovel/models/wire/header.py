@@ -20,7 +20,7 @@ from conovel.errors import (
     TruncatedError,
     VersionError,
 )
-from conovel.models.quantized.grids import MAX_BITS
+from conovel.spec.precision import MAX_BITS
 
 MAGIC = b"cnv"
 VERSION = 1

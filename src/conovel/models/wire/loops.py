@@ -17,9 +17,9 @@ import numpy as np
 from conovel.errors import LimitError, StructureError, TruncatedError
 from conovel.models.kernel_loops import jit
 from conovel.models.quantized.canonical import LEAF
-from conovel.models.quantized.grids import MAX_BITS
 from conovel.models.wire.range_coder import BOTTOM, COUNT_LIMIT, TOP
 from conovel.models.wire.trees import DEPTHS, EARLY, MAX_DEPTH, OPEN, SIBLING_BITS
+from conovel.spec.precision import MAX_BITS
 
 _SLOTS = 256  # of a table, unless said otherwise
 _ROOM = 1 << 10  # bytes; more than one node or number takes

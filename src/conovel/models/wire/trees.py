@@ -14,9 +14,9 @@ import numpy as np
 
 from conovel.errors import LimitError, StructureError
 from conovel.models.quantized.canonical import LEAF, Node, Tree
-from conovel.models.quantized.grids import MAX_BITS
 from conovel.models.wire.compiled import Loops, loops_for
 from conovel.models.wire.range_coder import Coder, FrequencyTable, symbol, within
+from conovel.spec.precision import MAX_BITS
 
 MAX_DEPTH = 256
 EARLY = 16  # splits of a tree during which its structure is told by how much is open

@@ -9,81 +9,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from conovel.errors import FileError, InputError
-from conovel.scorers.registry import as_candidates
-from conovel.scorers.selection import Selection, fit_best
-from conovel.site.detector import AdaDetect, outline
-from conovel.site.files.decisions import Decider, count_ranks, write_rows
-from conovel.site.files.engines import Engine, LocalEngine
-from conovel.site.files.memory import DEFAULT_MEMORY, as_memory
+from conovel.site.detector import AdaDetect
+from conovel.site.files.engines import Engine
+from conovel.site.files.memory import DEFAULT_MEMORY
+from conovel.site.files.site import FileSite
 from conovel.site.files.sketch import Sketch
-from conovel.site.files.source import FileSource
-from conovel.site.files.stream import Progress, Stream, silent
-from conovel.site.splitting import as_share, split_null
-from conovel.site.storage import pick_features, require_writable
-from conovel.spec.guarantee import Guarantee, one_site
-from conovel.spec.seeds import detector_seeds
-from conovel.stats.arguments import as_whole
-from conovel.stats.levels import as_level
-from conovel.stats.null_proportion import as_estimator
+from conovel.site.files.stream import Progress
+from conovel.site.results import OneSite
+from conovel.site.storage import require_writable
+from conovel.spec.guarantee import one_site
 from conovel.stats.rank_counts import RankHistogram
-from conovel.stats.resolution import Resolution, resolution, warn_resolution
-from conovel.stats.stepup import StepUp, step_up_counts
+from conovel.stats.resolution import warn_resolution
+from conovel.stats.stepup import step_up_counts
 
 
-@dataclass(frozen=True, eq=False)
-class FileDetection:
-    """What was decided about rows that are in files; see `conovel.Detection`."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FileDetection(OneSite):
+    """The decisions of one site on rows that are in files; the rows are in `out`.
+
+    Attributes
+    ----------
+    out : Path
+        The file of decisions.
+    sketch : Sketch
+        What a report draws of the rows.
+    """
 
     out: Path
-    n_train: int
-    histogram: RankHistogram
     sketch: Sketch
-    stepup: StepUp
-    scorer: str
-    selection: Selection | None
-    guarantee: Guarantee
+    counts: RankHistogram
+
+    @property
+    def histogram(self) -> RankHistogram:
+        """How often each rank occurs."""
+        return self.counts
 
     @property
     def n_calibration(self) -> int:
         """Size ℓ of the calibration sample."""
         return self.histogram.n_calibration
-
-    @property
-    def n_rejected(self) -> int:
-        """Number of rows declared novelties."""
-        return self.stepup.n_rejected
-
-    @property
-    def level(self) -> Fraction:
-        """The level α, exact."""
-        return self.stepup.level
-
-    @property
-    def resolution(self) -> Resolution:
-        """How few rows could have been rejected together with this calibration size."""
-        return resolution(self.n_calibration, self.histogram.size, self.level)
-
-    def summary(self) -> dict[str, Any]:
-        """Everything but the rows, ready for JSON."""
-        k = np.array([self.n_rejected]) if self.n_rejected else np.array([], dtype=np.int64)
-        return outline(
-            self.stepup,
-            n_train=self.n_train,
-            n_calibration=self.n_calibration,
-            n_test=self.histogram.size,
-            largest_rejected_rank=int(self.histogram.smallest(k).max(initial=0)),
-            scorer=self.scorer,
-            selection=self.selection,
-            guarantee=self.guarantee,
-        )
 
 
 def detect_files(
@@ -122,53 +89,36 @@ def detect_files(
         Told the stage, how many rows are done and how many there are, if known.
     """
     require_writable(out)
-    types = pick_features(null, test, columns, id_column)
-    level, estimator = as_level(detector.level), as_estimator(detector.pi0)
-    split_seed, scorer_seed = detector_seeds(detector.random_state)
-    candidates = as_candidates(detector.scorer, scorer_seed)
-    most = as_whole(detector.max_train_rows, "max_train_rows", least=1)
-    stream = Stream(
-        FileSource(null, types=types),
-        FileSource(test, id_column=id_column, types=types),
-        as_memory(memory),
-        engine or LocalEngine(),
-        folder=out.with_name(f".{out.name}.work"),
-        settings=[
-            [repr(candidate) for candidate in candidates],
-            [str(level), repr(estimator), str(detector.train_fraction), split_seed, most],
-        ],
-        tell=on_progress or silent,
+    work = detector.site_work()
+    level, pi0 = work.spec.level, work.spec.pi0
+    site = FileSite(
+        null,
+        test,
+        work,
+        out.with_name(f".{out.name}.work"),
+        columns=columns,
+        id_column=id_column,
+        memory=memory,
+        engine=engine,
+        on_progress=on_progress,
     )
-
-    def split(n_null: int, n_test: int) -> NDArray[np.intp]:
-        share = as_share(detector.train_fraction, n_null, n_test, level)
-        return split_null(n_null, share, split_seed, most)[0]
-
     try:
-        training = stream.learn(split, most)
-        if estimator is None:
-            n_calibration = stream.n_null - len(training.null_train)
-            warn_resolution([(stream.n_test, n_calibration)], level)
-        stream.teller("fitting the score model", None)
-        model = fit_best(candidates, training)
-        calibration = stream.rank(model, training, model.name)
-        stream.teller("deciding", None)
-        sketch = Sketch(calibration)
-        histogram = count_ranks(map(sketch.see, stream.parts()), calibration.size)
-        outcome = step_up_counts([histogram], level, estimator)
-        decided = map(Decider(histogram, outcome.limits[0]).decide, stream.parts("writing"))
-        write_rows(out, map(sketch.draw, decided), stream.work.folder)
+        if pi0 is None:
+            warn_resolution([(site.facts.n_test, site.facts.n_null - site.n_train)], level)
+        histogram = site.ranks({})
+        outcome = step_up_counts([histogram], level, pi0)
+        site.write_detection(out, outcome.limits[0])
     except (InputError, FileError):
-        stream.work.clear()  # the same inputs would only fail again
+        site.close()  # the same inputs would only fail again
         raise
-    stream.work.clear()
+    site.close()
     return FileDetection(
         out=out,
-        n_train=len(training.null_train),
-        histogram=histogram,
-        sketch=sketch,
+        n_train=site.n_train,
+        counts=histogram,
+        sketch=site.sketch,
         stepup=outcome,
-        scorer=model.name,
-        selection=model.selection,
-        guarantee=one_site(level, estimator),
+        scorer=site.fitted.name,
+        choices=site.choices,
+        guarantee=one_site(level, pi0),
     )

@@ -16,13 +16,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from conovel.scorers.base import TrainingSet
-from conovel.site.files.decisions import count_ranks, write_rows
-from conovel.site.files.engines import LocalEngine
+from conovel.scorers.base import FittedScorer, TrainingSet
+from conovel.site.files.decisions import Decider, count_ranks, write_rows
+from conovel.site.files.engines import Engine, LocalEngine
 from conovel.site.files.memory import DEFAULT_MEMORY, as_memory
+from conovel.site.files.sketch import Sketch
 from conovel.site.files.source import FileSource, mask_of
 from conovel.site.files.stream import Progress, Stream, silent
-from conovel.site.site import Settings, Site
+from conovel.site.site import Site, SiteWork
 from conovel.site.storage import pick_features
 from conovel.spec.facts import Facts
 from conovel.spec.regimes import own_block
@@ -36,7 +37,7 @@ class FileSite(Site):
     ----------
     null, test : Path
         Known normals and rows to test: CSV or Parquet files, or folders of them.
-    settings : Settings
+    work : SiteWork
         In the regime `split` the files are read once for every block, and a row takes 9 bytes
         beyond the budget.
     folder : Path
@@ -46,6 +47,8 @@ class FileSite(Site):
         :func:`conovel.site.storage.pick_features`.
     memory : int or str
         What may be used, in bytes or as "1.5GB"; known normals take about 48 bytes each beyond.
+    engine : Engine, optional
+        Who scores; threads by default.
     on_progress : callable, optional
         Told the stage, how many rows are done and how many there are, if known.
 
@@ -53,29 +56,32 @@ class FileSite(Site):
     ----------
     histogram : RankHistogram
         How often each rank occurs, once they are known.
+    sketch : Sketch
+        What a report draws of the rows.
     """
 
     def __init__(
         self,
         null: Path,
         test: Path,
-        settings: Settings,
+        work: SiteWork,
         folder: Path,
         *,
         columns: Sequence[str] | None = None,
         id_column: str | None = None,
         memory: int | str = DEFAULT_MEMORY,
+        engine: Engine | None = None,
         on_progress: Progress | None = None,
     ) -> None:
         types = pick_features(null, test, columns, id_column)
-        super().__init__(types.names, settings)
+        super().__init__(types.names, work)
         self._all = self._stream = Stream(
             FileSource(null, types=types),
             FileSource(test, id_column=id_column, types=types),
             as_memory(memory),
-            LocalEngine(),
+            engine or LocalEngine(),
             folder,
-            settings=[repr(settings)],
+            settings=[repr(work)],
             tell=on_progress or silent,
         )
         self._tested: NDArray[np.bool_] | None = None  # None: all
@@ -83,7 +89,7 @@ class FileSite(Site):
     def _learn(self, stream: Stream) -> TrainingSet:
         return stream.learn(
             lambda n_null, n_test: self._split(n_null, self._all.n_test or n_test)[0],
-            self.max_train_rows,
+            self.work.max_train_rows,
         )
 
     @cached_property
@@ -99,7 +105,7 @@ class FileSite(Site):
 
     def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
         """Fit, and make a model for every peer: one for all, or one per block in `split`."""
-        if not self.settings.regime.splits_rows:
+        if not self.spec.regime.splits_rows:
             blob = self._surrogate(self._training, self._fit_own(self._training))
             return {name: blob for i, name in enumerate(names) if i != index}
         facts = self.facts
@@ -118,12 +124,34 @@ class FileSite(Site):
 
     def ranks(self, models: Mapping[str, bytes]) -> RankHistogram:
         """Score with everybody's models together; count the ranks of the tested rows."""
-        training = self._training
-        local = self._own or self._fit_own(training)
+        training, local = self._training, self.fitted
         model = self._composite(training, local, models)
         calibration = self._stream.rank(model, training, local.name)
-        self.histogram = count_ranks(self._stream.parts(), calibration.size)
+        self._stream.teller("deciding", None)
+        self.sketch = Sketch(calibration)
+        parts = map(self.sketch.see, self._stream.parts())
+        self.histogram = count_ranks(parts, calibration.size)
         return self.histogram
+
+    @property
+    def fitted(self) -> FittedScorer:
+        """The model that ranks the rows, fitted when it is first asked for."""
+        return self._own or self._fit_own(self._training)
+
+    def _fit_own(self, training: TrainingSet) -> FittedScorer:
+        self._stream.teller("fitting the score model", None)
+        return super()._fit_own(training)
+
+    @property
+    def n_train(self) -> int:
+        """How many known normals train."""
+        return len(self._training.null_train)
+
+    def write_detection(self, path: Path, limit: int) -> None:
+        """Write the decisions of a site alone, as `conovel.Detection` has them."""
+        decider = Decider(self.histogram, limit)
+        decided = map(decider.decide, self._stream.parts("writing"))
+        write_rows(path, map(self.sketch.draw, decided), self._all.work.folder)
 
     def write(self, path: Path, limit: int) -> None:
         """Write the decisions piece by piece, as `conovel.SiteResult` has them.

@@ -1,0 +1,213 @@
+"""What was decided about the rows of one site, in memory or in files."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.scorers.selection import Selection
+from conovel.site.tables import Rows, give_back, with_ids
+from conovel.spec.guarantee import Guarantee
+from conovel.stats.rank_counts import RankHistogram, within_limit
+from conovel.stats.resolution import Resolution, resolution
+from conovel.stats.stepup import StepUp, adjusted_pvalues
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SiteResult:
+    """The decisions on one test sample, one entry per row of ``X_test``.
+
+    Rows that the regime does not test have `tested` False, rank 0, score and p-value NaN,
+    and are never rejected.
+
+    Attributes
+    ----------
+    name : str
+        The agent; empty where one site decides by itself.
+    rejected : bool array of shape (m,)
+        True where the row is declared a novelty.
+    ranks : int array of shape (m,)
+        ``1 + #{calibration scores >= score}``.
+    scores : float array of shape (m,)
+        Higher is more novel.
+    tested : bool array of shape (m,)
+    n_calibration : int
+        Size ℓ of the calibration sample.
+    choices : dict of Selection
+        How the scorer and the composite were chosen, where there was a choice.
+    """
+
+    name: str = ""
+    rejected: NDArray[np.bool_]
+    ranks: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    tested: NDArray[np.bool_]
+    n_calibration: int
+    test_rows: Rows
+    ids: NDArray[Any] | None = None
+    choices: Mapping[str, Selection] = field(default_factory=dict)
+
+    @property
+    def n_rejected(self) -> int:
+        """Number of rows declared novelties."""
+        return int(self.rejected.sum())
+
+    @property
+    def p_values(self) -> NDArray[np.float64]:
+        """Conformal p-values, ``ranks / (ℓ + 1)``; NaN where a row was not tested."""
+        return np.where(self.tested, self.ranks / (self.n_calibration + 1), np.nan)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Per-row results by column name, ids first when there are any."""
+        return with_ids(
+            self.ids,
+            score=self.scores,
+            rank=self.ranks,
+            p_value=self.p_values,
+            tested=self.tested,
+            rejected=self.rejected,
+        )
+
+    def to_frame(self) -> Any:
+        """Per-row results as the kind of frame ``X_test`` was, a pandas index kept."""
+        return give_back(self.test_rows, self.columns())
+
+
+class RankedSite(Protocol):
+    """A site that has ranked its rows; see :class:`conovel.site.site.LocalSite`."""
+
+    test: Rows
+    tested: NDArray[np.bool_]
+    scores: NDArray[np.float64]
+    test_ranks: NDArray[np.int64]
+    n_calibration: int
+    choices: dict[str, Selection]
+
+
+def decide(site: RankedSite, limit: int, ids: NDArray[Any] | None, name: str = "") -> SiteResult:
+    """Decide about the rows of a site: those up to the largest rejected rank are rejected."""
+    return SiteResult(
+        name=name,
+        rejected=within_limit(site.test_ranks, limit),
+        ranks=site.test_ranks,
+        scores=site.scores,
+        tested=site.tested,
+        n_calibration=site.n_calibration,
+        test_rows=site.test,
+        ids=ids,
+        choices=site.choices,
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OneSite:
+    """What is known of a detection at one site, wherever its rows are.
+
+    Attributes
+    ----------
+    stepup : StepUp
+        Level, rounds, threshold and, if asked for, the estimated proportion of nulls.
+    n_train : int
+        Known normals used for training; the rest calibrated.
+    scorer : str
+        Name of the scorer that ranked the rows.
+    guarantee : Guarantee
+        What holds, under which assumptions.
+    choices : dict of Selection
+        How the scorer was chosen, when there were several candidates.
+    """
+
+    stepup: StepUp
+    n_train: int
+    scorer: str
+    guarantee: Guarantee
+    choices: Mapping[str, Selection] = field(default_factory=dict)
+
+    @property
+    @abstractmethod
+    def histogram(self) -> RankHistogram:
+        """How often each rank occurs."""
+
+    @property
+    def level(self) -> Fraction:
+        """The level α, exact."""
+        return self.stepup.level
+
+    @property
+    def n_rejected(self) -> int:
+        """Number of rows declared novelties."""
+        return self.stepup.n_rejected
+
+    @property
+    def selection(self) -> Selection | None:
+        """How the scorer was chosen, when there were several candidates."""
+        return self.choices.get("scorer")
+
+    @property
+    def resolution(self) -> Resolution:
+        """How few rows could have been rejected together with this calibration size."""
+        return resolution(self.histogram.n_calibration, self.histogram.size, self.level)
+
+    def summary(self) -> dict[str, Any]:
+        """Everything but the rows, ready for JSON."""
+        histogram, outcome = self.histogram, self.stepup
+        last = np.array([self.n_rejected] if self.n_rejected else [], dtype=np.int64)
+        return {
+            "level": str(outcome.level),
+            "n_train": self.n_train,
+            "n_calibration": histogram.n_calibration,
+            "n_test": histogram.size,
+            "n_rejected": self.n_rejected,
+            "largest_rejected_rank": int(histogram.smallest(last).max(initial=0)),
+            "fewest_rejections_possible": self.resolution.fewest,
+            "pi0": None if outcome.pi0 is None else float(outcome.pi0),
+            "scorer": self.scorer,
+            "selection": self.selection and self.selection.to_dict(),
+            "guarantee": {
+                "statement": self.guarantee.statement,
+                "assumptions": list(self.guarantee.assumptions),
+            },
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Detection(OneSite, SiteResult):
+    """The decisions of one site alone, one entry per row of ``X_test``.
+
+    It is a :class:`SiteResult` with a step-up, a guarantee and a summary of its own.
+
+    Attributes
+    ----------
+    calibration_scores : float array of shape (ℓ,)
+        What the test scores were compared with.
+    """
+
+    calibration_scores: NDArray[np.float64]
+
+    @cached_property
+    def histogram(self) -> RankHistogram:
+        """How often each rank occurs."""
+        return RankHistogram(self.ranks, self.n_calibration)
+
+    @cached_property
+    def adjusted(self) -> NDArray[np.float64]:
+        """BH-adjusted p-values (plain BH, whatever `pi0`)."""
+        return adjusted_pvalues(self.ranks, self.n_calibration)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Per-row results by column name, ids first when there are any."""
+        return with_ids(
+            self.ids,
+            score=self.scores,
+            rank=self.ranks,
+            p_value=self.p_values,
+            adjusted_p_value=self.adjusted,
+            rejected=self.rejected,
+        )

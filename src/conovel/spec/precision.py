@@ -1,0 +1,54 @@
+"""How precisely models are sent: the values of ``bits``, and what each of them means.
+
+None sends a model in float64. An integer is the paper's uniform quantizer with that many bits.
+``"compact"`` sends a small forest that imitates the model, and ``"compact:300"`` the best such
+forest of at most 300 bytes.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, TypeAlias
+
+from conovel.errors import InputError
+
+Bits: TypeAlias = int | str | None
+COMPACT = "compact"
+MAX_BITS = 16
+
+
+def as_bits(bits: Any) -> Bits:
+    """Check a precision and return its one spelling.
+
+    Parameters
+    ----------
+    bits : None, int or str
+        None, an integer from 1 to 16, "compact", or "compact:300" for a compact model of at
+        most 300 bytes.
+
+    Examples
+    --------
+    >>> as_bits("compact:0300")
+    'compact:300'
+    """
+    if bits is None:
+        return None
+    if isinstance(bits, str):
+        name, colon, text = bits.partition(":")
+        if name == COMPACT and not colon:
+            return COMPACT
+        if name == COMPACT and text.isascii() and text.isdigit() and int(text) > 0:
+            return f"{COMPACT}:{int(text)}"
+    elif isinstance(bits, Integral) and not isinstance(bits, bool):
+        return check_bits(int(bits))
+    raise InputError(
+        f"bits must be None, an integer from 1 to {MAX_BITS}, 'compact:BYTES' or 'compact', not"
+        f" {bits!r}"
+    )
+
+
+def check_bits(bits: int) -> int:
+    """Return a number of bits if it can be the width of a quantizer."""
+    if not isinstance(bits, Integral) or isinstance(bits, bool) or not 1 <= bits <= MAX_BITS:
+        raise InputError(f"bits must be from 1 to {MAX_BITS}, not {bits!r}")
+    return int(bits)

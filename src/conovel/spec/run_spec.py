@@ -1,0 +1,165 @@
+"""What all agents of a run agree on: one frozen record, in one spelling.
+
+A network in one process, a job between organisations, the hello of every agent and the
+transcript hold the same :class:`RunSpec`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any
+
+from conovel.errors import InputError
+from conovel.spec.composites import AUTO, as_composite
+from conovel.spec.precision import COMPACT, Bits, as_bits
+from conovel.spec.regimes import REGIMES, Regime, as_regime
+from conovel.stats.arguments import as_whole
+from conovel.stats.levels import as_level
+from conovel.stats.null_proportion import NullProportion, as_estimator
+
+MAX_SEED = 2**128 - 1  # what numpy draws as fresh entropy fits
+ON_DROPOUT = ("abort", "conservative")
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """The settings of a run; values are checked and brought to one form when it is made.
+
+    Attributes
+    ----------
+    regime : Regime
+        Who tests what, at which level. A name is read.
+    level : Fraction
+        Target false discovery rate over all agents. Floats and texts are read.
+    composite : str
+        How an agent's own score and its peers' models go together.
+    bits : int, str or None
+        How models are sent, see :mod:`conovel.spec.precision`.
+    pi0 : NullProportion or None
+        Estimator of the proportion of nulls. A text such as "storey:1/2" is read.
+    seed : int
+        The seeds of the agents follow from it, see :mod:`conovel.spec.seeds`.
+    train_fraction : Fraction or None
+        Share of the known normals that train; None lets each agent choose by its numbers.
+    on_dropout : {"abort", "conservative"}
+        When an agent vanishes during the counts: abort the run, or count it as zero.
+
+    Examples
+    --------
+    >>> spec = RunSpec.of(regime="counts", level=0.1, pi0="storey")
+    >>> spec.level, RunSpec.from_dict(spec.to_dict()) == spec
+    (Fraction(1, 10), True)
+    """
+
+    regime: Regime = REGIMES["full"]
+    level: Fraction = Fraction(1, 10)
+    composite: str = AUTO
+    bits: Bits = COMPACT
+    pi0: NullProportion | None = None
+    seed: int = 0
+    train_fraction: Fraction | None = None
+    on_dropout: str = "abort"
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "regime", as_regime(self.regime))
+        put(self, "level", as_level(self.level))
+        put(self, "composite", as_composite(self.composite))
+        put(self, "bits", as_bits(self.bits))
+        put(self, "pi0", as_estimator(self.pi0))
+        put(self, "seed", as_whole(self.seed, "seed", most=MAX_SEED))
+        if self.train_fraction is not None:
+            put(self, "train_fraction", as_level(self.train_fraction, "train_fraction"))
+        if not isinstance(self.on_dropout, str) or self.on_dropout not in ON_DROPOUT:
+            raise InputError(
+                f"on_dropout must be 'abort' or 'conservative', not {self.on_dropout!r}"
+            )
+
+    @classmethod
+    def of(cls, **settings: Any) -> RunSpec:
+        """Read settings in the forms that users write: names, floats, texts.
+
+        Examples
+        --------
+        >>> RunSpec.of(regime="counts", level=0.2, train_fraction="1/2").train_fraction
+        Fraction(1, 2)
+        """
+        return cls(**settings)
+
+    def test_level(self, n_agents: int) -> Fraction:
+        """Return the level of the step-up that decides; see :meth:`Regime.test_level`."""
+        return self.regime.test_level(self.level, n_agents)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the settings as plain JSON types, fractions as text."""
+        return {
+            "regime": self.regime.name,
+            "level": str(self.level),
+            "composite": self.composite,
+            "bits": self.bits,
+            "pi0": spell_pi0(self.pi0),
+            "seed": self.seed,
+            "train_fraction": None if self.train_fraction is None else str(self.train_fraction),
+            "on_dropout": self.on_dropout,
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Any) -> RunSpec:
+        """Read what :meth:`to_dict` wrote; :class:`InputError` for anything else."""
+        if not isinstance(plain, Mapping):
+            raise InputError(f"the settings of a run are a table, not {plain!r}")
+        known = {field.name for field in fields(cls)}
+        if unknown := sorted(map(str, set(plain) - known)):
+            raise InputError(f"a run has no setting called {', '.join(unknown)}")
+        if missing := sorted(known - set(plain)):
+            raise InputError(f"the settings of the run lack {', '.join(missing)}")
+        for name in ("regime", "level", "composite", "on_dropout"):
+            _check_text(name, plain[name])
+        for name in ("pi0", "train_fraction"):
+            if plain[name] is not None:
+                _check_text(name, plain[name])
+        return cls(**plain)
+
+    def to_text(self) -> str:
+        """Write the settings as one line of JSON: the one spelling that messages carry."""
+        return json.dumps(self.to_dict(), separators=(",", ":"))
+
+    @classmethod
+    def from_text(cls, text: str) -> RunSpec:
+        """Read what :meth:`to_text` wrote, to the letter; :class:`InputError` otherwise."""
+        try:
+            plain = json.loads(text)
+        except (ValueError, RecursionError):
+            raise InputError("the settings of a run are not JSON") from None
+        spec = cls.from_dict(plain)
+        if spec.to_text() != text:
+            raise InputError("the settings of a run are not in their one spelling")
+        return spec
+
+    def differences(self, other: RunSpec) -> list[str]:
+        """Name the settings that differ, with both values."""
+        ours, theirs = self.to_dict(), other.to_dict()
+        return [
+            f"{name} is {theirs[name]!r} instead of {ours[name]!r}"
+            for name in ours
+            if ours[name] != theirs[name]
+        ]
+
+
+def spell_pi0(estimator: NullProportion | None) -> str | None:
+    """Write an estimator as :func:`conovel.stats.null_proportion.as_estimator` reads it.
+
+    Examples
+    --------
+    >>> spell_pi0(as_estimator("storey:0.25"))
+    'storey:1/4'
+    """
+    return None if estimator is None else f"{type(estimator).__name__.lower()}:{estimator.at}"
+
+
+def _check_text(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise InputError(f"{name} must be a text, not {value!r}")

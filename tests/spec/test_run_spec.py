@@ -1,0 +1,81 @@
+"""The one record of a run's settings: one spelling, strict reading, named differences."""
+
+import json
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import conovel as cn
+from conovel.errors import ConovelError, InputError
+from conovel.spec.run_spec import MAX_SEED, RunSpec
+
+PLAIN = RunSpec().to_dict()
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=2),
+    max_leaves=3,
+)
+
+
+def test_every_form_of_a_value_is_the_same_spec():
+    forms = [
+        RunSpec.of(level=0.1, pi0="storey", train_fraction=0.5),
+        RunSpec.of(level="1/10", pi0=cn.Storey(), train_fraction="1/2"),
+        RunSpec(level=Fraction(1, 10), pi0=cn.Storey("1/2"), train_fraction=Fraction(1, 2)),
+    ]
+    assert forms[0] == forms[1] == forms[2]
+    assert len({spec.to_text() for spec in forms}) == 1
+    assert RunSpec.from_text(forms[0].to_text()) == forms[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "null",
+        "{}",
+        "[" * 100_000,
+        RunSpec().to_text() + " ",
+        json.dumps(PLAIN),  # spaces after the commas
+        json.dumps(PLAIN | {"level": "0.1"}, separators=(",", ":")),
+        json.dumps(PLAIN | {"path": "x"}, separators=(",", ":")),
+        json.dumps({k: v for k, v in PLAIN.items() if k != "bits"}, separators=(",", ":")),
+        json.dumps(PLAIN | {"seed": MAX_SEED + 1}, separators=(",", ":")),
+        json.dumps(PLAIN | {"seed": True}, separators=(",", ":")),
+    ],
+)
+def test_only_the_one_spelling_is_read(text):
+    with pytest.raises(InputError):
+        RunSpec.from_text(text)
+
+
+@given(st.sampled_from(sorted(PLAIN)), JSON)
+def test_plain_values_from_anybody_are_read_or_refused(name, value):
+    try:
+        spec = RunSpec.from_dict(PLAIN | {name: value})
+    except ConovelError:
+        return
+    assert RunSpec.from_dict(spec.to_dict()) == spec
+    assert RunSpec.from_text(spec.to_text()) == spec
+
+
+def test_differences_name_the_setting_and_both_values():
+    ours, theirs = RunSpec.of(bits=4), RunSpec.of(bits=8, seed=3)
+    assert ours.differences(theirs) == ["bits is 8 instead of 4", "seed is 3 instead of 0"]
+    assert ours.differences(ours) == []
+
+
+@pytest.mark.parametrize("regime", ["full", "pooled"])
+def test_a_network_a_transcript_and_a_file_hold_the_same_spec(regime, tmp_path):
+    agents = [cn.Agent(name, [[float(i)] for i in range(60)], [[99.0]] * 5) for name in "ab"]
+    network = cn.Network(agents, regime=regime, scorer="logistic", random_state=None)
+    run = network.run()
+    assert run.spec == run.transcript.spec
+    run.save(tmp_path / "run.json")
+    plain = json.loads((tmp_path / "run.json").read_text())
+    assert RunSpec.from_dict(plain["transcript"]["spec"]) == run.spec
+    again = cn.Network(agents, regime=regime, scorer="logistic", random_state=run.spec.seed).run()
+    assert all((again[name].ranks == run[name].ranks).all() for name in "ab")
