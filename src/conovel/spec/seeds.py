@@ -16,12 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from conovel.stats.arguments import as_seed, as_whole
-
-SEED_BITS = 32  # what scikit-learn takes
+from conovel.stats.arguments import SEED_BITS, RandomState, as_seed, as_whole
 
 
-def agent_seeds(random_state: int | None, n_agents: int) -> list[int]:
+def agent_seeds(random_state: int, n_agents: int) -> list[int]:
     """Return a seed for every agent, in the order of their names.
 
     Examples
@@ -32,8 +30,8 @@ def agent_seeds(random_state: int | None, n_agents: int) -> list[int]:
     return [int(s) for s in np.random.SeedSequence(random_state).generate_state(n_agents)]
 
 
-def detector_seeds(random_state: int | None) -> tuple[int, int]:
-    """Return the seeds of the split and of the scorers at one site; None draws fresh ones."""
+def detector_seeds(random_state: RandomState) -> tuple[int, int]:
+    """Return the seeds of the split and of the scorers at one site; see :func:`as_seed`."""
     split, scorer = np.random.SeedSequence(as_seed(random_state)).generate_state(2)
     return int(split), int(scorer)
 
