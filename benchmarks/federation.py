@@ -93,7 +93,9 @@ def seconds_per_round_in_process(rows, regime):
         if "step" in stage or "outcome" in stage:
             marks.append(time.perf_counter())
 
-    result = cn.Network(agents, regime, "mean", 4, 0.1, SCORER, 0).run(on_stage=note)
+    result = cn.Network(agents, regime=regime, composite="mean", bits=4, scorer=SCORER).run(
+        on_stage=note
+    )
     return (marks[-1] - marks[0]) / result.rounds
 
 

@@ -33,7 +33,7 @@ def measure(delta: float, trial: int, regime: str, composite: str) -> tuple[floa
     """Return the share of tested novelties found and the share of false alarms."""
     drawn = dict(zip("abc", gaussian_design(delta, trial), strict=True))
     agents = [cn.Agent(name, rows.X_null, rows.X_test) for name, rows in drawn.items()]
-    run = cn.Network(agents, regime, composite, random_state=trial).run()
+    run = cn.Network(agents, regime=regime, composite=composite, random_state=trial).run()
     found = novel = 0
     for name, rows in drawn.items():
         found += (run[name].rejected & rows.is_novel).sum()

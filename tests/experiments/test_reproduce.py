@@ -65,9 +65,9 @@ def test_a_cell_is_what_a_network_decides(drawn, cell):
     agents, forest, trial = drawn
     network = cn.Network(
         [cn.Agent(name, a.X_null, a.X_test) for name, a in zip("abc", agents, strict=True)],
-        cell.regime,
-        cell.composite or "mean",
-        cell.bits,
+        regime=cell.regime,
+        composite=cell.composite or "mean",
+        bits=cell.bits,
         level=0.3,
         scorer=forest,
         random_state=11,
@@ -369,7 +369,9 @@ def test_a_cell_of_a_model_that_is_imitated_is_what_a_network_decides(bits):
     scorer = KNeighborsClassifier(15)
     trial = Trial(agents, scorer, level=0.3, train_fraction=None, seed=5, sized=True)
     named = [cn.Agent(name, a.X_null, a.X_test) for name, a in zip("abc", agents, strict=True)]
-    run = cn.Network(named, "full", "max", bits, 0.3, scorer, 5).run()
+    run = cn.Network(
+        named, composite="max", bits=bits, level=0.3, scorer=scorer, random_state=5
+    ).run()
     decision = trial.decide(Cell("full", "max", bits))
     for name, ranks in zip("abc", decision.ranks, strict=True):
         np.testing.assert_array_equal(run[name].ranks, ranks)
@@ -385,7 +387,7 @@ def test_defaults_are_those_of_a_network(regime):
     trial = Trial(agents, "logistic", level=0.3, train_fraction=None, seed=5)
     run = cn.Network(
         [cn.Agent(name, a.X_null, a.X_test) for name, a in zip("abc", agents, strict=True)],
-        regime,
+        regime=regime,
         level=0.3,
         scorer="logistic",
         random_state=5,

@@ -40,7 +40,7 @@ def run_of(regime, dropouts=None, random_state=0, **options):
         X_test[:6] += 5
         agents.append(cn.Agent(name, rng.normal(size=(300, 2)), X_test))
     network = cn.Network(
-        agents, regime, scorer="logistic", level=0.2, random_state=random_state, **options
+        agents, regime=regime, scorer="logistic", level=0.2, random_state=random_state, **options
     )
     run = network.run(dropouts=dropouts)
     assert run.n_rejected
@@ -164,7 +164,7 @@ def test_too_many_names_are_refused_at_once():
     with pytest.raises(InputError):
         Terms(names)
     with pytest.raises(InputError):
-        cn.Network([cn.Agent(name, [[0.0]], [[0.0]]) for name in names])
+        cn.Network([cn.Agent(name, [[0.0]], [[0.0]]) for name in names]).run()
     small = encode(Message(bytes(16), "coordinator", "a", 0, Roster(("a", "b"), 1, 1)))
     assert decode(small).body.agents == ("a", "b")
     with pytest.raises(ConovelError):

@@ -84,7 +84,7 @@ def runs(rows):
     agents = [cn.Agent(name, r.X_null, r.X_test) for name, r in rows.items()]
     truth = {name: r.is_novel for name, r in rows.items()}
     contents = {
-        regime: network_content(cn.Network(agents, regime, **PLAIN).run(), truth)
+        regime: network_content(cn.Network(agents, regime=regime, **PLAIN).run(), truth)
         for regime in ("isolated", "counts", "pooled", "split", "conservative", "full")
     }
     return json.loads(json.dumps(contents))
@@ -407,7 +407,7 @@ def test_a_run_that_was_changed_is_shown_with_what_does_not_hold(runs):
 
 def test_dropouts_are_named_and_their_assumption_with_them(rows):
     agents = [cn.Agent(name, r.X_null, r.X_test) for name, r in rows.items()]
-    network = cn.Network(agents, "counts", on_dropout="conservative", **PLAIN)
+    network = cn.Network(agents, regime="counts", on_dropout="conservative", **PLAIN)
     story = tell(network_content(network.run(dropouts={"south": "counts"})))
     table = sections(story)["The sites"].tables[0]
     assert [row[1] for row in table.rows if row[0] == "south"] == ["lost in the counts"]
@@ -477,7 +477,7 @@ def test_names_stay_text(detection, runs):
 @pytest.mark.parametrize("name", ['" onload="alert(1)', "</title><img src=x onerror=alert(1)>"])
 def test_names_cannot_leave_attributes_or_titles(rows, name):
     agents = [cn.Agent(n, rows["north"].X_null, rows["north"].X_test) for n in (name, "other")]
-    page = Page(render(network_content(cn.Network(agents, "counts", **PLAIN).run())))
+    page = Page(render(network_content(cn.Network(agents, regime="counts", **PLAIN).run())))
     assert name in "".join(page.words)
     assert "img" not in page.tags
     assert not [attribute for attribute in page.attributes if attribute.startswith("on")]

@@ -17,10 +17,10 @@ def give_secret(state, number):
     (state / OWN_SEED_FILE).write_text(f"{number:02x}" * 32)
 
 
-def in_one_process(rows, states, seed, *options, **more):
+def in_one_process(rows, states, seed, **options):
     """A network in this process whose agents have the secrets of the sites in these folders."""
     agents = []
     for name, (null, test) in rows.items():
         own = site_seed(own_secret(states[name]), seed, name)
         agents.append(cn.Agent(name, pa.table(null), pa.table(test), seed=own))
-    return cn.Network(agents, *options, random_state=seed, **more)
+    return cn.Network(agents, random_state=seed, **options)._check()  # it has a run id

@@ -109,12 +109,12 @@ def simulate(
         runs = [
             Network(
                 members,
-                name,
-                composite,
-                read_bits(bits),
-                level,
-                split_names(scorer),
-                seed,
+                regime=name,
+                composite=composite,
+                bits=read_bits(bits),
+                level=level,
+                scorer=split_names(scorer),
+                random_state=seed,
                 train_fraction=train_fraction,
                 pi0=pi0,
                 on_dropout=on_dropout,  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -40,7 +41,7 @@ from conovel.spec.guarantee import guarantee
 from conovel.spec.regimes import as_regime
 from conovel.spec.seeds import agent_seeds, as_agent_seed, run_id_of
 from conovel.spec.version import __version__
-from conovel.stats.arguments import as_callback, as_seed
+from conovel.stats.arguments import RandomState, as_callback, as_seed
 from conovel.stats.levels import Level, as_level
 from conovel.stats.null_proportion import NullProportion, as_estimator
 from conovel.stats.rank_counts import within_limit
@@ -48,11 +49,15 @@ from conovel.stats.resolution import warn_resolution
 from conovel.stats.stepup import step_up
 
 Phase: TypeAlias = Literal["hello", "models", "counts"]
+_ON_DROPOUT = ("abort", "conservative")
 _LAST_WORD = {"models": {Kind.ROSTER}, "counts": {Kind.BELOW, Kind.STEP}}
 
 
 class Network:
     """Agents that decide together without pooling their rows.
+
+    All options are given by name, and have the names and meanings that they have in
+    :class:`conovel.AdaDetect`. They are checked by :meth:`run`, not when the object is made.
 
     Parameters
     ----------
@@ -72,8 +77,9 @@ class Network:
         Target false discovery rate over all agents together.
     scorer : classifier, OneClass, str, list of these, or None
         What tells known normals from the rest, unless an agent has its own.
-    random_state : int or None
-        Seed of every split and scorer.
+    random_state : int, RandomState, Generator, SeedSequence or None
+        Seed of every split and scorer that leaves its own open. From a generator of numpy, each
+        run draws its own seed; None draws a fresh one. The settings of the result name the seed.
     train_fraction : float, str, Fraction or None
         Share of the known normals used for training. None lets each agent weigh it by
         numbers alone, see :func:`conovel.site.splitting.train_share`.
@@ -81,6 +87,11 @@ class Network:
         Adapt to the proportion of nulls, from counts alone.
     on_dropout : {"abort", "conservative"}
         When an agent vanishes during the counts: break off, or count it as zero.
+
+    See Also
+    --------
+    conovel.AdaDetect : One site.
+    conovel.NetworkRun : What a run decided.
 
     Examples
     --------
@@ -95,31 +106,27 @@ class Network:
     def __init__(
         self,
         agents: Sequence[Agent],
+        *,
         regime: str = "full",
         composite: str = "auto",
         bits: Bits = "compact",
         level: Level = 0.1,
         scorer: ScorerLike | str | list[ScorerLike | str] | None = None,
-        random_state: int | None = 0,
-        *,
+        random_state: RandomState = 0,
         train_fraction: Level | None = None,
         pi0: str | NullProportion | None = None,
         on_dropout: Literal["abort", "conservative"] = "abort",
     ) -> None:
-        self.agents = as_agents(agents)
-        self.regime = as_regime(regime)
-        self.composite = as_composite(composite)
-        self.bits = as_bits(bits)
-        self.level = as_level(level)
+        self.agents: Any = agents
+        self.regime: Any = regime
+        self.composite = composite
+        self.bits = bits
+        self.level: Any = level
         self.scorer = scorer
-        self.random_state = as_seed(random_state)
-        self.train_fraction = (
-            None if train_fraction is None else as_level(train_fraction, "train_fraction")
-        )
-        self.pi0 = as_estimator(pi0)
+        self.random_state: Any = random_state
+        self.train_fraction: Any = train_fraction
+        self.pi0: Any = pi0
         self.on_dropout = on_dropout
-        if not isinstance(on_dropout, str) or on_dropout not in ("abort", "conservative"):
-            raise InputError(f"on_dropout must be 'abort' or 'conservative', not {on_dropout!r}")
 
     def run(
         self,
@@ -137,6 +144,30 @@ class Network:
         on_stage : callable, optional
             Told what is going on, for a progress display.
         """
+        return self._check()._run(dropouts, on_stage)
+
+    def _check(self) -> Network:
+        """Return a copy whose options are checked, each in its one form, with a seed drawn."""
+        if not isinstance(self.on_dropout, str) or self.on_dropout not in _ON_DROPOUT:
+            raise InputError(
+                f"on_dropout must be {' or '.join(map(repr, _ON_DROPOUT))}, not"
+                f" {self.on_dropout!r}"
+            )
+        checked = copy(self)
+        checked.agents = as_agents(self.agents)
+        checked.regime = as_regime(self.regime)
+        checked.composite = as_composite(self.composite)
+        checked.bits = as_bits(self.bits)
+        checked.level = as_level(self.level)
+        if self.train_fraction is not None:
+            checked.train_fraction = as_level(self.train_fraction, "train_fraction")
+        checked.pi0 = as_estimator(self.pi0)
+        checked.random_state = as_seed(self.random_state)
+        return checked
+
+    def _run(
+        self, dropouts: Mapping[str, Phase] | None, on_stage: Callable[[str], None] | None
+    ) -> NetworkRun:
         tell = as_callback(on_stage, "on_stage")
         vanishing = self._as_dropouts(dropouts)
         tell("checking rows")
@@ -241,8 +272,6 @@ class Network:
 
     def _run_id(self) -> bytes:
         """Return 16 bytes that follow from the settings, so that a run can be repeated exactly."""
-        if self.random_state is None:
-            return np.random.SeedSequence().generate_state(4).tobytes()
         return run_id_of(self._settings(), (agent.name for agent in self.agents))
 
     def _settings(self) -> dict[str, Any]:

@@ -25,8 +25,8 @@ def in_process(rows, loopback):
     states = {name: loopback.folder / name / "state" for name in SITES}
 
     def make(regime, seed):
-        options = regime, "mean", 4, 0.1, SCORER
-        return in_one_process(rows, states, seed, *options, train_fraction="1/2")
+        options = {"regime": regime, "composite": "mean", "bits": 4, "scorer": SCORER}
+        return in_one_process(rows, states, seed, **options, train_fraction="1/2")
 
     return make
 

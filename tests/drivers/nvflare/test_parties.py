@@ -67,8 +67,8 @@ def published(files):
 
 @pytest.mark.parametrize("regime", ["full", "counts", "isolated", "split", "conservative"])
 def test_every_regime_as_in_one_process(regime, files, rows):
-    options = regime, "mean", 4, 0.1, SCORER
-    network = in_one_process(rows, states_of(files), 5, *options, train_fraction="1/2")
+    options = {"regime": regime, "composite": "mean", "bits": 4, "scorer": SCORER}
+    network = in_one_process(rows, states_of(files), 5, **options, train_fraction="1/2")
     expected = network.run()
     asked = terms(
         regime=regime,

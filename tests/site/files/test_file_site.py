@@ -182,8 +182,8 @@ def test_a_network_has_the_messages_of_such_a_run(tmp_path, monkeypatch):
     ]
     network = cn.Network(agents, composite="mean", bits=4, level=LEVEL, scorer=TREES)
     expected = network.run()["big"]
-    site = in_files(tmp_path, network._sites()["big"].settings)
-    models = network._sites()["small"].models(1, ["big", "small"])
+    site = in_files(tmp_path, network._check()._sites()["big"].settings)
+    models = network._check()._sites()["small"].models(1, ["big", "small"])
     found = site.ranks({"small": models["big"]})
     assert isinstance(found, RankHistogram)
     ranks = np.concatenate([part["rank"].to_numpy() for part in site._stream.parts()])
