@@ -24,6 +24,11 @@ class SiteResult:
     Rows that the regime does not test have `tested` False, rank 0, score and p-value NaN,
     and are never rejected. `choices` says how its scorer and its composite were chosen, where
     there was a choice.
+
+    See Also
+    --------
+    conovel.NetworkRun : The results of all agents.
+    conovel.Detection : The same for one site alone.
     """
 
     name: str
@@ -80,6 +85,12 @@ class NetworkRun(Mapping[str, SiteResult]):
         Known normals of each agent.
     lost : tuple of str
         Agents that did not stay to the end.
+
+    See Also
+    --------
+    conovel.Network : Makes it.
+    conovel.SiteResult : One agent's part.
+    conovel.Transcript : The messages and counts behind it.
     """
 
     sites: Mapping[str, SiteResult]
