@@ -344,7 +344,7 @@ def _require_finite(values: NDArray[np.float64], columns: Sequence[str] | None, 
     if empty:
         raise _entirely_missing(name, [column_label(columns, j) for j in empty], n)
     for what, wrong, fix in (
-        ("missing (NaN)", np.isnan(values), "drop those rows or fill them in"),
+        ("missing", np.isnan(values), "drop the rows with NaN or fill them in"),
         ("infinite", np.isinf(values), "drop those rows or cap the values"),
         ("beyond single precision", np.abs(values) > LARGEST, "rescale the column"),
     ):
