@@ -26,7 +26,7 @@ def measure(n_agents: int, regime: str) -> tuple[float, float, int]:
         2.0, 0, n_agents=n_agents, n_null=N_NULL * n_agents, n_test=N_TEST * n_agents
     )
     agents = [cn.Agent(f"{j:03d}", a.X_null, a.X_test) for j, a in enumerate(drawn)]
-    network = cn.Network(agents, regime, scorer=ExtraTreesClassifier(50, max_depth=6))
+    network = cn.Network(agents, regime=regime, scorer=ExtraTreesClassifier(50, max_depth=6))
     start = perf_counter()
     run = network.run()
     seconds = perf_counter() - start

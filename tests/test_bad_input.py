@@ -52,6 +52,7 @@ SAMPLES = {
     "texts": ([["a", "b"]], ColumnError, "encode them as numbers"),
     "complex": (np.zeros((3, 2), complex), ColumnError, "encode them as numbers"),
     "dates": (np.zeros((3, 2), "M8[s]"), ColumnError, "encode them as numbers"),
+    "an object": ([[{}, 1], [2, 3]], ColumnError, "column 0, first in row 0: float() argument"),
     "huge integers": ([[10**400, 1]] * 3, ColumnError, "encode them as numbers"),
     "NaN": ([[1, np.nan], [2, 0]], ColumnError, "column 1 has 1 (first in row 0)"),
     "None within": ([[None, 1], [2, 0]], ColumnError, "column 0 has 1 (first in row 0)"),
@@ -137,7 +138,6 @@ CALLS = {
         f"random_state={value!r}": (detect(random_state=value), InputError, "random_state")
         for value in ("x", 1.5, -1, [1], PAIR, ODD)
     },
-    "random_state of a generator": (detect(random_state=RNG), InputError, "random_state"),
     **{
         f"max_train_rows={value!r}": (detect(max_train_rows=value), InputError, "max_train_rows")
         for value in (None, "x", 1.5, -1, 0, float("nan"), PAIR, True)
@@ -331,6 +331,11 @@ def test_calls(call, error, words):
         call()
     assert isinstance(raised.value, cn.ConovelError)
     assert words in str(raised.value)
+
+
+def test_values_of_another_type_are_a_type_error_too():
+    with pytest.raises(TypeError, match="column 1, first in row 1: could not convert"):
+        cn.AdaDetect().fit(np.array([[1, 2], [3, "x"]], dtype=object))
 
 
 def test_predict_before_fit_is_scikit_learns_error_too():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import defaultdict
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from paths import GENERATED, write_if_changed
 
@@ -37,7 +37,7 @@ def group_of(name: str) -> str:
 
     A name without a group stops the build, so that no public name is left out.
     """
-    module = getattr(getattr(import_module("conovel"), name), "__module__", "conovel")
+    module = f"conovel.{import_module('conovel')._HOMES[name]}"
     for file, _, prefixes in GROUPS:
         if any(module == p or module.startswith(f"{p}.") for p in prefixes):
             return file
@@ -82,6 +82,8 @@ def _role(thing: object) -> str:
 
 
 def _summary(thing: object) -> str:
+    if _kind(thing) == "data":  # an alias of several classes
+        return f"One of {', '.join(part.__name__ for part in get_args(thing))}."
     return (inspect.getdoc(thing) or "").split("\n\n")[0].replace("\n", " ")
 
 

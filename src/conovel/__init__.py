@@ -15,15 +15,36 @@ if TYPE_CHECKING:
     from conovel.drivers.agents import Agent as Agent
     from conovel.drivers.network import Network as Network
     from conovel.drivers.results import NetworkRun as NetworkRun
+    from conovel.errors import ColumnError as ColumnError
     from conovel.errors import ConovelError as ConovelError
     from conovel.errors import ConovelWarning as ConovelWarning
+    from conovel.errors import DataWarning as DataWarning
+    from conovel.errors import FileError as FileError
+    from conovel.errors import GuaranteeWarning as GuaranteeWarning
+    from conovel.errors import InputError as InputError
+    from conovel.errors import LevelError as LevelError
+    from conovel.errors import LocalProtocolError as LocalProtocolError
+    from conovel.errors import MissingExtraError as MissingExtraError
+    from conovel.errors import ModelError as ModelError
+    from conovel.errors import ProtocolError as ProtocolError
+    from conovel.errors import RemoteProtocolError as RemoteProtocolError
+    from conovel.errors import ResolutionWarning as ResolutionWarning
+    from conovel.errors import SampleError as SampleError
+    from conovel.errors import ScorerError as ScorerError
+    from conovel.errors import SiteVanishedError as SiteVanishedError
+    from conovel.errors import ValueTypeError as ValueTypeError
     from conovel.errors import WireError as WireError
+    from conovel.models.wire import Surrogate as Surrogate
+    from conovel.protocol.transcript import Transcript as Transcript
     from conovel.scorers.automatic import Automatic as Automatic
+    from conovel.scorers.base import FittedScorer as FittedScorer
+    from conovel.scorers.base import Mixture as Mixture
     from conovel.scorers.base import Scorer as Scorer
     from conovel.scorers.base import TrainingSet as TrainingSet
     from conovel.scorers.blend import Blend as Blend
     from conovel.scorers.one_class import OneClass as OneClass
     from conovel.scorers.refined import Refined as Refined
+    from conovel.scorers.selection import Selection as Selection
     from conovel.site.detector import AdaDetect as AdaDetect
     from conovel.site.results import Detection as Detection
     from conovel.site.results import SiteResult as SiteResult
@@ -34,6 +55,7 @@ if TYPE_CHECKING:
     from conovel.stats.null_proportion import Storey as Storey
     from conovel.stats.ranks import conformal_pvalues as conformal_pvalues
     from conovel.stats.ranks import conformal_ranks as conformal_ranks
+    from conovel.stats.resolution import Resolution as Resolution
     from conovel.stats.resolution import resolution as resolution
     from conovel.stats.stepup import StepUp as StepUp
     from conovel.stats.stepup import adjusted_pvalues as adjusted_pvalues
@@ -48,20 +70,42 @@ _HOMES = {
     "Agent": "drivers.agents",
     "Automatic": "scorers.automatic",
     "Blend": "scorers.blend",
+    "ColumnError": "errors",
     "ConovelError": "errors",
     "ConovelWarning": "errors",
+    "DataWarning": "errors",
     "Detection": "site.results",
+    "FileError": "errors",
+    "FittedScorer": "scorers.base",
     "Guarantee": "spec.guarantee",
+    "GuaranteeWarning": "errors",
+    "InputError": "errors",
+    "LevelError": "errors",
+    "LocalProtocolError": "errors",
+    "MissingExtraError": "errors",
+    "Mixture": "scorers.base",
+    "ModelError": "errors",
     "Network": "drivers.network",
     "NetworkRun": "drivers.results",
     "OneClass": "scorers.one_class",
+    "ProtocolError": "errors",
     "Quantile": "stats.null_proportion",
     "Refined": "scorers.refined",
+    "RemoteProtocolError": "errors",
+    "Resolution": "stats.resolution",
+    "ResolutionWarning": "errors",
+    "SampleError": "errors",
     "Scorer": "scorers.base",
+    "ScorerError": "errors",
+    "Selection": "scorers.selection",
     "SiteResult": "site.results",
+    "SiteVanishedError": "errors",
     "StepUp": "stats.stepup",
     "Storey": "stats.null_proportion",
+    "Surrogate": "models.wire",
     "TrainingSet": "scorers.base",
+    "Transcript": "protocol.transcript",
+    "ValueTypeError": "errors",
     "WireError": "errors",
     "adjusted_pvalues": "stats.stepup",
     "benjamini_hochberg": "stats.stepup",

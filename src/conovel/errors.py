@@ -7,6 +7,7 @@
     │   ├── LevelError           a level or fraction outside (0, 1)
     │   ├── SampleError          an empty or too small sample, or a wrong shape
     │   ├── ColumnError          missing, extra, non-numeric or non-finite columns
+    │   │   └── ValueTypeError       values that are no numbers            (also TypeError)
     │   ├── ScorerError          a scorer without a usable, declared score
     │   └── ModelError           a fitted model that has no flat form
     ├── FileError                a file that cannot be read or written (also OSError)
@@ -75,6 +76,10 @@ class SampleError(InputError):
 
 class ColumnError(InputError):
     """Columns that are missing, extra, not numeric or not finite."""
+
+
+class ValueTypeError(ColumnError, TypeError):
+    """Values that are no numbers, such as texts, dates and other objects."""
 
 
 class ScorerError(InputError):

@@ -46,7 +46,7 @@ def concatenated(run, name):
 @pytest.mark.parametrize("regime", ["counts", "full"])
 @pytest.mark.parametrize("pi0", [None, "storey"])
 def test_decisions_are_those_of_centralized_bh_on_all_ranks(regime, pi0):
-    run = cn.Network(agents(n_null=1900), regime, scorer=FAST, bits=4, pi0=pi0).run()
+    run = cn.Network(agents(n_null=1900), regime=regime, scorer=FAST, bits=4, pi0=pi0).run()
     sizes = np.concatenate([np.full(s.ranks.size, s.n_calibration) for s in run.values()])
     expected = cn.benjamini_hochberg(concatenated(run, "ranks"), sizes, 0.1, pi0=pi0)
     assert np.array_equal(concatenated(run, "rejected"), expected)
@@ -55,7 +55,9 @@ def test_decisions_are_those_of_centralized_bh_on_all_ranks(regime, pi0):
 
 @pytest.mark.parametrize("regime", REGIMES)
 def test_every_regime_fills_one_entry_per_row_and_can_be_verified(regime, tmp_path):
-    run = cn.Network(agents(n_null=1200), regime, "max", 4, scorer=FAST).run()
+    run = cn.Network(
+        agents(n_null=1200), regime=regime, composite="max", bits=4, scorer=FAST
+    ).run()
     for site in run.values():
         assert len(site.rejected) == len(site.ranks) == len(site.scores) == 100
         assert np.array_equal(site.ranks == 0, ~site.tested)
@@ -70,7 +72,7 @@ def test_every_regime_fills_one_entry_per_row_and_can_be_verified(regime, tmp_pa
 
 @pytest.mark.parametrize("regime", ["isolated", "conservative"])
 def test_regimes_without_counts_run_bh_at_a_fraction_of_the_level(regime):
-    run = cn.Network(agents(), regime, scorer=LINEAR, bits=2).run()
+    run = cn.Network(agents(), regime=regime, scorer=LINEAR, bits=2).run()
     assert run.rounds == 0
     for site in run.values():
         expected = cn.benjamini_hochberg(site.ranks, site.n_calibration, "1/30")
@@ -78,13 +80,18 @@ def test_regimes_without_counts_run_bh_at_a_fraction_of_the_level(regime):
 
 
 def test_isolated_agents_send_nothing_but_greetings():
-    run = cn.Network(agents(), "isolated", scorer=LINEAR).run()
+    run = cn.Network(agents(), regime="isolated", scorer=LINEAR).run()
     assert {e.kind for e in run.transcript.entries} == {"HELLO", "ROSTER", "READY", "OUTCOME"}
 
 
 def test_split_sends_each_peer_its_own_model_and_tests_one_block():
     run = cn.Network(
-        agents(n_null=901, n_test=302), "split", "max", 4, scorer=FAST, train_fraction=0.4
+        agents(n_null=901, n_test=302),
+        regime="split",
+        composite="max",
+        bits=4,
+        scorer=FAST,
+        train_fraction=0.4,
     ).run()
     for index, site in enumerate(run.values()):
         assert site.tested.sum() == block_sizes(site.tested.size, 3)[index]
@@ -172,7 +179,7 @@ def cn_isolation():
 
 
 def test_a_scorer_without_probabilities_can_take_part():
-    run = cn.Network(agents(), "full", "mean", scorer=LinearSVC(), bits="compact").run()
+    run = cn.Network(agents(), composite="mean", scorer=LinearSVC(), bits="compact").run()
     scores = concatenated(run, "scores")
     assert ((scores >= 0) & (scores <= 1)).all()
 
@@ -211,10 +218,10 @@ def test_an_agent_that_vanishes_before_the_counts_is_left_out(phase):
 
 
 def test_an_agent_that_vanishes_during_the_counts_ends_the_run_or_counts_as_zero():
-    network = cn.Network(agents(), "counts", scorer=LINEAR)
+    network = cn.Network(agents(), regime="counts", scorer=LINEAR)
     with pytest.raises(SiteVanishedError, match="site-001 vanished during the counts"):
         network.run(dropouts={"site-001": "counts"})
-    network = cn.Network(agents(), "counts", scorer=LINEAR, on_dropout="conservative")
+    network = cn.Network(agents(), regime="counts", scorer=LINEAR, on_dropout="conservative")
     run = network.run(dropouts={"site-001": "counts"})
     rest = [run["site-000"], run["site-002"]]
     blocks = [(s.ranks, s.n_calibration) for s in rest]
@@ -243,7 +250,7 @@ def test_unequal_agents_split_by_their_own_numbers():
     ]
     for regime, n_together in (("counts", 3), ("isolated", 1)):
         level = REGIMES[regime].test_level("1/10", 3)
-        run = cn.Network(members, regime, scorer=LINEAR).run()
+        run = cn.Network(members, regime=regime, scorer=LINEAR).run()
         for name, (n, m) in sizes.items():
             share = train_share(n, n_together * m, level)
             assert run[name].n_calibration == n - int(share * n)
@@ -251,7 +258,7 @@ def test_unequal_agents_split_by_their_own_numbers():
 
 def test_dropouts_must_be_agents():
     with pytest.raises(InputError, match="no agent called nobody"):
-        cn.Network(agents(), "counts", scorer=LINEAR).run(dropouts={"nobody": "hello"})
+        cn.Network(agents(), regime="counts", scorer=LINEAR).run(dropouts={"nobody": "hello"})
 
 
 def test_a_hostile_model_is_refused_by_name_and_nothing_is_decided(monkeypatch):
@@ -266,16 +273,39 @@ def test_a_hostile_model_is_refused_by_name_and_nothing_is_decided(monkeypatch):
         cn.Network(agents(), scorer=LINEAR, bits=4).run()
 
 
+def test_the_settings_name_the_seed_that_was_drawn():
+    for random_state in (None, np.random.RandomState(5), np.random.default_rng(5)):
+        network = cn.Network(agents(), regime="counts", scorer=LINEAR, random_state=random_state)
+        drawn = network.run()
+        seed = drawn.settings["random_state"]
+        again = cn.Network(agents(), regime="counts", scorer=LINEAR, random_state=seed).run()
+        assert again.to_dict() == drawn.to_dict()
+        assert network.run().settings["random_state"] != seed
+
+
+def test_options_are_kept_as_given_and_only_by_name():
+    given = {"regime": "fuller", "level": 7, "pi0": "x", "random_state": "y", "on_dropout": "z"}
+    network = cn.Network("nobody", **given)
+    assert {name: getattr(network, name) for name in given} == given
+    assert network.agents == "nobody"
+    with pytest.raises(TypeError, match="positional"):
+        cn.Network(agents(), "full")
+
+
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: cn.Network(agents()[:1]), InputError, "2 to 200 agents"),
-        (lambda: cn.Network(agents() + agents()), InputError, "different names"),
-        (lambda: cn.Network(agents(), "fuller"), InputError, "regime must be one of"),
-        (lambda: cn.Network(agents(), composite="sum"), InputError, "composite must be one of"),
-        (lambda: cn.Network(agents(), bits=17), InputError, "16"),
-        (lambda: cn.Network(agents(), bits="tiny"), InputError, "'compact', not 'tiny'"),
-        (lambda: cn.Network(agents(), on_dropout="panic"), InputError, "on_dropout"),
+        (lambda: cn.Network(agents()[:1]).run(), InputError, "2 to 200 agents"),
+        (lambda: cn.Network(agents() + agents()).run(), InputError, "different names"),
+        (lambda: cn.Network(agents(), regime="fuller").run(), InputError, "regime must be one of"),
+        (
+            lambda: cn.Network(agents(), composite="sum").run(),
+            InputError,
+            "composite must be one of",
+        ),
+        (lambda: cn.Network(agents(), bits=17).run(), InputError, "16"),
+        (lambda: cn.Network(agents(), bits="tiny").run(), InputError, "'compact', not 'tiny'"),
+        (lambda: cn.Network(agents(), on_dropout="panic").run(), InputError, "on_dropout"),
         (
             lambda: cn.Network([*agents(), cn.Agent("x", np.eye(9), -np.eye(9))]).run(),
             ColumnError,
@@ -287,7 +317,7 @@ def test_a_hostile_model_is_refused_by_name_and_nothing_is_decided(monkeypatch):
             "agent x: X_null: entirely missing",
         ),
         (
-            lambda: cn.Network(agents(n_test=6), "split", scorer=LINEAR, bits=4).run(),
+            lambda: cn.Network(agents(n_test=6), regime="split", scorer=LINEAR, bits=4).run(),
             SampleError,
             "agent site-000: 2 test rows cannot be split among the agents",
         ),
@@ -306,12 +336,12 @@ def test_what_cannot_work_says_so_and_names_the_agent(make, error, words):
 
 def test_too_few_calibration_rows_in_the_whole_network_warn():
     with pytest.warns(ResolutionWarning, match="At least 29 calibration rows"):
-        cn.Network(agents(n_null=60), "isolated", scorer=LINEAR).run()
+        cn.Network(agents(n_null=60), regime="isolated", scorer=LINEAR).run()
 
 
 def test_two_hundred_agents():
     run = cn.Network(
-        agents(n_agents=200, n_null=200 * 24, n_test=600), "counts", scorer=LINEAR
+        agents(n_agents=200, n_null=200 * 24, n_test=600), regime="counts", scorer=LINEAR
     ).run()
     assert len(run) == 200
     assert verify(run.to_dict()) == []
@@ -325,7 +355,7 @@ def test_full_finds_more_than_counts_and_conservative_where_agents_are_alike():
             drawn = gaussian_design(0, seed, n_null=1200, n_test=600)
             members = [cn.Agent(n, a.X_null, a.X_test) for n, a in zip("abc", drawn, strict=True)]
             scorer = ExtraTreesClassifier(100, max_depth=6, min_samples_leaf=2)
-            run = cn.Network(members, regime, scorer=scorer, random_state=seed).run()
+            run = cn.Network(members, regime=regime, scorer=scorer, random_state=seed).run()
             hits += [run[n].rejected[a.is_novel] for n, a in zip("abc", drawn, strict=True)]
         found[regime] = np.concatenate(hits).mean()
     assert found["full"] > max(found["counts"], found["conservative"])

@@ -65,9 +65,9 @@ def test_a_cell_is_what_a_network_decides(drawn, cell):
     agents, forest, trial = drawn
     network = cn.Network(
         [cn.Agent(name, a.X_null, a.X_test) for name, a in zip("abc", agents, strict=True)],
-        cell.regime,
-        cell.composite or "mean",
-        cell.bits,
+        regime=cell.regime,
+        composite=cell.composite or "mean",
+        bits=cell.bits,
         level=0.3,
         scorer=forest,
         random_state=11,

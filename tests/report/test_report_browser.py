@@ -33,7 +33,8 @@ def _contents():
     truth = {name: r.is_novel for name, r in zip("abc", rows, strict=True)}
     for regime in ("full", "isolated"):
         yield network_content(
-            cn.Network(agents, regime, scorer="logistic", composite="mean", bits=4).run(), truth
+            cn.Network(agents, regime=regime, scorer="logistic", composite="mean", bits=4).run(),
+            truth,
         )
     columns = ["δ", *(f"regime {i}" for i in range(12))]
     table = {"title": "Power", "columns": columns, "rows": [["0", *["0.95 ± 0.01"] * 12]]}

@@ -102,10 +102,10 @@ def test_budgets_that_are_no_number_of_bytes(budget):
         as_bits(f"compact:{budget}")
 
 
-def test_a_network_says_at_once_that_bits_are_wrong(rows):
+def test_a_network_says_before_any_work_that_bits_are_wrong(rows):
     X, _ = rows
     with pytest.raises(InputError, match="not 'compact:few'"):
-        cn.Network([cn.Agent("a", X, X), cn.Agent("b", X, X)], bits="compact:few")
+        cn.Network([cn.Agent("a", X, X), cn.Agent("b", X, X)], bits="compact:few").run()
 
 
 def test_what_is_sent_follows_from_bits(rows):

@@ -36,6 +36,10 @@ class Agent:
         Overrides the seed that follows from the network's `random_state`. A site of a federation
         mixes a secret into its own and notes it in its record of the run; given here, it repeats
         what that site did.
+
+    See Also
+    --------
+    conovel.Network : Agents that decide together.
     """
 
     name: str

@@ -37,9 +37,9 @@ from conovel.site.tables import as_ids, pool_pairs, read_pair
 from conovel.spec.guarantee import guarantee
 from conovel.spec.precision import Bits
 from conovel.spec.run_spec import RunSpec
-from conovel.spec.seeds import agent_seeds, as_agent_seed, run_id_of, run_seed
+from conovel.spec.seeds import agent_seeds, as_agent_seed, run_id_of
 from conovel.spec.version import __version__
-from conovel.stats.arguments import as_callback
+from conovel.stats.arguments import RandomState, as_callback, as_seed
 from conovel.stats.levels import Level
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.resolution import warn_resolution
@@ -51,6 +51,9 @@ _LAST_WORD = {"models": {Kind.ROSTER}, "counts": {Kind.BELOW, Kind.STEP}}
 
 class Network:
     """Agents that decide together without pooling their rows.
+
+    All options are given by name, and have the names and meanings that they have in
+    :class:`conovel.AdaDetect`. They are checked by :meth:`run`, not when the object is made.
 
     Parameters
     ----------
@@ -70,8 +73,9 @@ class Network:
         Target false discovery rate over all agents together.
     scorer : classifier, OneClass, str, list of these, or None
         What tells known normals from the rest, unless an agent has its own.
-    random_state : int or None
-        Seed of every split and scorer.
+    random_state : int, RandomState, Generator, SeedSequence or None
+        Seed of every split and scorer that leaves its own open. From a generator of numpy, each
+        run draws its own seed; None draws a fresh one. The settings of the result name the seed.
     train_fraction : float, str, Fraction or None
         Share of the known normals used for training. None lets each agent weigh it by
         numbers alone, see :func:`conovel.site.splitting.train_share`.
@@ -79,6 +83,11 @@ class Network:
         Adapt to the proportion of nulls, from counts alone.
     on_dropout : {"abort", "conservative"}
         When an agent vanishes during the counts: break off, or count it as zero.
+
+    See Also
+    --------
+    conovel.AdaDetect : One site.
+    conovel.NetworkRun : What a run decided.
 
     Examples
     --------
@@ -99,7 +108,7 @@ class Network:
         bits: Bits = "compact",
         level: Level = 0.1,
         scorer: ScorerLike | str | list[ScorerLike | str] | None = None,
-        random_state: int | None = 0,
+        random_state: RandomState = 0,
         train_fraction: Level | None = None,
         pi0: str | NullProportion | None = None,
         on_dropout: Literal["abort", "conservative"] = "abort",
@@ -123,7 +132,7 @@ class Network:
             composite=self.composite,
             bits=self.bits,
             pi0=self.pi0,
-            seed=run_seed(self.random_state),
+            seed=as_seed(self.random_state),
             train_fraction=self.train_fraction,
             on_dropout=self.on_dropout,
         )

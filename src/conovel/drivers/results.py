@@ -32,6 +32,12 @@ class NetworkRun(Mapping[str, SiteResult]):
         Known normals of each agent.
     lost : tuple of str
         Agents that did not stay to the end.
+
+    See Also
+    --------
+    conovel.Network : Makes it.
+    conovel.SiteResult : One agent's part.
+    conovel.Transcript : The messages and counts behind it.
     """
 
     sites: Mapping[str, SiteResult]

@@ -62,6 +62,10 @@ class Mixture:
         The distinct rows in lexicographic order.
     position : int array of shape (n,)
         Where in `distinct` each original row stands.
+
+    See Also
+    --------
+    conovel.TrainingSet : Holds it.
     """
 
     distinct: Matrix
@@ -98,6 +102,10 @@ class TrainingSet:
         Known normals set aside for training, in a fixed order.
     mixture : Mixture
         Calibration and test rows together, or a sample of them by content.
+
+    See Also
+    --------
+    conovel.Scorer : Learns from it.
     """
 
     null_train: Matrix
@@ -111,7 +119,17 @@ class TrainingSet:
 
 
 class Scorer(ABC):
-    """What learns a score; scikit-learn classifiers become one by `as_scorer`."""
+    """What learns a score; scikit-learn classifiers become one by `as_scorer`.
+
+    A scorer is a description, not an estimator: `fit` leaves it as it is and returns what was
+    learnt.
+
+    See Also
+    --------
+    conovel.OneClass : A one-class model as a scorer.
+    conovel.TrainingSet : What a scorer learns from.
+    conovel.FittedScorer : What it returns.
+    """
 
     @property
     @abstractmethod
@@ -148,6 +166,10 @@ class FittedScorer:
         How it was chosen, where there were several candidates.
     on_hold_out : FittedScorer or None
         The same scorer fitted on a :class:`conovel.scorers.selection.HoldOut`.
+
+    See Also
+    --------
+    conovel.Scorer : Makes it.
     """
 
     scorer: Scorer

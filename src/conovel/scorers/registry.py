@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass, replace
+from typing import Any
 
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -21,6 +23,7 @@ from conovel.scorers.classifier import ScorerLike, as_scorer
 from conovel.scorers.compiled_forest import CompiledForest
 from conovel.scorers.one_class import OneClass
 from conovel.scorers.refined import Refined, shrunken_logistic
+from conovel.stats.arguments import Generators, as_seed
 
 NAMED: Mapping[str, Callable[[], ScorerLike]] = {
     "automatic": Automatic,
@@ -49,14 +52,30 @@ def scorer_by_name(name: str) -> ScorerLike:
 def as_candidates(
     scorer: ScorerLike | str | list[ScorerLike | str] | None, seed: int
 ) -> list[Scorer]:
-    """Turn the `scorer` argument into seeded candidates; None is :class:`Automatic`."""
+    """Turn the `scorer` argument into seeded candidates; None is :class:`Automatic`.
+
+    Call it once for each detection. All fits of a candidate must have the same seed, so a scorer
+    whose `random_state` is a generator gets a number drawn from it here.
+    """
     given = scorer if isinstance(scorer, list | tuple) else [scorer]
     if not given:
         raise InputError("scorer is an empty list: name at least one scorer")
-    return [_as_candidate(one).with_seed(seed) for one in given]
+    return [_with_drawn_seed(_as_candidate(one)).with_seed(seed) for one in given]
 
 
 def _as_candidate(scorer: ScorerLike | str | None) -> Scorer:
     if scorer is None:
         return Automatic()
     return as_scorer(scorer_by_name(scorer) if isinstance(scorer, str) else scorer)
+
+
+def _with_drawn_seed(scorer: Any) -> Scorer:
+    """Replace a generator as `random_state` by a number drawn from it.
+
+    scikit-learn's classifiers need no such step: each fit is of a clone, and a clone copies the
+    generator.
+    """
+    state = getattr(scorer, "random_state", None)
+    if isinstance(state, Generators) and is_dataclass(scorer):
+        return replace(scorer, random_state=as_seed(state))  # type: ignore[type-var, return-value]
+    return scorer  # type: ignore[no-any-return]

@@ -47,6 +47,11 @@ class Selection:
         multiple of what nulls alone would put there. 1 is nothing.
     chosen : int
         The position of the first that none of the later ones clearly beats.
+
+    See Also
+    --------
+    conovel.Automatic : Chooses between scorers.
+    conovel.Detection : Names the choice that was made.
     """
 
     names: tuple[str, ...]

@@ -1,22 +1,21 @@
 """AdaDetect at one site: from known normals and unlabelled rows to decisions.
 
 Marandon, Lei, Mary and Roquain (2024), "Adaptive novelty detection with false discovery
-rate guarantee". The function below is the whole path; :class:`AdaDetect` wraps it in
-scikit-learn's manners.
+rate guarantee". :class:`AdaDetect` has the interface of a scikit-learn outlier detector.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import Tags
 
-from conovel.errors import InputError
+from conovel.errors import ColumnError, InputError
 from conovel.scorers.classifier import ScorerLike
 from conovel.scorers.registry import as_candidates
 from conovel.site.results import Detection, decide
@@ -26,7 +25,7 @@ from conovel.site.tables import as_ids, read_pair, read_rows
 from conovel.spec.guarantee import one_site
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import detector_seeds
-from conovel.stats.arguments import as_callback, as_whole
+from conovel.stats.arguments import RandomState, as_callback, as_whole
 from conovel.stats.levels import Level
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.resolution import warn_resolution
@@ -37,8 +36,13 @@ class UnfittedError(InputError, NotFittedError):  # type: ignore[misc]
     """`predict` before `fit`; scikit-learn's error and ours."""
 
 
-class AdaDetect(BaseEstimator):  # type: ignore[misc]
+class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     """Novelty detection with a guaranteed false discovery rate, at one site.
+
+    :meth:`detect` decides about a batch of rows and returns all there is to know about it.
+    :meth:`fit` and :meth:`predict` do the same in the interface of scikit-learn's outlier
+    detectors: `fit` keeps the known normals, and each `predict` is one test of the whole batch.
+    Arguments are checked by `detect` and `predict`, not when the object is made.
 
     Parameters
     ----------
@@ -52,12 +56,33 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
         the two by their numbers, see :func:`conovel.site.splitting.train_share`.
     pi0 : None, "storey", "quantile", Storey or Quantile
         Adapt to the proportion of nulls.
-    random_state : int or None
-        Seed of the split and of every scorer that leaves its own open.
+    random_state : int, RandomState, Generator, SeedSequence or None
+        Seed of the split and of every scorer that leaves its own open. From a generator of numpy,
+        each detection draws its own seed; None draws a fresh one.
     max_train_rows : int
         The scorer learns from no more known normals than this, the others calibrate, and
         from about as many rows of the mixture, a sample by content; see
         :mod:`conovel.site.sampling`.
+
+    Attributes
+    ----------
+    null_ : Rows
+        The known normals given to `fit`.
+    n_features_in_ : int
+        Number of features seen by `fit`.
+    feature_names_in_ : array of str, of shape (n_features_in_,)
+        Their names, if `fit` was given a frame whose column names are all strings.
+
+    See Also
+    --------
+    conovel.Network : The same for several sites that do not pool their rows.
+
+    Notes
+    -----
+    The answer for a row depends on the other rows of its batch: the level is shared among them,
+    and the score learns from them. So rows given one by one get other answers than rows given
+    together, and the guarantee is about each batch as a whole. The order of the rows does not
+    matter. There is no `fit_predict`: the rows to test must be others than the known normals.
 
     Examples
     --------
@@ -68,6 +93,12 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
     >>> result = AdaDetect(level=0.1).detect(X_null, X_test)
     >>> int(result.rejected[90:].sum())
     10
+
+    As an estimator, -1 for a novelty and +1 otherwise:
+
+    >>> labels = AdaDetect(level=0.1).fit(X_null).predict(X_test)
+    >>> bool(((labels == -1) == result.rejected).all())
+    True
     """
 
     def __init__(
@@ -76,7 +107,7 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
         level: Level = 0.1,
         train_fraction: Level | None = None,
         pi0: str | NullProportion | None = None,
-        random_state: int | None = 0,
+        random_state: RandomState = 0,
         max_train_rows: int = MAX_TRAIN_ROWS,
     ) -> None:
         self.scorer = scorer
@@ -155,24 +186,55 @@ class AdaDetect(BaseEstimator):  # type: ignore[misc]
         X : array or frame of shape (n, d)
             Known normals.
         y : ignored
+
+        Returns
+        -------
+        AdaDetect
+            Itself.
         """
-        self.null_ = read_rows(X, "X")
-        self.n_features_in_ = self.null_.values.shape[1]
-        if self.null_.columns is not None:
-            self.feature_names_in_ = np.asarray(self.null_.columns, dtype=object)
+        rows = read_rows(X, "X")
+        names = [] if rows.frame is None else rows.frame.columns
+        self.null_ = replace(rows, frame=None)
+        self.n_features_in_ = rows.values.shape[1]
+        if names and all(isinstance(name, str) for name in names):  # scikit-learn's rule
+            self.feature_names_in_ = np.asarray(names, dtype=object)
+        else:
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         return self
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Test a batch of rows: -1 for a novelty, +1 otherwise.
 
         The batch is one test sample: the guarantee holds for it as a whole, and the answer
-        for a row depends on the others.
+        for a row depends on the others. Give all rows of a batch in one call.
+
+        Parameters
+        ----------
+        X : array or frame of shape (m, d)
+            Rows to test, others than the known normals. The columns of a frame are taken by name.
+
+        Returns
+        -------
+        int array of shape (m,)
         """
         if not hasattr(self, "null_"):
             raise UnfittedError("this AdaDetect has no known normals yet: call fit(X_null) first")
-        return np.where(self.detect(self.null_, X).rejected, -1, 1)
+        rows = read_rows(X, "X", self.null_.columns)
+        if (n_features := rows.values.shape[1]) != self.n_features_in_:
+            raise ColumnError(
+                f"X has {n_features} features, but {type(self).__name__} is expecting"
+                f" {self.n_features_in_} features as input: give it the columns that fit had"
+            )
+        return np.where(self.detect(self.null_, rows).rejected, -1, 1)
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.estimator_type = "outlier_detector"
-        return tags
+    @property
+    def fit_predict(self) -> NoReturn:
+        """Not available: the rows to test must be others than the known normals.
+
+        scikit-learn's `LocalOutlierFactor` with `novelty=True` has none either.
+        """
+        raise AttributeError(
+            "fit_predict would test the known normals themselves, and find nothing: use"
+            " fit(X_null).predict(X_test) or detect(X_null, X_test) with rows that are no known"
+            " normals"
+        )

@@ -42,6 +42,11 @@ class SiteResult:
         Size ℓ of the calibration sample.
     choices : dict of Selection
         How the scorer and the composite were chosen, where there was a choice.
+
+    See Also
+    --------
+    conovel.NetworkRun : The results of all agents.
+    conovel.Detection : The same for one site alone.
     """
 
     name: str = ""
@@ -187,6 +192,11 @@ class Detection(OneSite, SiteResult):
     ----------
     calibration_scores : float array of shape (ℓ,)
         What the test scores were compared with.
+
+    See Also
+    --------
+    conovel.AdaDetect : Makes it.
+    conovel.NetworkRun : The decisions of several sites together.
     """
 
     calibration_scores: NDArray[np.float64]

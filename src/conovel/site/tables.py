@@ -17,7 +17,13 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conovel.errors import ColumnError, DataWarning, MissingExtraError, SampleError
+from conovel.errors import (
+    ColumnError,
+    DataWarning,
+    MissingExtraError,
+    SampleError,
+    ValueTypeError,
+)
 from conovel.scorers.hashing import content_hash
 from conovel.site.representation import (
     as_floats,
@@ -195,8 +201,13 @@ def _array_values(sample: Any, name: str) -> tuple[NDArray[np.float64], tuple[st
             f" {type(sample).__name__}"
         )
     if array.ndim != 2:
-        hint = f": use {name}.reshape(-1, 1) for a single feature" if array.ndim == 1 else ""
-        raise SampleError(f"{name} must have shape (rows, columns), not {array.shape}{hint}")
+        hint = (
+            f". Reshape your data: {name}.reshape(-1, 1) for a single feature, (1, -1) for a row"
+        )
+        raise SampleError(
+            f"{name} must have shape (rows, columns), not {array.shape}"
+            + (hint if array.ndim == 1 else "")
+        )
     _require_some(array.shape, name)
     if (kind := kind_of(array.dtype)) is not None:
         return array.astype(np.float64), (kind,) * array.shape[1]
@@ -207,7 +218,20 @@ def _array_values(sample: Any, name: str) -> tuple[NDArray[np.float64], tuple[st
             pass
         else:
             return values, _settle_objects(values, array)
-    raise ColumnError(f"{name} holds {array.dtype} values: encode them as numbers or drop them")
+    raise ValueTypeError(
+        f"{name} holds {array.dtype} values{_why_no_numbers(array)}: encode them as numbers or"
+        " drop them"
+    )
+
+
+def _why_no_numbers(array: NDArray[Any]) -> str:
+    """Name the first object that is no number; words of scikit-learn for complex numbers."""
+    for i, j in np.ndindex(array.shape) if array.dtype.kind == "O" else ():
+        try:
+            as_floats(array[i : i + 1, j])
+        except (TypeError, ValueError, OverflowError) as error:
+            return f" ({column_label(None, j)}, first in row {i}: {error})"
+    return " (Complex data not supported)" if array.dtype.kind == "c" else ""
 
 
 def _settle_objects(values: NDArray[np.float64], array: NDArray[Any]) -> tuple[str, ...]:
@@ -274,7 +298,7 @@ def _frame_columns(
         if kind is None
     ]
     if bad:
-        raise ColumnError(
+        raise ValueTypeError(
             f"{name}: not numeric: {', '.join(bad[:_SHOWN])}{_and_more(bad)}:"
             " encode them as numbers or leave them out"
         )
@@ -295,10 +319,12 @@ def _series_kind(series: nw.Series[Any]) -> str | None:
 
 
 def _require_some(shape: tuple[int, ...], name: str) -> None:
-    if shape[0] == 0:
-        raise SampleError(f"{name} has no rows")
-    if shape[1] == 0:
-        raise SampleError(f"{name} has no columns")
+    for n, what, unit in zip(shape, ("rows", "columns"), ("sample", "feature"), strict=True):
+        if n == 0:
+            raise SampleError(
+                f"{name} has no {what}: 0 {unit}(s) (shape={shape}) while a minimum of 1 is"
+                f" required: add {what}"
+            )
 
 
 def _entirely_missing(name: str, labels: Sequence[str], n: int) -> ColumnError:
@@ -318,7 +344,7 @@ def _require_finite(values: NDArray[np.float64], columns: Sequence[str] | None, 
     if empty:
         raise _entirely_missing(name, [column_label(columns, j) for j in empty], n)
     for what, wrong, fix in (
-        ("missing", np.isnan(values), "drop those rows or fill them in"),
+        ("missing", np.isnan(values), "drop the rows with NaN or fill them in"),
         ("infinite", np.isinf(values), "drop those rows or cap the values"),
         ("beyond single precision", np.abs(values) > LARGEST, "rescale the column"),
     ):

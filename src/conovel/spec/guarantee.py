@@ -12,7 +12,12 @@ from conovel.stats.null_proportion import NullProportion
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A statement and its assumptions, in words a user can check."""
+    """A statement and its assumptions, in words a user can check.
+
+    See Also
+    --------
+    conovel.Detection : Holds the one of a detection.
+    """
 
     statement: str
     assumptions: tuple[str, ...]

@@ -16,9 +16,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.arguments import as_seed, as_whole
-
-SEED_BITS = 32  # what scikit-learn takes
+from conovel.stats.arguments import SEED_BITS, RandomState, as_seed, as_whole
 
 
 def agent_seeds(seed: int, n_agents: int) -> list[int]:
@@ -32,8 +30,8 @@ def agent_seeds(seed: int, n_agents: int) -> list[int]:
     return [int(s) for s in np.random.SeedSequence(seed).generate_state(n_agents)]
 
 
-def detector_seeds(random_state: int | None) -> tuple[int, int]:
-    """Return the seeds of the split and of the scorers at one site; None draws fresh ones."""
+def detector_seeds(random_state: RandomState) -> tuple[int, int]:
+    """Return the seeds of the split and of the scorers at one site; see :func:`as_seed`."""
     split, scorer = np.random.SeedSequence(as_seed(random_state)).generate_state(2)
     return int(split), int(scorer)
 
@@ -62,12 +60,6 @@ def site_seed(secret: bytes, seed: int, agent: str) -> int:
     number = seed.to_bytes((seed.bit_length() + 7) // 8, "big")
     digest = hmac.digest(secret, agent.encode() + b"\n" + number, hashlib.sha256)
     return int.from_bytes(digest[: SEED_BITS // 8], "big")
-
-
-def run_seed(random_state: int | None) -> int:
-    """Return the seed of a run; None draws a fresh one, which the record of the run then has."""
-    seed = as_seed(random_state)
-    return int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
 
 
 def run_id_of(spec: RunSpec, names: Iterable[str]) -> bytes:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import InputError, SampleError
 
+SEED_BITS = 32  # what scikit-learn takes
+# What a `random_state` may be: all that scikit-learn takes, and numpy's newer kinds.
+Generators: TypeAlias = np.random.RandomState | np.random.Generator | np.random.SeedSequence
+RandomState: TypeAlias = int | Generators | None
 
-def as_whole(number: Any, name: str, least: int = 0, most: int | None = None) -> int:
+
+def as_whole(
+    number: Any, name: str, least: int = 0, most: int | None = None, *, others: str = ""
+) -> int:
     """Read a whole number that is neither too small nor too large.
+
+    `others` says in an error what else would have been right.
 
     Examples
     --------
@@ -22,16 +31,43 @@ def as_whole(number: Any, name: str, least: int = 0, most: int | None = None) ->
     whole = isinstance(number, Integral) and not isinstance(number, bool)
     if not whole or number < least or (most is not None and number > most):
         up_to = "on" if most is None else f"to {most}"
-        raise InputError(f"{name} must be a whole number from {least} {up_to}, not {number!r}")
+        raise InputError(
+            f"{name} must be a whole number from {least} {up_to}{others}, not {number!r}"
+        )
     return int(number)
 
 
-def as_seed(random_state: Any) -> int | None:
-    """Read a seed: a whole number, or None for a fresh one.
+def as_seed(random_state: RandomState) -> int:
+    """Return the seed that a `random_state` stands for, as a whole number.
 
-    Generators are refused: their state changes with use, so a run could not be repeated.
+    Call it where the work begins, once: a generator gives another seed at each call.
+
+    Parameters
+    ----------
+    random_state : int, None, RandomState, Generator or SeedSequence
+        A whole number is the seed. None draws a fresh one. numpy's generators draw one, and
+        their state changes. A SeedSequence gives the same seed each time.
+
+    Returns
+    -------
+    int
+        Below 2**32 where it was drawn.
+
+    Examples
+    --------
+    >>> as_seed(7), as_seed(np.random.SeedSequence(0)), as_seed(np.random.RandomState(0))
+    (7, 2968811710, 2357136044)
     """
-    return None if random_state is None else as_whole(random_state, "random_state (or None)")
+    if random_state is None:
+        random_state = np.random.SeedSequence()
+    if isinstance(random_state, np.random.SeedSequence):
+        return int(random_state.generate_state(1)[0])
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**SEED_BITS))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**SEED_BITS, dtype=np.uint64))
+    others = ", None, or a RandomState or Generator of numpy"
+    return as_whole(random_state, "random_state", others=others)
 
 
 def as_array(values: ArrayLike, name: str) -> NDArray[Any]:

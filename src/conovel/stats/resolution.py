@@ -15,7 +15,12 @@ from conovel.stats.rank_counts import rank_limit
 
 
 class Resolution(NamedTuple):
-    """What a calibration size can resolve among m tests, before any row is looked at."""
+    """What a calibration size can resolve among m tests, before any row is looked at.
+
+    See Also
+    --------
+    conovel.resolution : Makes it.
+    """
 
     fewest: int  # the fewest rows that can be rejected together; above m: none ever
     rows_for_any: int  # calibration rows needed for any rejection at all

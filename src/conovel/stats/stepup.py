@@ -52,6 +52,11 @@ class StepUp:
         The level α.
     pi0 : Fraction or None
         The estimated proportion of nulls, when one was used.
+
+    See Also
+    --------
+    conovel.fast_lsu : Makes it from ranks.
+    conovel.Detection : Holds the one of a detection.
     """
 
     n_rejected: int

@@ -94,6 +94,10 @@ def decode(message: bytes, *, schema: bytes | None = None) -> Surrogate:
     ------
     WireError
         If the bytes are not a model; each malformation has a class of its own.
+
+    See Also
+    --------
+    conovel.encode : Makes such bytes from a fitted model.
     """
     if schema is not None:
         header.check_schema(schema)

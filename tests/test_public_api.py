@@ -1,0 +1,313 @@
+"""The public namespace: its names and signatures, what others rely on, and how fast it comes."""
+
+import difflib
+import inspect
+import subprocess
+import sys
+import textwrap
+from functools import cached_property
+
+import pytest
+
+import conovel as cn
+from conovel import errors
+
+# Every public name with its parameters and defaults, and every public member of its class.
+# A test compares it with the code; `python tests/test_public_api.py` prints the lines of today.
+PUBLIC = r"""
+AdaDetect(scorer=None, level=0.1, train_fraction=None, pi0=None, random_state=0,
+    max_train_rows=100000)
+AdaDetect.detect(X_null, X_test, *, ids=None, on_stage=None)
+AdaDetect.fit(X, y=None)
+AdaDetect.fit_predict
+AdaDetect.predict(X)
+Agent(name, X_null, X_test, scorer='as the network', bits='as the network', ids=None,
+    seed=None)
+Automatic(n_folds=4, random_state=None)
+Automatic.candidates()
+Automatic.fit(training)
+Automatic.label
+Automatic.with_seed(seed)
+Blend(first, members, n_refits=(), n_folds=5, lead=1.0)
+Blend.cross_fit(fitter)
+Blend.fit(training)
+Blend.label
+Blend.with_seed(seed)
+ColumnError(InputError) is raised
+ConovelError(Exception) is raised
+ConovelWarning(UserWarning) is raised
+DataWarning(ConovelWarning) is raised
+Detection(scores, ranks, rejected, calibration_scores, stepup, n_train, scorer, selection,
+    guarantee, test_rows, ids=None)
+Detection.adjusted
+Detection.columns()
+Detection.level
+Detection.n_calibration
+Detection.n_rejected
+Detection.p_values
+Detection.resolution
+Detection.summary()
+Detection.to_frame()
+FileError(ConovelError, OSError) is raised
+FittedScorer(scorer, read, scale, estimator=None, weights=None, selection=None,
+    on_hold_out=None)
+FittedScorer.flat
+FittedScorer.name
+FittedScorer.score(X)
+Guarantee(statement, assumptions)
+GuaranteeWarning(ConovelWarning) is raised
+InputError(ConovelError, ValueError) is raised
+LevelError(InputError) is raised
+LocalProtocolError(ProtocolError) is raised
+MissingExtraError(ConovelError, ImportError) is raised
+Mixture(distinct, position)
+Mixture.of(rows)
+Mixture.rows
+Mixture.score(model)
+ModelError(InputError) is raised
+Network(agents, *, regime='full', composite='auto', bits='compact', level=0.1, scorer=None,
+    random_state=0, train_fraction=None, pi0=None, on_dropout='abort')
+Network.run(*, dropouts=None, on_stage=None)
+NetworkRun(sites, transcript, guarantee, settings, n_null, lost=())
+NetworkRun.n_bytes
+NetworkRun.n_rejected
+NetworkRun.rounds
+NetworkRun.save(path)
+NetworkRun.to_dict()
+OneClass(model, higher, method='decision_function')
+OneClass.fit(training)
+OneClass.fit_nulls(null_train)
+OneClass.label
+OneClass.with_seed(seed)
+ProtocolError(ConovelError) is raised
+Quantile(at=Fraction(1, 2))
+Quantile.null_count(below, n_calibration, m)
+Refined(first, second=None, n_folds=5, n_refits=3)
+Refined.cross_fit(fitter)
+Refined.fit(training)
+Refined.label
+Refined.learner
+Refined.with_seed(seed)
+RemoteProtocolError(ProtocolError) is raised
+Resolution(fewest, rows_for_any, rows_for_one)
+ResolutionWarning(ConovelWarning) is raised
+SampleError(InputError) is raised
+Scorer()
+Scorer.fit(training)
+Scorer.label
+Scorer.with_seed(seed)
+ScorerError(InputError) is raised
+Selection(names, values, chosen)
+Selection.to_dict()
+Selection.winner
+SiteResult(name, rejected, ranks, scores, tested, n_calibration, test_rows, ids=None,
+    choices=<factory>)
+SiteResult.columns()
+SiteResult.n_rejected
+SiteResult.p_values
+SiteResult.to_frame()
+SiteVanishedError(RemoteProtocolError) is raised
+StepUp(n_rejected, rejected, counts, limits, level, pi0)
+StepUp.rounds
+Storey(at=Fraction(1, 2))
+Storey.null_count(below, n_calibration, m)
+Surrogate = conovel.models.forest.Forest | conovel.models.linear.Linear |
+    conovel.models.dense.Dense | conovel.models.quantized.forest.QuantizedForest |
+    conovel.models.quantized.dense.QuantizedDense
+TrainingSet(null_train, mixture)
+TrainingSet.labelled()
+Transcript(run_id='', regime='', level='', pi0='', agents=<factory>, roster=(), n_tests=0,
+    left=<factory>, rounds=<factory>, outcome=None, abort=None, entries=<factory>)
+Transcript.charged(entry)
+Transcript.from_dict(plain)
+Transcript.note(message, n_bytes, paper_bits=None)
+Transcript.record(data, paper_bits=None)
+Transcript.to_dict()
+Transcript.totals()
+ValueTypeError(ColumnError, TypeError) is raised
+WireError(ConovelError, ValueError) is raised
+adjusted_pvalues(ranks, n_calibration)
+benjamini_hochberg(ranks, n_calibration, level, *, pi0=None)
+conformal_pvalues(calibration_scores, test_scores)
+conformal_ranks(calibration_scores, test_scores)
+decode(message, *, schema=None)
+encode(model, *, bits=None, schema=b'\x00\x00\x00\x00')
+fast_lsu(blocks, level, *, pi0=None)
+reject(calibration_scores, test_scores, level)
+resolution(n_calibration, m, level)
+"""
+
+# What others were promised, beyond the names: parameters of calls and members of results.
+CONTRACT = {
+    "AdaDetect": "scorer level train_fraction pi0 random_state max_train_rows",
+    "AdaDetect.detect": "X_null X_test ids on_stage",
+    "Network": (
+        "agents regime composite bits level scorer random_state train_fraction pi0 on_dropout"
+    ),
+    "benjamini_hochberg": "ranks n_calibration level",
+    "adjusted_pvalues": "ranks n_calibration",
+    "fast_lsu": "blocks level",
+    "encode": "model bits",
+}
+MEMBERS = {
+    "Detection": "rejected p_values ranks scores n_rejected to_frame guarantee",
+    "NetworkRun": "n_rejected rounds transcript __getitem__",
+    "SiteResult": "rejected ranks p_values scores tested n_calibration",
+}
+
+
+def printed_by(code):
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def is_error(thing):
+    return inspect.isclass(thing) and issubclass(thing, Exception)
+
+
+def parameters(function):
+    """The signature without annotations and without self."""
+    signature = inspect.signature(function)
+    named = [p for p in signature.parameters.values() if p.name != "self"]
+    plain = [p.replace(annotation=p.empty) for p in named]
+    return str(signature.replace(parameters=plain, return_annotation=signature.empty))
+
+
+def own_members(thing):
+    """Public methods and properties that conovel gives to a class, but for fields."""
+    fields = set(inspect.signature(thing).parameters)
+    for name in dir(thing):
+        if name.startswith("_") or name in fields:
+            continue
+        home = next(c for c in thing.__mro__ if name in vars(c))
+        if home.__module__.split(".")[0] == "conovel":
+            yield name, vars(home)[name]
+
+
+def described(name, thing):
+    """One line for a public name and one for each public member."""
+    if is_error(thing):
+        yield f"{name}({', '.join(base.__name__ for base in thing.__bases__)}) is raised"
+        return
+    if not callable(thing):
+        yield f"{name} = {thing}"
+        return
+    yield name + parameters(thing)
+    for member, value in own_members(thing) if inspect.isclass(thing) else ():
+        if isinstance(value, property | cached_property):
+            yield f"{name}.{member}"
+        elif callable(getattr(thing, member)):
+            yield f"{name}.{member}{parameters(getattr(thing, member))}"
+
+
+def todays_lines():
+    lines = [line for name in sorted(cn.__all__) for line in described(name, getattr(cn, name))]
+    return [part for line in lines for part in textwrap.wrap(line, 95, subsequent_indent="    ")]
+
+
+def test_names_and_signatures_are_those_that_were_promised():
+    difference = list(difflib.ndiff(PUBLIC.split("\n")[1:-1], todays_lines()))
+    changed = "\n".join(line for line in difference if line[0] in "+-")
+    assert not changed, (
+        f"the public interface is another one:\n{changed}\n"
+        "If that is meant, run `python tests/test_public_api.py`, put what it prints into PUBLIC,"
+        " and say in CHANGELOG.md what callers have to change."
+    )
+
+
+@pytest.mark.parametrize(("call", "names"), CONTRACT.items())
+def test_promised_parameters(call, names):
+    function = cn
+    for part in call.split("."):
+        function = getattr(function, part)
+    found = inspect.signature(function).parameters
+    assert [name for name in names.split() if name not in found] == []
+
+
+@pytest.mark.parametrize(("name", "members"), MEMBERS.items())
+def test_promised_members(name, members):
+    thing = getattr(cn, name)
+    found = {*dir(thing), *inspect.signature(thing).parameters}
+    assert [member for member in members.split() if member not in found] == []
+
+
+def test_options_of_a_network_mean_what_they_mean_in_adadetect():
+    ours, theirs = (inspect.signature(c).parameters for c in (cn.Network, cn.AdaDetect))
+    shared = [name for name in ours if name in theirs]
+    assert shared == ["level", "scorer", "random_state", "train_fraction", "pi0"]
+    for name in shared:
+        assert ours[name].default == theirs[name].default
+        assert ours[name].annotation == theirs[name].annotation
+    assert all(p.kind is p.KEYWORD_ONLY for name, p in ours.items() if name != "agents")
+
+
+def test_names_are_sorted_and_resolve_and_are_listed():
+    assert cn.__all__ == sorted(cn.__all__)
+    for name in cn.__all__:
+        assert getattr(cn, name) is not None
+        assert name in dir(cn)
+
+
+def test_every_warning_and_every_base_of_an_error_is_public():
+    """Who catches a public error or a warning needs no other module."""
+    warnings = {
+        name
+        for name, thing in vars(errors).items()
+        if inspect.isclass(thing) and issubclass(thing, Warning)
+    }
+    assert warnings <= set(cn.__all__)
+    for name in cn.__all__:
+        if is_error(thing := getattr(cn, name)):
+            ours = [base for base in thing.__mro__ if base.__module__ == "conovel.errors"]
+            assert {base.__name__ for base in ours} <= set(cn.__all__)
+
+
+@pytest.mark.parametrize("name", cn.__all__)
+def test_every_public_name_is_explained(name):
+    thing = getattr(cn, name)
+    if name == "Surrogate":  # an alias of classes
+        return
+    text = inspect.getdoc(thing) or ""
+    assert text.split("\n\n")[0].endswith(".")
+    if not is_error(thing):
+        assert "Examples\n---" in text or "See Also\n---" in text
+
+
+def test_surrogate_is_what_decode_returns():
+    stump = cn.Surrogate.__args__[0]([0, -1, -1], [0.5, 0, 0], [1, 1, 2], [0, 0.1, 0.8], [0], 1)
+    assert isinstance(cn.decode(cn.encode(stump)), cn.Surrogate)
+
+
+def test_scorers_do_not_pretend_to_be_estimators():
+    for name in ("Automatic", "Blend", "OneClass", "Refined"):
+        scorer = getattr(cn, name)
+        assert issubclass(scorer, cn.Scorer)
+        assert not hasattr(scorer, "get_params")
+
+
+def test_statistics_need_neither_scikit_learn_nor_numba():
+    code = (
+        "import sys, conovel; conovel.reject([1, 2, 3] * 9, [9, 9], 0.1);"
+        "print([m for m in ('sklearn', 'numba', 'pyarrow', 'pandas') if m in sys.modules])"
+    )
+    assert printed_by(code) == "[]"
+
+
+def test_import_loads_nothing_else():
+    code = (
+        "import sys, conovel; conovel.__all__;"
+        "print([m for m in ('sklearn', 'numba', 'pyarrow', 'numpy') if m in sys.modules])"
+    )
+    assert printed_by(code) == "[]"
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys; from conovel.cli import app;"
+        "print([m for m in ('sklearn', 'numba', 'pyarrow', 'numpy') if m in sys.modules])"
+    )
+    assert printed_by(code) == "[]"
+
+
+if __name__ == "__main__":
+    print("\n".join(todays_lines()))
