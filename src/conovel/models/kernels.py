@@ -117,31 +117,15 @@ def leaf_sums(
     One stump, ``code <= 1``, with leaf values 3 and 5.
 
     >>> codes = np.array([[0], [1], [2]], dtype=np.uint8)
-    >>> leaf_sums(
-    ...     codes,
-    ...     feature=np.array([0, -1, -1]),
-    ...     threshold_code=np.array([1, 0, 0]),
-    ...     left=np.array([1, 1, 2]),
-    ...     leaf=np.array([0, 3, 5]),
-    ...     roots=np.array([0]),
-    ... )
+    >>> numbers = [0, -1, -1], [1, 0, 0], [1, 1, 2], [0, 3, 5], [0]  # feature, ..., roots
+    >>> leaf_sums(codes, *map(np.array, numbers))
     array([3, 3, 5])
     """
     check_trees(feature, left, roots, codes.shape[1])
     columns = np.ascontiguousarray(codes.T)
-    largest = np.iinfo(columns.dtype).max
-    bound = np.where(feature < 0, largest, np.asarray(threshold_code, dtype=np.int64))
-    leaf = np.asarray(leaf)
-    if leaf.shape != bound.shape or bound.min() < 0 or bound.max() > largest:
-        raise ModelError(f"every node needs a leaf value and a threshold code up to {largest}")
-    trees = _Trees(
-        feature=np.maximum(feature, 0).astype(np.uint32),
-        bound=bound.astype(columns.dtype),
-        left=np.array(left, dtype=np.uint32),
-        leaf=np.array(leaf, dtype=np.int64 if leaf.dtype.kind in "iu" else np.float64),
-        starts=np.append(roots, len(left)).astype(np.int64),
-        depths=np.array(tree_depths(left, roots) if depths is None else depths, dtype=np.int64),
-    )
+    if depths is None:
+        depths = tree_depths(left, roots)
+    trees = _as_trees(columns.dtype, feature, threshold_code, left, leaf, roots, depths)
     sums = np.full(len(codes), start, dtype=trees.leaf.dtype)
     loops = _loops(sums.size * len(roots))
     blend, walk = (_blend, _walk) if loops is None else (loops.blend, loops.walk)
@@ -151,6 +135,31 @@ def leaf_sums(
         run = trees._replace(starts=trees.starts[i : j + 1], depths=trees.depths[i:j])
         (blend if small[i] else walk)(columns, run, sums)
     return sums
+
+
+def _as_trees(
+    code_dtype: np.dtype[Any],
+    feature: NDArray[np.int32],
+    threshold_code: NDArray[Any],
+    left: NDArray[np.int32],
+    leaf: NDArray[Any],
+    roots: NDArray[np.int32],
+    depths: NDArray[Any],
+) -> _Trees:
+    """Convert checked nodes to the types that the loops use."""
+    largest = np.iinfo(code_dtype).max
+    bound = np.where(feature < 0, largest, np.asarray(threshold_code, dtype=np.int64))
+    leaf = np.asarray(leaf)
+    if leaf.shape != bound.shape or bound.min() < 0 or bound.max() > largest:
+        raise ModelError(f"every node needs a leaf value and a threshold code up to {largest}")
+    return _Trees(
+        feature=np.maximum(feature, 0).astype(np.uint32),
+        bound=bound.astype(code_dtype),
+        left=np.array(left, dtype=np.uint32),
+        leaf=np.array(leaf, dtype=np.int64 if leaf.dtype.kind in "iu" else np.float64),
+        starts=np.append(roots, len(left)).astype(np.int64),
+        depths=np.array(depths, dtype=np.int64),
+    )
 
 
 def tree_depths(left: NDArray[np.int32], roots: NDArray[np.int32]) -> NDArray[np.int64]:
