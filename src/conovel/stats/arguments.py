@@ -1,4 +1,4 @@
-"""Arguments of the simplest kinds: whole numbers, seeds, arrays. All else is a named error."""
+"""Checks of simple arguments: whole numbers, seeds, arrays and callbacks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conovel.errors import InputError, SampleError
 
 
 def as_whole(number: Any, name: str, least: int = 0, most: int | None = None) -> int:
-    """Read a whole number that is neither too small nor too large.
+    """Check a whole number from `least` to `most`.
 
     Examples
     --------
@@ -35,15 +35,17 @@ def as_seed(random_state: Any) -> int | None:
 
 
 def as_array(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Turn something into an array, of whatever shape and type."""
+    """Convert to an array of any shape and type."""
     try:
         return np.asarray(values)
     except (TypeError, ValueError):
-        raise SampleError(f"{name} is no array: its parts have different lengths") from None
+        raise SampleError(
+            f"{name} cannot become an array: its parts have different lengths"
+        ) from None
 
 
 def as_callback(function: Any, name: str) -> Any:
-    """Check that something can be called; None is replaced by what does nothing."""
+    """Check that an argument is a function; None becomes a function that does nothing."""
     if function is None:
         return lambda *_: None
     if not callable(function):

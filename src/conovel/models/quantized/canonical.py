@@ -1,4 +1,4 @@
-"""The one spelling of a forest: pruned trees in preorder, and back to flat arrays.
+"""The canonical form of a forest: pruned trees in preorder, and the way back to arrays.
 
 A node is a pair ``(feature, code)``: the code of a threshold at a split, the code of a leaf
 value at a leaf, whose feature is -1. A row goes left where its bin is at most the code.
@@ -18,7 +18,7 @@ from conovel.models.kernel_loops import jit
 from conovel.models.kernels import check_trees
 
 LEAF = -1
-WORTH_COMPILING = 1 << 14  # nodes or numbers; below, plain Python ends before numba is loaded
+WORTH_COMPILING = 1 << 14  # nodes or numbers; below this, plain Python ends before numba is loaded
 _TOP = 1 << 62  # above every code
 
 Node = tuple[int, int]
@@ -37,7 +37,7 @@ class Arrays(NamedTuple):
 def prune(
     feature: NDArray[Any], code: NDArray[Any], left: NDArray[Any], roots: NDArray[Any]
 ) -> list[Tree]:
-    """Return trees in preorder, without the parts that no row can tell apart.
+    """Return trees in preorder, without the splits that change no score.
 
     Splits that an ancestor on the same feature already decides are replaced by the child
     they always take; splits whose two children are equal leaves become that leaf.
@@ -190,7 +190,7 @@ def _compiled(loop: Callable[..., None]) -> Callable[..., None] | None:
 
 
 def flatten(trees: list[Tree]) -> Arrays:
-    """Lay trees out as arrays: children side by side, leaves pointing to themselves.
+    """Convert trees to arrays: siblings side by side, the left child of a leaf is itself.
 
     Examples
     --------
@@ -217,7 +217,7 @@ def _flatten(
     feature: Any,
     code: Any,
     left: Any,
-    stack: Any,  # places that are still to be filled
+    stack: Any,  # places that are not filled yet
 ) -> None:
     free = i = 0
     for t in range(len(sizes)):

@@ -17,7 +17,7 @@ from conovel.models.wire.coder_loops import ONE, integer, next_bit, raw, room, u
 
 
 def _is_finite(key: Any, width: int) -> bool:
-    """Tell whether the number with this key is finite; fractions are."""
+    """Return whether the number with this key is finite; fractions always are."""
     if width == 24:
         return True
     exponent, below = (11, 52) if width == 64 else (8, 23)
@@ -33,7 +33,7 @@ is_finite = jit(_is_finite)
 
 
 def _code_keys(state: Any, data: Any, keys: Any, width: int) -> Any:
-    """Code keys at even odds; return how many of them are finite, up to the first that is not."""
+    """Code keys at even odds; return the number of finite keys before the first other one."""
     for i in range(keys.size):
         data = room(state, data)
         keys[i] = raw(state, data, keys[i], width)
@@ -56,7 +56,7 @@ def _code_lists(
     widths: Any,
     most: int,
 ) -> Any:
-    """Code lists of ascending keys, one behind the other; return as `code_keys` does.
+    """Code lists of ascending keys; return the number of lists before the first infinite key.
 
     `counts` are the lengths of the lists, `choices` the positions of their widths in `widths`.
     """
@@ -65,7 +65,7 @@ def _code_lists(
         data = room(state, data)
         further = integer(state, data, zeros, ones, np.uint64(max(counts[j] - 1, 0)))
         if further >= np.uint64(most - n):
-            raise StructureError("more numbers listed than nodes to use them")
+            raise StructureError("more numbers are listed than nodes could use")
         counts[j] = np.int64(further) + 1
         choices[j] = uniform(state, data, choices[j], widths.size)
         width = widths[choices[j]]
@@ -90,7 +90,7 @@ code_lists = jit(_code_lists)
 
 
 def _code_symbols(state: Any, data: Any, zeros: Any, ones: Any, values: Any, bits: int) -> Any:
-    """Code symbols of one table, all of them possible."""
+    """Code symbols of one table; every symbol is possible."""
     for i in range(values.size):
         data = room(state, data)
         prefix = 1

@@ -20,38 +20,40 @@ from conovel.models.wire.trees import DEPTHS, EARLY, MAX_DEPTH, OPEN, SIBLING_BI
 _TOO_DEEP = f"a tree is deeper than {MAX_DEPTH}"
 
 
-def _living(
-    state: Any, data: Any, zeros: Any, ones: Any, first: int, value: int, bits: int, alive: Any
+def _usable_feature(
+    state: Any, data: Any, zeros: Any, ones: Any, first: int, value: int, bits: int, usable: Any
 ) -> Any:
-    """Code a feature that is alive."""
+    """Code a feature that has codes left."""
     prefix = 1
     for level in range(bits - 1, -1, -1):
-        if not alive[2 * prefix + 1]:
+        if not usable[2 * prefix + 1]:
             prefix <<= 1
-        elif not alive[2 * prefix]:
+        elif not usable[2 * prefix]:
             prefix = prefix << 1 | 1
         else:
             got = next_bit(state, data, zeros, ones, first, SLOTS, prefix, value >> level & 1)
             prefix = prefix << 1 | got
-    if not alive[prefix]:
+    if not usable[prefix]:
         raise StructureError("no symbol is possible here")
     return prefix - (1 << bits)
 
 
-living = jit(_living)
+usable_feature = jit(_usable_feature)
 
 
-def _leave(alive: Any, low: Any, high: Any, bits: int, feature: int, a: int, b: int) -> None:
+def _leave_codes(
+    usable: Any, low: Any, high: Any, bits: int, feature: int, a: int, b: int
+) -> None:
     change = (1 if a <= b else 0) - (1 if low[feature] <= high[feature] else 0)
     low[feature], high[feature] = a, b
     if change:
         prefix = (1 << bits) + feature
         while prefix:
-            alive[prefix] += change
+            usable[prefix] += change
             prefix >>= 1
 
 
-leave = jit(_leave)
+leave_codes = jit(_leave_codes)
 
 
 def _code_trees(
@@ -62,7 +64,7 @@ def _code_trees(
     feature_bits = bit_length(n_features - 1) if n_features else 1
     leaf_bits = bit_length(n_values - 1)
     leaf_slots = 1 << min(leaf_bits, MAX_BITS)
-    # Tables, one after the other: structure, advance, features of roots and of other splits,
+    # Where the frequency tables begin: structure, advance, features of roots and of other splits,
     # thresholds of every feature, leaves.
     structure, advance, features, thresholds = 0, SLOTS, 2 * SLOTS, 4 * SLOTS
     leaves = thresholds + n_features * SLOTS
@@ -70,14 +72,14 @@ def _code_trees(
     ones = np.ones(zeros.size, np.uint16)
     low, high = np.zeros(n_features, np.int64), n_codes - 1
     code_bits = np.zeros(n_features, np.int64)
-    alive = np.zeros(2 << feature_bits, np.int64)
+    usable = np.zeros(2 << feature_bits, np.int64)
     for f in range(n_features):
         code_bits[f] = bit_length(n_codes[f] - 1)
         prefix = (1 << feature_bits) + f
         while prefix:
-            alive[prefix] += 1
+            usable[prefix] += 1
             prefix >>= 1
-    # The splits above a node: place, feature, code, and the codes left to the feature there.
+    # Of each split above a node: position, feature, code, and the codes left to its feature.
     path = np.zeros((MAX_DEPTH, 5), np.int64)
     is_right = np.zeros(MAX_DEPTH, np.bool_)
     previous_feature: Any = LEAF
@@ -89,13 +91,13 @@ def _code_trees(
         root, depth, splits, n_open = i, 0, 0, 0
         while True:
             if i >= len(nodes):
-                raise StructureError("more nodes than announced")
+                raise StructureError("there are more nodes than announced")
             data = room(state, data)
             given_feature, given_code = np.int64(nodes[i, 0]), np.int64(nodes[i, 1])
             sibling = -1
             if depth and is_right[depth - 1]:
                 sibling = path[depth - 1, 0] + 1
-            if not alive[1]:
+            if not usable[1]:
                 is_split = False
             elif depth == 0 and has_previous and previous_feature != LEAF:
                 is_split = True
@@ -120,7 +122,9 @@ def _code_trees(
                         f += 1
                 else:
                     table = features + min(depth, 1) * SLOTS
-                    f = living(state, data, zeros, ones, table, given_feature, feature_bits, alive)
+                    f = usable_feature(
+                        state, data, zeros, ones, table, given_feature, feature_bits, usable
+                    )
                 a, b = low[f], high[f]
                 least = a
                 if depth == 0 and has_previous and previous_feature == f:
@@ -132,7 +136,7 @@ def _code_trees(
                 path[depth, 0], path[depth, 1], path[depth, 2] = i, f, c
                 path[depth, 3], path[depth, 4] = a, b
                 is_right[depth] = False
-                leave(alive, low, high, feature_bits, f, a, c - 1)
+                leave_codes(usable, low, high, feature_bits, f, a, c - 1)
                 i, depth, splits, n_open = i + 1, depth + 1, splits + 1, n_open + 1
                 continue
             least, barred, context = 0, -1, 1 << SIBLING_BITS
@@ -160,13 +164,13 @@ def _code_trees(
             while depth and is_right[depth - 1]:
                 depth -= 1
                 f = path[depth, 1]
-                leave(alive, low, high, feature_bits, f, path[depth, 3], path[depth, 4])
+                leave_codes(usable, low, high, feature_bits, f, path[depth, 3], path[depth, 4])
             if depth == 0:
                 break
             is_right[depth - 1] = True
             n_open -= 1
             f, c, b = path[depth - 1, 1], path[depth - 1, 2], path[depth - 1, 4]
-            leave(alive, low, high, feature_bits, f, c + 1, b)
+            leave_codes(usable, low, high, feature_bits, f, c + 1, b)
         if ordered:
             previous_feature, previous_code = np.int64(nodes[root, 0]), np.int64(nodes[root, 1])
             has_previous = True
