@@ -90,7 +90,7 @@ def test_dropouts(conovel):
         (["--drop", "agent-1=never"], "write NAME=hello, NAME=models or NAME=counts"),
         (["--drop", "nobody=hello"], "no agent called nobody"),
         (["--regime", "full,counts", "--out", "r.json"], "holds one run"),
-        (["--nulls", "1"], "do not go round 3 agents"),
+        (["--nulls", "1"], "are too few for 3 agents"),
         (["--on-dropout", "panic"], "on_dropout must be"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What the commands share: progress for people, small readers of options."""
+"""Functions that several commands use: progress displays and readers of options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def stages() -> Iterator[Callable[[str], None]]:
-    """Show the current stage and the time spent, on standard error and only to a person."""
+    """Show the current stage and the time spent, on standard error if it is a terminal."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn  # noqa: PLC0415
 
@@ -31,7 +31,7 @@ def stages() -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def bars() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Show each stage with how far it is and how long it will take, only to a person."""
+    """Show the progress of each stage and the time left, if standard error is a terminal."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import (  # noqa: PLC0415
         BarColumn,
@@ -55,13 +55,13 @@ def bars() -> Iterator[Callable[[str, int, int | None], None]]:
     ) as progress:
         tasks: dict[str, TaskID] = {}
 
-        def tell(stage: str, done: int, total: int | None) -> None:
+        def show(stage: str, done: int, total: int | None) -> None:
             if stage not in tasks:
-                # What was done before the start says nothing about the speed.
+                # Work that an earlier run did must not count for the speed.
                 tasks[stage] = progress.add_task(stage, total=total, completed=done)
             progress.update(tasks[stage], completed=done)
 
-        yield tell
+        yield show
 
 
 def split_names(text: str) -> list[str]:
@@ -76,7 +76,7 @@ def split_names(text: str) -> list[str]:
 
 
 def is_dask(engine: str, scheduler: str | None) -> bool:
-    """Check ``--engine`` with ``--scheduler``."""
+    """Return whether ``--engine`` is dask; check it together with ``--scheduler``."""
     from conovel.errors import InputError  # noqa: PLC0415
 
     if (engine, scheduler) == ("local", None):

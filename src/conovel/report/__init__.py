@@ -1,8 +1,8 @@
-"""One page about any run: what was decided, what is guaranteed, and the pictures behind it.
+"""One page about any run: what was decided, what is guaranteed, and plots.
 
 The path: a run's JSON → ``checked`` reading → a ``story`` of sections, ``tables`` and
-``drawing`` marks → Jinja2 templates → one HTML file. Everything in the JSON is treated as
-anybody's text.
+``drawing`` marks → Jinja2 templates → one HTML file. The JSON may hold anything, so all of it is
+checked and escaped.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a report draws of a run, in bounded space: a few hundred numbers, however many rows.
+"""The numbers that a report draws: a few hundred, however many rows the run has.
 
-The commands write it beside their results under ``"picture"``, while the rows are at hand.
+The commands write them under ``"picture"`` in the file of results.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SiteRanks:
     ranks, rejected : arrays of shape (m,)
     n_calibration : int
     names : array of shape (m,)
-        What the rows are called.
+        Names of the rows.
     scores : float array of shape (m,), optional
     calibration_scores : float array of shape (ℓ,), optional
     """
@@ -61,18 +61,18 @@ class SiteRanks:
 
 @dataclass(frozen=True)
 class Line:
-    """One step-up: p-values are held against ``slope · k``.
+    """One step-up: p-values are compared with ``slope · k``.
 
     Attributes
     ----------
     sites : tuple of str
-        Whose rows take part, as far as they are known here.
+        Sites whose rows take part and are known here.
     slope : Fraction
         α/m, or α over the estimated number of nulls.
     n_rejected : int
         The k it ended with, over all sites that took part.
     whole : bool
-        False when there were rows of others that nobody here has seen.
+        False if rows of other sites took part, which are not known here.
     """
 
     sites: tuple[str, ...]
@@ -148,7 +148,7 @@ def of_network(run: NetworkRun) -> dict[str, Any]:
 def network_content(
     run: NetworkRun, truth: Mapping[str, NDArray[np.bool_]] | None = None
 ) -> dict[str, Any]:
-    """Give a run as JSON together with its picture, and with the truth if it is known.
+    """Return a run as JSON types, with its picture, and with the truth if it is known.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def most_novel(blocks: Mapping[str, SiteRanks], most: int) -> list[dict[str, Any
     rows: list[tuple[float, float, dict[str, Any]]] = []
     for name, block in blocks.items():
         scores = np.zeros(block.ranks.size) if block.scores is None else block.scores
-        # Of millions of rows, sort only those that can be among the first.
+        # Sort only the rows that can be among the first: there may be millions.
         last = min(most, block.ranks.size) - 1
         near = np.flatnonzero(block.ranks <= np.partition(block.ranks, last)[last])
         for i in near[np.lexsort((-scores[near], block.ranks[near]))[:most]]:
@@ -196,9 +196,9 @@ def most_novel(blocks: Mapping[str, SiteRanks], most: int) -> list[dict[str, Any
             row = {
                 "site": name,
                 "row": shortened(str(block.names[i])),
-                "score": None if block.scores is None else _short(scores[i]),
+                "score": None if block.scores is None else short(scores[i]),
                 "rank": int(block.ranks[i]),
-                "p_value": _short(p_value),
+                "p_value": short(p_value),
                 "rejected": bool(block.rejected[i]),
             }
             rows.append((p_value, -float(scores[i]), row))
@@ -209,8 +209,8 @@ def most_novel(blocks: Mapping[str, SiteRanks], most: int) -> list[dict[str, Any
 def thinned(m: int, n_rejected: int, most: int = MOST_POINTS) -> NDArray[np.int64]:
     """Pick the places 1 ≤ k ≤ m of a step-up that are drawn.
 
-    The picture ends at three times the number of rejections, so that the crossing is seen;
-    the places around the crossing are always among them.
+    The picture ends at three times the number of rejections, so that the crossing is visible.
+    The places around the crossing are always included.
 
     Examples
     --------
@@ -228,9 +228,9 @@ def thinned(m: int, n_rejected: int, most: int = MOST_POINTS) -> NDArray[np.int6
 def score_histogram(block: SiteRanks, bins: int = BINS) -> dict[str, list[Any]] | None:
     """Count calibration and test rows by score.
 
-    Where the calibration scores were not kept, they are counted through the ranks: a test row
-    of rank r has r - 1 of them at or above it. The edges are then test scores, and whatever lies
-    outside them is counted in the outermost bins.
+    Where the calibration scores were not kept, they are counted from the ranks: r - 1 of them are
+    at or above a test row of rank r. The edges are then test scores, and calibration scores
+    outside of them are counted in the outermost bins.
     """
     if block.scores is None or block.scores.size == 0:
         return None
@@ -257,7 +257,7 @@ def score_histogram(block: SiteRanks, bins: int = BINS) -> dict[str, list[Any]] 
 
 
 def _edges_among(ascending: NDArray[np.float64], even: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Move inner edges up to the next score, and leave out those that come too close."""
+    """Move inner edges up to the next score, and leave out edges that are too close."""
     inner = even[1:-1]
     moved = ascending[np.searchsorted(ascending, inner[inner <= ascending[-1]])]
     narrowest = (even[-1] - even[0]) / (2 * (even.size - 1))
@@ -269,7 +269,7 @@ def _edges_among(ascending: NDArray[np.float64], even: NDArray[np.float64]) -> N
 
 
 def row_names(ids: NDArray[Any] | None, m: int) -> NDArray[Any]:
-    """Name rows by their ids, or else by their place from 0."""
+    """Return the names of rows: their ids, or else their positions from 0."""
     return np.arange(m) if ids is None else ids
 
 
@@ -305,23 +305,23 @@ def _curve(line: Line, blocks: Sequence[SiteRanks]) -> dict[str, Any]:
         "slope": float(line.slope),
         "whole": line.whole,
         "k": places.tolist(),
-        "p_value": [_short(p) for p in p_values[places - 1]],
+        "p_value": [short(p) for p in p_values[places - 1]],
     }
 
 
 def _p_value_histogram(blocks: Sequence[SiteRanks]) -> dict[str, list[Any]]:
-    # A p-value on an edge belongs to the bin it closes: p is one of 1/(ℓ+1), …, 1.
+    # A p-value on an edge belongs to the bin below: p is one of 1/(ℓ+1), …, 1.
     edges = np.linspace(0, 1, 21)
     counts = {"tests": np.zeros(20, dtype=int), "rejected": np.zeros(20, dtype=int)}
     for block in blocks:
         bins = -(-block.ranks * 20 // (block.n_calibration + 1)) - 1
         counts["tests"] += np.bincount(bins, minlength=20)
         counts["rejected"] += np.bincount(bins[block.rejected], minlength=20)
-    return {"edges": [_short(e) for e in edges]} | {k: c.tolist() for k, c in counts.items()}
+    return {"edges": [short(e) for e in edges]} | {k: c.tolist() for k, c in counts.items()}
 
 
 def _drawable(block: SiteRanks) -> SiteRanks:
-    """Leave out scores that no axis can hold; decisions rest on ranks alone."""
+    """Leave out scores that are not finite; decisions need only ranks."""
     finite = block.scores is not None and np.isfinite(block.scores).all()
     kept = block.calibration_scores
     if finite and (kept is None or np.isfinite(kept).all()):
@@ -337,13 +337,13 @@ def _site(block: SiteRanks, line: Line) -> dict[str, Any]:
         "n_rejected": int(block.rejected.sum()),
         "limit": rank_limit(line.slope, line.n_rejected, block.n_calibration),
         "fewest": math.ceil(1 / (line.slope * (block.n_calibration + 1))),
-        "lowest_rejected_score": _short(flagged.min())
+        "lowest_rejected_score": short(flagged.min())
         if flagged is not None and flagged.size
         else None,
         "scores": score_histogram(block),
     }
 
 
-def _short(number: float) -> float:
-    """Keep six digits: enough for any drawing."""
+def short(number: float) -> float:
+    """Round to six digits, which is enough for any drawing."""
     return float(f"{number:.6g}")

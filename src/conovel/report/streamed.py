@@ -1,4 +1,4 @@
-"""The picture of a detection whose rows were never in memory together."""
+"""The picture of a detection on files, whose rows are not in memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conovel.report.picture import FORMAT, shortened, thinned
+from conovel.report.picture import FORMAT, short, shortened, thinned
 from conovel.stats.rank_counts import rank_limit
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def of_files(detection: FileDetection) -> dict[str, Any]:
-    """Summarise the decisions; what :func:`conovel.report.of_detection` gives in memory."""
+    """Summarise the decisions, as :func:`conovel.report.of_detection` does in memory."""
     outcome, histogram, sketch = detection.stepup, detection.histogram, detection.sketch
     m, n_calibration, n_rejected = histogram.size, histogram.n_calibration, outcome.n_rejected
     slope = outcome.level / (m * (outcome.pi0 or 1))
@@ -28,7 +28,7 @@ def of_files(detection: FileDetection) -> dict[str, Any]:
         "slope": float(slope),
         "whole": True,
         "k": places.tolist(),
-        "p_value": [_short(r / (n_calibration + 1)) for r in histogram.smallest(places).tolist()],
+        "p_value": [short(r / (n_calibration + 1)) for r in histogram.smallest(places).tolist()],
     }
     scores = {
         "edges": sketch.edges.tolist(),
@@ -43,7 +43,7 @@ def of_files(detection: FileDetection) -> dict[str, Any]:
         "n_rejected": n_rejected,
         "limit": rank_limit(slope, n_rejected, n_calibration),
         "fewest": math.ceil(1 / (slope * (n_calibration + 1))),
-        "lowest_rejected_score": None if lowest is None else _short(lowest),
+        "lowest_rejected_score": None if lowest is None else short(lowest),
         "scores": scores if sketch.drawable else None,
     }
     return {
@@ -63,7 +63,7 @@ def _p_values(detection: FileDetection) -> dict[str, list[Any]]:
     tests = np.diff([histogram.at_most(rank) for rank in last])
     rejected = np.diff([histogram.at_most(min(rank, limit)) for rank in last])
     return {
-        "edges": [_short(edge) for edge in np.linspace(0, 1, 21)],
+        "edges": [short(edge) for edge in np.linspace(0, 1, 21)],
         "tests": tests.tolist(),
         "rejected": rejected.tolist(),
     }
@@ -74,14 +74,10 @@ def _most_novel(detection: FileDetection) -> list[dict[str, Any]]:
         {
             "site": "",
             "row": shortened(str(row["row"])),
-            "score": _short(row["score"]) if detection.sketch.drawable else None,
+            "score": short(row["score"]) if detection.sketch.drawable else None,
             "rank": row["rank"],
-            "p_value": _short(row["rank"] / (detection.n_calibration + 1)),
+            "p_value": short(row["rank"] / (detection.n_calibration + 1)),
             "rejected": row["rejected"],
         }
         for row in detection.sketch.most_novel.to_pylist()
     ]
-
-
-def _short(number: float) -> float:
-    return float(f"{number:.6g}")

@@ -314,7 +314,7 @@ def test_a_site_without_room_for_its_decisions_is_named(files):
 
 def test_publishing_needs_a_settled_run(files):
     fake = FakeNVFlare(terms(), files)
-    with pytest.raises(cn.errors.LocalProtocolError, match="not settled"):
+    with pytest.raises(cn.errors.LocalProtocolError, match="not confirmed"):
         fake.sites["north"].driver.publish(5)
 
 
@@ -361,14 +361,14 @@ def test_what_is_too_much_for_a_site_does_not_wait_in_its_queue(files):
     fake = FakeNVFlare(terms(), files, {"west": Limits(max_bytes_in=1000)})
     west = fake.sites["west"].driver
     busy = threading.Event()
-    west._actor.do(busy.wait)
+    west._worker.do(busy.wait)
     handed = []
     receive = west._receive
     west._receive = lambda data, sender: handed.append(data) or receive(data, sender)
     for _ in range(3):
         west.take(bytes(600), "north")
     busy.set()
-    west._actor.do(int).result()
+    west._worker.do(int).result()
     assert len(handed) == 1
 
 
