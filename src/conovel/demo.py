@@ -17,7 +17,7 @@ from conovel.drivers.agents import Agent
 from conovel.drivers.network import Network
 from conovel.drivers.results import NetworkRun
 from conovel.experiments.gaussian import gaussian_design
-from conovel.report import network_content, write_report
+from conovel.report import correct_counts, network_content, write_report
 from conovel.site.storage import write_json
 
 REPORT = Path("conovel-demo.html")
@@ -64,13 +64,13 @@ def main() -> None:
 
 
 def _cells(run: NetworkRun, truth: dict[str, np.ndarray]) -> list[str]:
-    found = sum(int((run[name].rejected & truth[name]).sum()) for name in run)
-    novel = sum(int(is_novel.sum()) for is_novel in truth.values())
+    counts = [correct_counts(run[name].rejected, truth[name]) for name in run]
+    found, novel, false = (sum(c[key] for c in counts) for key in ("found", "novel", "false"))
     sent = run.transcript.totals()["by_agent"]
     return [
         str(run.n_rejected),
         f"{found} of {novel}",
-        str(run.n_rejected - found),
+        str(false),
         f"{sum(sent[name]['sent'] for name in run):,}",
         str(run.rounds),
     ]

@@ -20,16 +20,8 @@ from conovel import demo
 from conovel.errors import FileError, RunFileError
 from conovel.report import network_content, of_detection, render
 from conovel.report.drawing import BOTTOM, LEFT, RIGHT, TOP, Bar, Dot, round_values
-from conovel.report.picture import (
-    BINS,
-    MOST_POINTS,
-    Line,
-    SiteRanks,
-    most_novel,
-    picture,
-    score_histogram,
-    thinned,
-)
+from conovel.report.picture import SiteRanks, most_novel, picture, score_histogram
+from conovel.report.picture_content import BINS, MOST_POINTS, Line, thinned
 from conovel.report.plots import p_value_plot, rounds_plot, score_plot, step_up_plot
 from conovel.report.story import story_of
 from conovel.report.view import Curve, Histogram

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from conovel.cli.show import bars, is_dask, print_json, split_names, stages
+from conovel.cli.show import bars, facts_table, is_dask, print_json, split_names, stages
 
 if TYPE_CHECKING:
     from conovel.site.detector import AdaDetect, Detection
@@ -184,12 +184,9 @@ def _in_pieces(
 
 def _print_summary(result: Detection | FileDetection, out: Path | None) -> None:
     from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
 
     summary = result.summary()
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(style="dim")
-    table.add_column()
+    table = facts_table()
     table.add_row(
         "known normals", f"{result.n_train:,} train + {result.n_calibration:,} calibrate"
     )

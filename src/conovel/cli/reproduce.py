@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conovel.cli.show import is_dask, split_names
+from conovel.cli.show import bar, is_dask, split_names
 
 if TYPE_CHECKING:
     from conovel.experiments.tables import ResultTable
@@ -141,28 +141,10 @@ def trials_on(engine: str, scheduler: str | None) -> AbstractContextManager[None
 @contextmanager
 def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
     """Show the progress of the run and the time left, on standard error."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import MofNCompleteColumn  # noqa: PLC0415
 
-    console = Console(stderr=True)
-    with Progress(
-        "{task.description}",
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        "left",
-        # Trials are slow and differ: average the speed over a long time.
-        TimeRemainingColumn(),
-        console=console,
-        speed_estimate_period=600,
-        disable=not console.is_terminal,
-    ) as progress:
+    # Trials are slow and differ: average the speed over a long time.
+    with bar(MofNCompleteColumn(), speed_seconds=600) as progress:
         task = progress.add_task(name, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 

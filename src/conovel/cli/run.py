@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conovel.cli.show import print_json, split_names, stages
+from conovel.cli.show import facts_table, print_json, split_names, stages
 from conovel.cli.simulate import read_bits
 
 if TYPE_CHECKING:
@@ -210,7 +210,6 @@ def _print_runs(records: Any) -> None:
 def _print_account(account: dict[str, Any]) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.markup import escape  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
 
     console = Console()
     terms, transcript = account["terms"], account["transcript"]
@@ -220,9 +219,7 @@ def _print_account(account: dict[str, Any]) -> None:
         console.print("Nothing was decided, and nothing was published anywhere.")
         return
     outcome = account["outcome"]
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(style="dim")
-    table.add_column()
+    table = facts_table()
     table.add_row("run", terms["run_id"])
     table.add_row("sites", ", ".join(outcome["participants"]))
     table.add_row("rows tested", f"{outcome['n_tests']:,}")

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
+    from rich.progress import Progress, ProgressColumn, TaskID
+    from rich.table import Table
 
 
 @contextmanager
@@ -29,30 +30,44 @@ def stages() -> Iterator[Callable[[str], None]]:
         yield lambda stage: progress.update(task, description=stage)
 
 
-@contextmanager
-def bars() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Show the progress of each stage and the time left, if standard error is a terminal."""
+def bar(done: ProgressColumn, speed_seconds: float) -> Progress:
+    """Return a progress bar with the time left, on standard error if it is a terminal.
+
+    Parameters
+    ----------
+    done : ProgressColumn
+        The column that says how much is done.
+    speed_seconds : float
+        Time over which the speed is averaged.
+    """
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import (  # noqa: PLC0415
         BarColumn,
         Progress,
-        TaskProgressColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
 
     console = Console(stderr=True)
-    with Progress(
+    return Progress(
         "{task.description}",
         BarColumn(),
-        TaskProgressColumn(show_speed=True),
+        done,
         TimeElapsedColumn(),
         "left",
         TimeRemainingColumn(),
         console=console,
-        speed_estimate_period=60,
+        speed_estimate_period=speed_seconds,
         disable=not console.is_terminal,
-    ) as progress:
+    )
+
+
+@contextmanager
+def bars() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Show the progress of each stage and the time left, if standard error is a terminal."""
+    from rich.progress import TaskProgressColumn  # noqa: PLC0415
+
+    with bar(TaskProgressColumn(show_speed=True), speed_seconds=60) as progress:
         tasks: dict[str, TaskID] = {}
 
         def show(stage: str, done: int, total: int | None) -> None:
@@ -62,6 +77,16 @@ def bars() -> Iterator[Callable[[str, int, int | None], None]]:
             progress.update(tasks[stage], completed=done)
 
         yield show
+
+
+def facts_table() -> Table:
+    """Return an empty table of two columns, names and values, without lines."""
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column()
+    return table
 
 
 def split_names(text: str) -> list[str]:

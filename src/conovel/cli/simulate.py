@@ -197,6 +197,8 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
+    from conovel.report import correct_counts  # noqa: PLC0415
+
     settings = run.settings
     bits = settings["bits"] or "float64"
     how = f", {settings['composite']} of {f'{bits}-bit' if isinstance(bits, int) else bits} models"
@@ -211,10 +213,10 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
     for name, site in run.items():
         moved = traffic.get(name, {"sent": 0, "received": 0})
         novel = truth[name] if truth else np.zeros_like(site.rejected)
-        found = int((site.rejected & novel).sum())
+        counts = correct_counts(site.rejected, novel)
         numbers = [run.n_null[name], int(site.tested.sum()), site.tested.size, site.n_rejected]
-        numbers += [moved["sent"], moved["received"], site.n_rejected - found, found]
-        numbers.append(int(novel.sum()))
+        numbers += [moved["sent"], moved["received"]]
+        numbers += [counts["false"], counts["found"], counts["novel"]]
         totals += numbers
         table.add_row(name, *_cells(numbers, truth is not None))
     table.add_section()

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.errors import DataWarning, FileError, InputError, MissingExtraError
+from conovel.errors import DataWarning, InputError, MissingExtraError
 from conovel.experiments.figures import figures
 from conovel.experiments.plans import EXPERIMENTS, PAPER, Options, merged, rows_of
-from conovel.experiments.runner import run_tasks
+from conovel.experiments.runner import make_folder, run_tasks
 from conovel.experiments.tables import ResultTable
 from conovel.experiments.tasks import Row
 from conovel.experiments.views import views
@@ -62,10 +62,7 @@ def reproduce(
     names = PAPER if name == "all" else (name,)
     planned = {each: EXPERIMENTS[each](options) for each in names}
     tasks = merged(task for each in planned.values() for task in each)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"{folder} cannot be made: {error.strerror}") from None
+    make_folder(folder)
     report_done = on_done or (lambda done, total: None)
     rows = run_tasks(tasks, folder, n_jobs, lambda done: report_done(done, len(tasks)))
     return [_write(each, rows_of(rows, planned[each]), options, folder) for each in names]

@@ -48,14 +48,19 @@ def run_tasks(
     parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")
     for index, result in parallel(joblib.delayed(_run)(i, tasks[i]) for i in missing):
         file = _file(folder, tasks[index])
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FileError(f"{file.parent} cannot be made: {error.strerror}") from None
+        make_folder(file.parent)
         write_json(file, {"rows": result})
         rows[index] = result
         report_done(len(rows))
     return [row for index in range(len(tasks)) for row in rows[index]]
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder if it does not exist."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{folder} cannot be made: {error.strerror}") from None
 
 
 def _run(index: int, task: Task) -> tuple[int, list[Row]]:

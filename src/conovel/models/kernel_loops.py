@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,15 @@ def jit(source: Callable[..., Any]) -> Callable[..., Any]:
         return njit(source, nogil=True, cache=True)  # type: ignore[no-any-return]
     except RuntimeError:  # numba finds no folder to cache in
         return njit(source, nogil=True)  # type: ignore[no-any-return]
+
+
+@cache
+def compiled(loop: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Return a compiled loop, or None if numba is not installed."""
+    try:
+        return jit(loop)
+    except ImportError:
+        return None
 
 
 # The functions below run only when compiled. Indices into large arrays are unsigned: numba tests

@@ -13,7 +13,6 @@ added tree after tree. numba is imported when a large enough job needs it, never
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ColumnError, ModelError, SampleError
-from conovel.models.kernel_loops import SMALL, bin_loop, blend_loop, jit, walk_loop
+from conovel.models.kernel_loops import SMALL, bin_loop, blend_loop, compiled, walk_loop
 
 _NUMPY_ROWS = 1 << 16  # rows that the numpy expressions take together
 _WORTH_COMPILING = (
@@ -312,9 +311,7 @@ def _loops(work: int) -> _Loops | None:
     return _compile() if work >= _WORTH_COMPILING else None
 
 
-@cache
 def _compile() -> _Loops | None:
-    try:
-        return _Loops(jit(bin_loop), jit(blend_loop), jit(walk_loop))
-    except ImportError:
-        return None
+    found = [compiled(loop) for loop in (bin_loop, blend_loop, walk_loop)]
+    loops = [loop for loop in found if loop is not None]
+    return _Loops(*loops) if len(loops) == len(found) else None

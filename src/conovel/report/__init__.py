@@ -8,7 +8,15 @@ checked and escaped.
 from __future__ import annotations
 
 from conovel.report.page import render, write_report
-from conovel.report.picture import network_content, of_detection, of_network
+from conovel.report.picture import correct_counts, network_content, of_detection, of_network
 from conovel.report.streamed import of_files
 
-__all__ = ["network_content", "of_detection", "of_files", "of_network", "render", "write_report"]
+__all__ = [
+    "correct_counts",
+    "network_content",
+    "of_detection",
+    "of_files",
+    "of_network",
+    "render",
+    "write_report",
+]

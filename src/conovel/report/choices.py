@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from conovel.report.checked import Checked
-from conovel.report.picture import shortened
+from conovel.report.picture_content import shortened
 from conovel.report.view import MOST_SITES, Table
 
 MOST_CANDIDATES = 12

@@ -8,7 +8,7 @@ from typing import Any
 
 from conovel.report.checked import Checked
 from conovel.report.drawing import spelled
-from conovel.report.picture import shortened
+from conovel.report.picture_content import shortened
 from conovel.report.sections import settings_section
 from conovel.report.view import Figure, Section, Story, Table
 from conovel.site.storage import read_bytes

@@ -14,7 +14,8 @@ from conovel.protocol.audit import verify
 from conovel.protocol.messages import Step
 from conovel.protocol.transcript import Transcript
 from conovel.report.checked import Checked
-from conovel.report.picture import SiteRanks, lines_of, picture, shortened
+from conovel.report.picture import SiteRanks, lines_of, picture
+from conovel.report.picture_content import shortened
 from conovel.report.plots import rounds_plot
 from conovel.report.sections import (
     NOT_CLAIMED,

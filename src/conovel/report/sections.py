@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from conovel.report.checked import Checked
 from conovel.report.choices import choice_tables, in_words, read_choices
-from conovel.report.picture import shortened
+from conovel.report.picture_content import shortened
 from conovel.report.plots import p_value_plot, score_plot, step_up_plot
 from conovel.report.tables import novel_rows, resolution_rows
 from conovel.report.view import Picture, Section

@@ -10,7 +10,7 @@ from conovel.errors import InputError
 from conovel.report.checked import Checked
 from conovel.report.experiment import experiment_story
 from conovel.report.network import network_story
-from conovel.report.picture import shortened
+from conovel.report.picture_content import shortened
 from conovel.report.sections import (
     NOT_CLAIMED,
     lead,

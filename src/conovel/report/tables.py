@@ -9,7 +9,7 @@ from conovel.protocol.counting import Question
 from conovel.protocol.messages import COORDINATOR, Step
 from conovel.protocol.transcript import Transcript
 from conovel.report.drawing import spelled
-from conovel.report.picture import shortened
+from conovel.report.picture_content import shortened
 from conovel.report.view import MOST_SITES, Picture, Table
 from conovel.spec.regimes import Regime
 

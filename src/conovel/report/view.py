@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from conovel.protocol.fields import MAX_AGENTS
 from conovel.report.checked import Checked
-from conovel.report.picture import BINS, FORMAT, MOST_POINTS, MOST_ROWS, shortened
+from conovel.report.picture_content import BINS, FORMAT, MOST_POINTS, MOST_ROWS, shortened
 
 if TYPE_CHECKING:
     from conovel.report.drawing import Plot

@@ -7,14 +7,13 @@ value at a leaf, whose feature is -1. A row goes left where its bin is at most t
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.models.kernel_loops import jit
+from conovel.models.kernel_loops import compiled
 from conovel.models.kernels import check_trees
 
 LEAF = -1
@@ -170,23 +169,15 @@ def _prepare(
 
     Plain Python indexes lists faster than arrays.
     """
-    compiled = [_compiled(loop) for loop in loops] if work >= WORTH_COMPILING else [None]
-    found = [loop for loop in compiled if loop is not None]
-    if len(found) == len(loops):
-        return found, list(arrays)
+    if work >= WORTH_COMPILING:
+        found = [fast for fast in map(compiled, loops) if fast is not None]
+        if len(found) == len(loops):
+            return found, list(arrays)
     return list(loops), [array.tolist() for array in arrays]
 
 
 def _as_list(values: Any) -> list[int]:
     return values.tolist() if isinstance(values, np.ndarray) else list(values)
-
-
-@cache
-def _compiled(loop: Callable[..., None]) -> Callable[..., None] | None:
-    try:
-        return jit(loop)
-    except ImportError:
-        return None
 
 
 def flatten(trees: list[Tree]) -> Arrays:

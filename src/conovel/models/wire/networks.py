@@ -24,7 +24,7 @@ from conovel.models.quantized.dense import (
 from conovel.models.quantized.grids import Uniform
 from conovel.models.wire.compiled import loops_for
 from conovel.models.wire.header import NETWORK, Header
-from conovel.models.wire.numbers import STREAM, code_float, code_floats
+from conovel.models.wire.numbers import STREAM, code_float, code_floats, code_uniform
 from conovel.models.wire.range_coder import Coder, FrequencyTable, integer, signed, symbol
 
 MAX_LAYERS = 8
@@ -134,12 +134,12 @@ def _code_array(
 ) -> Coded:
     """Code an array: the ends of its grid, or its only number, and then the codes."""
     count = prod(shape)
-    low = high = code_float(coder, given.grid.low if given else 0.0, 32)
+    known = given.grid if given else Uniform(0.0, 0.0, bits)
     if count > 1:
-        high = code_float(coder, given.grid.high if given else 0.0, 32)
-    if low > high:
-        raise StructureError("the lower end of a grid is above its upper end")
-    grid = Uniform(low, high, bits)
+        grid = code_uniform(coder, known, bits)
+    else:
+        only = code_float(coder, known.low, 32)
+        grid = Uniform(only, only, bits)
     codes = np.array(given.codes.ravel() if given else np.zeros(count), dtype=np.int64)
     if grid.n_codes > 1:
         if (loops := loops_for(coder, count)) is not None:
