@@ -18,7 +18,8 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.collab import collab
 from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 
-from conovel.drivers.nvflare.coordinator_driver import CoordinatorDriver, Replies, account_of
+from conovel.drivers.nvflare.accounts import account_of
+from conovel.drivers.nvflare.coordinator_driver import CoordinatorDriver, Replies
 from conovel.drivers.nvflare.paths import ENVIRONMENT, state_of
 from conovel.drivers.nvflare.run_records import DONE, FAILED, RunRecords
 from conovel.drivers.nvflare.session import OUTCOME_FILE, TOPIC

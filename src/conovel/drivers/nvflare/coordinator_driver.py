@@ -11,6 +11,7 @@ from functools import partial
 from operator import index
 from typing import Any, Protocol
 
+from conovel.drivers.nvflare.accounts import account_of, guarantee_of
 from conovel.drivers.nvflare.site_driver import Deliver
 from conovel.drivers.nvflare.terms import Terms
 from conovel.drivers.nvflare.worker_thread import WorkerThread
@@ -26,12 +27,9 @@ from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.fields import MAX_TEXT_BYTES
 from conovel.protocol.messages import Kind, decode
-from conovel.protocol.not_checked import FORMATS
 from conovel.protocol.states import State, as_text
 from conovel.protocol.transcript import Entry, Transcript, as_plain
-from conovel.spec.guarantee import guarantee
 
-FORMAT = FORMATS["run"]
 QUESTIONS = frozenset({Kind.ROSTER, Kind.BELOW, Kind.STEP})  # messages that a site has to answer
 MAX_BYTES = 1 << 16  # of a message to the coordinator; a hello, a count and an abort are small
 TICK_SECONDS = 0.1
@@ -265,13 +263,7 @@ class CoordinatorDriver:
         if error is None:
             outcome = self._coordinator.outcome
             account["outcome"] = as_plain(outcome)
-            account["guarantee"] = guarantee(
-                terms.regime,
-                terms.level,
-                pi0=terms.pi0 or None,
-                left_out=outcome.left_out,
-                dropped=outcome.dropped,
-            )
+            account["guarantee"] = guarantee_of(terms, outcome)
         return account
 
     def _durations(self) -> dict[str, float]:
@@ -281,21 +273,3 @@ class CoordinatorDriver:
             state.value: after - before
             for state, before, after in zip(self._entered, times, times[1:], strict=False)
         }
-
-
-def account_of(
-    error: ConovelError | None, terms: Mapping[str, Any], transcript: Transcript | None = None
-) -> dict[str, Any]:
-    """Return the fields of every account, also of a run that could not begin."""
-    return {
-        "format": FORMAT,
-        "command": "run",
-        "state": "done" if error is None else "failed",
-        "message": "" if error is None else str(error),
-        "fault": "" if error is None else type(error).__name__,
-        "culprit": getattr(error, "culprit", ""),
-        "terms": dict(terms),
-        "unpublished": {},
-        "seconds": {},
-        "transcript": (transcript or Transcript()).to_dict(),
-    }

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from conovel.drivers.nvflare import coordinator_driver
+from conovel.drivers.nvflare import accounts
 from conovel.drivers.nvflare.session import NoOutcomeError, Session
 from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import FederationError, InputError
@@ -87,7 +87,7 @@ def checked(account: dict[str, Any], terms: Terms) -> dict[str, Any]:
     """Check that an account is about these terms and that its outcome follows from its counts."""
     match account:
         case {
-            "format": coordinator_driver.FORMAT,
+            "format": accounts.FORMAT,
             "state": "done" | "failed" as state,
             "message": str(),
             "terms": about,

@@ -48,6 +48,10 @@ class RunMonitor:
         self._seen = {_key(run): run["state"] for run in self._records.runs()}
         self.look()  # closes runs that a killed party left open
 
+    def watch(self, wait_seconds: float | None) -> int:
+        """Watch until one run has ended, or until NVFlare ends if `wait_seconds` is None."""
+        return self.until_it_ends() if wait_seconds is None else self.until_one_ends(wait_seconds)
+
     def until_it_ends(self) -> int:
         """Watch until NVFlare ends, which is a failure."""
         while self.process.poll() is None:

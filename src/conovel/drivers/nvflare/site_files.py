@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
+from conovel.drivers.nvflare.accounts import guarantee_of
 from conovel.drivers.nvflare.secret import own_secret
 from conovel.drivers.nvflare.settings import AS_PROPOSED, SiteFile
 from conovel.drivers.nvflare.terms import Terms
@@ -20,7 +21,6 @@ from conovel.site.files.memory import DEFAULT_MEMORY, are_large
 from conovel.site.site import LocalSite, Settings, Site
 from conovel.site.storage import Sample, read_pair_of_files, write_json, write_table
 from conovel.site.tables import as_ids, read_pair
-from conovel.spec.guarantee import guarantee
 from conovel.spec.seeds import site_seed
 from conovel.stats.rank_counts import within_limit
 
@@ -127,13 +127,7 @@ class SiteFiles:
                 "random_state": terms.seed,
                 "train_fraction": terms.train_fraction or None,
             },
-            "guarantee": guarantee(
-                terms.regime,
-                terms.level,
-                pi0=terms.pi0 or None,
-                left_out=outcome.left_out,
-                dropped=outcome.dropped,
-            ),
+            "guarantee": guarantee_of(terms, outcome),
             "outcome": as_plain(outcome),
             "limit": agent.limit,
             "n_rejected": agent.n_rejected,

@@ -71,7 +71,7 @@ def serve_site(
                     f" (see {file.state / LOG_FILE})"
                 )
             print_line(f"{file.name} is connected to {where} and waits for runs")
-            code.append(monitor.until_one_ends(wait_seconds) if once else monitor.until_it_ends())
+            code.append(monitor.watch(wait_seconds if once else None))
     return code[-1]
 
 
@@ -107,7 +107,7 @@ def serve_coordinator(
             print_line(
                 f"the coordinator of {file.name} listens on ports {ports[0]} and {ports[1]}"
             )
-            code.append(monitor.until_one_ends(wait_seconds) if once else monitor.until_it_ends())
+            code.append(monitor.watch(wait_seconds if once else None))
     return code[-1]
 
 
