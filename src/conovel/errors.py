@@ -155,7 +155,7 @@ class UnknownSenderError(RemoteProtocolError):
 
 
 class ForgedSenderError(RemoteProtocolError):
-    """A message under another name than the one the transport vouches for."""
+    """A message under another name than the one that the transport has checked."""
 
 
 class DuplicateMessageError(RemoteProtocolError):
@@ -199,7 +199,7 @@ class RefusedError(RemoteProtocolError):
 
 
 class RunAbortedError(RemoteProtocolError):
-    """Another party broke the run off and said why."""
+    """Another party broke the run off and gave a reason."""
 
 
 class WireError(ConovelError, ValueError):

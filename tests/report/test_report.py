@@ -602,7 +602,7 @@ def test_figures_too_large_for_the_page_are_left_out_and_named(experiment, tmp_p
 
 def test_uneven_tables_are_refused(experiment):
     experiment["tables"][0]["rows"].append(["1"])
-    with pytest.raises(RunFileError, match=r"tables\[0\]\.rows\[2\] has not 3 cells"):
+    with pytest.raises(RunFileError, match=r"tables\[0\]\.rows\[2\] does not have 3 cells"):
         story_of({**experiment, "figures": []})
 
 

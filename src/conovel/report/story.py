@@ -1,4 +1,4 @@
-"""Turns the JSON of a result into the story that its page tells."""
+"""Turns the JSON of a result into the content of its page."""
 
 from __future__ import annotations
 

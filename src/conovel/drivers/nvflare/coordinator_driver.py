@@ -150,7 +150,7 @@ class CoordinatorDriver:
             if sites.are_cut_off():
                 self.stop("the run was stopped")
             if now - self._began > terms.run_seconds:
-                late = ", ".join(sorted(self._unanswered)) or "nobody"
+                late = ", ".join(sorted(self._unanswered)) or "no site"
                 why = f"no outcome within {terms.run_seconds:g} s, waiting for {late}"
                 self._abort(SiteVanishedError(why))
             limit = now - terms.stage_seconds

@@ -1,7 +1,7 @@
 """Permissions in a kit. NVFlare's permissive defaults are all replaced.
 
-No job brings code; a job can name two classes at the coordinator and two at a site; nobody
-gets a shell; no log leaves a site; jobs are stored in the coordinator's own folder.
+A job contains no code. It can name two classes at the coordinator and two at a site. No operator
+gets a shell, no log leaves a site, and jobs are stored in the coordinator's own folder.
 """
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ test = "test.parquet"     # rows to test
 
 [model]
 # scorer = "automatic"    # or extra-trees, random-forest, boosting, logistic, mlp, ...
-# bits = "compact"        # how this site's model is sent, whatever a run proposes
+# bits = "compact"        # how this site's model is sent; runs cannot change it
 
 [consent]
 regimes = ["full", "counts", "isolated", "split", "conservative"]

@@ -46,7 +46,7 @@ def encode(model: Surrogate, *, bits: int | None = None, schema: bytes = NO_SCHE
         Quantize with `conovel.models.quantized.forest.uniform` first. By default the model is
         sent as it is: in full precision, unless it is quantized already.
     schema : bytes, optional
-        4 bytes of `schema_digest` that tell for which columns the model was made.
+        4 bytes of `schema_digest`, for the columns that the model was made for.
 
     Returns
     -------
