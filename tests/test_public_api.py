@@ -21,6 +21,7 @@ AdaDetect.detect(X_null, X_test, *, ids=None, on_stage=None)
 AdaDetect.fit(X, y=None)
 AdaDetect.fit_predict
 AdaDetect.predict(X)
+AdaDetect.site_work()
 Agent(name, X_null, X_test, scorer='as the network', bits='as the network', ids=None,
     seed=None)
 Automatic(n_folds=4, random_state=None)
@@ -37,15 +38,16 @@ ColumnError(InputError) is raised
 ConovelError(Exception) is raised
 ConovelWarning(UserWarning) is raised
 DataWarning(ConovelWarning) is raised
-Detection(scores, ranks, rejected, calibration_scores, stepup, n_train, scorer, selection,
-    guarantee, test_rows, ids=None)
+Detection(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows, ids=None,
+    choices=<factory>, stepup, n_train, scorer, guarantee, calibration_scores)
 Detection.adjusted
 Detection.columns()
+Detection.histogram
 Detection.level
-Detection.n_calibration
 Detection.n_rejected
 Detection.p_values
 Detection.resolution
+Detection.selection
 Detection.summary()
 Detection.to_frame()
 FileError(ConovelError, OSError) is raised
@@ -68,7 +70,8 @@ ModelError(InputError) is raised
 Network(agents, *, regime='full', composite='auto', bits='compact', level=0.1, scorer=None,
     random_state=0, train_fraction=None, pi0=None, on_dropout='abort')
 Network.run(*, dropouts=None, on_stage=None)
-NetworkRun(sites, transcript, guarantee, settings, n_null, lost=())
+Network.spec()
+NetworkRun(sites, transcript, guarantee, spec, n_null, lost=())
 NetworkRun.n_bytes
 NetworkRun.n_rejected
 NetworkRun.rounds
@@ -100,7 +103,7 @@ ScorerError(InputError) is raised
 Selection(names, values, chosen)
 Selection.to_dict()
 Selection.winner
-SiteResult(name, rejected, ranks, scores, tested, n_calibration, test_rows, ids=None,
+SiteResult(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows, ids=None,
     choices=<factory>)
 SiteResult.columns()
 SiteResult.n_rejected
@@ -116,8 +119,9 @@ Surrogate = conovel.models.forest.Forest | conovel.models.linear.Linear |
     conovel.models.quantized.dense.QuantizedDense
 TrainingSet(null_train, mixture)
 TrainingSet.labelled()
-Transcript(run_id='', regime='', level='', pi0='', agents=<factory>, roster=(), n_tests=0,
-    left=<factory>, rounds=<factory>, outcome=None, abort=None, entries=<factory>)
+Transcript(run_id='', spec=None, agents=<factory>, roster=(), n_tests=0, left=<factory>,
+    rounds=<factory>, outcome=None, abort=None, entries=<factory>)
+Transcript.agreed
 Transcript.charged(entry)
 Transcript.from_dict(plain)
 Transcript.note(message, n_bytes, paper_bits=None)

@@ -17,21 +17,21 @@ from conovel.drivers.agents import Agent
 from conovel.drivers.network import Network
 from conovel.drivers.results import NetworkRun
 from conovel.experiments.gaussian import gaussian_design
-from conovel.report import network_content, write_report
+from conovel.report import correct_counts, network_content, write_report
 from conovel.site.storage import write_json
 
 REPORT = Path("conovel-demo.html")
 NAMES = ("north", "south", "west")
-LEAVES_A_SITE = {"isolated": "nothing", "counts": "counts", "full": "models, counts"}
+EXCHANGED = {"isolated": "nothing", "counts": "counts", "full": "models, counts"}
 
 
 def main() -> None:
-    """Run the network in three regimes, print them side by side, and report on the last."""
+    """Run the network in three regimes, print them in one table, and report on the last."""
     rows = dict(zip(NAMES, gaussian_design(1.0, 0, n_null=1500, n_test=500), strict=True))
     agents = [Agent(name, r.X_null, r.X_test) for name, r in rows.items()]
     truth = {name: r.is_novel for name, r in rows.items()}
     console = Console()
-    console.print("\n[bold]conovel[/bold] · three sites whose rows may not leave the house\n")
+    console.print("\n[bold]conovel[/bold] · three sites that may not share their rows\n")
     for name, r in rows.items():
         console.print(
             f"  {name:5}  {len(r.X_null)} known normals, {len(r.X_test)} rows to test,"
@@ -40,37 +40,37 @@ def main() -> None:
     console.print()
     table = Table(title="At most one false alarm in ten flagged rows (α = 0.1)")
     table.add_column("regime", no_wrap=True)
-    table.add_column("leaves a site", no_wrap=True)
+    table.add_column("exchanged", no_wrap=True)
     for head in ("flagged", "found", "false alarms", "bytes sent", "rounds"):
         table.add_column(head, justify="right")
     with Progress(
         SpinnerColumn(), "{task.description}", TimeElapsedColumn(), console=console, transient=True
     ) as progress:
         task = progress.add_task("", total=None)
-        for regime, leaves in LEAVES_A_SITE.items():
+        for regime, exchanged in EXCHANGED.items():
             progress.update(task, description=f"running {regime}")
             run = Network(agents, regime=regime).run()
-            table.add_row(regime, leaves, *_cells(run, truth))
+            table.add_row(regime, exchanged, *_cells(run, truth))
     console.print(table)
     models = [e.n_bytes for e in run.transcript.entries if e.kind == "MODEL"]
     console.print(
-        f"A model on the wire takes about {int(np.median(models))} bytes; no row is in it,"
-        " and every decision follows from the counts.\n"
+        f"A model takes about {int(np.median(models))} bytes and holds no row."
+        " Every decision follows from the counts.\n"
     )
-    console.print(f"[bold]Guaranteed in the last row:[/bold] {run.guarantee}\n")
+    console.print(f"[bold]Guaranteed for the last run:[/bold] {run.guarantee}\n")
     write_json(REPORT.with_suffix(".json"), network_content(run, truth))
     write_report(REPORT.with_suffix(".json"), REPORT)
-    console.print(f"[bold]A report on the last row:[/bold] {REPORT} (open it in any browser)")
+    console.print(f"[bold]A report on the last run:[/bold] {REPORT} (open it in any browser)")
 
 
 def _cells(run: NetworkRun, truth: dict[str, np.ndarray]) -> list[str]:
-    found = sum(int((run[name].rejected & truth[name]).sum()) for name in run)
-    novel = sum(int(is_novel.sum()) for is_novel in truth.values())
+    counts = [correct_counts(run[name].rejected, truth[name]) for name in run]
+    found, novel, false = (sum(c[key] for c in counts) for key in ("found", "novel", "false"))
     sent = run.transcript.totals()["by_agent"]
     return [
         str(run.n_rejected),
         f"{found} of {novel}",
-        str(run.n_rejected - found),
+        str(false),
         f"{sum(sent[name]['sent'] for name in run):,}",
         str(run.rounds),
     ]

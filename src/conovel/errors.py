@@ -16,38 +16,38 @@
     ├── ClusterError             a cluster that does not answer or loses its workers
     ├── FederationError          a kit, a certificate or a process that does not work
     ├── ProtocolError            a run between agents that was broken off
-    │   ├── LocalProtocolError       on this side
+    │   ├── LocalProtocolError       at this party
     │   │   └── SiteFailedError          the site could not do its part
-    │   └── RemoteProtocolError      on another side; `culprit` says whose
+    │   └── RemoteProtocolError      at another party, which `culprit` names
     │       ├── MalformedMessageError    bytes that are not a message
     │       ├── VersionMismatchError     another version of the messages or of the models
     │       ├── ReplayedMessageError     a message of another run
-    │       ├── MisroutedMessageError    a message for somebody else
-    │       ├── UnknownSenderError       from nobody who takes part
-    │       ├── ForgedSenderError        signed with another name than the transport's
-    │       ├── DuplicateMessageError    said twice
-    │       ├── UnexpectedMessageError   said at the wrong time
+    │       ├── MisroutedMessageError    a message for another party
+    │       ├── UnknownSenderError       from a party that does not take part
+    │       ├── ForgedSenderError        under another name than the transport's
+    │       ├── DuplicateMessageError    sent twice
+    │       ├── UnexpectedMessageError   sent at the wrong time
     │       ├── SpecMismatchError        other settings of the run
     │       ├── SchemaMismatchError      other columns
     │       ├── ModelRefusedError        a model that cannot be decoded
     │       ├── CountOutOfRangeError     more rows than the agent has
     │       ├── CountRisingError         counts that no ranks can give
     │       ├── OutcomeMismatchError     an outcome that does not follow from the run
-    │       ├── SiteVanishedError        gone while it was needed
+    │       ├── SiteVanishedError        lost while the run needed it
     │       ├── RefusedError             a site that does not agree to the terms
     │       └── RunAbortedError          another party broke the run off
     └── WireError                bytes from a peer that are not a model (also ValueError)
-        ├── MagicError           does not begin like a model
-        ├── VersionError         written by a later version of the format
+        ├── MagicError           do not begin like a model
+        ├── VersionError         of another version of the format
         ├── HeaderError          an unknown kind, flag or width, or counts that disagree
-        ├── LimitError           larger than the stated caps
-        ├── TruncatedError       ends too early
-        ├── TrailingError        goes on after its end
-        ├── ChecksumError        damaged on the way
+        ├── LimitError           larger than the format allows
+        ├── TruncatedError       end too early
+        ├── TrailingError        go on after the end of the model
+        ├── ChecksumError        damaged during transport
         ├── SchemaError          made for other columns
         ├── StructureError       a payload that contradicts its header or itself
-        ├── NonFiniteError       a number that is infinite or not a number
-        └── NonCanonicalError    a valid model, but not in its only legal spelling
+        ├── NonFiniteError       an infinite number or NaN
+        └── NonCanonicalError    a valid model, but not in its one legal form
 
     ConovelWarning (UserWarning)
     ├── ResolutionWarning        too few calibration rows for any rejection
@@ -118,7 +118,7 @@ class ProtocolError(ConovelError):
 
 
 class LocalProtocolError(ProtocolError):
-    """The run cannot go on here, or was used out of order."""
+    """The run cannot go on at this party, or its methods were called out of order."""
 
 
 class SiteFailedError(LocalProtocolError):
@@ -126,12 +126,12 @@ class SiteFailedError(LocalProtocolError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """Another side broke the protocol.
+    """Another party broke the protocol.
 
     Attributes
     ----------
     culprit : str
-        Name of the party at fault, or empty when the bytes do not tell.
+        Name of the party at fault; empty if the bytes do not say.
     """
 
     def __init__(self, message: str, culprit: str = "") -> None:
@@ -140,11 +140,11 @@ class RemoteProtocolError(ProtocolError):
 
 
 class MalformedMessageError(RemoteProtocolError):
-    """Bytes that are not a message, or not its one legal spelling."""
+    """Bytes that are not a message, or not in its one legal form."""
 
 
 class VersionMismatchError(RemoteProtocolError):
-    """A party speaks another version of the messages or of the model format."""
+    """A party uses another version of the messages or of the model format."""
 
 
 class ReplayedMessageError(RemoteProtocolError):
@@ -152,31 +152,31 @@ class ReplayedMessageError(RemoteProtocolError):
 
 
 class MisroutedMessageError(RemoteProtocolError):
-    """A message that is addressed to somebody else."""
+    """A message that is addressed to another party."""
 
 
 class UnknownSenderError(RemoteProtocolError):
-    """A message from nobody who takes part in this run."""
+    """A message from a party that does not take part in this run."""
 
 
 class ForgedSenderError(RemoteProtocolError):
-    """A message under another name than the one the transport vouches for."""
+    """A message under another name than the one that the transport has checked."""
 
 
 class DuplicateMessageError(RemoteProtocolError):
-    """A message whose place in the run was already taken."""
+    """A second message where the run expects only one."""
 
 
 class UnexpectedMessageError(RemoteProtocolError):
-    """A message that has no place in the run at this point."""
+    """A message that the run does not expect at this point."""
 
 
 class SpecMismatchError(RemoteProtocolError):
-    """A party came for a run with other settings."""
+    """A party has other settings of the run."""
 
 
 class SchemaMismatchError(RemoteProtocolError):
-    """A party has other columns than the rest."""
+    """A party has other columns than the other parties."""
 
 
 class ModelRefusedError(RemoteProtocolError):
@@ -188,7 +188,7 @@ class CountOutOfRangeError(RemoteProtocolError):
 
 
 class CountRisingError(RemoteProtocolError):
-    """A party's counts rise where the limit on the ranks does not."""
+    """A party's count rose although the limit on the ranks did not."""
 
 
 class OutcomeMismatchError(RemoteProtocolError):
@@ -196,7 +196,7 @@ class OutcomeMismatchError(RemoteProtocolError):
 
 
 class SiteVanishedError(RemoteProtocolError):
-    """A party vanished when the run could not do without it."""
+    """A party was lost while the run needed it."""
 
 
 class RefusedError(RemoteProtocolError):
@@ -204,7 +204,7 @@ class RefusedError(RemoteProtocolError):
 
 
 class RunAbortedError(RemoteProtocolError):
-    """Another party broke the run off and said why."""
+    """Another party broke the run off and gave a reason."""
 
 
 class WireError(ConovelError, ValueError):
@@ -224,7 +224,7 @@ class HeaderError(WireError):
 
 
 class LimitError(WireError):
-    """The model, as announced, is larger than the stated caps."""
+    """The header announces a model that is larger than the format allows."""
 
 
 class TruncatedError(WireError):
@@ -236,7 +236,7 @@ class TrailingError(WireError):
 
 
 class ChecksumError(WireError):
-    """The bytes were damaged on the way."""
+    """The checksum is wrong: the bytes were damaged during transport."""
 
 
 class SchemaError(WireError):
@@ -248,11 +248,11 @@ class StructureError(WireError):
 
 
 class NonFiniteError(WireError):
-    """A number in the payload is infinite or not a number."""
+    """A number in the payload is infinite or NaN."""
 
 
 class NonCanonicalError(WireError):
-    """The bytes decode to a model, but are not the one legal spelling of it."""
+    """The bytes decode to a model, but are not its one legal form."""
 
 
 class ConovelWarning(UserWarning):
@@ -264,8 +264,8 @@ class ResolutionWarning(ConovelWarning):
 
 
 class DataWarning(ConovelWarning):
-    """Rows or columns that are legal but probably not meant."""
+    """Rows or columns that are legal, but probably a mistake."""
 
 
 class GuaranteeWarning(ConovelWarning):
-    """The chosen combination runs, but no proof covers all of it."""
+    """The run works with these settings, but no proof covers all of them."""

@@ -89,8 +89,8 @@ def test_dropouts(conovel):
         (["--agent", "a=x.csv,y.csv"], "x.csv does not exist"),
         (["--drop", "agent-1=never"], "write NAME=hello, NAME=models or NAME=counts"),
         (["--drop", "nobody=hello"], "no agent called nobody"),
-        (["--regime", "full,counts", "--out", "r.json"], "holds one run"),
-        (["--nulls", "1"], "do not go round 3 agents"),
+        (["--regime", "full,counts", "--out", "r.json"], "one run only"),
+        (["--nulls", "1"], "are too few for 3 agents"),
         (["--on-dropout", "panic"], "on_dropout must be"),
     ],
 )

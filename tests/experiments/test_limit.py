@@ -85,4 +85,4 @@ def test_the_command(conovel):
 def test_the_command_explains_bad_shifts(conovel):
     ran = conovel("limit", "--shifts", "far")
     assert ran.returncode == 2
-    assert "numbers with commas" in ran.stderr
+    assert "numbers separated by commas" in ran.stderr

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from conovel.errors import ColumnError, ModelError, SampleError
 from conovel.models import kernels
+from conovel.models.kernel_loops import compiled
 from conovel.models.kernels import bin_features, check_trees, leaf_sums, tree_depths
 
 ENGINES = ["numpy", "numba"]
@@ -236,7 +237,7 @@ class TestNumba:
 
     def test_may_be_missing(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "numba", None)
-        assert kernels._compile.__wrapped__() is None
+        assert compiled.__wrapped__(kernels.bin_loop) is None
 
     def test_may_have_nowhere_to_cache(self, monkeypatch):
         numba = pytest.importorskip("numba")
@@ -247,4 +248,4 @@ class TestNumba:
             return source
 
         monkeypatch.setattr(numba, "njit", njit)
-        assert kernels._compile.__wrapped__().bin is kernels.bin_loop
+        assert compiled.__wrapped__(kernels.bin_loop) is kernels.bin_loop

@@ -20,18 +20,10 @@ from conovel import demo
 from conovel.errors import FileError, RunFileError
 from conovel.report import network_content, of_detection, render
 from conovel.report.drawing import BOTTOM, LEFT, RIGHT, TOP, Bar, Dot, round_values
-from conovel.report.picture import (
-    BINS,
-    MOST_POINTS,
-    Line,
-    SiteRanks,
-    most_novel,
-    picture,
-    score_histogram,
-    thinned,
-)
+from conovel.report.picture import SiteRanks, most_novel, picture, score_histogram
+from conovel.report.picture_content import BINS, MOST_POINTS, Line, thinned
 from conovel.report.plots import p_value_plot, rounds_plot, score_plot, step_up_plot
-from conovel.report.story import tell
+from conovel.report.story import story_of
 from conovel.report.view import Curve, Histogram
 
 STYLE = Path(cn.__file__).parent / "report" / "templates" / "style.css"
@@ -291,7 +283,7 @@ def test_pictures_agree_with_the_decisions(runs):
 
 
 def test_one_site(detection):
-    story = tell(detection)
+    story = story_of(detection)
     assert story.headline == f"{detection['n_rejected']} of 100 rows flagged as novel"
     assert "at most 0.1" in story.guarantee
     assert story.assumptions == detection["guarantee"]["assumptions"]
@@ -310,7 +302,7 @@ def test_one_site(detection):
     "regime", ["isolated", "counts", "pooled", "split", "conservative", "full"]
 )
 def test_every_regime(runs, regime):
-    story = tell(runs[regime])
+    story = story_of(runs[regime])
     assert not story.warnings
     assert f"{runs[regime]['n_rejected']:,} of " in story.headline
     assert "at most 10 %" in story.guarantee
@@ -326,20 +318,20 @@ def test_every_regime(runs, regime):
 def test_without_a_picture_one_is_made_from_the_ranks(runs):
     content = copy.deepcopy(runs["full"])
     drawn = content.pop("picture")
-    story = tell(content)
+    story = story_of(content)
     assert "Scores" not in sections(story)
-    with_picture = sections(tell(runs["full"]))["How it was decided"].plots
+    with_picture = sections(story_of(runs["full"]))["How it was decided"].plots
     assert sections(story)["How it was decided"].plots == with_picture
     for name, site in content["decisions"].items():
         m = len(site["ranks"])
         site["ids"], site["scores"] = [f"{name}-{i}" for i in range(m)], [0.5] * m
-    table = sections(tell(content))["The most novel rows"].tables[0]
+    table = sections(story_of(content))["The most novel rows"].tables[0]
     assert table.rows[0][0].startswith(tuple(drawn["sites"]))
     content["decisions"]["north"]["scores"] = ["high"] * len(
         content["decisions"]["north"]["ranks"]
     )
     with pytest.raises(RunFileError, match=r"decisions\.north\.scores is not a list of numbers"):
-        tell(content)
+        story_of(content)
 
 
 @pytest.mark.parametrize("n", [-1, 10**4000])
@@ -351,7 +343,7 @@ def test_numbers_that_count_nothing_are_refused(runs, n):
             target = target[step]
         target[path[-1]] = n
         with pytest.raises(RunFileError, match="transcript"):
-            tell(content)
+            story_of(content)
 
 
 def test_one_sites_record_of_a_deployment(runs):
@@ -363,7 +355,7 @@ def test_one_sites_record_of_a_deployment(runs):
     transcript["agents"] = {"north": transcript["agents"]["north"]}
     for round_ in transcript["rounds"]:
         round_["counts"] = {"north": round_["counts"]["north"]}
-    story = tell(content)
+    story = story_of(content)
     assert "rows of north flagged" in story.headline
     assert ("flagged over all sites", str(content["n_rejected"])) in story.facts
     assert not story.warnings
@@ -371,26 +363,26 @@ def test_one_sites_record_of_a_deployment(runs):
     assert "this site sent or received" in sections(story)["Messages"].words[0]
     others = [row for row in sections(story)["The sites"].tables[0].rows if row[0] != "north"]
     assert len(others) == 2
-    assert all(row[2:] == ["", "", "", "", "not told", "", ""] for row in others)
+    assert all(row[2:] == ["", "", "", "", "not known", "", ""] for row in others)
     counts = sections(story)["The counts"]
     assert counts.tables[0].columns == ["round", "p-values counted", "north"]
-    assert counts.plots == sections(tell(runs["full"]))["The counts"].plots
+    assert counts.plots == sections(story_of(runs["full"]))["The counts"].plots
 
 
 def test_the_operators_record_has_no_rows(runs):
     content = {"command": "run", "guarantee": runs["full"]["guarantee"], "terms": {"level": "0.1"}}
     content["transcript"] = runs["full"]["transcript"]
-    story = tell(content)
+    story = story_of(content)
     assert story.headline.startswith(f"{runs['full']['n_rejected']} of 300")
     assert "The most novel rows" not in sections(story)
     content["transcript"] = runs["isolated"]["transcript"]
-    assert tell(content).headline == "Every site decided for itself"
+    assert story_of(content).headline == "Every site decided for itself"
 
 
 def test_a_run_that_was_broken_off_says_so(runs):
     content = {"command": "run", "state": "failed", "message": "south vanished"}
     content["transcript"] = {**runs["full"]["transcript"], "outcome": None}
-    story = tell(content)
+    story = story_of(content)
     assert "nothing was decided" in story.headline
     assert (story.warnings, story.guarantee) == (["south vanished"], "")
 
@@ -399,7 +391,7 @@ def test_a_run_that_was_changed_is_shown_with_what_does_not_hold(runs):
     content = copy.deepcopy(runs["full"])
     site = content["decisions"]["north"]
     site["rejected"][site["rejected"].index(True)] = False
-    story = tell(content)
+    story = story_of(content)
     assert any(sentence.startswith("north did not reject") for sentence in story.warnings)
     assert any("are drawn as flagged" in sentence for sentence in story.warnings)
     assert "What does not hold" in render(content)
@@ -408,21 +400,21 @@ def test_a_run_that_was_changed_is_shown_with_what_does_not_hold(runs):
 def test_dropouts_are_named_and_their_assumption_with_them(rows):
     agents = [cn.Agent(name, r.X_null, r.X_test) for name, r in rows.items()]
     network = cn.Network(agents, regime="counts", on_dropout="conservative", **PLAIN)
-    story = tell(network_content(network.run(dropouts={"south": "counts"})))
+    story = story_of(network_content(network.run(dropouts={"south": "counts"})))
     table = sections(story)["The sites"].tables[0]
     assert [row[1] for row in table.rows if row[0] == "south"] == ["lost in the counts"]
-    assert "nobody was lost because of what others counted" in story.assumptions
+    assert "no site was lost because of what others counted" in story.assumptions
     assert not story.warnings
 
 
 def test_an_unproven_setting_is_not_promised(runs):
     content = copy.deepcopy(runs["counts"])
     content["transcript"]["pi0"] = "quantile"
-    assert "no proof covers" in tell(content).guarantee
+    assert "no proof covers" in story_of(content).guarantee
 
 
 def chosen(content):
-    return sections(tell(content))["How the score was chosen"].tables
+    return sections(story_of(content))["How the score was chosen"].tables
 
 
 def test_a_selection_is_shown_with_its_criteria(detection):
@@ -449,18 +441,18 @@ def test_each_sites_choice_is_a_line(runs):
     assert table.caption == "Composite, by enrichment (● chosen)"
     assert [row[0] for row in table.rows] == list(content["decisions"])
     assert table.rows[0][1:] == ["● 2.500", "2.250"]
-    words = sections(tell(content))["How the score was chosen"].words
+    words = sections(story_of(content))["How the score was chosen"].words
     assert any("far tail" in sentence for sentence in words)
     content["decisions"]["north"]["choices"] = {"composite": {**selection, "enrichment": ["x", 1]}}
     with pytest.raises(RunFileError, match=r"choices\.composite\.enrichment is not a list"):
-        tell(content)
+        story_of(content)
 
 
 def test_a_selection_without_end_is_cut_short(detection):
     deep = {}
     for _ in range(900):
         deep = {"again": deep}
-    assert "How the score was chosen" not in sections(tell({**detection, "selection": deep}))
+    assert "How the score was chosen" not in sections(story_of({**detection, "selection": deep}))
 
 
 # Names are anybody's
@@ -503,7 +495,7 @@ def test_half_a_character_and_endless_names_do_no_harm(detection):
         (("level",), "2", "level is not a level between 0 and 1"),
         (("guarantee",), "yes", "guarantee is not an object"),
         (("picture", "format"), "other", "picture.format is not conovel-picture-1"),
-        (("picture", "p_values", "edges"), [0, 0], "picture.p_values.edges are not rising"),
+        (("picture", "p_values", "edges"), [0, 0], "picture.p_values.edges are not ascending"),
         (("picture", "p_values", "tests"), [1], "picture.p_values.tests has 1 counts for 20 bins"),
         (("picture", "step_up", 0, "slope"), 0, "picture.step_up[0].slope is not above zero"),
         (("picture", "step_up", 0, "slope"), float("nan"), "step_up[0].slope is not a number"),
@@ -580,7 +572,7 @@ def experiment(tmp_path):
 
 
 def test_an_experiment_is_its_tables_and_figures(experiment, tmp_path):
-    story = tell(experiment, tmp_path)
+    story = story_of(experiment, tmp_path)
     table = sections(story)["Power"].tables[0]
     assert table.rows[1] == ["2", "full", "0.91"]
     assert table.text == {1}
@@ -598,20 +590,20 @@ def test_only_drawings_beside_the_file_are_taken(experiment, tmp_path, name):
     (folder / "link.svg").symlink_to(tmp_path / "sweep.svg")
     (folder / "sweep.png").write_bytes(b"")
     with pytest.raises(FileError if name == "no.svg" else RunFileError, match=name):
-        tell({**experiment, "figures": [name]}, folder)
+        story_of({**experiment, "figures": [name]}, folder)
 
 
 def test_figures_too_large_for_the_page_are_left_out_and_named(experiment, tmp_path):
     (tmp_path / "huge.svg").write_text("x" * 700_000)
-    story = tell({**experiment, "figures": ["huge.svg", "sweep.svg"]}, tmp_path)
+    story = story_of({**experiment, "figures": ["huge.svg", "sweep.svg"]}, tmp_path)
     assert story.warnings == ["figure huge.svg is too large for this page"]
     assert len(sections(story)["Figures"].figures) == 1
 
 
 def test_uneven_tables_are_refused(experiment):
     experiment["tables"][0]["rows"].append(["1"])
-    with pytest.raises(RunFileError, match=r"tables\[0\]\.rows\[2\] has not 3 cells"):
-        tell({**experiment, "figures": []})
+    with pytest.raises(RunFileError, match=r"tables\[0\]\.rows\[2\] does not have 3 cells"):
+        story_of({**experiment, "figures": []})
 
 
 # The command and the docs

@@ -1,4 +1,4 @@
-"""The command line. Commands import what they need when they run, so help is instant."""
+"""The command line. Commands import modules when they run, so that help is fast."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 _ONCE = typer.Option("--once", help="End after one run; exit code 1 if it failed.")
-_JOIN = typer.Option(help="Seconds until it must be up.", min=1)
+_JOIN = typer.Option(help="Seconds until it must be connected.", min=1)
 _WAIT = typer.Option(help="With --once: seconds until a run must begin.", min=1)
 
 
@@ -30,10 +30,10 @@ def agent(
 
     file = read_site(settings)
     for path in (file.null, file.test):
-        open_files(path)  # a wrong path is told now, not in the middle of a run
+        open_files(path)  # a wrong path is an error now, not in the middle of a run
     code = serve_site(
         file,
-        _tell,
+        _print_line,
         join_seconds=join_seconds,
         once=once,
         wait_seconds=wait_seconds,
@@ -48,19 +48,19 @@ def coordinate(
     join_seconds: Annotated[float, _JOIN] = 60.0,
     wait_seconds: Annotated[float, _WAIT] = math.inf,
 ) -> None:
-    """Serve a federation as its coordinator, who sees counts, but no rows and no models."""
+    """Serve a federation as its coordinator, which sees counts, but no rows and no models."""
     from conovel.drivers.nvflare.settings import read_federation  # noqa: PLC0415
     from conovel.drivers.nvflare.supervise import serve_coordinator  # noqa: PLC0415
 
     file = read_federation(settings)
     code = serve_coordinator(
-        file, _tell, join_seconds=join_seconds, once=once, wait_seconds=wait_seconds
+        file, _print_line, join_seconds=join_seconds, once=once, wait_seconds=wait_seconds
     )
     raise typer.Exit(code)
 
 
 def _write_report(folder: Path) -> None:
-    """Put a page beside the decisions; they stand without it."""
+    """Write a page beside the decisions; they are complete without it."""
     from conovel.errors import ConovelError  # noqa: PLC0415
 
     try:
@@ -68,8 +68,8 @@ def _write_report(folder: Path) -> None:
 
         write_report(folder / "run.json", folder / "report.html")
     except (ConovelError, ImportError) as error:
-        _tell(f"no report was written: {error}")
+        _print_line(f"no report was written: {error}")
 
 
-def _tell(text: str) -> None:
+def _print_line(text: str) -> None:
     print(f"{datetime.now():%H:%M:%S} {text}", flush=True)

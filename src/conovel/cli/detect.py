@@ -1,4 +1,4 @@
-"""``conovel detect``: two files in, decisions out."""
+"""``conovel detect``: read two files, write decisions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from conovel.cli.show import bars, is_dask, print_json, split_names, stages
+from conovel.cli.show import bars, facts_table, is_dask, print_json, split_names, stages
 
 if TYPE_CHECKING:
     from conovel.site.detector import AdaDetect
@@ -39,13 +39,13 @@ def detect(
         typer.Option(
             help="automatic, extra-trees, random-forest, compiled-forest, boosting, logistic, mlp,"
             " refined-trees, refined-linear or isolation-forest; several with commas: the best is"
-            " chosen validly."
+            " chosen without loss of the guarantee."
         ),
     ] = "automatic",
     train_fraction: Annotated[
         str | None,
         typer.Option(
-            help="Share of the known normals used for training; weighed by the numbers of rows"
+            help="Share of the known normals used for training; chosen by the numbers of rows"
             " if not given."
         ),
     ] = None,
@@ -59,20 +59,22 @@ def detect(
     max_train_rows: Annotated[
         int,
         typer.Option(
-            help="Rows of either kind that the scorer learns from at most; spared known normals"
-            " calibrate.",
+            help="Largest number of known normals, and of other rows, that the scorer learns"
+            " from; further known normals calibrate.",
             min=2,
         ),
     ] = 100_000,
     memory: Annotated[
         str | None,
         typer.Option(
-            help="Read the files in pieces and stay within this much memory, such as 1GB; large"
-            " files are read so anyway. Same results, and an interrupted run goes on."
+            help="Read the files in pieces and use at most this much memory, such as 1GB; large"
+            " files are always read in pieces. The results are the same, and an interrupted run"
+            " can be continued."
         ),
     ] = None,
     engine: Annotated[
-        str, typer.Option(help="Who scores: local, or dask for the machines of a cluster.")
+        str,
+        typer.Option(help="Where rows are scored: local, or dask for the machines of a cluster."),
     ] = "local",
     scheduler: Annotated[
         str | None, typer.Option(help="Address of the Dask scheduler, such as tcp://host:8786.")
@@ -99,9 +101,9 @@ def detect(
     detector = AdaDetect(*settings)
     features = split_names(columns) if columns else None
     files = _Files(null, test, out, features, id_column)
-    scores_on = _engine(engine, scheduler)
+    scoring = _engine(engine, scheduler)
     result, picture = (
-        _in_pieces(detector, files, memory or DEFAULT_MEMORY, scores_on)
+        _in_pieces(detector, files, memory or DEFAULT_MEMORY, scoring)
         if _wants_pieces(files, memory, engine)
         else _in_memory(detector, files)
     )
@@ -116,16 +118,16 @@ def detect(
 
 
 def _wants_pieces(files: _Files, memory: str | None, engine: str) -> bool:
-    """Decide whether the files are read in pieces, which gives the same results."""
+    """Return whether the files are read in pieces; the results are the same."""
     from conovel.errors import InputError  # noqa: PLC0415
     from conovel.site.files.memory import are_large  # noqa: PLC0415
 
-    asked = memory is not None or engine != "local"
-    if asked and files.out is None:
+    wanted = memory is not None or engine != "local"
+    if wanted and files.out is None:
         raise InputError(
-            "--memory and --engine need --out, where decisions are written as they come"
+            "--memory and --engine need --out, because decisions are written piece by piece"
         )
-    return asked or (files.out is not None and are_large(files.null, files.test))
+    return wanted or (files.out is not None and are_large(files.null, files.test))
 
 
 def _engine(name: str, scheduler: str | None) -> Engine | None:
@@ -137,7 +139,7 @@ def _engine(name: str, scheduler: str | None) -> Engine | None:
 
 
 class _Files(NamedTuple):
-    """What is read and where the decisions go."""
+    """The files to read, and the file for the decisions."""
 
     null: Path
     test: Path
@@ -150,10 +152,10 @@ def _in_memory(detector: AdaDetect, files: _Files) -> tuple[Detection, dict[str,
     from conovel.report import of_detection  # noqa: PLC0415
     from conovel.site.storage import read_pair_of_files, write_table  # noqa: PLC0415
 
-    with stages() as tell:
-        tell("reading files")
+    with stages() as show_stage:
+        show_stage("reading files")
         known, rows = read_pair_of_files(files.null, files.test, files.columns, files.id_column)
-        result = detector.detect(known.features, rows.features, ids=rows.ids, on_stage=tell)
+        result = detector.detect(known.features, rows.features, ids=rows.ids, on_stage=show_stage)
     if files.out is not None:
         write_table(files.out, result.columns())
     return result, of_detection(result)
@@ -165,8 +167,8 @@ def _in_pieces(
     from conovel.report import of_files  # noqa: PLC0415
     from conovel.site.files import detect_files  # noqa: PLC0415
 
-    assert files.out is not None  # noqa: S101  (_wants_pieces saw to it)
-    with bars() as tell:
+    assert files.out is not None  # noqa: S101  (_wants_pieces has checked it)
+    with bars() as show_progress:
         result = detect_files(
             detector,
             files.null,
@@ -176,19 +178,16 @@ def _in_pieces(
             id_column=files.id_column,
             memory=memory,
             engine=engine,
-            on_progress=tell,
+            on_progress=show_progress,
         )
     return result, of_files(result)
 
 
 def _print_summary(result: Detection | FileDetection, out: Path | None) -> None:
     from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
 
     summary = result.summary()
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(style="dim")
-    table.add_column()
+    table = facts_table()
     table.add_row(
         "known normals", f"{result.n_train:,} train + {result.n_calibration:,} calibrate"
     )

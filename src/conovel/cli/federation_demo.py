@@ -26,13 +26,15 @@ def demo(
 ) -> None:
     """Set up a federation on this machine, run it, show the result, and stop everything.
 
-    Three sites with their own data and processes, certificates and all: what the pages on
-    deployment do step by step.
+    Three sites with their own data, processes and certificates: what the pages on deployment
+    do step by step.
     """
     with tempfile.TemporaryDirectory() as temporary:
         code = _demo(folder or Path(temporary) / "hospitals", regime)
     if folder is None:
-        _say("`conovel federation demo --folder hospitals` keeps all files, reports among them")
+        _print_line(
+            "`conovel federation demo --folder hospitals` keeps all files, including the reports"
+        )
     raise typer.Exit(code)
 
 
@@ -44,33 +46,35 @@ def _demo(folder: Path, regime: str) -> int:
         zip(SITES, gaussian_design(2.0, 0, n_agents=3, n_null=3000, n_test=1000), strict=True)
     )
     sites = " ".join(f"--site {name}" for name in SITES)
-    _say(f"$ conovel federation init hospitals {sites} --operator {OPERATOR}")
+    _print_line(f"$ conovel federation init hospitals {sites} --operator {OPERATOR}")
     federation = Loopback(
         folder, {name: (_columns(a.X_null), _columns(a.X_test)) for name, a in drawn.items()}
     )
     try:
-        _say("$ conovel coordinate coordinator/federation.toml")
+        _print_line("$ conovel coordinate coordinator/federation.toml")
         for name in SITES:
-            _say(f"$ conovel agent {name}/site.toml")
+            _print_line(f"$ conovel agent {name}/site.toml")
         federation.bring_up()
         out = folder / OPERATOR / "outcome.json"
         arguments = ("--level", "0.1", "--regime", regime, "--out")
-        _say(f"$ conovel run --federation federation.toml {' '.join(arguments)} outcome.json\n")
+        _print_line(
+            f"$ conovel run --federation federation.toml {' '.join(arguments)} outcome.json\n"
+        )
         settings = str(federation.settings(OPERATOR))
         ended = federation.run("run", "--federation", settings, *arguments, str(out), shown=True)
         if ended.returncode == 0:
-            _say("\n$ conovel verify outcome.json")
+            _print_line("\n$ conovel verify outcome.json")
             federation.run("verify", str(out), shown=True)
             federation.wait_for_reports()
             _print_sites(federation, {name: a.is_novel for name, a in drawn.items()})
         return ended.returncode
     finally:
         federation.stop()
-        _say("\nall parties are stopped")
+        _print_line("\nall parties are stopped")
 
 
-def _say(text: str) -> None:
-    """Print before whatever a process prints next."""
+def _print_line(text: str) -> None:
+    """Print at once, before the output of the next process."""
     print(text, flush=True)
 
 
@@ -79,14 +83,14 @@ def _columns(values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
 
 
 def _print_sites(federation: Loopback, truth: dict[str, NDArray[np.bool_]]) -> None:
-    """Show what only the sites know, which this machine happens to be able to read."""
+    """Show the decisions of each site, which in a deployment only the site can read."""
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    _say("\nwhat each site finds in its own results, and nobody else sees:")
+    _print_line("\nwhat each site finds in its own results, which no other party can read:")
     for name, is_novel in truth.items():
         for path in sorted(federation.folder.glob(f"{name}/results/*/decisions.parquet")):
             flagged = pq.read_table(path)["rejected"].to_numpy()
-            _say(
+            _print_line(
                 f"  {name:<6} {flagged.sum():>4} rows flagged; {(flagged & is_novel).sum()} of its"
                 f" {is_novel.sum()} novelties are among them"
             )

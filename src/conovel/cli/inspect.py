@@ -1,4 +1,4 @@
-"""``conovel inspect``: what a model file says, without running anything in it."""
+"""``conovel inspect``: describe a model file; nothing in it is executed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def inspect(
     file: Annotated[Path, typer.Argument(help="A model as `conovel.encode` makes it.")],
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Describe an encoded model: its size, its shape, and what its bytes are spent on."""
+    """Describe an encoded model: its size, its shape, and the bytes of each part."""
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 

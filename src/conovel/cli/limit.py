@@ -11,7 +11,7 @@ from conovel.cli.show import print_json, split_names
 
 def limit(
     shifts: Annotated[
-        str, typer.Option(help="Shifts δ between the agents' normals, with commas.")
+        str, typer.Option(help="Shifts δ between the agents' normals, separated by commas.")
     ] = "0,0.5,1,2,3,4",
     level: Annotated[str, typer.Option(help="Level of the step-up.")] = "0.1",
     null_share: Annotated[
@@ -21,8 +21,8 @@ def limit(
 ) -> None:
     """Print the largest power on the paper's Gaussian design when all densities are known.
 
-    With a common p-value threshold, as step-up procedures have, and with rows ranked across
-    agents by likelihood ratio.
+    One column has a common p-value threshold, as step-up procedures do. The other ranks rows
+    across agents by likelihood ratio.
 
     Example: `conovel limit --shifts 2,3,4 --level 0.05`
     """
@@ -50,4 +50,6 @@ def read_shifts(text: str) -> list[float]:
     try:
         return [float(word) for word in split_names(text)]
     except ValueError:
-        raise InputError(f"--shifts {text}: write numbers with commas, as in 0,1,2") from None
+        raise InputError(
+            f"--shifts {text}: write numbers separated by commas, as in 0,1,2"
+        ) from None

@@ -24,8 +24,8 @@ def report(
 
     Example: `conovel report flagged.json -o report.html`
 
-    The page says what was decided and what is guaranteed, and shows the most novel rows, the
-    step-up, p-values and scores, and for networks every message and who learned what. It works
+    The page says what was decided and what is guaranteed. It shows the most novel rows, the
+    step-up, p-values and scores, and for networks every message and what it revealed. It works
     offline, on a phone and on paper.
     """
     from conovel.report import write_report  # noqa: PLC0415

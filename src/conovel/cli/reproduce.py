@@ -1,4 +1,4 @@
-"""``conovel reproduce``: the paper's tables, and more, next to the published numbers."""
+"""``conovel reproduce``: the paper's tables and further ones, with the published numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conovel.cli.show import is_dask, split_names
+from conovel.cli.show import bar, is_dask, split_names
 
 if TYPE_CHECKING:
     from conovel.experiments.tables import ResultTable
@@ -29,11 +29,15 @@ def reproduce(
         typer.Option(help="Trials; 100 by default, 20 for agents and real, 10 for grid.", min=1),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(help="Trials that run at a time; -1 for every core.")
+        int | None,
+        typer.Option(help="Number of trials that run at the same time; -1 for all cores."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of data, splits and scorers.", min=0)] = 0,
     out: Annotated[
-        Path, typer.Option(help="Folder for tables, rows and figures; a run goes on from there.")
+        Path,
+        typer.Option(
+            help="Folder for tables, rows and figures; an interrupted run continues there."
+        ),
     ] = Path("reproduce"),
     data: Annotated[
         Path | None, typer.Option(help="real: folder of .npz data sets; by default digits.")
@@ -41,14 +45,17 @@ def reproduce(
     scorer: Annotated[
         str,
         typer.Option(
-            help="forest (the paper's kind), default (what conovel does), or both with a comma."
+            help="forest (the paper's kind), default (conovel's own), or both with a comma."
         ),
     ] = "forest",
     composites: Annotated[
         str, typer.Option(help="Composites to try, of max, mean, min and stacked.")
     ] = "max,mean,min,stacked",
     shifts: Annotated[
-        str | None, typer.Option(help="Shifts δ of the sweeps, with commas; the usual by default.")
+        str | None,
+        typer.Option(
+            help="Shifts δ of the sweeps, separated by commas; those of the paper by default."
+        ),
     ] = None,
     level: Annotated[str, typer.Option(help="Largest tolerated share of false alarms.")] = "0.1",
     trees: Annotated[int, typer.Option(help="Trees of the forest.", min=1)] = 100,
@@ -60,7 +67,7 @@ def reproduce(
     ] = "1/2",
     grower: Annotated[
         str | None,
-        typer.Option(help="Who grows the forest: compiled (with numba) or scikit-learn."),
+        typer.Option(help="What grows the forest: compiled (with numba) or scikit-learn."),
     ] = None,
     engine: Annotated[
         str, typer.Option(help="Where trials run: local, or dask for the machines of a cluster.")
@@ -69,7 +76,7 @@ def reproduce(
         str | None, typer.Option(help="Address of the Dask scheduler, such as tcp://host:8786.")
     ] = None,
 ) -> None:
-    """Repeat the paper's experiments and set the results beside the published ones.
+    """Repeat the paper's experiments and compare the results with the published ones.
 
     Example: `conovel reproduce all --jobs 2 --out tables`
 
@@ -81,9 +88,9 @@ def reproduce(
     from conovel.spec.composites import as_composite  # noqa: PLC0415
     from conovel.stats.levels import as_level  # noqa: PLC0415
 
-    usual = {"agents": 20, "real": 20, "grid": 10}.get(experiment, 100)
+    default_trials = {"agents": 20, "real": 20, "grid": 10}.get(experiment, 100)
     options = Options(
-        trials=usual if trials is None else trials,
+        trials=default_trials if trials is None else trials,
         seed=seed,
         level=str(as_level(level)),
         learners=_learners(scorer, trees, depth, train_fraction, grower),
@@ -91,8 +98,8 @@ def reproduce(
         shifts=None if shifts is None else tuple(read_shifts(shifts)),
         data=data,
     )
-    with trials_on(engine, scheduler), _progress(experiment) as tell:
-        outcomes = run(experiment, options, out, n_jobs=jobs, on_done=tell)
+    with trials_on(engine, scheduler), _progress(experiment) as show_progress:
+        outcomes = run(experiment, options, out, n_jobs=jobs, on_done=show_progress)
     for outcome in outcomes:
         for table in outcome.tables:
             _print_table(table)
@@ -133,29 +140,11 @@ def trials_on(engine: str, scheduler: str | None) -> AbstractContextManager[None
 
 @contextmanager
 def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
-    """Show how far the run is and how long it will take, on standard error."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    """Show the progress of the run and the time left, on standard error."""
+    from rich.progress import MofNCompleteColumn  # noqa: PLC0415
 
-    console = Console(stderr=True)
-    with Progress(
-        "{task.description}",
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        "left",
-        # Trials are slow and uneven: look back far for the speed.
-        TimeRemainingColumn(),
-        console=console,
-        speed_estimate_period=600,
-        disable=not console.is_terminal,
-    ) as progress:
+    # Trials are slow and differ: average the speed over a long time.
+    with bar(MofNCompleteColumn(), speed_seconds=600) as progress:
         task = progress.add_task(name, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
@@ -165,9 +154,11 @@ def _print_table(table: ResultTable) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table as RichTable  # noqa: PLC0415
 
-    shown = RichTable(title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1), title_justify="left")
+    printed = RichTable(
+        title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1), title_justify="left"
+    )
     for index, head in enumerate(table.columns):
-        shown.add_column(head, justify="right" if index else "left")
+        printed.add_column(head, justify="right" if index else "left")
     for row in table.rows:
-        shown.add_row(*row)
-    Console().print(shown)
+        printed.add_row(*row)
+    Console().print(printed)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conovel.cli.show import print_json, split_names, stages
+from conovel.cli.show import facts_table, print_json, split_names, stages
 from conovel.cli.simulate import read_bits
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ def run(
     ] = "compact",
     train_fraction: Annotated[
         str | None,
-        typer.Option(help="Share of the known normals used for training; weighed by each site."),
+        typer.Option(
+            help="Share of the known normals used for training; each site chooses if not given."
+        ),
     ] = None,
     pi0: Annotated[str | None, typer.Option(help="storey or quantile.")] = None,
     seed: Annotated[
@@ -43,7 +45,7 @@ def run(
         ),
     ] = 0,
     on_dropout: Annotated[
-        str, typer.Option(help="When a site vanishes: abort, or conservative to go on.")
+        str, typer.Option(help="When a site is lost: abort, or conservative to go on without it.")
     ] = "abort",
     stage_seconds: Annotated[
         float, typer.Option(help="How long a site may take to answer.", min=0.1)
@@ -58,7 +60,8 @@ def run(
 ) -> None:
     """Start a run between the sites of a federation and wait for its outcome.
 
-    Every site writes its own decisions; here arrive counts, the threshold and the transcript.
+    Every site writes its own decisions. The operator gets counts, the threshold and the
+    transcript.
     Exit code 1 when the run was broken off or a site could not publish.
 
     Example: `conovel run --federation federation.toml --level 0.1 --regime full`
@@ -73,7 +76,7 @@ def run(
     from conovel.site.storage import write_json  # noqa: PLC0415
     from conovel.spec.run_spec import RunSpec  # noqa: PLC0415
 
-    _silence_engine()
+    _silence_nvflare()
     file = read_federation(federation)
     terms = Terms(
         choose_sites(file.sites, split_names(sites) if sites else None),
@@ -91,11 +94,13 @@ def run(
         run_seconds=run_seconds,
         call_seconds=min(30.0, stage_seconds),
     )
-    with stages() as tell:
-        tell("connecting")
+    with stages() as show_stage:
+        show_stage("connecting")
         with connect(file) as session:
-            tell("starting a process at every site")
-            account = run_terms(session, terms, lambda news: tell(escape(_in_words(news))))
+            show_stage("starting a process at every site")
+            account = run_terms(
+                session, terms, lambda progress: show_stage(escape(_in_words(progress)))
+            )
     if out is not None:
         write_json(out, account)
     if json:
@@ -109,7 +114,7 @@ def run(
 def status(
     settings: Annotated[Path, typer.Argument(help="federation.toml, or a site's site.toml.")],
 ) -> None:
-    """Tell who is connected and what became of the runs."""
+    """Show which sites are connected and how runs ended."""
     if _is_site(settings):
         from conovel.drivers.nvflare.run_records import RunRecords  # noqa: PLC0415
         from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
@@ -120,9 +125,9 @@ def status(
 
     file = _federation(settings)
     with connect(file) as session:
-        here = session.connected()
+        connected = session.connected()
         for site in file.sites:
-            typer.echo(f"{site}: {'connected' if site in here else 'NOT connected'}")
+            typer.echo(f"{site}: {'connected' if site in connected else 'NOT connected'}")
         for job in session.jobs():
             word = job.status.removeprefix("FINISHED:").lower().replace("_", " ")
             if not job.is_over and not session.progress(job.number):
@@ -134,7 +139,7 @@ def stop(
     settings: Annotated[
         Path, typer.Argument(help="An operator's federation.toml, or a party's own file.")
     ],
-    reason: Annotated[str, typer.Option(help="Told to the sites.")] = "an operator stopped it",
+    reason: Annotated[str, typer.Option(help="Sent to the sites.")] = "an operator stopped it",
 ) -> None:
     """Break off all runs of a federation; or stop the local agent or coordinator."""
     from conovel.drivers.nvflare.supervise import stop_party  # noqa: PLC0415
@@ -159,15 +164,15 @@ def stop(
     typer.echo(f"stopped {len(jobs)} {runs}" if jobs else "no run is under way")
 
 
-def _silence_engine() -> None:
-    """Keep NVFlare's warnings off the console; what matters comes as an error of ours."""
+def _silence_nvflare() -> None:
+    """Do not print NVFlare's warnings; errors that matter are raised as ours."""
     import logging  # noqa: PLC0415
 
     logging.getLogger().addHandler(logging.NullHandler())
 
 
 def _federation(path: Path) -> FederationFile:
-    _silence_engine()
+    _silence_nvflare()
     from conovel.drivers.nvflare.settings import read_federation  # noqa: PLC0415
 
     return read_federation(path)
@@ -187,7 +192,7 @@ def _text(path: Path) -> str:
 
 
 def _in_words(progress: dict[str, Any]) -> str:
-    """Say who is there, which round it is, and how much has been said so far."""
+    """Describe the progress: the round, the sites, and the bytes sent so far."""
     parts = [f"round {progress['round']}" if progress["round"] else progress["state"]]
     for words, names in (("", progress["here"]), ("waiting for ", progress["owing"])):
         if names:
@@ -195,10 +200,10 @@ def _in_words(progress: dict[str, Any]) -> str:
     return " · ".join([*parts, f"{progress['bytes']:,} bytes"])
 
 
-def _print_runs(ledger: Any) -> None:
+def _print_runs(records: Any) -> None:
     from datetime import datetime  # noqa: PLC0415
 
-    for record in ledger.runs():
+    for record in records.runs():
         began = datetime.fromtimestamp(record["began"])
         typer.echo(
             f"{began:%Y-%m-%d %H:%M} {record['run_id']} {record['state']}: {record['message']}"
@@ -208,7 +213,6 @@ def _print_runs(ledger: Any) -> None:
 def _print_account(account: dict[str, Any]) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.markup import escape  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
 
     console = Console()
     terms, transcript = account["terms"], account["transcript"]
@@ -218,9 +222,7 @@ def _print_account(account: dict[str, Any]) -> None:
         console.print("Nothing was decided, and nothing was published anywhere.")
         return
     outcome = account["outcome"]
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(style="dim")
-    table.add_column()
+    table = facts_table()
     table.add_row("run", terms["run_id"])
     table.add_row("sites", ", ".join(outcome["participants"]))
     table.add_row("rows tested", f"{outcome['n_tests']:,}")

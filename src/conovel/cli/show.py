@@ -1,4 +1,4 @@
-"""What the commands share: progress for people, small readers of options."""
+"""Functions that several commands use: progress displays and readers of options."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
+    from rich.progress import Progress, ProgressColumn, TaskID
+    from rich.table import Table
 
 
 @contextmanager
 def stages() -> Iterator[Callable[[str], None]]:
-    """Show the current stage and the time spent, on standard error and only to a person."""
+    """Show the current stage and the time spent, on standard error if it is a terminal."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn  # noqa: PLC0415
 
@@ -29,39 +30,63 @@ def stages() -> Iterator[Callable[[str], None]]:
         yield lambda stage: progress.update(task, description=stage)
 
 
-@contextmanager
-def bars() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Show each stage with how far it is and how long it will take, only to a person."""
+def bar(done: ProgressColumn, speed_seconds: float) -> Progress:
+    """Return a progress bar with the time left, on standard error if it is a terminal.
+
+    Parameters
+    ----------
+    done : ProgressColumn
+        The column that says how much is done.
+    speed_seconds : float
+        Time over which the speed is averaged.
+    """
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import (  # noqa: PLC0415
         BarColumn,
         Progress,
-        TaskProgressColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
 
     console = Console(stderr=True)
-    with Progress(
+    return Progress(
         "{task.description}",
         BarColumn(),
-        TaskProgressColumn(show_speed=True),
+        done,
         TimeElapsedColumn(),
         "left",
         TimeRemainingColumn(),
         console=console,
-        speed_estimate_period=60,
+        speed_estimate_period=speed_seconds,
         disable=not console.is_terminal,
-    ) as progress:
+    )
+
+
+@contextmanager
+def bars() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Show the progress of each stage and the time left, if standard error is a terminal."""
+    from rich.progress import TaskProgressColumn  # noqa: PLC0415
+
+    with bar(TaskProgressColumn(show_speed=True), speed_seconds=60) as progress:
         tasks: dict[str, TaskID] = {}
 
-        def tell(stage: str, done: int, total: int | None) -> None:
+        def show(stage: str, done: int, total: int | None) -> None:
             if stage not in tasks:
-                # What was done before the start says nothing about the speed.
+                # Work that an earlier run did must not count for the speed.
                 tasks[stage] = progress.add_task(stage, total=total, completed=done)
             progress.update(tasks[stage], completed=done)
 
-        yield tell
+        yield show
+
+
+def facts_table() -> Table:
+    """Return an empty table of two columns, names and values, without lines."""
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column()
+    return table
 
 
 def split_names(text: str) -> list[str]:
@@ -76,7 +101,7 @@ def split_names(text: str) -> list[str]:
 
 
 def is_dask(engine: str, scheduler: str | None) -> bool:
-    """Check ``--engine`` with ``--scheduler``."""
+    """Return whether ``--engine`` is dask; check it together with ``--scheduler``."""
     from conovel.errors import InputError  # noqa: PLC0415
 
     if (engine, scheduler) == ("local", None):

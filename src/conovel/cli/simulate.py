@@ -44,7 +44,7 @@ def simulate(
     composite: Annotated[
         str,
         typer.Option(
-            help="How scores go together: auto (each agent chooses), mean, max (the paper's), min"
+            help="How scores are combined: auto (each agent chooses), mean, max (the paper's), min"
             " or stacked."
         ),
     ] = "auto",
@@ -66,10 +66,12 @@ def simulate(
     ] = None,
     drop: Annotated[
         list[str] | None,
-        typer.Option(help="Let an agent vanish: NAME=hello, NAME=models or NAME=counts."),
+        typer.Option(
+            help="Simulate the loss of an agent: NAME=hello, NAME=models or NAME=counts."
+        ),
     ] = None,
     on_dropout: Annotated[
-        str, typer.Option(help="When an agent vanishes during the counts: abort or conservative.")
+        str, typer.Option(help="When an agent is lost during the counts: abort or conservative.")
     ] = "abort",
     columns: Annotated[
         str | None, typer.Option(help="Feature columns of the files; all if not given.")
@@ -99,16 +101,16 @@ def simulate(
 
     regimes = split_names(regime)
     if out is not None and len(regimes) > 1:
-        raise InputError("--out holds one run: name a single --regime")
-    with stages() as tell:
-        tell("reading rows")
+        raise InputError("--out can hold one run only: choose a single --regime")
+    with stages() as show_stage:
+        show_stage("reading rows")
         if agent:
-            members, truth = _read_agents(agent, columns, id_column), None
+            participants, truth = _read_agents(agent, columns, id_column), None
         else:
-            members, truth = _draw_agents(delta, seed, agents, nulls, tests)
+            participants, truth = _draw_agents(delta, seed, agents, nulls, tests)
         runs = [
             Network(
-                members,
+                participants,
                 regime=name,
                 composite=composite,
                 bits=read_bits(bits),
@@ -118,7 +120,7 @@ def simulate(
                 train_fraction=train_fraction,
                 pi0=pi0,
                 on_dropout=on_dropout,  # type: ignore[arg-type]
-            ).run(dropouts=_read_dropouts(drop), on_stage=tell)
+            ).run(dropouts=_read_dropouts(drop), on_stage=show_stage)
             for name in regimes
         ]
     if out is not None:
@@ -156,8 +158,8 @@ def _draw_agents(
 
     drawn = gaussian_design(delta, seed, n_agents=n_agents, n_null=n_null, n_test=n_test)
     names = [f"agent-{j + 1:0{len(str(n_agents))}d}" for j in range(n_agents)]
-    members = [Agent(name, a.X_null, a.X_test) for name, a in zip(names, drawn, strict=True)]
-    return members, {name: a.is_novel for name, a in zip(names, drawn, strict=True)}
+    participants = [Agent(name, a.X_null, a.X_test) for name, a in zip(names, drawn, strict=True)]
+    return participants, {name: a.is_novel for name, a in zip(names, drawn, strict=True)}
 
 
 def _read_agents(texts: list[str], columns: str | None, id_column: str | None) -> list[Agent]:
@@ -165,7 +167,7 @@ def _read_agents(texts: list[str], columns: str | None, id_column: str | None) -
     from conovel.errors import InputError  # noqa: PLC0415
     from conovel.site.storage import read_pair_of_files  # noqa: PLC0415
 
-    members = []
+    participants = []
     for text in texts:
         name, equals, files = text.partition("=")
         null, comma, test = files.partition(",")
@@ -173,8 +175,8 @@ def _read_agents(texts: list[str], columns: str | None, id_column: str | None) -
             raise InputError(f"--agent {text}: write NAME=NULL,TEST")
         features = split_names(columns) if columns else None
         known, rows = read_pair_of_files(Path(null), Path(test), features, id_column)
-        members.append(Agent(name, known.features, rows.features, ids=rows.ids))
-    return members
+        participants.append(Agent(name, known.features, rows.features, ids=rows.ids))
+    return participants
 
 
 def _read_dropouts(texts: list[str] | None) -> dict[str, Phase]:
@@ -195,6 +197,8 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
+    from conovel.report import correct_counts  # noqa: PLC0415
+
     spec = run.spec
     bits = spec.bits or "float64"
     how = f", {spec.composite} of {f'{bits}-bit' if isinstance(bits, int) else bits} models"
@@ -209,10 +213,10 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
     for name, site in run.items():
         moved = traffic.get(name, {"sent": 0, "received": 0})
         novel = truth[name] if truth else np.zeros_like(site.rejected)
-        found = int((site.rejected & novel).sum())
+        counts = correct_counts(site.rejected, novel)
         numbers = [run.n_null[name], int(site.tested.sum()), site.tested.size, site.n_rejected]
-        numbers += [moved["sent"], moved["received"], site.n_rejected - found, found]
-        numbers.append(int(novel.sum()))
+        numbers += [moved["sent"], moved["received"]]
+        numbers += [counts["false"], counts["found"], counts["novel"]]
         totals += numbers
         table.add_row(name, *_cells(numbers, truth is not None))
     table.add_section()
@@ -224,8 +228,8 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
             name: site.choices[what].winner for name, site in run.items() if what in site.choices
         }
         if chosen:
-            said = ", ".join(f"{winner} ({name})" for name, winner in chosen.items())
-            console.print(f"{what} chosen: {said}")
+            winners = ", ".join(f"{winner} ({name})" for name, winner in chosen.items())
+            console.print(f"{what} chosen: {winners}")
     console.print(f"{run.rounds} rounds of counts, {run.n_bytes:,} bytes in all messages")
     if truth:
         false, found_in_all, novel_in_all = totals[-3:]

@@ -1,4 +1,4 @@
-"""``conovel verify``: derive the outcome of a run again from its transcript."""
+"""``conovel verify``: compute the outcome of a run again from its transcript."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def verify(
 ) -> None:
     """Check that everything a run published follows from its counts and ranks.
 
-    Also lists what cannot be derived and was not checked. Exit code 0 when everything holds,
-    1 when something does not.
+    Also lists what cannot be derived and was not checked. Exit code 0 if everything holds, 1 if
+    something does not.
     """
     from conovel.protocol.audit import verify as audit  # noqa: PLC0415
     from conovel.protocol.not_checked import not_checked  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Figures of the experiments; readable without colour."""
+"""Figures of the experiments; they can be read without colour."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _scorers(rows: Sequence[Row]) -> list[Any]:
 
 
 def against_shift(rows: Sequence[Row], folder: Path, name: str) -> str | None:
-    """Power and FDR against δ with bands of two standard errors, the limit and the paper."""
+    """Draw power and FDR against δ with bands of two standard errors, the limit and the paper."""
     shifts = sorted({row["shift"] for row in rows})
     if len(shifts) < 2:
         return None
@@ -72,7 +72,7 @@ def against_shift(rows: Sequence[Row], folder: Path, name: str) -> str | None:
 
 
 def rounds(rows: Sequence[Row], folder: Path, name: str) -> str | None:
-    """How FastLSU comes down to its fixed point, and in how many rounds."""
+    """Draw the counts of FastLSU by round, and the number of rounds until they stay."""
     regimes = [r for r in ("counts", "split", "full") if where(rows, regime=r)]
     shifts = sorted({row["shift"] for row in rows if row["shift"] is not None})
     if not regimes or not shifts:
@@ -107,7 +107,7 @@ def rounds(rows: Sequence[Row], folder: Path, name: str) -> str | None:
 
 
 def against_bytes(rows: Sequence[Row], folder: Path, name: str) -> str | None:
-    """Power against kilobits, by the paper's own count, with the paper's points."""
+    """Draw power against kilobits by the paper's formula, with the paper's points."""
     with figure(1, 3.8, 5.4) as (drawing, (axes,)):
         for regime, composite in _curves(rows):
             mine = where(rows, regime=regime, composite=composite)
@@ -147,7 +147,7 @@ def against_bytes(rows: Sequence[Row], folder: Path, name: str) -> str | None:
 
 
 def against_agents(rows: Sequence[Row], folder: Path, name: str) -> str | None:
-    """Power against the number of agents that share the same total data, by scorer and shift."""
+    """Draw power against the number of agents, by scorer and shift; the total data is the same."""
     shifts = sorted({row["shift"] for row in rows})
     views = [(scorer, shift) for scorer in _scorers(rows) for shift in shifts]
     labelled: set[str] = set()
@@ -171,7 +171,7 @@ def against_agents(rows: Sequence[Row], folder: Path, name: str) -> str | None:
 
 
 def _once(label: str, labelled: set[str]) -> str | None:
-    """Name a curve in the legend when it comes for the first time."""
+    """Return a label for the legend when it occurs for the first time, else None."""
     if label in labelled:
         return None
     labelled.add(label)
@@ -179,7 +179,7 @@ def _once(label: str, labelled: set[str]) -> str | None:
 
 
 def by_data(rows: Sequence[Row], folder: Path, name: str) -> str | None:
-    """Power and FDR of every regime on each real data set."""
+    """Draw power and FDR of every regime on each real data set."""
     sets = list(dict.fromkeys(row["data"] for row in rows))
     with figure(2, 1.0 + 0.8 * len(sets)) as (drawing, (left, right)):
         curves = _curves(rows)
@@ -291,6 +291,6 @@ def _hollow(regime: str) -> dict[str, Any]:
 
 
 def _padded(paths: list[list[int]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Give every path the longest length; a count that stays, stays."""
+    """Extend every path to the longest length by repeating its last count."""
     longest = max(map(len, paths))
     return np.array([[*path, *[path[-1]] * (longest - len(path))] for path in paths], dtype=float)

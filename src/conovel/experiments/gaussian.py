@@ -19,7 +19,7 @@ DIMENSION = 20
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """The rows of one agent, with the truth that no procedure may see."""
+    """The rows of one agent, and which test rows are novel; no procedure may use the latter."""
 
     X_null: NDArray[np.float64]
     X_test: NDArray[np.float64]
@@ -50,7 +50,7 @@ def gaussian_design(
     n_test: int = 1000,
     null_share: float = 0.9,
 ) -> list[Labelled]:
-    """Draw the design; totals are split evenly, the first agents get what is left over.
+    """Draw the design; totals are divided evenly, and the first agents get the remainder.
 
     Agents beyond the third take the triangle's corners in turn.
 
@@ -72,7 +72,10 @@ def gaussian_design(
     [((1000, 20), (334, 20), 33), ((1000, 20), (333, 20), 33), ((1000, 20), (333, 20), 33)]
     """
     if min(n_null, n_test) < n_agents or n_agents < 1:
-        raise InputError(f"{n_null} nulls and {n_test} tests do not go round {n_agents} agents")
+        raise InputError(
+            f"{n_null} nulls and {n_test} tests are too few for {n_agents} agents: each needs"
+            " at least one of both"
+        )
     rng = np.random.default_rng(random_state)
     corners, novel = centres(delta), novelty_centre()
     agents = []

@@ -1,4 +1,4 @@
-"""The best power that is possible: densities known, nothing left to learn.
+"""The best power that is possible, when all densities are known.
 
 Agent j sees a novelty at distance d_j = |μ_alt − μ_j| from its normals, and by Neyman and
 Pearson no test beats the projection on that line. BH at level α spends π0·α of false
@@ -7,8 +7,8 @@ discoveries, so the threshold solves
     π0 F / (π0 F + (1 − π0) T) = π0 α,
 
 F and T being the shares of normals and of novelties beyond it, averaged over agents. A
-conformal procedure compares p-values between agents: one F for all. Ranking rows across agents
-by likelihood ratio spends F where it finds most, which no agent can do alone.
+conformal procedure has one p-value threshold for all agents, so one F. Ranking rows across agents
+by likelihood ratio uses a larger F where more novelties are found, which no agent can do alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from conovel.experiments.gaussian import centres, novelty_centre
 from conovel.stats.levels import Level, as_level
 
 Tail: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-_FAR = 50.0  # beyond so many standard deviations every tail is empty
+_FAR = 50.0  # standard deviations; no probability lies beyond
 
 
 class Limit(NamedTuple):
@@ -64,7 +64,7 @@ def power_limit(distances: ArrayLike, level: Level = 0.1, null_share: float = 0.
     alpha = float(as_level(level))
 
     def best(false: Tail, true: Tail) -> float:
-        """Return the novelties found at the loosest threshold that keeps the level."""
+        """Return the share of novelties found at the loosest threshold that keeps the level."""
 
         def excess(thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
             # p <= α R / m with equality: F = α (π0 F + (1 − π0) T), averaged over agents.
@@ -72,7 +72,7 @@ def power_limit(distances: ArrayLike, level: Level = 0.1, null_share: float = 0.
             kept, won = 1 - alpha * null_share, alpha * (1 - null_share)
             return np.asarray(kept * spent - won * gained, dtype=np.float64)
 
-        # Coming from the loosest threshold, like FastLSU, the first root is the one.
+        # The first root from the loosest threshold, where FastLSU ends too.
         grid = np.linspace(-_FAR, _FAR, 2001)
         first = int(np.argmax(excess(grid) <= 0))
         low, high = grid[first - 1 : first + 1]

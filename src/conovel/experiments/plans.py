@@ -1,6 +1,6 @@
-"""The experiments: which designs, which learners, which cells.
+"""The experiments: their designs, learners and cells.
 
-`paper` experiments share their designs, so `merged` runs them as one: a model is fitted once
+The experiments of the paper share their designs, so `merged` joins them: a model is fitted once
 for all five tables.
 """
 
@@ -21,7 +21,7 @@ PRECISIONS: tuple[Bits, ...] = (None, 6, 4, 2, 1, "compact")
 AGENTS = (3, 9, 30)
 AGENT_SHIFTS = (0.0, 2.0, 4.0)
 BASELINES = (Cell("isolated"), Cell("counts"), Cell("pooled"))
-# What the paper does not say, tried at three shifts.
+# Settings that the paper does not state, tried at three shifts.
 GRID = tuple(
     Learner("forest", trees, depth, fraction)
     for depth, trees, fraction in product((5, 10, None), (50, 100), ("1/2", "7/10"))
@@ -31,7 +31,7 @@ GRID_SHIFTS = (0.0, 2.0, 4.0)
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may choose."""
+    """The choices of a user."""
 
     trials: int = 100
     seed: int = 0
@@ -42,7 +42,7 @@ class Options:
     data: Path | None = None
 
     def designs(self, usual: Sequence[float], n_agents: int = 3) -> list[Gaussian]:
-        """Return the Gaussian design at the shifts that were asked for."""
+        """Return the Gaussian design at the chosen shifts, or at the usual ones."""
         return [Gaussian(delta, n_agents) for delta in self.shifts or usual]
 
 
@@ -89,25 +89,25 @@ def conservative_quantization(options: Options) -> list[Task]:
 
 
 def agents(options: Options) -> list[Task]:
-    """Ours: the same total data over more and more agents."""
+    """Not in the paper: the same total data, divided among more and more agents."""
     return _tasks(
         options,
         [design for K in AGENTS for design in options.designs(AGENT_SHIFTS, K)],
-        lambda learner: _everything(learner, options.composites),
+        lambda learner: _all_regimes(learner, options.composites),
     )
 
 
 def real(options: Options) -> list[Task]:
-    """Ours: real data, dealt out to three agents that differ."""
+    """Not in the paper: real data, divided among three agents that differ."""
     return _tasks(
         options,
         real_sources(options.data),
-        lambda learner: _everything(learner, options.composites),
+        lambda learner: _all_regimes(learner, options.composites),
     )
 
 
 def grid(options: Options) -> list[Task]:
-    """Ours: what the paper leaves open about its forest."""
+    """Not in the paper: settings of the forest that it does not state."""
     return _tasks(
         replace(options, learners=GRID),
         options.designs(GRID_SHIFTS),
@@ -167,7 +167,7 @@ def _tasks(
     sources: Sequence[RowSource],
     cells: Callable[[Learner], Sequence[Cell]],
 ) -> list[Task]:
-    """Trial after trial, so that a run that was broken off has whole trials."""
+    """Return tasks trial by trial, so that an interrupted run has complete trials."""
     return [
         Task(source, learner, tuple(cells(learner)), options.level, options.seed, trial)
         for trial in range(options.trials)
@@ -184,9 +184,9 @@ def _exchange(
 ) -> tuple[Cell, ...]:
     """Return the cells of regimes that exchange models.
 
-    A stacked composite is fitted anew for each precision, so it is tried at the ends only.
+    A stacked composite is fitted anew for each precision, so it is tried at two precisions only.
     conovel's own defaults have one composite, one precision and no blocks. In a sweep over
-    precisions they are set beside the paper's composite, in the paper's regimes.
+    precisions they are compared with the paper's composite, in the paper's regimes.
     """
     if learner.name == "default" and len(precisions) > 1:
         return tuple(Cell(*cell) for cell in product(regimes, ("max", "auto"), precisions))
@@ -200,7 +200,7 @@ def _exchange(
     )
 
 
-def _everything(learner: Learner, composites: Sequence[str]) -> tuple[Cell, ...]:
+def _all_regimes(learner: Learner, composites: Sequence[str]) -> tuple[Cell, ...]:
     if learner.name == "default":  # what a user would run, without and with models
         return Cell("counts"), Cell("full", "auto", "compact")
     regimes = ("split", "conservative", "full")

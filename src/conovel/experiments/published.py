@@ -50,7 +50,7 @@ SHIFT: Mapping[str, Mapping[float, Published]] = MappingProxyType(
             (0.966, 0.971, 0.982, 0.991, 0.997, 0.999),
             *(0.03, 0.02, 0.02, 0.01, 0.01, 0.00),
         ),
-        # ResultTable "Conservative Model Exchange: Simulated Dataset Shift".
+        # Table "Conservative Model Exchange: Simulated Dataset Shift".
         "conservative": {
             0.0: Published((0.030, 0.01), (0.924, 0.03), (15303, 806)),
             0.5: Published((0.029, 0.01), (0.925, 0.03), (15349, 600)),

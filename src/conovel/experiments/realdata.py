@@ -1,8 +1,8 @@
-"""Real data with labels, dealt out to three agents whose normals differ.
+"""Real data with labels, divided among three agents whose normals differ.
 
 Where the rows name a site, sites are agents. Otherwise the normals are clustered, and each
-agent prefers some clusters, by weights from a Dirichlet distribution. Labels decide which rows
-are normals and which are novelties, never more.
+agent prefers some clusters, by weights from a Dirichlet distribution. Labels are used only to
+decide which rows are normals and which are novelties.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from conovel.experiments.gaussian import Labelled
 from conovel.experiments.tasks import Row
 
 N_AGENTS = 3
-N_NULL, N_TEST, N_NOVEL = 1333, 330, 33  # an agent's rows, fewer where the data has fewer
+N_NULL, N_TEST, N_NOVEL = 1333, 330, 33  # rows of an agent; fewer if the data set has fewer
 CONCENTRATION = 0.3
 N_CLUSTERS = 10
 BUNDLED = "digits"
@@ -29,7 +29,7 @@ _NOVEL_GASES = ("Ammonia", "Toluene")
 
 
 class LabelledRows(NamedTuple):
-    """A data set: rows, which are novel, and the site of each if it has one."""
+    """A data set: rows, whether each is novel, and the site of each if there are sites."""
 
     X: NDArray[np.float64]
     is_novel: NDArray[np.bool_]
@@ -38,7 +38,7 @@ class LabelledRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Real:
-    """One data set, dealt out anew in each trial.
+    """One data set, divided anew in each trial.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Real:
     file : str
         An ``.npz`` file, or empty for scikit-learn's digits.
     content : str
-        Digest of the file, so that results of other data are never taken for these.
+        Digest of the file, so that results of another file are not reused.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Real:
     content: str = ""
 
     def draw(self, seed: list[int]) -> list[Labelled]:
-        """Deal the rows out to the agents of a trial."""
+        """Divide the rows among the agents of a trial."""
         data = _load(self.file)
         rng = np.random.default_rng(seed)
         return (_by_cluster if data.site is None else _by_site)(data, rng)
@@ -69,7 +69,7 @@ class Real:
 
 
 def real_sources(folder: Path | None) -> list[Real]:
-    """Return the data sets of a folder, or the one that scikit-learn brings.
+    """Return the data sets of a folder, or the one that comes with scikit-learn.
 
     A set is an ``.npz`` file with rows ``X`` and ``y`` (1 for a novelty), or with ``gas``,
     ``gas_names`` and ``batch`` (the sensor drift data of UCI). It may have a ``site`` for
@@ -79,7 +79,7 @@ def real_sources(folder: Path | None) -> list[Real]:
         return [Real(BUNDLED)]
     files = sorted(folder.glob("*.npz"))
     if not files:
-        raise FileError(f"{folder} has no .npz files")
+        raise FileError(f"{folder} has no .npz files: choose another folder")
     return [
         Real(file.stem, str(file), hashlib.sha256(file.read_bytes()).hexdigest()[:16])
         for file in files
@@ -115,14 +115,16 @@ def _informative(X: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _by_site(data: LabelledRows, rng: np.random.Generator) -> list[Labelled]:
-    """Take the sites with most rows, if they have novelties enough, as agents."""
+    """Take as agents the largest sites that have enough novelties."""
     assert data.site is not None  # noqa: S101
     names, novel = np.unique(data.site[data.is_novel], return_counts=True)
-    enough = names[novel >= N_NOVEL]
-    sizes = [np.count_nonzero((data.site == name) & ~data.is_novel) for name in enough]
-    chosen = enough[np.sort(np.argsort(sizes, kind="stable")[-N_AGENTS:])]
+    with_novelties = names[novel >= N_NOVEL]
+    sizes = [np.count_nonzero((data.site == name) & ~data.is_novel) for name in with_novelties]
+    chosen = with_novelties[np.sort(np.argsort(sizes, kind="stable")[-N_AGENTS:])]
     if chosen.size < N_AGENTS:
-        raise InputError(f"only {chosen.size} sites have {N_NOVEL} novelties")
+        raise InputError(
+            f"only {chosen.size} sites have {N_NOVEL} novelties, and {N_AGENTS} are needed"
+        )
     agents = []
     for name in chosen:
         at_site = data.site == name
@@ -133,7 +135,7 @@ def _by_site(data: LabelledRows, rng: np.random.Generator) -> list[Labelled]:
 
 
 def _by_cluster(data: LabelledRows, rng: np.random.Generator) -> list[Labelled]:
-    """Let each agent draw from the normals that are left, preferring some clusters."""
+    """Let each agent draw from the remaining normals, with its own weights of the clusters."""
     nulls, cluster = np.flatnonzero(~data.is_novel), _clusters(data)
     novelties = rng.permutation(np.flatnonzero(data.is_novel))
     n_each = min(N_NULL + N_TEST - N_NOVEL, int(0.9 * nulls.size) // N_AGENTS)
@@ -142,9 +144,9 @@ def _by_cluster(data: LabelledRows, rng: np.random.Generator) -> list[Labelled]:
     left = np.arange(nulls.size)
     agents = []
     for j in range(N_AGENTS):
-        taste = rng.dirichlet(np.full(N_CLUSTERS, CONCENTRATION))
-        # Rows of any cluster stay within reach: a preferred one may run out.
-        weight = taste[cluster[left]] + 1e-6
+        preference = rng.dirichlet(np.full(N_CLUSTERS, CONCENTRATION))
+        # Every cluster keeps a positive weight, because a preferred one may run out of rows.
+        weight = preference[cluster[left]] + 1e-6
         drawn = rng.choice(left, n_each, replace=False, p=weight / weight.sum())
         left = np.setdiff1d(left, drawn)
         own = novelties[j * n_novel : (j + 1) * n_novel]

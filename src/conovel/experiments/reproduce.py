@@ -1,4 +1,4 @@
-"""Run an experiment and write what it gives: rows, tables and figures."""
+"""Runs an experiment and writes its rows, tables and figures."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.errors import DataWarning, FileError, InputError, MissingExtraError
+from conovel.errors import DataWarning, InputError, MissingExtraError
 from conovel.experiments.figures import figures
 from conovel.experiments.plans import EXPERIMENTS, PAPER, Options, merged, rows_of
-from conovel.experiments.runner import run_tasks
+from conovel.experiments.runner import make_folder, run_tasks
 from conovel.experiments.tables import ResultTable
 from conovel.experiments.tasks import Row
 from conovel.experiments.views import views
@@ -24,7 +24,7 @@ from conovel.spec.version import __version__
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What one experiment gave, and the files that hold it."""
+    """The results of one experiment, and the files that hold them."""
 
     name: str
     tables: tuple[ResultTable, ...]
@@ -40,7 +40,7 @@ def reproduce(
     n_jobs: int | None = None,
     on_done: Callable[[int, int], None] | None = None,
 ) -> list[Reproduction]:
-    """Run an experiment, or go on with it, and write rows, tables and figures to a folder.
+    """Run or continue an experiment, and write rows, tables and figures to a folder.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def reproduce(
     n_jobs : int, optional
         As in :class:`joblib.Parallel`.
     on_done : callable, optional
-        Told how many tasks are done, and of how many.
+        Called with the number of tasks that are done and the number of all tasks.
     """
     if name != "all" and name not in EXPERIMENTS:
         raise InputError(
@@ -62,12 +62,9 @@ def reproduce(
     names = PAPER if name == "all" else (name,)
     planned = {each: EXPERIMENTS[each](options) for each in names}
     tasks = merged(task for each in planned.values() for task in each)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"{folder} cannot be made: {error.strerror}") from None
-    tell = on_done or (lambda done, total: None)
-    rows = run_tasks(tasks, folder, n_jobs, lambda done: tell(done, len(tasks)))
+    make_folder(folder)
+    report_done = on_done or (lambda done, total: None)
+    rows = run_tasks(tasks, folder, n_jobs, lambda done: report_done(done, len(tasks)))
     return [_write(each, rows_of(rows, planned[each]), options, folder) for each in names]
 
 
@@ -79,7 +76,7 @@ def _write(name: str, rows: Sequence[Row], options: Options, folder: Path) -> Re
         warnings.warn(f"no figures were drawn: {error}", DataWarning, stacklevel=2)
         drawn = []
     files = [folder / f"{name}.{ending}" for ending in ("json", "parquet", "md", "tex")]
-    write_json(files[0], {**_about(name, options), **_content(tables, drawn)})
+    write_json(files[0], {**_settings(name, options), **_content(tables, drawn)})
     write_table(files[1], {column: _objects([row[column] for row in rows]) for column in rows[0]})
     write_text(files[2], "\n\n".join(table.to_markdown() for table in tables) + "\n")
     write_text(files[3], "\n\n".join(table.to_latex() for table in tables) + "\n")
@@ -89,13 +86,13 @@ def _write(name: str, rows: Sequence[Row], options: Options, folder: Path) -> Re
 
 
 def _objects(values: list[Any]) -> NDArray[np.object_]:
-    """Keep lists and missing values as they are."""
+    """Return an array of objects, so that lists and None stay as they are."""
     column = np.empty(len(values), dtype=np.object_)
     column[:] = values
     return column
 
 
-def _about(name: str, options: Options) -> dict[str, Any]:
+def _settings(name: str, options: Options) -> dict[str, Any]:
     settings = asdict(options)
     settings["data"] = None if options.data is None else options.data.name
     settings["version"] = __version__

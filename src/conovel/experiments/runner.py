@@ -1,8 +1,8 @@
-"""Run tasks, many at a time, and keep each result: what was broken off goes on from there.
+"""Runs tasks in parallel and keeps each result, so that an interrupted run can continue.
 
-Tasks go through joblib. Whatever backend the caller set with ``joblib.parallel_config`` is
-used, so the same call runs on threads, processes, or a Dask or Ray cluster. A result depends
-on its task alone, so the number of jobs changes nothing but the time.
+Tasks are run by joblib, with the backend that the caller set with ``joblib.parallel_config``:
+threads, processes, or a Dask or Ray cluster. A result depends
+on its task alone, so the number of jobs changes only the time.
 """
 
 from __future__ import annotations
@@ -29,33 +29,38 @@ def run_tasks(
     ----------
     tasks : sequence of Task
     folder : Path
-        Where results are kept, one file for each task; made if need be.
+        Where results are kept, one file for each task; made if it does not exist.
     n_jobs : int, optional
         As in :class:`joblib.Parallel`; by default what ``joblib.parallel_config`` says, or 1.
     on_done : callable, optional
-        Told how many tasks are done, at the start and after each.
+        Called with the number of tasks that are done, at the start and after each.
     """
     if not tasks:
         raise InputError("there is nothing to run: ask for at least one trial")
-    tell = on_done or (lambda n: None)
+    report_done = on_done or (lambda n: None)
     rows: dict[int, list[Row]] = {}
     for index, task in enumerate(tasks):
         known = _read(_file(folder, task))
         if known is not None:
             rows[index] = known
-    tell(len(rows))
+    report_done(len(rows))
     missing = [index for index in range(len(tasks)) if index not in rows]
     parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")
     for index, result in parallel(joblib.delayed(_run)(i, tasks[i]) for i in missing):
         file = _file(folder, tasks[index])
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FileError(f"{file.parent} cannot be made: {error.strerror}") from None
+        make_folder(file.parent)
         write_json(file, {"rows": result})
         rows[index] = result
-        tell(len(rows))
+        report_done(len(rows))
     return [row for index in range(len(tasks)) for row in rows[index]]
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder if it does not exist."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{folder} cannot be made: {error.strerror}") from None
 
 
 def _run(index: int, task: Task) -> tuple[int, list[Row]]:
@@ -67,7 +72,7 @@ def _file(folder: Path, task: Task) -> Path:
 
 
 def _read(file: Path) -> list[Row] | None:
-    """Return a result, or nothing where there is none that can be read."""
+    """Return a kept result; None if there is none or it cannot be read."""
     if not file.exists():
         return None
     try:

@@ -1,7 +1,7 @@
-"""How figures look: the same regime has the same marker, line and colour everywhere.
+"""The look of figures: a regime has the same marker, line and colour in all of them.
 
-Colours are those of Okabe and Ito, told apart with any colour vision; markers and line styles
-tell them apart without any.
+The colours of Okabe and Ito can be distinguished with any colour vision; markers and line styles
+without colours.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BLACK, GREY = "#000000", "#777777"
 
 
 class Look(NamedTuple):
-    """Colour, marker and line of one way to decide."""
+    """Colour, marker and line of one regime."""
 
     colour: str
     marker: str
@@ -55,7 +55,7 @@ LOOKS: Mapping[str, Look] = {
 
 @contextmanager
 def figure(n_panels: int, height: float = 3.4, width: float = WIDTH) -> Iterator[tuple[Any, Any]]:
-    """Open a figure of panels side by side, in the house style."""
+    """Open a figure of panels side by side, with `SETTINGS`."""
     try:
         import matplotlib as mpl  # noqa: PLC0415
         from matplotlib.figure import Figure  # noqa: PLC0415
@@ -68,7 +68,7 @@ def figure(n_panels: int, height: float = 3.4, width: float = WIDTH) -> Iterator
 
 
 def save(drawing: Any, folder: Path, name: str) -> str:
-    """Write a figure as SVG and PNG, the same bytes for the same data; name the SVG."""
+    """Write a figure as SVG and PNG, the same bytes for the same data; return the SVG's name."""
     drawing.savefig(folder / f"{name}.svg", metadata={"Date": None})
     drawing.savefig(folder / f"{name}.png", metadata={"Software": None})
     return f"{name}.svg"

@@ -20,12 +20,12 @@ class Estimate(NamedTuple):
     error: float
 
     def __str__(self) -> str:
-        """Return it as the tables print it."""
+        """Return the text that tables show."""
         return "" if np.isnan(self.mean) else f"{self.mean:.3f} ± {self.error:.3f}"
 
 
 def estimate(values: Iterable[float | None]) -> Estimate:
-    """Average over the trials in which there is a value.
+    """Average over the trials that have a value.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def where(rows: Iterable[Row], **values: Any) -> list[Row]:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """A table of text, whatever it is written as later."""
+    """A table of text, which can be written in several formats."""
 
     title: str
     columns: tuple[str, ...]
@@ -104,7 +104,7 @@ class ResultTable:
         return {key: _lists(value) for key, value in asdict(self).items()}
 
 
-def shown(rows: Sequence[Row], what: str) -> str:
+def cell_text(rows: Sequence[Row], what: str) -> str:
     """Return one cell: ``power``, ``fdp``, or both as "power (FDR)"."""
     if not rows:
         return ""

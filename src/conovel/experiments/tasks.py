@@ -1,7 +1,7 @@
-"""A task: one trial of one design, decided in every cell that a table asks for.
+"""A task: one trial of one design, decided in every cell of a table.
 
-Tasks are plain values, so they can be sent to any machine, and their digest names their
-result on disk.
+Tasks are plain values, so they can be sent to any machine. Their digest is part of the name of
+their result on disk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from conovel.scorers.classifier import ScorerLike
 from conovel.scorers.compiled_forest import CompiledForest, available
 from conovel.spec.version import __version__
 
-SIZED = 2  # trials in which large models are encoded to count their bytes: sizes hardly vary
+SIZED = 2  # trials in which large models are encoded to count their bytes; sizes vary little
 
 Row: TypeAlias = dict[str, Any]  # one line of the Parquet file
 
@@ -68,11 +68,11 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class Learner:
-    """What the agents learn with: the paper's kind of forest, or what conovel does by itself.
+    """What the agents learn with: the paper's kind of forest, or conovel's default scorer.
 
     The paper names a random forest and nothing more, but its communication column fixes how
     many numbers a model has: 3962 in the quantization sweep, as forests of 100 trees of depth 5
-    have here (docs/reproduction.md). Half of the known normals train. `engine` says who grows
+    have here (docs/reproduction.md). Half of the known normals train. `engine` says what grows
     the trees, "compiled" (see :mod:`conovel.scorers.compiled_forest`) or "scikit-learn".
     """
 
@@ -84,7 +84,7 @@ class Learner:
 
     @property
     def share(self) -> str | None:
-        """Which share of the known normals trains; None leaves it to conovel."""
+        """The share of the known normals that trains; None for conovel's own choice."""
         return None if self.name == "default" else self.train_fraction
 
     def columns(self) -> Row:
@@ -118,7 +118,7 @@ class Task:
 
     @property
     def digest(self) -> str:
-        """Name everything but the trial: tasks of equal digest belong to one table."""
+        """A digest of everything but the trial: tasks of equal digest belong to one table."""
         text = json.dumps(
             {
                 "version": __version__,
@@ -137,7 +137,7 @@ class Task:
         return int(np.random.SeedSequence([self.seed, self.trial, 1]).generate_state(1)[0])
 
     def run(self) -> list[Row]:
-        """Decide every cell; the truth is looked at only to judge the decisions."""
+        """Decide every cell; the truth is used only to judge the decisions."""
         agents = self.source.draw([self.seed, self.trial])
         trial = Trial(
             agents,
@@ -155,7 +155,7 @@ def _judge(cell: Cell, trial: Trial, agents: list[Labelled]) -> Row:
     novel = np.concatenate([agent.is_novel for agent in agents])
     if trial.resolves(cell):
         decision = trial.decide(cell)
-    else:  # recorded as no rejection; what is not sent has no size
+    else:  # recorded without rejections; models are not sent, so they have no size
         nothing = [np.zeros(agent.is_novel.size, dtype=np.bool_) for agent in agents]
         ranks = [mask.astype(np.int64) for mask in nothing]
         decision = Decision(nothing, ranks, (), Traffic(None, None))
@@ -163,7 +163,7 @@ def _judge(cell: Cell, trial: Trial, agents: list[Labelled]) -> Row:
     tested = np.concatenate(decision.ranks) > 0
     found = int((rejected & novel).sum())
     totals = list(decision.totals)
-    spent = decision.traffic.paper_bits
+    model_bits = decision.traffic.paper_bits
     counted = counting_bits(len(totals), [len(agent.X_test) for agent in agents])
     return {
         "regime": cell.regime,
@@ -177,12 +177,12 @@ def _judge(cell: Cell, trial: Trial, agents: list[Labelled]) -> Row:
         "fdp": (int(rejected.sum()) - found) / max(int(rejected.sum()), 1),
         "totals": totals,
         "model_bytes": decision.traffic.n_bytes,
-        "paper_bits": None if spent is None else spent + counted,
+        "paper_bits": None if model_bits is None else model_bits + counted,
     }
 
 
 def counting_bits(rounds: int, n_tests: list[int]) -> float:
-    """Return what the paper charges for rounds of FastLSU (section "Baseline 3").
+    """Return the bits that the paper counts for rounds of FastLSU (section "Baseline 3").
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The tables of each experiment: published value, ours with its standard error, the limit."""
+"""The tables of each experiment: published values, ours with standard errors, the limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from conovel.experiments.limit import gaussian_limit
 from conovel.experiments.published import QUANTIZATION, QUANTIZED_AT, SHIFT, Published
-from conovel.experiments.tables import ResultTable, estimate, shown, where
+from conovel.experiments.tables import ResultTable, cell_text, estimate, where
 from conovel.experiments.tasks import Row
 
 NAMES = {
@@ -31,7 +31,7 @@ _NOTE = "published ± spread over trials, ours ± standard error"
 
 
 def views(name: str, rows: Sequence[Row], level: str) -> list[ResultTable]:
-    """Return the tables of an experiment, and what its false discoveries came to."""
+    """Return the tables of an experiment, and that of its false discovery rates."""
     tables: list[ResultTable] = []
     for scorer in dict.fromkeys(row["scorer"] for row in rows):
         mine = where(rows, scorer=scorer)
@@ -41,7 +41,7 @@ def views(name: str, rows: Sequence[Row], level: str) -> list[ResultTable]:
 
 
 def false_discoveries(rows: Sequence[Row], level: str) -> ResultTable:
-    """Return the cells with the largest false discovery rate: all should keep the level."""
+    """Return the cells with the largest false discovery rates; all should be within the level."""
     groups: dict[tuple[str, ...], list[float]] = {}
     for row in rows:
         shift = "" if row["shift"] is None else f"δ = {row['shift']:g}"
@@ -119,7 +119,7 @@ def _precisions(rows: Sequence[Row], regime: str, title: str) -> list[ResultTabl
         (
             PRECISIONS[p],
             *(
-                shown(where(rows, regime=r, composite=c, precision=p), "both")
+                cell_text(where(rows, regime=r, composite=c, precision=p), "both")
                 for r, c in pairs
                 if c
             ),
@@ -155,8 +155,8 @@ def _real(rows: Sequence[Row]) -> list[ResultTable]:
         table = tuple(
             (
                 _cell_name(r, c),
-                shown(cell := where(mine, regime=r, composite=c), "fdp"),
-                shown(cell, "power"),
+                cell_text(cell := where(mine, regime=r, composite=c), "fdp"),
+                cell_text(cell, "power"),
                 _kilobits(cell, "paper_bits"),
                 _kilobits(cell, "model_bytes", 8),
             )
@@ -169,7 +169,7 @@ def _real(rows: Sequence[Row]) -> list[ResultTable]:
 
 
 def _grid(rows: Sequence[Row]) -> list[ResultTable]:
-    """Mean distance of our power from the published one, for each setting of the forest."""
+    """Return the mean difference of our power from the published, by setting of the forest."""
     table = []
     for setting in dict.fromkeys(
         (row["depth"], row["trees"], row["train_fraction"]) for row in rows
@@ -237,9 +237,9 @@ def _beside(published: Published | None, rows: Sequence[Row]) -> tuple[str, ...]
     fdr, power, kilobits = published or (None, None, None)
     return (
         _spread(fdr),
-        shown(rows, "fdp"),
+        cell_text(rows, "fdp"),
         _spread(power),
-        shown(rows, "power"),
+        cell_text(rows, "power"),
         "" if kilobits is None else f"{kilobits[0]:,}",
         _kilobits(rows, "paper_bits"),
         _kilobits(rows, "model_bytes", 8),
@@ -257,7 +257,7 @@ def _published_sweep(
             composite = "max" if regime == "split" else ""
             mine = where(rows, shift=shift, regime=regime, composite=composite)
             value = published and (published.power if what == "power" else published.fdr)
-            cells += [_spread(value), shown(mine, what)]
+            cells += [_spread(value), cell_text(mine, what)]
         table.append((*cells, *([_limit(shift)] if what == "power" else [])))
     names = [NAMES[regime] + (" (max)" if regime == "split" else "") for regime in regimes]
     heads = [head for name in names for head in (f"{name}: published", "ours")]
@@ -273,7 +273,10 @@ def _sweep(
     table = tuple(
         (
             f"{value:g}",
-            *(shown(where(rows, **{by: value}, regime=r, composite=c), "both") for r, c in pairs),
+            *(
+                cell_text(where(rows, **{by: value}, regime=r, composite=c), "both")
+                for r, c in pairs
+            ),
             *([_limit(value)] if by == "shift" else []),
         )
         for value in _sorted(rows, by)

@@ -1,4 +1,4 @@
-"""What the flat models share: frozen arrays, checked rows and the logistic function."""
+"""Functions that all flat models use: frozen arrays, checked rows, the logistic function."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from conovel.errors import ColumnError, ModelError, SampleError
 
 
 class FlatModel(Protocol):
-    """A score model made of numbers only, the same for every row whatever the company.
+    """A score model made of numbers only.
 
     `conovel.models.forest.Forest`, `conovel.models.linear.Linear` and
-    `conovel.models.dense.Dense` are the
-    three families. None can be changed once built.
+    `conovel.models.dense.Dense` are the three families. A model cannot be changed once built,
+    and the score of a row does not depend on the rows scored with it.
     """
 
     @property
@@ -27,17 +27,17 @@ class FlatModel(Protocol):
 
 
 class Described:
-    """A model that can say what it is made of."""
+    """Base of models: adds `describe`."""
 
     def describe(self) -> dict[str, Any]:
-        """Return size, shape and where the bytes go; see `conovel.models.wire.describe`."""
+        """Return size, shape and bytes by part; see `conovel.models.wire.describe`."""
         from conovel.models.wire import describe  # noqa: PLC0415  (the wire imports this module)
 
         return describe(self)  # type: ignore[arg-type]
 
 
 def freeze(values: ArrayLike, dtype: type[np.generic], name: str) -> NDArray[Any]:
-    """Copy numbers into a read-only array that nothing else can reach.
+    """Copy numbers into a read-only array.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def freeze(values: ArrayLike, dtype: type[np.generic], name: str) -> NDArray[Any
     dtype : numpy scalar type
         Wanted type; integers that it cannot hold are an error, floats are rounded.
     name : str
-        What errors call the numbers.
+        Name of the numbers in error messages.
     """
     given = np.asarray(values)
     if given.dtype.kind not in "iuf" or not np.all(np.isfinite(given)):
@@ -62,7 +62,7 @@ def freeze(values: ArrayLike, dtype: type[np.generic], name: str) -> NDArray[Any
 def freeze_scaler(
     centre: ArrayLike | None, scale: ArrayLike | None, n_features: int
 ) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
-    """Freeze what is taken from, and what then divides, every row; each may be absent."""
+    """Freeze a scaler, which maps rows to ``(rows - centre) / scale``; each part may be None."""
     if centre is not None:
         centre = freeze(centre, np.float64, "centre")
     if scale is not None:
@@ -99,12 +99,12 @@ def check_rows(X: ArrayLike, n_features: int) -> NDArray[np.float64]:
 
 
 def logistic(raw: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return 1 / (1 + exp(-raw)); where sums overflowed to NaN, which says nothing, 1/2.
+    """Return 1 / (1 + exp(-raw)), and 1/2 where sums overflowed to NaN.
 
-    The function is scipy's, element by element, for scikit-learn uses it: models that end
-    in it keep their bits.
+    This is scipy's function, which scikit-learn uses too: scores have the same bits as those
+    of the scikit-learn model.
     """
-    # Imported here to spare `import conovel` the time.
+    # Imported here, so that `import conovel` is fast.
     from scipy.special import expit  # noqa: PLC0415
 
     return np.asarray(expit(np.nan_to_num(raw, nan=0.0, posinf=np.inf, neginf=-np.inf)))
@@ -130,7 +130,7 @@ def affine(
     """Return ``rows @ weight + bias``, summed over the inputs from the first to the last.
 
     A matrix product of BLAS sums in an order that depends on the number of rows, which
-    would make the score of a row depend on its company.
+    would make the score of a row depend on the rows scored with it.
 
     Examples
     --------

@@ -26,7 +26,7 @@ Activation = Literal["relu", "tanh", "logistic", "identity"]
 
 @dataclass(frozen=True, eq=False)
 class Dense(Described):
-    """An immutable perceptron with one logistic output, and its scaler if any.
+    """An immutable perceptron with one logistic output, and its scaler if it has one.
 
     With ``z = (x - centre) / scale``, each layer is ``z @ weight + bias``; ``activation``
     follows every layer but the last, the logistic function the last. The products are

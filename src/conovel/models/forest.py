@@ -29,8 +29,9 @@ class Tree(NamedTuple):
 class Forest(Described):
     """An immutable ensemble of binary trees; node arrays are concatenated over the trees.
 
-    A row goes left where ``x[feature] <= threshold``. The right child stands next to the
-    left one, children stand behind their parent, and a leaf points to itself.
+    A row goes left where ``x[feature] <= threshold``. The right child follows
+    directly after the left one, children come after their parent, and the left child of a leaf is
+    the leaf itself.
 
     Parameters
     ----------
@@ -60,7 +61,7 @@ class Forest(Described):
     feature: NDArray[np.int32]  # (n_nodes,), -1 at a leaf
     threshold: NDArray[np.float64]  # (n_nodes,), 0 at a leaf
     left: NDArray[np.int32]  # (n_nodes,), the right child is left + 1
-    value: NDArray[np.float64]  # (n_nodes,), 0 inside
+    value: NDArray[np.float64]  # (n_nodes,), 0 at an inner node
     roots: NDArray[np.int32]  # (n_trees,)
     n_features: int
     link: Literal["mean", "logistic"] = "mean"  # sum / n_trees, or expit(base + sum)
@@ -95,7 +96,7 @@ class Forest(Described):
         base: float = 0.0,
         single: bool = True,
     ) -> Self:
-        """Join trees whose nodes may stand in any order; the result stores each by levels.
+        """Join trees whose nodes are in any order; the result stores each tree level by level.
 
         Examples
         --------
@@ -203,7 +204,7 @@ def round_down(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the largest float32 at or below each threshold, as float64.
 
     For a float32 value x, ``x <= t`` and ``x <= round_down(t)`` are the same; the nearest
-    float32 may lie above t and would let x = that number pass.
+    float32 may lie above t, and a row with exactly that value would go left.
 
     Examples
     --------
@@ -220,7 +221,7 @@ def round_down(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _are_probabilities(value: NDArray[np.float64]) -> bool:
-    # A weighted mean of ones may come out one rounding error above one.
+    # A weighted mean of ones may be one rounding error above one.
     return bool(value.min() >= 0 and value.max() <= 1 + 1e-9)
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-SMALL = 127  # nodes; up to 64 leaves, deciding every split is faster than following paths
-ROWS = 512  # rows that the compiled loops take together: they stay in the nearest cache
+SMALL = 127  # nodes; for up to 64 leaves, deciding every split is faster than following paths
+ROWS = 512  # rows that the compiled loops take together, so that they stay in the level-1 cache
 
 
 def jit(source: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile loops that let other threads go on; needs numba."""
+    """Compile a loop, which then runs without the global interpreter lock; needs numba."""
     from numba import njit  # noqa: PLC0415
 
     try:
@@ -21,8 +22,17 @@ def jit(source: Callable[..., Any]) -> Callable[..., Any]:
         return njit(source, nogil=True)  # type: ignore[no-any-return]
 
 
-# What follows runs compiled only. Indices into large arrays are unsigned: numba tests signed
-# ones for being negative, which keeps LLVM from vectorising the inner loops.
+@cache
+def compiled(loop: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Return a compiled loop, or None if numba is not installed."""
+    try:
+        return jit(loop)
+    except ImportError:
+        return None
+
+
+# The functions below run only when compiled. Indices into large arrays are unsigned: numba tests
+# signed ones for being negative, which keeps LLVM from vectorising the inner loops.
 
 
 def bin_loop(X: Any, single: Any, buckets: Any, columns: Any) -> None:
@@ -38,8 +48,8 @@ def bin_loop(X: Any, single: Any, buckets: Any, columns: Any) -> None:
             if single:
                 for i in range(m):
                     values[i] = np.float32(values[i])
-            # Subtraction and product keep the order, rounding included: what lies in an earlier
-            # interval is below, and only the edges of the interval itself are left to search.
+            # Subtraction and product keep the order, rounding included: edges in earlier intervals
+            # are below the value, and only the edges of its own interval are searched.
             before = buckets.before[buckets.offsets[f] : buckets.offsets[f + 1]]
             low, scale, last = buckets.low[f], buckets.scale[f], np.float64(before.size - 1)
             if last == 0:
@@ -64,7 +74,9 @@ def blend_loop(columns: Any, trees: Any, sums: Any) -> None:
     """Decide every split of small trees for all rows, and add the leaf values."""
     n = sums.size
     answer = np.empty((SMALL, ROWS), np.uint8)
-    right = np.empty(ROWS, np.bool_)  # of its own: a loop of one width is always vectorised
+    right = np.empty(
+        ROWS, np.bool_
+    )  # a separate array, so that the loop that fills it is always vectorised
     feature, bound, left, leaf = trees.feature, trees.bound, trees.left, trees.leaf
     for first in range(0, n, ROWS):
         m = min(ROWS, n - first)
@@ -98,10 +110,12 @@ def walk_loop(columns: Any, trees: Any, sums: Any) -> None:
     n, d = sums.size, columns.shape[0]
     bound, leaf = trees.bound, trees.leaf
     half, lower = np.uint64(32), np.uint64(0xFFFFFFFF)
-    split = np.empty(bound.size, np.uint64)  # left child and feature: one thing to load
+    split = np.empty(
+        bound.size, np.uint64
+    )  # left child and feature in one number, so that a step loads one number
     for k in range(bound.size):
         split[k] = (np.uint64(trees.left[k]) << half) | np.uint64(trees.feature[k])
-    block = np.zeros((ROWS, d), columns.dtype)  # by rows: a path stays with one
+    block = np.zeros((ROWS, d), columns.dtype)  # stored by rows, because a path reads one row
     total = np.zeros(ROWS, leaf.dtype)
 
     def step(k: Any, row: Any) -> Any:
@@ -116,8 +130,8 @@ def walk_loop(columns: Any, trees: Any, sums: Any) -> None:
         total[:m] = sums[first : first + m]
         for t in range(trees.depths.size):
             root, depth = np.uint64(trees.starts[t]), trees.depths[t]
-            # Eight rows abreast: while one waits for its node, the others go on. The last
-            # eight may reach beyond m, into rows of the block before; nobody reads those sums.
+            # Eight rows at a time: while one waits for memory, the others go on. The last eight
+            # may reach beyond m, into rows of the previous block; those sums are not read.
             for i in range(0, m, 8):
                 r0, r1, r2, r3 = np.uint64(i), np.uint64(i + 1), np.uint64(i + 2), np.uint64(i + 3)
                 r4, r5, r6, r7 = (

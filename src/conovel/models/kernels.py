@@ -6,14 +6,13 @@ forest that shares the edges. `leaf_sums` then sends the rows through the trees.
 
 Each step exists twice, as numpy expressions and as loops compiled by numba (the ``fast``
 extra), and both give the same bits: codes and paths are integers, and the leaf values are
-added tree after tree. numba is imported by the first job large enough to pay for it,
-never by ``import conovel``.
+added tree after tree. numba is imported when a large enough job needs it, never by
+``import conovel``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -21,10 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ColumnError, ModelError, SampleError
-from conovel.models.kernel_loops import SMALL, bin_loop, blend_loop, jit, walk_loop
+from conovel.models.kernel_loops import SMALL, bin_loop, blend_loop, compiled, walk_loop
 
-_NUMPY_ROWS = 1 << 16  # the same for numpy, where a call must also be worth its overhead
-_WORTH_COMPILING = 1 << 18  # values or row-trees; below, numpy ends before numba is loaded
+_NUMPY_ROWS = 1 << 16  # rows that the numpy expressions take together
+_WORTH_COMPILING = (
+    1 << 18
+)  # values, or rows times trees; below this, numpy ends before numba is loaded
 
 
 def bin_features(
@@ -38,12 +39,12 @@ def bin_features(
     Parameters
     ----------
     X : array of shape (n, d)
-        Numbers; infinities have their place, NaN has none.
+        Numbers; may be infinite, but not NaN.
     edges : sequence of d arrays
         Strictly increasing edges of each feature; a feature may have none.
     single : bool
-        Whether values are rounded to single precision first. What lies beyond it becomes
-        infinite, on the same side.
+        Whether values are rounded to single precision first. Values too large for it become
+        infinite.
 
     Returns
     -------
@@ -62,7 +63,7 @@ def bin_features(
     if X.ndim != 2 or X.shape[1] != len(edges):
         raise SampleError(f"rows of shape {X.shape} do not fit the edges of {len(edges)} features")
     if np.any(np.isnan(X)):
-        raise ColumnError("NaN has no place among the edges of a feature")
+        raise ColumnError("rows hold NaN, which cannot be compared with the edges of a feature")
     columns = np.empty(X.shape[::-1], dtype=_code_dtype(max(map(len, edges), default=0)))
     loops = _loops(X.size)
     if loops is None:
@@ -102,9 +103,9 @@ def leaf_sums(
     roots : array of shape (n_trees,)
         The first node of each tree.
     depths : array of shape (n_trees,), optional
-        `tree_depths(left, roots)`, from a caller that has it at hand.
+        `tree_depths(left, roots)`; computed here if not given.
     start : number
-        What the sum of a row begins with.
+        Value at which the sum of a row begins.
 
     Returns
     -------
@@ -117,31 +118,15 @@ def leaf_sums(
     One stump, ``code <= 1``, with leaf values 3 and 5.
 
     >>> codes = np.array([[0], [1], [2]], dtype=np.uint8)
-    >>> leaf_sums(
-    ...     codes,
-    ...     feature=np.array([0, -1, -1]),
-    ...     threshold_code=np.array([1, 0, 0]),
-    ...     left=np.array([1, 1, 2]),
-    ...     leaf=np.array([0, 3, 5]),
-    ...     roots=np.array([0]),
-    ... )
+    >>> numbers = [0, -1, -1], [1, 0, 0], [1, 1, 2], [0, 3, 5], [0]  # feature, ..., roots
+    >>> leaf_sums(codes, *map(np.array, numbers))
     array([3, 3, 5])
     """
     check_trees(feature, left, roots, codes.shape[1])
     columns = np.ascontiguousarray(codes.T)
-    largest = np.iinfo(columns.dtype).max
-    bound = np.where(feature < 0, largest, np.asarray(threshold_code, dtype=np.int64))
-    leaf = np.asarray(leaf)
-    if leaf.shape != bound.shape or bound.min() < 0 or bound.max() > largest:
-        raise ModelError(f"every node needs a leaf value and a threshold code up to {largest}")
-    trees = _Trees(
-        feature=np.maximum(feature, 0).astype(np.uint32),
-        bound=bound.astype(columns.dtype),
-        left=np.array(left, dtype=np.uint32),
-        leaf=np.array(leaf, dtype=np.int64 if leaf.dtype.kind in "iu" else np.float64),
-        starts=np.append(roots, len(left)).astype(np.int64),
-        depths=np.array(tree_depths(left, roots) if depths is None else depths, dtype=np.int64),
-    )
+    if depths is None:
+        depths = tree_depths(left, roots)
+    trees = _as_trees(columns.dtype, feature, threshold_code, left, leaf, roots, depths)
     sums = np.full(len(codes), start, dtype=trees.leaf.dtype)
     loops = _loops(sums.size * len(roots))
     blend, walk = (_blend, _walk) if loops is None else (loops.blend, loops.walk)
@@ -151,6 +136,31 @@ def leaf_sums(
         run = trees._replace(starts=trees.starts[i : j + 1], depths=trees.depths[i:j])
         (blend if small[i] else walk)(columns, run, sums)
     return sums
+
+
+def _as_trees(
+    code_dtype: np.dtype[Any],
+    feature: NDArray[np.int32],
+    threshold_code: NDArray[Any],
+    left: NDArray[np.int32],
+    leaf: NDArray[Any],
+    roots: NDArray[np.int32],
+    depths: NDArray[Any],
+) -> _Trees:
+    """Convert checked nodes to the types that the loops use."""
+    largest = np.iinfo(code_dtype).max
+    bound = np.where(feature < 0, largest, np.asarray(threshold_code, dtype=np.int64))
+    leaf = np.asarray(leaf)
+    if leaf.shape != bound.shape or bound.min() < 0 or bound.max() > largest:
+        raise ModelError(f"every node needs a leaf value and a threshold code up to {largest}")
+    return _Trees(
+        feature=np.maximum(feature, 0).astype(np.uint32),
+        bound=bound.astype(code_dtype),
+        left=np.array(left, dtype=np.uint32),
+        leaf=np.array(leaf, dtype=np.int64 if leaf.dtype.kind in "iu" else np.float64),
+        starts=np.append(roots, len(left)).astype(np.int64),
+        depths=np.array(depths, dtype=np.int64),
+    )
 
 
 def tree_depths(left: NDArray[np.int32], roots: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -168,7 +178,7 @@ def tree_depths(left: NDArray[np.int32], roots: NDArray[np.int32]) -> NDArray[np
         child, tree = left[level[inner]], np.repeat(tree[inner], 2)
         if not len(child):
             return depths
-        depths[tree] += 1  # once per tree, however often it is named
+        depths[tree] += 1  # adds 1 once per tree, even if the tree occurs several times
         level = np.stack([child, child + 1], axis=1).ravel()
 
 
@@ -200,7 +210,7 @@ def check_trees(
 
 
 class _Trees(NamedTuple):
-    """Nodes ready for the loops: unsigned, and a leaf is a split that returns to itself."""
+    """Nodes as the loops use them: unsigned, and a leaf is a split that leads to itself."""
 
     feature: NDArray[np.uint32]  # 0 at a leaf
     bound: NDArray[Any]  # the largest code at a leaf: every row goes "left"
@@ -251,15 +261,15 @@ def _code_dtype(n_edges: int) -> type[np.unsignedinteger[Any]]:
 
 
 class _Buckets(NamedTuple):
-    """Edges, and for each of many even intervals how many of them lie before it."""
+    """Edges, and for each of many equal intervals the number of edges before it."""
 
-    edges: NDArray[np.float64]  # feature after feature, each with infinities behind
-    starts: NDArray[np.int64]  # where those of each feature begin
+    edges: NDArray[np.float64]  # feature after feature, each followed by infinities
+    starts: NDArray[np.int64]  # where the edges of each feature begin
     low: NDArray[np.float64]  # of each feature: x is in interval (x - low) * scale, rounded down
     scale: NDArray[np.float64]
     before: NDArray[np.uint32]  # by feature and interval
     offsets: NDArray[np.int64]  # where the intervals of each feature begin
-    bits: NDArray[np.int64]  # of the number of edges in the fullest interval
+    bits: NDArray[np.int64]  # of the largest number of edges in an interval
 
 
 def _bucketed(edges: Sequence[NDArray[np.float64]]) -> _Buckets:
@@ -273,7 +283,7 @@ def _bucketed(edges: Sequence[NDArray[np.float64]]) -> _Buckets:
                 low, scale = steps[0], (size - 1) / (steps[-1] - steps[0])
         if 0 < scale < np.inf:
             full = np.bincount(((steps - low) * scale).astype(np.int64), minlength=size)
-        else:  # few edges, or too far or too close together: one interval
+        else:  # too few edges, or too far or too close together
             full = np.array([len(steps)])
         bits = int(full.max()).bit_length()
         before = np.cumsum(full) - full
@@ -297,13 +307,11 @@ class _Loops(NamedTuple):
 
 
 def _loops(work: int) -> _Loops | None:
-    """Return the compiled loops where they are to be had and worth their start-up time."""
+    """Return the compiled loops if numba is installed and the work repays loading it."""
     return _compile() if work >= _WORTH_COMPILING else None
 
 
-@cache
 def _compile() -> _Loops | None:
-    try:
-        return _Loops(jit(bin_loop), jit(blend_loop), jit(walk_loop))
-    except ImportError:
-        return None
+    found = [compiled(loop) for loop in (bin_loop, blend_loop, walk_loop)]
+    loops = [loop for loop in found if loop is not None]
+    return _Loops(*loops) if len(loops) == len(found) else None

@@ -21,7 +21,7 @@ from conovel.models.arrays import (
 
 @dataclass(frozen=True, eq=False)
 class Linear(Described):
-    """An immutable logistic regression, with the scaler that stands before it if any.
+    """An immutable logistic regression, and its scaler if it has one.
 
     The score of a row x is ``logistic(coef · z + intercept)`` with
     ``z = (x - centre) / scale``. The terms are added feature after feature, so the score

@@ -1,14 +1,22 @@
-"""One page about any run: what was decided, what is guaranteed, and the pictures behind it.
+"""One page about any run: what was decided, what is guaranteed, and plots.
 
 The path: a run's JSON → ``checked`` reading → a ``story`` of sections, ``tables`` and
-``drawing`` marks → Jinja2 templates → one HTML file. Everything in the JSON is treated as
-anybody's text.
+``drawing`` marks → Jinja2 templates → one HTML file. The JSON may hold anything, so all of it is
+checked and escaped.
 """
 
 from __future__ import annotations
 
 from conovel.report.page import render, write_report
-from conovel.report.picture import network_content, of_detection, of_network
+from conovel.report.picture import correct_counts, network_content, of_detection, of_network
 from conovel.report.streamed import of_files
 
-__all__ = ["network_content", "of_detection", "of_files", "of_network", "render", "write_report"]
+__all__ = [
+    "correct_counts",
+    "network_content",
+    "of_detection",
+    "of_files",
+    "of_network",
+    "render",
+    "write_report",
+]

@@ -1,4 +1,4 @@
-"""JSON read field by field; whatever is missing or wrong is named by its path."""
+"""Reads JSON field by field; an error names the path of the field that is missing or wrong."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ REQUIRED: Any = object()
 
 
 class Checked:
-    """A JSON object from a file that anybody may have written.
+    """A JSON object from a file that may hold anything.
 
     Parameters
     ----------
     value : mapping
         What ``json.loads`` gave.
     path : str
-        Where it stands in the file, for messages.
+        Its path in the file, for error messages.
 
     Examples
     --------
@@ -96,7 +96,7 @@ class Checked:
         return [Checked(item, f"{place}[{i}]") for i, item in enumerate(self.rows(key))]
 
     def refuse(self, key: str, why: str) -> NoReturn:
-        """Say what is wrong with a field."""
+        """Raise the error for a field."""
         raise RunFileError(f"{self._place(key)} {why}")
 
     def _read(self, key: str, default: Any, kind: str, fits: Callable[[Any], TypeGuard[T]]) -> T:
@@ -127,7 +127,7 @@ def _is_integer(value: Any) -> TypeGuard[int]:
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
-    # A NaN is below nothing.
+    # The comparison is also false for NaN.
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 

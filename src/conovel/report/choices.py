@@ -1,4 +1,4 @@
-"""How scorers and composites were chosen, in tables."""
+"""Tables of how scorers and composites were chosen."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from conovel.report.checked import Checked
-from conovel.report.picture import shortened
+from conovel.report.picture_content import shortened
 from conovel.report.view import MOST_SITES, Table
 
 MOST_CANDIDATES = 12
 MOST_TABLES = 12
 
-# What a choice may go by, in words.
+# What the criteria of a choice measure.
 CRITERIA = {
-    "enrichment": "how much of the mixture of tested and compared rows lies in the far tail of"
-    " normals hidden among them, as a multiple of what normals alone would put there",
-    "rejections": "rows flagged when held-out normals take the place of those compared with",
-    "excess": "most rows above what held-out normals alone would put on top",
+    "enrichment": "the share of the mixture of tested and compared rows in the far tail of the"
+    " normals hidden among them, as a multiple of the share that normals alone would have",
+    "rejections": "rows flagged when held-out normals are used for the comparison",
+    "excess": "most rows on top beyond those that held-out normals alone would have there",
 }
 
 
@@ -28,7 +28,7 @@ class Choice:
     Attributes
     ----------
     site : str
-        Who chose; empty where there is one site.
+        Site that chose; empty if there is only one site.
     what : str
         What was chosen, such as "scorer".
     names : sequence of str
@@ -50,8 +50,8 @@ def read_choices(
 ) -> list[Choice]:
     """Read a selection, or several by what they choose.
 
-    A selection holds ``candidates`` and lists of as many numbers, each a criterion; `chosen` is
-    a name or a place, or else what is known from elsewhere.
+    A selection holds ``candidates`` and, for each criterion, a list with one number for each
+    candidate. Its ``chosen`` is a name or a position; `chosen` is used if it has none.
     """
     if "candidates" not in selection:
         inner = [key for key in selection if isinstance(selection.value[key], Mapping)]
@@ -73,13 +73,13 @@ def read_choices(
 
 
 def choice_tables(choices: Sequence[Choice]) -> list[Table]:
-    """Show candidates with their values: a line for each site where sites chose alike."""
-    alike: dict[tuple[str, ...], list[Choice]] = {}
+    """Show candidates with their values; sites with the same candidates share a table."""
+    groups: dict[tuple[str, ...], list[Choice]] = {}
     for choice in choices:
         key = (choice.what, *choice.names, "", *choice.criteria)
-        alike.setdefault(key, []).append(choice)
+        groups.setdefault(key, []).append(choice)
     tables: list[Table] = []
-    for group in alike.values():
+    for group in groups.values():
         if len(group) > 1 and len(group[0].criteria) == 1:
             tables.append(_by_site(group))
         else:
@@ -88,7 +88,7 @@ def choice_tables(choices: Sequence[Choice]) -> list[Table]:
 
 
 def in_words(choices: Sequence[Choice]) -> list[str]:
-    """Say what the criteria are."""
+    """Explain the criteria in words."""
     used = dict.fromkeys(key for choice in choices for key in choice.criteria)
     return [
         f"{key.capitalize()}: {CRITERIA[key]}. More is better." for key in used if key in CRITERIA

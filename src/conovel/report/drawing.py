@@ -1,4 +1,4 @@
-"""Scales, ticks and marks: the geometry of a plot, without a word of SVG.
+"""Scales, ticks and marks: the geometry of a plot, without SVG.
 
 Positions are in units of the drawing: 440 wide, so that letters of 13 units can be read on a
 phone of 360 pixels and fill half a desk screen. Marks differ by shape and pattern first; their
@@ -15,7 +15,7 @@ from typing import NamedTuple
 WIDTH = 440
 LEFT, RIGHT, TOP, BOTTOM = 46, 428, 22, 230
 HEIGHT = 276
-LETTER = 6.6  # width of a letter, on the safe side
+LETTER = 6.6  # largest width of a letter, roughly
 
 
 class Scale(NamedTuple):
@@ -33,13 +33,13 @@ class Scale(NamedTuple):
     stop: float
 
     def __call__(self, value: float) -> float:
-        """Give the position of a value."""
+        """Return the position of a value."""
         share = (value - self.low) / ((self.high - self.low) or 1)
         return round(self.start + share * (self.stop - self.start), 2)
 
 
 class Tick(NamedTuple):
-    """A place on an axis and what is written there."""
+    """A position on an axis and its label."""
 
     at: float
     label: str
@@ -75,7 +75,7 @@ class Dot(NamedTuple):
 
 
 class Words(NamedTuple):
-    """A few words next to what they are about."""
+    """A few words beside a mark."""
 
     x: float
     y: float
@@ -102,7 +102,7 @@ class Plot:
     Attributes
     ----------
     title, description : str
-        What it shows, and what can be seen: the latter for those who cannot see it.
+        What it shows; and what can be seen in it, for readers who cannot see it.
     x_label, y_label : str
     x_ticks, y_ticks : sequence of Tick
     marks : sequence of marks
@@ -176,7 +176,7 @@ def ticks(scale: Scale, most: int = 5, *, whole: bool = False) -> list[Tick]:
 
 
 def spelled(value: float) -> str:
-    """Write a number as short as it is exact enough for a reader.
+    """Write a number shortly, with three digits if it is not whole.
 
     Examples
     --------

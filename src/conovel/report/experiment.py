@@ -1,4 +1,4 @@
-"""A reproduced experiment: its tables, and its figures as images that cannot run anything."""
+"""A reproduced experiment: its tables, and its figures as images that cannot run code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from conovel.report.checked import Checked
 from conovel.report.drawing import spelled
-from conovel.report.picture import shortened
+from conovel.report.picture_content import shortened
 from conovel.report.sections import settings_section
 from conovel.report.view import Figure, Section, Story, Table
 from conovel.site.storage import read_bytes
@@ -17,15 +17,15 @@ MOST_FIGURE_BYTES = 600_000  # of all figures together, so that the page stays b
 MOST_CELLS = 8_000
 
 
-def tell_experiment(run: Checked, folder: Path | None) -> Story:
-    """Tell what an experiment gave."""
+def experiment_story(run: Checked, folder: Path | None) -> Story:
+    """Describe the results of an experiment."""
     name = shortened(run.text("experiment"))
     settings = run.object("settings") if "settings" in run else Checked({})
     tables = [_table(table) for table in run.objects("tables")]
     if sum(len(table.rows) * len(table.columns) for table in tables) > MOST_CELLS:
         run.refuse("tables", f"have more than {MOST_CELLS:,} cells")
     figures, left_out = _figures(run, folder)
-    asked = settings_section(settings.value.items())
+    chosen = settings_section(settings.value.items())
     sections = []
     if figures:
         sections.append(Section("Figures", figures=figures))
@@ -34,9 +34,9 @@ def tell_experiment(run: Checked, folder: Path | None) -> Story:
         kind="Experiment",
         headline=f"Experiment “{name}”",
         lead=f"{len(tables)} tables" + (f" and {len(figures)} figures." if figures else "."),
-        facts=asked.points[:6],
+        facts=chosen.points[:6],
         warnings=left_out,
-        sections=[*sections, asked],
+        sections=[*sections, chosen],
     )
 
 
@@ -45,7 +45,7 @@ def _table(content: Checked) -> Table:
     rows = content.rows("rows")
     for i, row in enumerate(rows):
         if not isinstance(row, list) or len(row) != len(columns):
-            content.refuse(f"rows[{i}]", f"has not {len(columns)} cells")
+            content.refuse(f"rows[{i}]", f"does not have {len(columns)} cells")
     cells = [[_cell(value) for value in row] for row in rows]
     text = frozenset(j for j in range(len(columns)) if any(_is_words(row[j]) for row in cells))
     return Table(shortened(content.text("title"), 200), columns, cells, text=text)
@@ -80,10 +80,12 @@ def _figures(run: Checked, folder: Path | None) -> tuple[list[Figure], list[str]
 
 
 def _image(run: Checked, name: str, folder: Path | None) -> bytes:
-    """Read a drawing that lies beside the file, and nowhere else."""
+    """Read a drawing from the folder of the file, and from no other place."""
     path = Path(name)
     if folder is None or path.name != name or path.suffix != ".svg":
-        run.refuse("figures", f"names {shortened(name)!r}, which is no .svg beside the file")
+        run.refuse(
+            "figures", f"names {shortened(name)!r}, which is not an .svg file beside this one"
+        )
     if (folder / path).is_symlink():
-        run.refuse("figures", f"names {shortened(name)!r}, which is a link")
+        run.refuse("figures", f"names {shortened(name)!r}, which is a symbolic link")
     return read_bytes(folder / path, MOST_FIGURE_BYTES)

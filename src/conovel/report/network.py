@@ -1,4 +1,4 @@
-"""What a network decided, or as much of it as one site has seen."""
+"""The decisions and messages of a network, as far as the file has them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from conovel.protocol.audit import verify
 from conovel.protocol.messages import Step
 from conovel.protocol.transcript import Transcript
 from conovel.report.checked import Checked
-from conovel.report.picture import SiteRanks, lines_of, picture, shortened
+from conovel.report.picture import SiteRanks, lines_of, picture
+from conovel.report.picture_content import shortened
 from conovel.report.plots import rounds_plot
 from conovel.report.sections import (
     NOT_CLAIMED,
@@ -30,8 +31,8 @@ from conovel.report.view import Picture, Section, Story, read_picture
 from conovel.spec.run_spec import RunSpec
 
 
-def tell_network(run: Checked) -> Story:
-    """Tell a run of several sites: its decisions as far as they are known, and its messages."""
+def network_story(run: Checked) -> Story:
+    """Describe a run of several sites: the decisions that the file has, and the messages."""
     try:
         transcript = Transcript.from_dict(run.object("transcript").value)
         spec = transcript.agreed
@@ -39,7 +40,7 @@ def tell_network(run: Checked) -> Story:
         raise RunFileError(f"transcript: {shortened(str(error), 300)}") from None
     if not all(0 <= n < 2**63 for n in _numbers(transcript)):
         raise RunFileError(
-            "transcript: a number in it is negative, or too large to be one of rows"
+            "transcript: a number in it is negative or too large for a number of rows"
         )
     drawn, truth = _picture(run, transcript), _truth(run)
     headline, n_rejected = _headline(transcript, drawn)
@@ -51,7 +52,7 @@ def tell_network(run: Checked) -> Story:
         if n_rejected is not None
         else "",
         facts=_facts(transcript, drawn, level),
-        warnings=_doubts(run, transcript, drawn),
+        warnings=_contradictions(run, transcript, drawn),
         **_promise(run, transcript),
         sections=[
             *(row_sections(drawn) if drawn else []),
@@ -84,7 +85,7 @@ def _numbers(transcript: Transcript) -> Iterator[int]:
 
 
 def _picture(run: Checked, transcript: Transcript) -> Picture | None:
-    """Read the picture, or make one from the ranks when nobody drew any."""
+    """Read the picture, or make one from the ranks if the file has none."""
     if "picture" in run:
         return read_picture(run.object("picture"))
     decisions = run.object("decisions") if "decisions" in run else Checked({})
@@ -97,7 +98,7 @@ def _picture(run: Checked, transcript: Transcript) -> Picture | None:
         if ranks.shape != rejected.shape:
             site.refuse("rejected", "is not one entry for each rank")
         if ranks.max(initial=0) > n_calibration + 1:
-            site.refuse("ranks", "has a rank beyond the number of known normals")
+            site.refuse("ranks", "has a rank above the number of known normals plus one")
         rows = np.flatnonzero(ranks)
         if rows.size:
             block = SiteRanks(ranks[rows], rejected[rows], n_calibration, rows)
@@ -155,39 +156,39 @@ def _facts(transcript: Transcript, drawn: Picture | None, level: float) -> list[
         facts.append(("flagged over all sites", f"{outcome.n_rejected:,}"))
     if transcript.entries:
         facts.append(("rounds of counts", f"{len(transcript.rounds):,}"))
-        moved = "bytes in its messages" if _is_one_sites(transcript) else "bytes in all messages"
+        moved = "bytes in its messages" if _is_of_one_site(transcript) else "bytes in all messages"
         facts.append((moved, f"{transcript.totals()['bytes']:,}"))
     return facts + (threshold_fact(drawn) if drawn else [])
 
 
 def _promise(run: Checked, transcript: Transcript) -> dict[str, Any]:
-    """Put the guarantee in plain words, and its exact wording below."""
+    """Return the guarantee in plain words, and its exact wording as a caveat."""
     exact, outcome = shortened(run.text("guarantee", ""), 2000), transcript.outcome
     if not exact or (outcome is None and transcript.entries):
         return {}
     spec = transcript.agreed
     regime, bound = spec.regime, percent(float(spec.level))
-    said = (
+    statement = (
         "Among all flagged rows of all sites together, the expected share of false alarms is at"
         f" most {bound}."
     )
     if spec.pi0 and regime.uses_counts and not spec.pi0.proven_for_several:
-        said = f"Meant to keep false alarms to {bound}, but no proof covers this setting."
+        statement = f"Meant to keep false alarms to {bound}, but no proof covers this setting."
     needs = [
         "at each site, the known normals and the normal rows under test are exchangeable, for"
         " instance drawn independently from the same source",
-        "scores do not depend on the order of the rows, which conovel sees to",
+        "scores do not depend on the order of the rows, which conovel ensures",
     ]
     if not regime.deployable:
         needs[0] = "the normals of all sites together are exchangeable given the novelties"
     elif regime.uses_counts or regime.exchanges_models:
         needs.insert(0, "the data of the sites are independent of one another")
     if outcome and outcome.left_out and regime.uses_counts:
-        needs.append("nobody left because of how its own rows were split")
+        needs.append("no site left because of how its own rows were split")
     if outcome and outcome.dropped:
-        needs.append("nobody was lost because of what others counted")
+        needs.append("no site was lost because of what others counted")
     caveats = [NOT_CLAIMED, f"In its exact wording: {exact}"]
-    return {"guarantee": said, "assumptions": needs, "caveats": caveats}
+    return {"guarantee": statement, "assumptions": needs, "caveats": caveats}
 
 
 def _counting(transcript: Transcript) -> list[Section]:
@@ -197,7 +198,7 @@ def _counting(transcript: Transcript) -> list[Section]:
         "The sites never compare rows. Each round asks how many p-values lie within the current"
         " limit; the limit falls until the answer stays."
     )
-    # Every question tells the last total, so that one site's record is enough.
+    # Every question holds the last total, so the record of one site is enough.
     questions = [r.question for _, r in sorted(transcript.rounds.items())]
     totals = [question.k for question in questions if isinstance(question, Step)]
     if transcript.outcome:
@@ -210,22 +211,22 @@ def _counting(transcript: Transcript) -> list[Section]:
 def _messages(transcript: Transcript) -> list[Section]:
     regime = transcript.agreed.regime
     revealed = revealed_rows(regime)
-    words = f"What became known beyond each site in the regime “{regime.name}”."
+    words = f"What left each site in the regime “{regime.name}”."
     sections = [Section(revealed.caption, [words], tables=[revealed])]
     if transcript.entries:
-        which = "this site sent or received" if _is_one_sites(transcript) else "was sent"
+        which = "this site sent or received" if _is_of_one_site(transcript) else "was sent"
         words = f"Every message that {which}, by its size. No message holds a row."
         sections.append(Section("Messages", [words], tables=message_rows(transcript)))
     return sections
 
 
-def _is_one_sites(transcript: Transcript) -> bool:
-    """Tell a site's own record from a whole one: it heard nobody else's hello."""
+def _is_of_one_site(transcript: Transcript) -> bool:
+    """Return whether this is the record of one site: it has the hello of no other site."""
     return len(transcript.agents) == 1 < len(transcript.roster)
 
 
-def _doubts(run: Checked, transcript: Transcript, drawn: Picture | None) -> list[str]:
-    """Derive the outcome again where all that it needs is in the file."""
+def _contradictions(run: Checked, transcript: Transcript, drawn: Picture | None) -> list[str]:
+    """Compute the outcome again, if the file has all that this needs; return contradictions."""
     if run.text("state", "") == "failed":
         return [shortened(run.text("message", "the run failed"), 300)]
     outcome = transcript.outcome
@@ -233,14 +234,14 @@ def _doubts(run: Checked, transcript: Transcript, drawn: Picture | None) -> list
         return []
     decisions = run.object("decisions")
     if not set(outcome.participants) <= set(decisions):
-        return []  # one site's view
+        return []  # the file of one site
     decided = sum(sum(decisions.object(name).flags("rejected")) for name in decisions)
     for name in decisions:
         decisions.object(name).integers("ranks")
     found = verify(run.value)
     flagged = sum(site.n_rejected for site in drawn.sites.values()) if drawn else 0
     if flagged != decided:
-        found.append(f"{flagged} rows are drawn as flagged, and {decided} are")
+        found.append(f"{flagged} rows are drawn as flagged, but {decided} were flagged")
     return [shortened(sentence, 300) for sentence in found[:20]]
 
 

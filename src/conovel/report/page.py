@@ -1,4 +1,4 @@
-"""The page: one HTML file with its style and drawings in it, and no script."""
+"""The page: one HTML file that contains its style and drawings, and no script."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conovel.errors import RunFileError
-from conovel.report.story import tell
+from conovel.report.story import story_of
 from conovel.site.storage import read_json, write_text
 from conovel.spec.version import __version__
 
@@ -22,17 +22,19 @@ def render(content: Mapping[str, Any], folder: Path | None = None) -> str:
     Parameters
     ----------
     content : mapping
-        A result as its command wrote it; see :func:`conovel.report.story.tell`.
+        A result as its command wrote it; see :func:`conovel.report.story.story_of`.
     folder : Path, optional
-        Where figures named in it lie.
+        Folder of the figures that it names.
     """
     template = _environment().get_template("page.html")
-    page = template.render(story=tell(content, folder), version=__version__)
-    return page.encode("utf-8", "replace").decode("utf-8")  # JSON may hold half a character
+    page = template.render(story=story_of(content, folder), version=__version__)
+    return page.encode("utf-8", "replace").decode(
+        "utf-8"
+    )  # JSON may hold half of a surrogate pair
 
 
 def write_report(run: Path, out: Path) -> None:
-    """Read a result and write its page, whole or not at all."""
+    """Read a result and write its page in one step."""
     try:
         page = render(read_json(run), run.parent)
     except RunFileError as error:
@@ -46,7 +48,7 @@ def _environment() -> Environment:
 
     return Environment(
         loader=PackageLoader("conovel.report"),
-        autoescape=True,  # names in a run are anybody's
+        autoescape=True,  # names in a run may hold anything
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -1,11 +1,10 @@
-"""What a report draws of a run, in bounded space: a few hundred numbers, however many rows.
+"""The numbers that a report draws: a few hundred, however many rows the run has.
 
-The commands write it beside their results under ``"picture"``, while the rows are at hand.
+The commands write them under ``"picture"`` in the file of results.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -14,20 +13,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.report.picture_content import (
+    BINS,
+    FORMAT,
+    MOST_ROWS,
+    P_VALUE_BINS,
+    Line,
+    curve_content,
+    p_value_edges,
+    row_content,
+    site_content,
+    thinned,
+)
 from conovel.stats.null_proportion import NullProportion
-from conovel.stats.rank_counts import rank_limit
 from conovel.stats.stepup import step_up
 
 if TYPE_CHECKING:
     from conovel.drivers.results import NetworkRun
     from conovel.protocol.transcript import Transcript
     from conovel.site.results import Detection
-
-FORMAT = "conovel-picture-1"
-MOST_ROWS = 100  # rows listed, the most novel first
-MOST_POINTS = 400  # points of a step-up
-MOST_LETTERS = 80  # of a row's name
-BINS = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +43,7 @@ class SiteRanks:
     ranks, rejected : arrays of shape (m,)
     n_calibration : int
     names : array of shape (m,)
-        What the rows are called.
+        Names of the rows.
     scores : float array of shape (m,), optional
     calibration_scores : float array of shape (ℓ,), optional
     """
@@ -55,28 +59,6 @@ class SiteRanks:
     def p_values(self) -> NDArray[np.float64]:
         """Conformal p-values."""
         return self.ranks / (self.n_calibration + 1)
-
-
-@dataclass(frozen=True)
-class Line:
-    """One step-up: p-values are held against ``slope · k``.
-
-    Attributes
-    ----------
-    sites : tuple of str
-        Whose rows take part, as far as they are known here.
-    slope : Fraction
-        α/m, or α over the estimated number of nulls.
-    n_rejected : int
-        The k it ended with, over all sites that took part.
-    whole : bool
-        False when there were rows of others that nobody here has seen.
-    """
-
-    sites: tuple[str, ...]
-    slope: Fraction
-    n_rejected: int
-    whole: bool = True
 
 
 def picture(blocks: Mapping[str, SiteRanks], lines: Sequence[Line]) -> dict[str, Any]:
@@ -146,7 +128,7 @@ def of_network(run: NetworkRun) -> dict[str, Any]:
 def network_content(
     run: NetworkRun, truth: Mapping[str, NDArray[np.bool_]] | None = None
 ) -> dict[str, Any]:
-    """Give a run as JSON together with its picture, and with the truth if it is known.
+    """Return a run as JSON types, with its picture, and with the truth if it is known.
 
     Parameters
     ----------
@@ -157,14 +139,25 @@ def network_content(
     content = {**run.to_dict(), "picture": of_network(run)}
     if truth is not None:
         content["truth"] = {
-            name: {
-                "novel": int(truth[name].sum()),
-                "found": int((site.rejected & truth[name]).sum()),
-                "false": int((site.rejected & ~truth[name]).sum()),
-            }
-            for name, site in run.items()
+            name: correct_counts(site.rejected, truth[name]) for name, site in run.items()
         }
     return content
+
+
+def correct_counts(rejected: NDArray[np.bool_], is_novel: NDArray[np.bool_]) -> dict[str, int]:
+    """Count novelties, those that were found, and false alarms, in a simulation.
+
+    Examples
+    --------
+    >>> correct_counts(np.array([True, True, False]), np.array([True, False, True]))
+    {'novel': 2, 'found': 1, 'false': 1}
+    """
+    found = int((rejected & is_novel).sum())
+    return {
+        "novel": int(is_novel.sum()),
+        "found": found,
+        "false": int(rejected.sum()) - found,
+    }
 
 
 def lines_of(transcript: Transcript, blocks: Mapping[str, SiteRanks]) -> list[Line]:
@@ -186,49 +179,26 @@ def most_novel(blocks: Mapping[str, SiteRanks], most: int) -> list[dict[str, Any
     rows: list[tuple[float, float, dict[str, Any]]] = []
     for name, block in blocks.items():
         scores = np.zeros(block.ranks.size) if block.scores is None else block.scores
-        # Of millions of rows, sort only those that can be among the first.
+        # Sort only the rows that can be among the first: there may be millions.
         last = min(most, block.ranks.size) - 1
         near = np.flatnonzero(block.ranks <= np.partition(block.ranks, last)[last])
         for i in near[np.lexsort((-scores[near], block.ranks[near]))[:most]]:
-            p_value = int(block.ranks[i]) / (block.n_calibration + 1)
-            row = {
-                "site": name,
-                "row": shortened(str(block.names[i])),
-                "score": None if block.scores is None else _short(scores[i]),
-                "rank": int(block.ranks[i]),
-                "p_value": _short(p_value),
-                "rejected": bool(block.rejected[i]),
-            }
+            rank = int(block.ranks[i])
+            p_value = rank / (block.n_calibration + 1)
+            score = None if block.scores is None else float(scores[i])
+            rejected = bool(block.rejected[i])
+            row = row_content(name, block.names[i], score, rank, block.n_calibration, rejected)
             rows.append((p_value, -float(scores[i]), row))
     rows.sort(key=lambda item: item[:2])
     return [row for *_, row in rows[:most]]
 
 
-def thinned(m: int, n_rejected: int, most: int = MOST_POINTS) -> NDArray[np.int64]:
-    """Pick the places 1 ≤ k ≤ m of a step-up that are drawn.
-
-    The picture ends at three times the number of rejections, so that the crossing is seen;
-    the places around the crossing are always among them.
-
-    Examples
-    --------
-    >>> thinned(1000, 5)[[0, -1]]
-    array([ 1, 40])
-    >>> thinned(10**6, 10**5).size <= MOST_POINTS + 2
-    True
-    """
-    last = min(m, max(40, 3 * n_rejected))
-    even = np.linspace(1, last, min(last, most)).round().astype(np.int64)
-    near = np.array([n_rejected, n_rejected + 1])
-    return np.union1d(even, near[(near >= 1) & (near <= m)])
-
-
 def score_histogram(block: SiteRanks, bins: int = BINS) -> dict[str, list[Any]] | None:
     """Count calibration and test rows by score.
 
-    Where the calibration scores were not kept, they are counted through the ranks: a test row
-    of rank r has r - 1 of them at or above it. The edges are then test scores, and whatever lies
-    outside them is counted in the outermost bins.
+    Where the calibration scores were not kept, they are counted from the ranks: r - 1 of them are
+    at or above a test row of rank r. The edges are then test scores, and calibration scores
+    outside of them are counted in the outermost bins.
     """
     if block.scores is None or block.scores.size == 0:
         return None
@@ -255,7 +225,7 @@ def score_histogram(block: SiteRanks, bins: int = BINS) -> dict[str, list[Any]] 
 
 
 def _edges_among(ascending: NDArray[np.float64], even: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Move inner edges up to the next score, and leave out those that come too close."""
+    """Move inner edges up to the next score, and leave out edges that are too close."""
     inner = even[1:-1]
     moved = ascending[np.searchsorted(ascending, inner[inner <= ascending[-1]])]
     narrowest = (even[-1] - even[0]) / (2 * (even.size - 1))
@@ -267,19 +237,8 @@ def _edges_among(ascending: NDArray[np.float64], even: NDArray[np.float64]) -> N
 
 
 def row_names(ids: NDArray[Any] | None, m: int) -> NDArray[Any]:
-    """Name rows by their ids, or else by their place from 0."""
+    """Return the names of rows: their ids, or else their positions from 0."""
     return np.arange(m) if ids is None else ids
-
-
-def shortened(text: str, most: int = MOST_LETTERS) -> str:
-    """Cut a long name.
-
-    Examples
-    --------
-    >>> shortened("north-east", 6)
-    'north…'
-    """
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _decided(
@@ -295,31 +254,21 @@ def _curve(line: Line, blocks: Sequence[SiteRanks]) -> dict[str, Any]:
     p_values = np.sort(np.concatenate([block.p_values for block in blocks]))
     here = sum(int(block.rejected.sum()) for block in blocks)
     places = thinned(p_values.size, here)
-    return {
-        "sites": list(line.sites),
-        "n_tests": int(p_values.size),
-        "n_rejected": line.n_rejected,
-        "n_rejected_here": here,
-        "slope": float(line.slope),
-        "whole": line.whole,
-        "k": places.tolist(),
-        "p_value": [_short(p) for p in p_values[places - 1]],
-    }
+    return curve_content(line, int(p_values.size), here, places, p_values[places - 1])
 
 
 def _p_value_histogram(blocks: Sequence[SiteRanks]) -> dict[str, list[Any]]:
-    # A p-value on an edge belongs to the bin it closes: p is one of 1/(ℓ+1), …, 1.
-    edges = np.linspace(0, 1, 21)
-    counts = {"tests": np.zeros(20, dtype=int), "rejected": np.zeros(20, dtype=int)}
+    # A p-value on an edge belongs to the bin below: p is one of 1/(ℓ+1), …, 1.
+    counts = {key: np.zeros(P_VALUE_BINS, dtype=int) for key in ("tests", "rejected")}
     for block in blocks:
-        bins = -(-block.ranks * 20 // (block.n_calibration + 1)) - 1
-        counts["tests"] += np.bincount(bins, minlength=20)
-        counts["rejected"] += np.bincount(bins[block.rejected], minlength=20)
-    return {"edges": [_short(e) for e in edges]} | {k: c.tolist() for k, c in counts.items()}
+        bins = -(-block.ranks * P_VALUE_BINS // (block.n_calibration + 1)) - 1
+        counts["tests"] += np.bincount(bins, minlength=P_VALUE_BINS)
+        counts["rejected"] += np.bincount(bins[block.rejected], minlength=P_VALUE_BINS)
+    return {"edges": p_value_edges()} | {key: c.tolist() for key, c in counts.items()}
 
 
 def _drawable(block: SiteRanks) -> SiteRanks:
-    """Leave out scores that no axis can hold; decisions rest on ranks alone."""
+    """Leave out scores that are not finite; decisions need only ranks."""
     finite = block.scores is not None and np.isfinite(block.scores).all()
     kept = block.calibration_scores
     if finite and (kept is None or np.isfinite(kept).all()):
@@ -329,19 +278,11 @@ def _drawable(block: SiteRanks) -> SiteRanks:
 
 def _site(block: SiteRanks, line: Line) -> dict[str, Any]:
     flagged = None if block.scores is None else block.scores[block.rejected]
-    return {
-        "n_tested": int(block.ranks.size),
-        "n_calibration": block.n_calibration,
-        "n_rejected": int(block.rejected.sum()),
-        "limit": rank_limit(line.slope, line.n_rejected, block.n_calibration),
-        "fewest": math.ceil(1 / (line.slope * (block.n_calibration + 1))),
-        "lowest_rejected_score": _short(flagged.min())
-        if flagged is not None and flagged.size
-        else None,
-        "scores": score_histogram(block),
-    }
-
-
-def _short(number: float) -> float:
-    """Keep six digits: enough for any drawing."""
-    return float(f"{number:.6g}")
+    return site_content(
+        line,
+        n_tested=int(block.ranks.size),
+        n_calibration=block.n_calibration,
+        n_rejected=int(block.rejected.sum()),
+        lowest_rejected_score=None if flagged is None or not flagged.size else flagged.min(),
+        scores=score_histogram(block),
+    )

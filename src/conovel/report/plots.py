@@ -28,12 +28,12 @@ from conovel.report.drawing import (
 )
 from conovel.report.view import Curve, Histogram
 
-_FEW = 130  # as many p-values can be seen as single dots
+_FEW = 130  # up to so many p-values are drawn as single dots
 _SHARES = (0.01, 0.1, 0.4)
 
 
 def step_up_plot(curve: Curve, title: str) -> Plot:
-    """Draw the sorted p-values against the line they are held against."""
+    """Draw the sorted p-values and the line that they are compared with."""
     last = curve.k[-1]
     x, y = x_scale(0, last), y_scale(0, _p_value_height(curve))
     seen = [(k, p) for k, p in zip(curve.k, curve.p_value, strict=True) if p <= y.high]
@@ -90,7 +90,7 @@ def _p_value_height(curve: Curve) -> float:
 
 
 def p_value_plot(histogram: Histogram, title: str) -> Plot:
-    """Draw the histogram of p-values, and what normal rows alone would look like."""
+    """Draw the histogram of p-values, and the height that normal rows alone would have."""
     n = sum(histogram.tests)
     bins = len(histogram.tests)
     fair = n / bins
@@ -124,8 +124,8 @@ def p_value_plot(histogram: Histogram, title: str) -> Plot:
 def score_plot(scores: Histogram, lowest_flagged: float | None, title: str) -> Plot:
     """Draw test scores upwards and known normals downwards, as shares of their samples.
 
-    Heights are square roots: novel rows are few and spread out, and would vanish beside the
-    bulk of the normal ones.
+    Heights are square roots, because novel rows are few and spread out: beside the many normal
+    rows they would be invisible.
     """
     edges = scores.edges
     m, known = sum(scores.tests), sum(scores.calibration)
@@ -180,7 +180,7 @@ def score_plot(scores: Histogram, lowest_flagged: float | None, title: str) -> P
 
 
 def rounds_plot(levels: Sequence[int], title: str) -> Plot:
-    """Draw how the number of rows in question falls, round by round, until it stays."""
+    """Draw the number of rows still in question after each round."""
     rounds = len(levels) - 1
     # The last number is written to the right of its dot.
     x = Scale(0, rounds, LEFT + 14, RIGHT - 34)
@@ -216,7 +216,7 @@ def rounds_plot(levels: Sequence[int], title: str) -> Plot:
 
 
 def _mirrored(y: Callable[[float], float], top: float) -> list[Tick]:
-    """Mark shares above and below the middle, as far as their labels do not touch."""
+    """Mark shares above and below the middle, if their labels do not touch."""
     marked = [Tick(y(0), "0%")]
     for share in _SHARES:
         if share <= top and abs(y(share) - marked[-1].at) > 14:
@@ -225,7 +225,7 @@ def _mirrored(y: Callable[[float], float], top: float) -> list[Tick]:
 
 
 def _densities(counts: Sequence[int], total: int, edges: Sequence[float]) -> list[float]:
-    """Give shares, lower where a bin is wider than the others, so that areas compare."""
+    """Return shares by width of the bin, so that areas can be compared."""
     even = (edges[-1] - edges[0]) / len(counts)
     widths = [b - a for a, b in pairwise(edges)]
     return [c / max(total, 1) * even / w for c, w in zip(counts, widths, strict=True)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from conovel.report.checked import Checked
 from conovel.report.choices import choice_tables, in_words, read_choices
-from conovel.report.picture import shortened
+from conovel.report.picture_content import shortened
 from conovel.report.plots import p_value_plot, score_plot, step_up_plot
 from conovel.report.tables import novel_rows, resolution_rows
 from conovel.report.view import Picture, Section
@@ -20,7 +20,7 @@ NOT_CLAIMED = (
 
 
 def row_sections(drawn: Picture) -> list[Section]:
-    """Show the most novel rows, how they were decided on, and how finely."""
+    """Show the most novel rows, how they were decided, and the resolution."""
     rows, resolution = novel_rows(drawn), resolution_rows(drawn)
     return [
         Section(rows.caption, tables=[rows]),
@@ -31,7 +31,7 @@ def row_sections(drawn: Picture) -> list[Section]:
 
 
 def selection_section(run: Checked, chosen: str | None = None) -> list[Section]:
-    """Show which candidates there were, if there was a choice, and why one was taken."""
+    """Show the candidates of each choice and the values that decided; none without a choice."""
     choices = []
     if "selection" in run:
         choices += read_choices(run.object("selection"), chosen=chosen)
@@ -42,15 +42,15 @@ def selection_section(run: Checked, chosen: str | None = None) -> list[Section]:
     if not choices:
         return []
     words = [
-        "The choice was made without looking at which rows are the known normals that test rows"
-        " are compared with, so it costs nothing of the guarantee.",
+        "The choice did not use which rows are the known normals that test rows are compared with,"
+        " so the guarantee holds for it.",
         *in_words(choices),
     ]
     return [Section("How the score was chosen", words, tables=choice_tables(choices))]
 
 
 def settings_section(settings: Iterable[tuple[str, object]]) -> Section:
-    """List what the run was asked to do."""
+    """List the settings of the run."""
     points = [
         (shortened(term).replace("_", " "), shortened(str(value), 200))
         for term, value in settings
@@ -60,14 +60,14 @@ def settings_section(settings: Iterable[tuple[str, object]]) -> Section:
 
 
 def lead(n_rejected: int, level: float, where: str = "") -> str:
-    """Say in one sentence what a flag means."""
+    """Return one sentence that says what a flag means."""
     if n_rejected == 0:
         return "No row stands out enough to be flagged at this level."
     return f"On average at most {percent(level)} of the flagged rows{where} are false alarms."
 
 
 def threshold_fact(drawn: Picture) -> list[tuple[str, str]]:
-    """Give the largest p-value that is flagged, where there is one for all."""
+    """Return the largest p-value that is flagged, if it is the same for all sites."""
     if len(drawn.step_up) != 1 or not drawn.step_up[0].n_rejected:
         return []
     return [("flagged up to p-value", f"{drawn.step_up[0].threshold:.3g}")]
@@ -86,8 +86,9 @@ def percent(share: float) -> str:
 
 def _decision(drawn: Picture) -> Section:
     words = [
-        "A row is flagged when its p-value lies at or below the threshold, where the sorted"
-        " p-values leave the line for good. All comparisons were made in whole numbers.",
+        "A row is flagged when its p-value lies at or below the threshold: the last point where"
+        " the sorted p-values are on or below the line. All comparisons were made in whole"
+        " numbers.",
         "Normal rows have evenly spread p-values; novel ones pile up on the left.",
     ]
     several = len(drawn.step_up) > 1
@@ -128,6 +129,8 @@ def _tolerance(drawn: Picture) -> list[str]:
         return []
     ((limit, known),) = sites
     if limit == 0:
-        return [f"Not even a row more novel than all {known:,} known normals was flagged."]
+        return [
+            f"Even a row that is more novel than all {known:,} known normals would not be flagged."
+        ]
     most = f"at most {limit - 1:,}" if limit > 1 else "none"
     return [f"A row is flagged when {most} of {known:,} known normals look at least as novel."]

@@ -1,4 +1,4 @@
-"""From a result's JSON to what its page says."""
+"""Turns the JSON of a result into the content of its page."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from conovel.errors import InputError
 from conovel.report.checked import Checked
-from conovel.report.experiment import tell_experiment
-from conovel.report.network import tell_network
-from conovel.report.picture import shortened
+from conovel.report.experiment import experiment_story
+from conovel.report.network import network_story
+from conovel.report.picture_content import shortened
 from conovel.report.sections import (
     NOT_CLAIMED,
     lead,
@@ -24,19 +24,19 @@ from conovel.report.view import Story, read_picture
 from conovel.stats.levels import as_level
 
 
-def tell(content: Mapping[str, Any], folder: Path | None = None) -> Story:
-    """Read any result.
+def story_of(content: Mapping[str, Any], folder: Path | None = None) -> Story:
+    """Read the result of any command.
 
     Parameters
     ----------
     content : mapping
         What ``conovel detect``, ``simulate``, a deployment or ``reproduce`` wrote.
     folder : Path, optional
-        Where the file lies; figures of an experiment are looked for here.
+        Folder of the file, which also has the figures of an experiment.
 
     Examples
     --------
-    >>> tell({"level": "1/10"})
+    >>> story_of({"level": "1/10"})
     Traceback (most recent call last):
     ...
     conovel.errors.RunFileError: command is missing
@@ -44,19 +44,19 @@ def tell(content: Mapping[str, Any], folder: Path | None = None) -> Story:
     run = Checked(content)
     command = run.text("command")
     if command == "detect":
-        return tell_detection(run)
+        return detection_story(run)
     if command == "reproduce":
-        return tell_experiment(run, folder)
+        return experiment_story(run, folder)
     if "transcript" not in run:
-        run.refuse("transcript", f"is missing, which {shortened(command)!r} needs")
-    return tell_network(run)
+        run.refuse("transcript", f"is missing, and a result of {shortened(command)!r} needs it")
+    return network_story(run)
 
 
-def tell_detection(run: Checked) -> Story:
-    """Tell what one site decided."""
+def detection_story(run: Checked) -> Story:
+    """Describe the decisions of one site."""
     n_rejected, n_test = run.integer("n_rejected"), run.integer("n_test")
     n_calibration, scorer = run.integer("n_calibration"), run.text("scorer")
-    level, said = _level(run), run.object("guarantee")
+    level, guarantee = _level(run), run.object("guarantee")
     drawn = read_picture(run.object("picture"))
     facts = [
         ("false alarms, at most on average", percent(level)),
@@ -72,8 +72,8 @@ def tell_detection(run: Checked) -> Story:
         headline=f"{n_rejected:,} of {n_test:,} rows flagged as novel",
         lead=lead(n_rejected, level),
         facts=facts,
-        guarantee=said.text("statement"),
-        assumptions=said.texts("assumptions"),
+        guarantee=guarantee.text("statement"),
+        assumptions=guarantee.texts("assumptions"),
         caveats=[NOT_CLAIMED],
         sections=[
             *row_sections(drawn),

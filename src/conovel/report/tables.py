@@ -9,7 +9,7 @@ from conovel.protocol.counting import Question
 from conovel.protocol.messages import COORDINATOR, Step
 from conovel.protocol.transcript import Transcript
 from conovel.report.drawing import spelled
-from conovel.report.picture import shortened
+from conovel.report.picture_content import shortened
 from conovel.report.view import MOST_SITES, Picture, Table
 from conovel.spec.regimes import Regime
 
@@ -27,14 +27,14 @@ MEANING = {
     "BELOW": "asks for p-values below a limit",
     "STEP": "asks for p-values within the step-up",
     "COUNT": "answers with one number",
-    "OUTCOME": "says where the counts came to rest",
+    "OUTCOME": "says where the counts ended",
     "ABORT": "breaks the run off",
 }
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What is known only in a simulation: how many novelties there were and were found."""
+    """Numbers of novelties, of those found, and of false alarms; known in simulations only."""
 
     novel: int
     found: int
@@ -44,7 +44,7 @@ class Truth:
 def novel_rows(picture: Picture) -> Table:
     """List the most novel rows first."""
     several = len(picture.sites) > 1
-    # As many digits as tell the steps of 1/(ℓ+1) apart.
+    # As many digits as are needed to distinguish steps of 1/(ℓ+1).
     finest = max((site.n_calibration for site in picture.sites.values()), default=0)
     digits = min(max(4, len(str(finest))), 9)
     with_score = any(row.score is not None for row in picture.most_novel)
@@ -76,7 +76,7 @@ def novel_rows(picture: Picture) -> Table:
 
 
 def resolution_rows(picture: Picture) -> Table:
-    """Say how finely each site can see, and where its limit lies."""
+    """Show the smallest possible p-value of each site, and its limit."""
     rows = []
     for name, site in picture.sites.items():
         rows.append(
@@ -122,27 +122,31 @@ def agent_rows(
         known: tuple[int | None, ...] = (None,) * 4
         if sizes:
             known = (sizes.n_null, sizes.n_calibration, sizes.n_test, sizes.n_tested)
-        elif site:  # rows were pooled, and nobody said hello
+        elif site:  # rows were pooled, so no site sent a hello
             known = (None, site.n_calibration, None, site.n_tested)
         cells += map(_count, known)
-        cells += [_count(site.n_rejected) if site else "not told"]
+        cells += [_count(site.n_rejected) if site else "not known"]
         cells += [_count(moved["sent"]), _count(moved["received"])] if sizes else ["", ""]
         if truth:
-            told = truth.get(name)
-            cells += [f"{told.found:,} of {told.novel:,}", f"{told.false:,}"] if told else ["", ""]
+            known_truth = truth.get(name)
+            cells += (
+                [f"{known_truth.found:,} of {known_truth.novel:,}", f"{known_truth.false:,}"]
+                if known_truth
+                else ["", ""]
+            )
         rows.append(cells)
     return Table("The sites", columns, rows, text=frozenset({0, 1}), shown=30)
 
 
 def round_rows(transcript: Transcript) -> Table:
     """One line per round of counts; one site's record has only its own counts."""
-    told = {name for round_ in transcript.rounds.values() for name in round_.counts}
-    names = sorted(told) if len(told) <= MOST_COLUMNS else []
-    whole = told >= set(transcript.outcome.participants) if transcript.outcome else False
+    counted = {name for round_ in transcript.rounds.values() for name in round_.counts}
+    names = sorted(counted) if len(counted) <= MOST_COLUMNS else []
+    whole = counted >= set(transcript.outcome.participants) if transcript.outcome else False
     rows = []
     for number, round_ in sorted(transcript.rounds.items())[:MOST_ROUNDS]:
         counts = round_.counts
-        cells = [str(number), asked(round_.question)]
+        cells = [str(number), question_in_words(round_.question)]
         cells += [f"{sum(counts.values()):,}"] if whole else []
         rows.append(cells + [_count(counts.get(name)) for name in names])
     columns = ["round", "p-values counted", *(["all sites"] if whole else [])]
@@ -150,15 +154,15 @@ def round_rows(transcript: Transcript) -> Table:
     return Table("The counts", columns, rows, text=frozenset({1}), shown=12)
 
 
-def asked(question: Question) -> str:
-    """Say which p-values a round counts."""
+def question_in_words(question: Question) -> str:
+    """Describe the p-values that a round counts."""
     if isinstance(question, Step):
         return f"up to {spelled(float(question.slope * question.k))}"
     return f"below {spelled(float(question.p_value))}"
 
 
 def message_rows(transcript: Transcript) -> list[Table]:
-    """List messages by kind, and one by one as far as there is room."""
+    """List messages by kind, and the first ones one by one."""
     totals = transcript.totals()
     by_kind = [
         [kind.lower(), MEANING.get(kind, ""), f"{sums['messages']:,}", f"{sums['bytes']:,}"]
@@ -194,7 +198,7 @@ def message_rows(transcript: Transcript) -> list[Table]:
 
 
 def revealed_rows(regime: Regime) -> Table:
-    """Say who learned what (docs/revealed.md)."""
+    """Show what was revealed to which party (docs/revealed.md)."""
     rows = [["what this regime sends", regime.peers_learn, regime.coordinator_learns]]
     if regime.deployable:
         rows += [

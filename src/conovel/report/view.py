@@ -1,4 +1,4 @@
-"""What a page shows, as plain records: a picture read back, tables, and the story around."""
+"""The content of a page as plain records: the picture, tables, sections and the story."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from conovel.protocol.fields import MAX_AGENTS
 from conovel.report.checked import Checked
-from conovel.report.picture import BINS, FORMAT, MOST_POINTS, MOST_ROWS, shortened
+from conovel.report.picture_content import BINS, FORMAT, MOST_POINTS, MOST_ROWS, shortened
 
 if TYPE_CHECKING:
     from conovel.report.drawing import Plot
@@ -29,7 +29,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Curve:
-    """Sorted p-values at some places k, and the line ``slope · k`` they are held against."""
+    """Sorted p-values at some places k, and the line ``slope · k`` that they are compared with."""
 
     sites: Sequence[str]
     n_tests: int
@@ -98,8 +98,8 @@ class Table:
     rows: Sequence[Sequence[str]]
     note: str = ""
     text: frozenset[int] = frozenset()
-    shown: int | None = None  # rows in sight; the others unfold
-    total: bool = False  # whether the last row sums up
+    shown: int | None = None  # rows that are visible at first; the others unfold
+    total: bool = False  # whether the last row is a total
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Section:
 
     title: str
     words: Sequence[str] = ()
-    points: Sequence[tuple[str, str]] = ()  # a term and what is said of it
+    points: Sequence[tuple[str, str]] = ()  # a term and its description
     plots: Sequence[Plot] = ()
     figures: Sequence[Figure] = ()
     tables: Sequence[Table] = ()
@@ -160,7 +160,7 @@ def _read_curve(content: Checked) -> Curve:
     if slope <= 0:
         content.refuse("slope", "is not above zero")
     if min(k) < 1 or sorted(k) != k:
-        content.refuse("k", "does not rise from 1")
+        content.refuse("k", "does not ascend from 1 on")
     return Curve(
         sites=content.texts("sites"),
         n_tests=content.integer("n_tests"),
@@ -176,7 +176,7 @@ def _read_curve(content: Checked) -> Curve:
 def _read_histogram(content: Checked) -> Histogram:
     edges = content.numbers("edges")
     if len(edges) < 2 or len(edges) > BINS + 1 or any(a >= b for a, b in pairwise(edges)):
-        content.refuse("edges", "are not rising numbers")
+        content.refuse("edges", "are not ascending numbers")
     counts = {"tests": content.integers("tests"), "rejected": content.integers("rejected")}
     if "calibration" in content:
         counts["calibration"] = content.integers("calibration")

@@ -1,4 +1,4 @@
-"""Arguments of the simplest kinds: whole numbers, seeds, arrays. All else is a named error."""
+"""Checks of simple arguments: whole numbers, seeds, arrays and callbacks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RandomState: TypeAlias = int | Generators | None
 def as_whole(
     number: Any, name: str, least: int = 0, most: int | None = None, *, others: str = ""
 ) -> int:
-    """Read a whole number that is neither too small nor too large.
+    """Check a whole number from `least` to `most`.
 
     `others` says in an error what else would have been right.
 
@@ -71,15 +71,17 @@ def as_seed(random_state: RandomState) -> int:
 
 
 def as_array(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Turn something into an array, of whatever shape and type."""
+    """Convert to an array of any shape and type."""
     try:
         return np.asarray(values)
     except (TypeError, ValueError):
-        raise SampleError(f"{name} is no array: its parts have different lengths") from None
+        raise SampleError(
+            f"{name} cannot become an array: its parts have different lengths"
+        ) from None
 
 
 def as_callback(function: Any, name: str) -> Any:
-    """Check that something can be called; None is replaced by what does nothing."""
+    """Check that an argument is a function; None becomes a function that does nothing."""
     if function is None:
         return lambda *_: None
     if not callable(function):

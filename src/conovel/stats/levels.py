@@ -11,8 +11,8 @@ from conovel.errors import LevelError
 
 Level: TypeAlias = float | str | Rational
 
-# Texts of levels come from files, jobs and messages. These bounds hold every float between 0 and 1
-# (the smallest is 5e-324) and keep the cost of exact arithmetic small.
+# Texts of levels come from files, jobs and messages. These bounds allow every float between 0 and
+# 1 (the smallest is 5e-324) and keep the cost of exact arithmetic small.
 MAX_TEXT = 400  # characters
 MAX_EXPONENT = 400
 MAX_BITS = 1200  # of numerator and denominator
@@ -37,7 +37,7 @@ def as_level(level: Level, name: str = "level") -> Fraction:
 
 
 def as_fraction(text: str, name: str = "level") -> Fraction:
-    """Read a fraction or a decimal number; what would take long to expand is refused first.
+    """Read a fraction or a decimal number; refuse numbers that would take long to expand.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def as_fraction(text: str, name: str = "level") -> Fraction:
 
 
 def _shown(level: object) -> str:
-    """Return what an error shows of a level: not more than a line."""
+    """Shorten a level for an error message."""
     try:
         text = str(level)
     except ValueError:  # an integer of more digits than Python writes

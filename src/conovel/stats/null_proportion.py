@@ -1,9 +1,9 @@
 """Estimators of the proportion of nulls, from counts alone (Marandon et al. 2024).
 
-BH at level α has a false discovery rate of π0·α; replacing the number of tests m by an
-estimate of the number of nulls wins the difference back. Both estimators ask only for
-counts of p-values below a point, so that a network can use them too. An estimate may
-exceed m; the proofs (docs/theory.md) do not cover cutting it there, so it is not cut.
+BH at level α has a false discovery rate of π0·α. Replacing the number of tests m by an
+estimate of the number of nulls raises it towards α, and the power with it. Both estimators
+need only counts of p-values below a point, so a network can use them too. An estimate may
+exceed m. It is not capped at m, because the proofs (docs/theory.md) do not cover that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class NullProportion(ABC):
     Parameters
     ----------
     at : float, str or Fraction
-        Where it looks, strictly between 0 and 1; see the subclasses.
+        The point where p-values are counted, strictly between 0 and 1; see the subclasses.
     """
 
     at: Level = Fraction(1, 2)
@@ -64,7 +64,8 @@ class Storey(NullProportion):
         if on_grid == 1:
             raise SampleError(
                 f"Storey at {lam} needs at least {math.ceil(1 / (1 - lam)) - 1} calibration rows"
-                f" at every site, and one has {min(n_calibration)}: add known normals or lower it"
+                f" at every site, and one has {min(n_calibration)}: add known normals or lower"
+                f" {lam}"
             )
         return (1 + m - sum(below(lam))) / (1 - on_grid)
 
@@ -73,8 +74,8 @@ class Storey(NullProportion):
 class Quantile(NullProportion):
     """The quantile estimator: (m - k0 + 1) / (1 - p_(k0)), with k0 = ceil(at · m).
 
-    p_(k0) is found by bisection on the finest grid, a round of counts a step. Proven for
-    one site.
+    p_(k0) is found by bisection on the finest grid, with one round of counts for each step.
+    Proven for one site.
 
     Examples
     --------
@@ -99,8 +100,8 @@ class Quantile(NullProportion):
         kth = max(Fraction(math.ceil(point * (size + 1)) - 1, size + 1) for size in n_calibration)
         if kth >= 1:
             raise SampleError(
-                f"the {k0}-th smallest p-value is 1, so Quantile at {self.at} says nothing"
-                " about the nulls: lower it, or use Storey"
+                f"the {k0}-th smallest p-value is 1, so Quantile at {self.at} cannot"
+                " estimate the nulls: lower it, or use Storey"
             )
         return (m - k0 + 1) / (1 - kth)
 

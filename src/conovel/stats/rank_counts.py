@@ -1,4 +1,4 @@
-"""The ranks of one agent as counts, and the one limit that every rank is compared with."""
+"""The ranks of one agent as counts, and the limit that ranks are compared with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conovel.stats.arguments import as_array
 
 
 class RankHistogram:
-    """The ranks of one agent, as counts: all that a step-up ever asks for.
+    """How often each rank occurs at one agent; a step-up needs nothing else.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class RankHistogram:
 
     @classmethod
     def of_counts(cls, counts: NDArray[np.int64], n_calibration: int) -> RankHistogram:
-        """Make one from how often each rank occurs, rank 0 first.
+        """Make a histogram from the number of times each rank occurs, rank 0 first.
 
         Examples
         --------
@@ -54,12 +54,12 @@ class RankHistogram:
         self._cumulative = np.concatenate([[0], np.cumsum(counts)])
 
     def adjusted(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Give the ranks that occur, and the adjusted p-value of each (`adjusted_pvalues`)."""
+        """Return the ranks that occur, and the adjusted p-value of each (`adjusted_pvalues`)."""
         scaled = (self._values * self.size) / ((self.n_calibration + 1) * self._cumulative[1:])
         return self._values, np.minimum.accumulate(scaled[::-1])[::-1]
 
     def smallest(self, k: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Give the k-th smallest rank for every k from 1 to the number of ranks."""
+        """Return the k-th smallest rank for every k from 1 to the number of ranks."""
         return np.asarray(self._values[np.searchsorted(self._cumulative[1:], k)])
 
     def at_most(self, rank: int) -> int:
@@ -75,13 +75,13 @@ def rank_limit(slope: Fraction, k: int, n_calibration: int) -> int:
     """Largest rank that BH rejects when it rejects `k` in all: floor(slope·k·(ℓ+1)).
 
     `slope` is α/m, or α divided by the estimated number of nulls. Python integers do not
-    overflow, so any m and ℓ will do.
+    overflow, so m and ℓ may be of any size.
     """
     return slope.numerator * int(k) * (int(n_calibration) + 1) // slope.denominator
 
 
 def within_limit(ranks: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
-    """Tell which ranks are rejected; rank 0 is that of a row that is not tested.
+    """Return which ranks are rejected; a row that is not tested has rank 0.
 
     Examples
     --------

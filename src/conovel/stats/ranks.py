@@ -1,7 +1,7 @@
 """Conformal ranks: where a test score falls among the calibration scores.
 
 A higher score is more novel, everywhere in conovel. The rank of a test score ``s`` is
-``1 + #{calibration scores >= s}``, so that ties count against the test point; dividing by
+``1 + #{calibration scores >= s}``, so that ties count against the test row; dividing by
 ℓ + 1 gives the conformal p-value (the paper's empirical p-value).
 """
 
@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from conovel.errors import InputError, SampleError
 from conovel.stats.arguments import as_array
 
-# From this many queries on a guide table pays for itself (benchmarks/statistics.py).
+# From this many queries on, a guide table saves time (benchmarks/statistics.py).
 _GUIDE_QUERIES = 20_000
 _GUIDE_CELLS = 1 << 18
 
 
 def conformal_ranks(calibration_scores: ArrayLike, test_scores: ArrayLike) -> NDArray[np.int64]:
-    """Rank each test score among the calibration scores, ties against the test point.
+    """Rank each test score among the calibration scores, ties against the test row.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ def conformal_pvalues(
 def as_scores(scores: ArrayLike, name: str) -> NDArray[Any]:
     """Check a vector of scores: one dimension, not empty, numeric, no NaN.
 
-    Integers stay integers, so that large ones keep their order; all else becomes float64.
-    Infinite scores are in order: they compare like any other number.
+    Integers stay integers, so that large ones keep their order; other numbers become float64.
+    Infinite scores are allowed: they compare like any other number.
     """
     array = as_array(scores, name)
     if array.ndim != 1:

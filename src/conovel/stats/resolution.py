@@ -1,4 +1,4 @@
-"""How finely calibration rows can resolve the tests, known before any row is looked at."""
+"""How few rows can be rejected together; it depends on the numbers of rows only."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from conovel.stats.rank_counts import rank_limit
 
 
 class Resolution(NamedTuple):
-    """What a calibration size can resolve among m tests, before any row is looked at.
+    """How few of m tests a calibration sample can reject together, whatever the scores.
 
     See Also
     --------
     conovel.resolution : Makes it.
     """
 
-    fewest: int  # the fewest rows that can be rejected together; above m: none ever
-    rows_for_any: int  # calibration rows needed for any rejection at all
+    fewest: int  # the fewest rows that can be rejected together; above m: no row can be
+    rows_for_any: int  # calibration rows needed for any rejection, of all m rows together
     rows_for_one: int  # calibration rows needed to be able to reject a single row
 
 
 def resolution(n_calibration: int, m: int, level: Level) -> Resolution:
-    """Tell how finely ℓ calibration rows can resolve m tests at this level.
+    """Return how few of m tests can be rejected together with ℓ calibration rows.
 
     Examples
     --------

@@ -36,7 +36,7 @@ from conovel.stats.resolution import warn_resolution
 
 @dataclass(frozen=True, eq=False)
 class StepUp:
-    """What a step-up decided, and how it got there.
+    """The decisions of a step-up, and the counts that led to them.
 
     Attributes
     ----------
@@ -105,13 +105,13 @@ def benjamini_hochberg(
     ranks, sizes = as_ranks(ranks, n_calibration)
     if sizes.min() == sizes.max():
         return fast_lsu([(ranks, int(sizes[0]))], level, pi0=pi0).rejected[0]
-    # Tests with equal ℓ form a block; FastLSU does not mind how tests are partitioned.
+    # Tests with equal ℓ form a block. Any partition into blocks gives the same result.
     order = np.argsort(sizes, kind="stable")
-    members = np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1)
-    blocks = [(ranks[i], int(sizes[i[0]])) for i in members]
+    groups = np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1)
+    blocks = [(ranks[i], int(sizes[i[0]])) for i in groups]
     outcome = fast_lsu(blocks, level, pi0=pi0)
     rejected = np.zeros(ranks.size, dtype=np.bool_)
-    for i, mask in zip(members, outcome.rejected, strict=True):
+    for i, mask in zip(groups, outcome.rejected, strict=True):
         rejected[i] = mask
     return rejected
 
@@ -161,7 +161,7 @@ def fast_lsu(
             stacklevel=2,
         )
     outcome = step_up(pairs, alpha, estimator)
-    if outcome.n_rejected == 0:  # an estimate below m can make up for too few rows
+    if outcome.n_rejected == 0:  # if rows were rejected, the resolution was fine enough
         warn_resolution([(ranks.size, size) for ranks, size in pairs], alpha)
     return outcome
 
@@ -192,7 +192,7 @@ def step_up_counts(
     level: Fraction,
     estimator: NullProportion | None = None,
 ) -> StepUp:
-    """Do the step-up on counts alone; the rows to reject are those up to their limit."""
+    """Do the step-up on counts alone; rows with ranks up to their limit are rejected."""
     m = sum(h.size for h in histograms)
     nulls = Fraction(m)
     if estimator is not None:
@@ -229,7 +229,7 @@ def descend(
 def reject(
     calibration_scores: ArrayLike, test_scores: ArrayLike, level: Level
 ) -> NDArray[np.bool_]:
-    """Decide straight from scores: the mask of BH on the ranks, without any p-value.
+    """Decide from scores: the same mask as BH on the ranks, without computing ranks.
 
     A rank is at most r iff the score exceeds the r-th largest calibration score, so that
     every round of the step-up is one comparison of the scores still in question.

@@ -9,8 +9,7 @@ from nvflare.collab.api.exceptions import CollabCallError
 from support.terms import changed_terms
 
 from conovel.cli.run import _in_words
-from conovel.drivers.nvflare import apps as engine
-from conovel.drivers.nvflare import kits
+from conovel.drivers.nvflare import apps, kits
 from conovel.drivers.nvflare.run_monitor import RunMonitor
 from conovel.drivers.nvflare.run_records import DONE, FAILED, RunRecords
 from conovel.drivers.nvflare.settings import read_site
@@ -28,49 +27,52 @@ def proxy(**methods):
 
 @pytest.mark.parametrize("data", [10**12, "text", None, [1, 2], {}])
 def test_what_is_not_bytes_is_no_message(data):
-    assert engine._as_bytes(data) == b""
+    assert apps._as_bytes(data) == b""
 
 
 def test_bytes_are():
-    assert engine._as_bytes(bytearray(b"ab")) == b"ab"
+    assert apps._as_bytes(bytearray(b"ab")) == b"ab"
 
 
 @pytest.mark.parametrize("answer", [None, 7, [], {}, {"error": 7}, "value", {"error": None}])
 def test_an_answer_that_is_none_is_a_failure(answer):
     proxies = {"north": proxy(settle=lambda: {"value": []}), "south": proxy(settle=lambda: answer)}
-    replies = engine._Sites(proxies, TERMS, None).settle(TERMS.agents)
+    replies = apps._Sites(proxies, TERMS, None).settle(TERMS.agents)
     assert replies.values == {"north": []}
-    assert replies.failures == {"south": "its answer was none"}
+    assert replies.failures == {"south": "its answer could not be read"}
 
 
 def test_a_reason_is_one_short_line():
     answer = {"error": "much\x1b[2J\n" * 1000}
-    replies = engine._Sites({"south": proxy(settle=lambda: answer)}, TERMS, None).settle(["south"])
+    replies = apps._Sites({"south": proxy(settle=lambda: answer)}, TERMS, None).settle(["south"])
     assert replies.failures["south"].isprintable()
-    assert len(replies.failures["south"]) <= engine.MAX_REASON
+    assert len(replies.failures["south"]) <= apps.MAX_REASON
 
 
 def test_whoever_does_not_take_a_message_is_named():
     def lost(data):
         raise CollabCallError("south", "take", TimeoutError())
 
-    proxies = {"north": proxy(take=lambda data: "it has not begun"), "south": proxy(take=lost)}
-    post = engine._Post(proxies, 1.0)
+    proxies = {
+        "north": proxy(take=lambda data: "its run has not begun"),
+        "south": proxy(take=lost),
+    }
+    post = apps._Delivery(proxies, 1.0)
     unreached = post([Send(name, b"1", None) for name in ("north", "south", "west")])
-    assert unreached["north"] == "it has not begun"
+    assert unreached["north"] == "its run has not begun"
     assert unreached["west"] == "it does not take part"
     assert unreached["south"]
 
 
 @pytest.fixture
 def site(tmp_path):
-    """Give a site's end of the calls, as if the engine had prepared it."""
+    """Give a site's end of the calls, as NVFlare prepares it."""
     path = tmp_path / "site.toml"
     path.write_text(
         '[site]\nname = "north"\nkit = "kit"\n[data]\nnull = "n.csv"\ntest = "t.csv"\n'
         "[consent]\nmax_level = 0.05\n"
     )
-    app = engine.SiteApp()
+    app = apps.SiteApp()
     app._file, app._job, app._proxies = read_site(path), "job", {"north": None, "south": None}
     return app
 
@@ -91,14 +93,14 @@ def test_a_refusal_is_answered_and_written_down(site, change, said):
     (run,) = RunRecords(site._file.state).runs()
     assert (run["state"], run["job"]) == ("refused", "job")
     assert said in run["message"]
-    assert site.take(b"") == "it has not begun"
+    assert site.take(b"") == "its run has not begun"
 
 
 def test_a_replay_is_refused_and_the_first_file_stays(site):
-    ledger = RunRecords(site._file.state)
-    ledger.open(TERMS.run_id, 60).finish(DONE, "12 rows flagged")
+    records = RunRecords(site._file.state)
+    records.open(TERMS.run_id, 60).finish(DONE, "12 rows flagged")
     assert "was here before" in site._begin(changed_terms(TERMS.to_dict(), level="1/100"))
-    assert [run["state"] for run in ledger.runs()] == ["done", "refused"]
+    assert [run["state"] for run in records.runs()] == ["done", "refused"]
 
 
 @pytest.mark.parametrize("terms", [None, 7, [], "agents"])
@@ -117,7 +119,7 @@ def watch(tmp_path):
             yield SimpleNamespace(
                 make=lambda: RunMonitor(process, tmp_path, told.append),
                 told=told,
-                ledger=RunRecords(tmp_path),
+                records=RunRecords(tmp_path),
                 process=process,
             )
         finally:
@@ -132,7 +134,7 @@ def test_no_run_in_time_is_a_failure(watch):
 @pytest.mark.parametrize(("state", "code"), [(DONE, 0), (FAILED, 1)])
 def test_once_ends_with_the_run(watch, state, code):
     one = watch.make()
-    record = watch.ledger.open("ab" * 16, 60)
+    record = watch.records.open("ab" * 16, 60)
     record.note(pid=0)
     record.finish(state, "so it ended")
     assert one.until_one_ends(60) == code
@@ -141,7 +143,7 @@ def test_once_ends_with_the_run(watch, state, code):
 
 def test_a_refusal_ends_it_too(watch):
     one = watch.make()
-    watch.ledger.refuse("ab" * 16, "too high a level")
+    watch.records.refuse("ab" * 16, "too high a level")
     assert one.until_one_ends(60) == 1
     assert watch.told == ["run abababab refused: too high a level"]
 
@@ -149,18 +151,18 @@ def test_a_refusal_ends_it_too(watch):
 def test_what_was_left_open_is_told_first_and_is_not_the_run_to_wait_for(watch):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    watch.ledger.open("ab" * 16, 60).note(pid=ended.pid)
+    watch.records.open("ab" * 16, 60).note(pid=ended.pid)
     one = watch.make()
     (line,) = watch.told
     assert "its process ended without an outcome: nothing was published" in line
     assert one.until_one_ends(0.5) == 1
 
 
-def test_an_engine_that_ends_is_a_failure(watch):
+def test_that_nvflare_ends_is_a_failure(watch):
     one = watch.make()
     watch.process.kill()
     assert one.until_it_ends() == 1
-    assert "the engine ended by itself (see " in watch.told[0]
+    assert "NVFlare ended unexpectedly (see " in watch.told[0]
 
 
 def test_progress_says_who_is_there_which_round_and_how_many_bytes():

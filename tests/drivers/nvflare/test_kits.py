@@ -170,7 +170,7 @@ def test_a_certificate_that_ends(folder, tmp_path, days, said):
 
 
 def test_a_folder_that_is_no_kit(tmp_path):
-    with pytest.raises(FederationError, match="is not a whole kit"):
+    with pytest.raises(FederationError, match="is not a complete kit"):
         check_certificate(tmp_path, "north")
 
 

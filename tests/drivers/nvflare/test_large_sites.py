@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from support.fake_engine import FakeEngine
+from support.fake_nvflare import FakeNVFlare
 from support.federation import SCORER, SITES, give_secret
 from support.terms import make_terms
 
@@ -41,7 +41,7 @@ def run(folder, rows, large, **more):
     files = make_files(folder, rows, large)
     patient = {"call_seconds": 5, "stage_seconds": 30}
     asked = make_terms(SITES, run_id=bytes(range(16)).hex(), level="1/2", **patient, **more)
-    return files, FakeEngine(asked, files).run()
+    return files, FakeNVFlare(asked, files).run()
 
 
 @pytest.fixture

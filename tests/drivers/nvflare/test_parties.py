@@ -1,4 +1,4 @@
-"""Drivers over an engine in memory: consent, deadlines, and who publishes what."""
+"""Drivers without NVFlare: consent, deadlines, and who publishes what."""
 
 import json
 import threading
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from support.fake_engine import FakeEngine
+from support.fake_nvflare import FakeNVFlare
 from support.federation import SCORER, SITES, give_secret, in_one_process, run_id_of_network
 from support.forgeries import assert_every_forgery_is_found
 from support.terms import make_terms
@@ -49,12 +49,12 @@ def terms(**more):
     return make_terms(SITES, **({"bits": 4, "call_seconds": 5, "stage_seconds": 20} | more))
 
 
-def states(engine):
-    return {name: site.record._content["state"] for name, site in engine.sites.items()}
+def states(fake):
+    return {name: site.record._content["state"] for name, site in fake.sites.items()}
 
 
-def messages(engine):
-    return {name: site.record._content["message"] for name, site in engine.sites.items()}
+def messages(fake):
+    return {name: site.record._content["message"] for name, site in fake.sites.items()}
 
 
 def states_of(files):
@@ -77,12 +77,12 @@ def test_every_regime_as_in_one_process(regime, files, rows):
         seed=5,
         run_id=run_id_of_network(network),
     )
-    engine = FakeEngine(asked, files)
-    account = engine.run()
+    fake = FakeNVFlare(asked, files)
+    account = fake.run()
     assert account["state"] == "done", account["message"]
     assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
     assert verify(account) == []
-    assert states(engine) == dict.fromkeys(SITES, "done")
+    assert states(fake) == dict.fromkeys(SITES, "done")
     for name, file in files.items():
         table = pq.read_table(file.results / asked.run_id / "decisions.parquet")
         assert np.array_equal(table["rejected"].to_numpy(), expected[name].rejected)
@@ -92,14 +92,14 @@ def test_every_regime_as_in_one_process(regime, files, rows):
 def test_the_defaults_are_those_of_one_process(files, rows):
     network = in_one_process(rows, states_of(files), 0, scorer=SCORER)
     expected = network.run()
-    account = FakeEngine(make_terms(SITES, run_id=run_id_of_network(network)), files).run()
+    account = FakeNVFlare(make_terms(SITES, run_id=run_id_of_network(network)), files).run()
     assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
 
 
 @pytest.mark.parametrize("regime", ["full", "isolated"])
 def test_every_value_of_an_account_and_of_a_sites_record_is_checked_or_named(regime, files):
     asked = terms(regime=regime, pi0="storey")
-    account = FakeEngine(asked, files).run()
+    account = FakeNVFlare(asked, files).run()
     assert account["state"] == "done"
     assert_every_forgery_is_found(json.loads(json.dumps(account)))
     record = files["west"].results / asked.run_id / "run.json"
@@ -108,8 +108,8 @@ def test_every_value_of_an_account_and_of_a_sites_record_is_checked_or_named(reg
 
 def test_a_refusal_ends_the_run_before_it_begins(files):
     limits = {"west": Limits(regimes=("counts",))}
-    engine = FakeEngine(terms(regime="full"), files, limits)
-    account = engine.run()
+    fake = FakeNVFlare(terms(regime="full"), files, limits)
+    account = fake.run()
     assert account["fault"] == "RefusedError"
     assert account["culprit"] == "west"
     assert "west refuses: regime 'full' is not among" in account["message"]
@@ -121,22 +121,22 @@ def test_another_secret_is_another_split(files, tmp_path):
     for number in (1, 1, 2):
         give_secret(files["south"].state, number)
         asked = terms(seed=3)
-        engine = FakeEngine(asked, files)
-        assert engine.run()["state"] == "done"
-        local = engine.sites["south"].member._site.local
+        fake = FakeNVFlare(asked, files)
+        assert fake.run()["state"] == "done"
+        local = fake.sites["south"].driver._site.local
         accounts.append(pq.read_table(files["south"].results / asked.run_id / "decisions.parquet"))
         seen.append((local.spec.seed, local._split(1000, 200)[0].tolist()))
-        assert engine.sites["south"].record._content["seed"] == local.spec.seed
+        assert fake.sites["south"].record._content["seed"] == local.spec.seed
     assert seen[0] == seen[1] != seen[2]
     assert set(seen[0][1]) != set(seen[2][1])
     assert accounts[0].equals(accounts[1])
     assert not accounts[0].equals(accounts[2])
 
 
-def kinds(engine):
+def kinds(fake):
     """Tell which messages reached the coordinator or a site."""
-    transcripts = [site.member._transcript for site in engine.sites.values()]
-    return {e.kind for t in (engine.chair.transcript, *transcripts) for e in t.entries}
+    transcripts = [site.driver._transcript for site in fake.sites.values()]
+    return {e.kind for t in (fake.coordinator.transcript, *transcripts) for e in t.entries}
 
 
 @pytest.mark.parametrize("regime", ["full", "split", "conservative"])
@@ -146,54 +146,54 @@ def test_no_model_is_learnt_from_one_row(regime, on_dropout, memory, files, monk
     monkeypatch.setattr("conovel.site.site.fit_best", None)  # which would make a model
     files = {name: replace(file, memory=memory) for name, file in files.items()}
     asked = terms(regime=regime, train_fraction="1/1000", on_dropout=on_dropout)
-    engine = FakeEngine(asked, files)
-    account = engine.run()
+    fake = FakeNVFlare(asked, files)
+    account = fake.run()
     assert account["state"] == "failed"
     assert account["culprit"] in SITES
     assert "refuses: with train_fraction 1/1000 fewer of its known normals" in account["message"]
     assert "leave it out, or the site lowers min_train_share" in account["message"]
-    assert wait_for(lambda: "running" not in states(engine).values(), 5)
-    assert kinds(engine) <= {"HELLO", "ABORT"}
+    assert wait_for(lambda: "running" not in states(fake).values(), 5)
+    assert kinds(fake) <= {"HELLO", "ABORT"}
     assert not published(files)
     culprit = account["culprit"]
     n = "333" if regime == "split" else "1,000"
-    assert f"1 of {n} would train, and" in messages(engine)[culprit]
+    assert f"1 of {n} would train, and" in messages(fake)[culprit]
     assert n not in account["message"]  # how many rows it has is not told to its peers
 
 
 def test_nor_from_a_mixture_of_a_few(files):
     files["west"].test.write_text("\n".join(files["west"].test.read_text().split("\n")[:4]))
-    engine = FakeEngine(terms(train_fraction="999/1000"), files)
-    account = engine.run()
+    fake = FakeNVFlare(terms(train_fraction="999/1000"), files)
+    account = fake.run()
     assert (
         "west refuses: with train_fraction 999/1000 fewer than 20 calibration and test rows"
         in (account["message"])
     )
-    assert "MODEL" not in kinds(engine)
+    assert "MODEL" not in kinds(fake)
 
 
 def test_a_small_site_lowers_its_limit_or_stays_away(files, rows):
     null = rows["west"][0]
     write_table(files["west"].null, {name: values[:30] for name, values in null.items()})
-    account = FakeEngine(terms(), files).run()
+    account = FakeNVFlare(terms(), files).run()
     assert (
         "west refuses: without a train_fraction fewer than 20 of its known normals would train its"
         " model: choose a larger one, or the site brings more rows or lowers min_train_rows"
     ) in account["message"]
-    agreed = FakeEngine(terms(), files, {"west": Limits(min_train_rows=5)}).run()
+    agreed = FakeNVFlare(terms(), files, {"west": Limits(min_train_rows=5)}).run()
     assert agreed["state"] == "done", agreed["message"]
     # Where no model leaves there is nothing to refuse.
-    assert FakeEngine(terms(regime="counts"), files).run()["state"] == "done"
+    assert FakeNVFlare(terms(regime="counts"), files).run()["state"] == "done"
 
 
 def test_the_blocks_of_a_smaller_roster_are_weighed_again(files, monkeypatch):
     monkeypatch.setattr("conovel.site.site.fit_best", None)
     asked = terms(regime="split", train_fraction="2/5", on_dropout="conservative")
-    engine = FakeEngine(asked, files)  # 2/5 of blocks of 333 is enough, of 500 it is not
-    engine.cut_off.add("south")
-    account = engine.run()
+    fake = FakeNVFlare(asked, files)  # 2/5 of blocks of 333 is enough, of 500 it is not
+    fake.cut_off.add("south")
+    account = fake.run()
     assert "refuses: with train_fraction 2/5 fewer of its known normals" in account["message"]
-    assert "MODEL" not in kinds(engine)
+    assert "MODEL" not in kinds(fake)
 
 
 @pytest.mark.parametrize(
@@ -204,28 +204,28 @@ def test_the_blocks_of_a_smaller_roster_are_weighed_again(files, monkeypatch):
     ],
 )
 def test_a_refusal_during_the_run_is_told_to_all(limits, said, files):
-    engine = FakeEngine(terms(on_dropout="conservative"), files, {"west": limits})
+    fake = FakeNVFlare(terms(on_dropout="conservative"), files, {"west": limits})
     if limits.min_agents == 3:  # somebody is gone before the roster
-        engine.cut_off.add("south")
-    account = engine.run()
+        fake.cut_off.add("south")
+    account = fake.run()
     assert said in account["message"]
-    assert wait_for(lambda: "failed" in states(engine)["north"], 5)
-    assert said in messages(engine)["north"]
+    assert wait_for(lambda: "failed" in states(fake)["north"], 5)
+    assert said in messages(fake)["north"]
     assert not published(files)
 
 
 def test_a_site_that_vanishes_ends_the_run(files):
-    engine = FakeEngine(terms(), files)
-    engine.cut_off.add("south")
-    account = engine.run()
+    fake = FakeNVFlare(terms(), files)
+    fake.cut_off.add("south")
+    account = fake.run()
     assert (account["fault"], account["culprit"]) == ("SiteVanishedError", "south")
     assert not published(files)
 
 
 def test_or_is_left_out_where_the_terms_say_so(files):
-    engine = FakeEngine(terms(on_dropout="conservative"), files)
-    engine.cut_off.add("south")
-    account = engine.run()
+    fake = FakeNVFlare(terms(on_dropout="conservative"), files)
+    fake.cut_off.add("south")
+    account = fake.run()
     assert account["state"] == "done", account["message"]
     assert account["outcome"]["left_out"] == ["south"]
     assert "Left out before the counts: south" in account["guarantee"]
@@ -233,19 +233,19 @@ def test_or_is_left_out_where_the_terms_say_so(files):
 
 
 def test_a_silent_site_is_given_up_at_its_deadline(files):
-    engine = FakeEngine(terms(stage_seconds=0.5), files)
-    engine.mute.add("south")
-    account = engine.run()
+    fake = FakeNVFlare(terms(stage_seconds=0.5), files)
+    fake.mute.add("south")
+    account = fake.run()
     assert account["message"] == "south did not answer within 0.5 s"
     assert not published(files)
 
 
 @pytest.mark.parametrize("on_dropout", ["abort", "conservative"])
 def test_who_waits_for_the_models_of_others_is_not_blamed(on_dropout, files):
-    engine = FakeEngine(terms(stage_seconds=2, on_dropout=on_dropout), files)
-    west = engine.sites["west"].member._site.local
+    fake = FakeNVFlare(terms(stage_seconds=2, on_dropout=on_dropout), files)
+    west = fake.sites["west"].driver._site.local
     west.models = lambda index, names: time.sleep(5) or {}
-    account = engine.run()
+    account = fake.run()
     if on_dropout == "abort":
         assert account["message"] == "west did not answer within 2 s"
     else:
@@ -254,68 +254,68 @@ def test_who_waits_for_the_models_of_others_is_not_blamed(on_dropout, files):
 
 
 def test_noise_of_a_site_that_was_given_up_ends_nothing(files):
-    chair = FakeEngine(terms(on_dropout="conservative"), files).chair
-    chair._coordinator.drop("west")
-    chair._receive(b"noise", "west")
-    assert chair._coordinator.error is None
-    chair._receive(b"noise", "north")
-    assert chair._coordinator.error.culprit == "north"
+    driver = FakeNVFlare(terms(on_dropout="conservative"), files).coordinator
+    driver._coordinator.drop("west")
+    driver._receive(b"noise", "west")
+    assert driver._coordinator.error is None
+    driver._receive(b"noise", "north")
+    assert driver._coordinator.error.culprit == "north"
 
 
 def test_a_run_that_takes_too_long_ends(files):
-    engine = FakeEngine(terms(run_seconds=0.5), files)
-    engine.mute.add("south")
-    account = engine.run()
+    fake = FakeNVFlare(terms(run_seconds=0.5), files)
+    fake.mute.add("south")
+    account = fake.run()
     assert "no outcome within 0.5 s" in account["message"]
-    assert wait_for(lambda: set(states(engine).values()) == {"failed"}, 5)
+    assert wait_for(lambda: set(states(fake).values()) == {"failed"}, 5)
 
 
 def test_a_site_does_not_wait_for_its_coordinator_for_ever(files):
-    engine = FakeEngine(terms(run_seconds=0.5), files)
-    engine.chair.take = lambda data, sender: None
-    engine.sites["north"].member.begin()
-    assert wait_for(lambda: states(engine)["north"] == "failed", 5)
-    assert messages(engine)["north"] == "no outcome within 0.5 s"
+    fake = FakeNVFlare(terms(run_seconds=0.5), files)
+    fake.coordinator.take = lambda data, sender: None
+    fake.sites["north"].driver.begin()
+    assert wait_for(lambda: states(fake)["north"] == "failed", 5)
+    assert messages(fake)["north"] == "no outcome within 0.5 s"
 
 
 def test_what_goes_wrong_at_a_site_stays_there_but_for_its_kind(files):
     files["west"].null.write_bytes(b"no Parquet at all: patient 4711")
-    engine = FakeEngine(terms(), files)
-    account = engine.run()
+    fake = FakeNVFlare(terms(), files)
+    account = fake.run()
     assert "west could not go on (FileError)" in account["message"]
     assert "4711" not in json.dumps(account)
-    assert wait_for(lambda: states(engine)["west"] == "failed", 5)
-    assert "normal.parquet" in messages(engine)["west"]
+    assert wait_for(lambda: states(fake)["west"] == "failed", 5)
+    assert "normal.parquet" in messages(fake)["west"]
 
 
 def test_nobody_publishes_before_everybody_has_the_outcome(files):
-    engine = FakeEngine(terms(), files)
+    fake = FakeNVFlare(terms(), files)
 
     def settle(names):
-        engine.cut_off.add("south")
-        return FakeEngine.settle(engine, names)
+        fake.cut_off.add("south")
+        return FakeNVFlare.settle(fake, names)
 
-    engine.settle = settle
-    account = engine.run()
+    fake.settle = settle
+    account = fake.run()
     assert "south did not confirm the outcome" in account["message"]
-    assert wait_for(lambda: states(engine)["north"] == "failed", 5)
+    assert wait_for(lambda: states(fake)["north"] == "failed", 5)
     assert not published(files)
 
 
 def test_a_site_without_room_for_its_decisions_is_named(files):
-    engine = FakeEngine(terms(), files)
+    fake = FakeNVFlare(terms(), files)
     files["south"].results.parent.joinpath("results").write_text("in the way")
-    account = engine.run()
+    account = fake.run()
     assert account["state"] == "done"
     assert set(account["unpublished"]) == {"south"}
-    assert states(engine)["south"] == "failed"
+    assert states(fake)["south"] == "failed"
     assert published(files) == {"north", "west"}
 
 
 def test_publishing_needs_a_settled_run(files):
-    engine = FakeEngine(terms(), files)
-    with pytest.raises(cn.errors.LocalProtocolError, match="not settled"):
-        engine.sites["north"].member.publish(5)
+    fake = FakeNVFlare(terms(), files)
+    with pytest.raises(cn.errors.LocalProtocolError, match="not confirmed"):
+        fake.sites["north"].driver.publish(5)
 
 
 HOSTILE = [
@@ -335,49 +335,49 @@ HOSTILE = [
 
 @pytest.mark.parametrize("sizes", HOSTILE)
 def test_sizes_of_models_that_are_none_end_the_run(sizes, files):
-    engine = FakeEngine(terms(), files)
+    fake = FakeNVFlare(terms(), files)
 
     def settle(names):
-        replies = FakeEngine.settle(engine, names)
+        replies = FakeNVFlare.settle(fake, names)
         replies.values["south"] = sizes
         return replies
 
-    engine.settle = settle
-    account = engine.run()
+    fake.settle = settle
+    account = fake.run()
     assert (account["fault"], account["culprit"]) == ("MalformedMessageError", "south")
     assert not published(files)
 
 
 def test_a_coordinator_takes_no_large_message(files):
-    engine = FakeEngine(terms(), files)
-    engine.chair.take(bytes(1 << 20), "south")
-    account = engine.run()
+    fake = FakeNVFlare(terms(), files)
+    fake.coordinator.take(bytes(1 << 20), "south")
+    account = fake.run()
     assert (account["fault"], account["culprit"]) == ("MalformedMessageError", "south")
     assert "south sent 1,048,576 bytes" in account["message"]
     assert not published(files)
 
 
 def test_what_is_too_much_for_a_site_does_not_wait_in_its_queue(files):
-    engine = FakeEngine(terms(), files, {"west": Limits(max_bytes_in=1000)})
-    west = engine.sites["west"].member
+    fake = FakeNVFlare(terms(), files, {"west": Limits(max_bytes_in=1000)})
+    west = fake.sites["west"].driver
     busy = threading.Event()
-    west._actor.do(busy.wait)
+    west._worker.do(busy.wait)
     handed = []
     receive = west._receive
     west._receive = lambda data, sender: handed.append(data) or receive(data, sender)
     for _ in range(3):
         west.take(bytes(600), "north")
     busy.set()
-    west._actor.do(int).result()
+    west._worker.do(int).result()
     assert len(handed) == 1
 
 
 @pytest.mark.parametrize("on_dropout", ["abort", "conservative"])
 def test_an_operator_believes_an_account_that_holds(on_dropout, files):
-    engine = FakeEngine(terms(on_dropout=on_dropout), files)
-    engine.cut_off.add("south")
-    account = json.loads(json.dumps(engine.run()))
-    assert checked(account, engine.terms) == account
+    fake = FakeNVFlare(terms(on_dropout=on_dropout), files)
+    fake.cut_off.add("south")
+    account = json.loads(json.dumps(fake.run()))
+    assert checked(account, fake.terms) == account
 
 
 @pytest.mark.parametrize(
@@ -392,29 +392,29 @@ def test_an_operator_believes_an_account_that_holds(on_dropout, files):
     ],
 )
 def test_and_no_other(change, said, files):
-    engine = FakeEngine(terms(regime="counts"), files)
-    account = json.loads(json.dumps(engine.run()))
+    fake = FakeNVFlare(terms(regime="counts"), files)
+    account = json.loads(json.dumps(fake.run()))
     with pytest.raises(cn.errors.FederationError, match=said):
-        checked(account | change, engine.terms)
+        checked(account | change, fake.terms)
 
 
 def test_a_person_can_stop_a_run(files):
-    engine = FakeEngine(terms(), files)
-    engine.mute.add("south")
-    threading.Timer(0.5, engine.chair.stop, ["an operator stopped it"]).start()
-    account = engine.run()
+    fake = FakeNVFlare(terms(), files)
+    fake.mute.add("south")
+    threading.Timer(0.5, fake.coordinator.stop, ["an operator stopped it"]).start()
+    account = fake.run()
     assert account["message"] == "an operator stopped it"
-    assert wait_for(lambda: "failed" in states(engine)["north"], 5)
-    assert "an operator stopped it" in messages(engine)["north"]
+    assert wait_for(lambda: "failed" in states(fake)["north"], 5)
+    assert "an operator stopped it" in messages(fake)["north"]
 
 
 def test_progress_tells_who_is_waited_for(files):
-    engine = FakeEngine(terms(stage_seconds=2), files)
-    engine.mute.add("south")
-    runner = threading.Thread(target=engine.run)
+    fake = FakeNVFlare(terms(stage_seconds=2), files)
+    fake.mute.add("south")
+    runner = threading.Thread(target=fake.run)
     runner.start()
-    assert wait_for(lambda: engine.chair.progress()["owing"] == ["south"], 10)
-    progress = engine.chair.progress()
+    assert wait_for(lambda: fake.coordinator.progress()["owing"] == ["south"], 10)
+    progress = fake.coordinator.progress()
     assert progress["here"] == ["north", "west"]
     assert progress["state"] == "gathering"
     runner.join()
@@ -422,6 +422,6 @@ def test_progress_tells_who_is_waited_for(files):
 
 def test_a_site_may_say_how_its_own_model_is_sent(files):
     small = {name: replace(file, bits=1) for name, file in files.items() if name == "west"}
-    account = FakeEngine(terms(bits=16), files | small).run()
+    account = FakeNVFlare(terms(bits=16), files | small).run()
     sizes = {row[1]: row[4] for row in account["transcript"]["messages"] if row[3] == "MODEL"}
     assert sizes["west"] < sizes["north"]

@@ -1,4 +1,4 @@
-"""The files people edit, the terms of a run, consent and the ledger: nothing unknown passes."""
+"""The files people edit, the terms of a run, consent and the records: nothing unknown passes."""
 
 import inspect
 import itertools
@@ -65,7 +65,7 @@ def test_paths_are_relative_to_the_file(tmp_path):
     ("more", "said"),
     [
         ("[consent]\nmax_levl = 0.1", "[consent] has no key 'max_levl'"),
-        ("[consents]\n", "there is no table [consents]"),
+        ("[consents]\n", "[consents] is not a table of this file"),
         ("[consent]\nmin_agents = true", "min_agents in [consent] cannot be True"),
         ("[consent]\nmin_agents = 1", "min_agents must be a number from 2"),
         ("[consent]\nregimes = ['pooled']", "pools raw rows"),
@@ -221,37 +221,37 @@ def test_a_model_of_few_rows_is_objected_to(limits, terms, models, said):
 
 
 def test_no_run_is_entered_twice(tmp_path):
-    ledger = RunRecords(tmp_path / "state")
-    record = ledger.open(TERMS.run_id, 60)
+    records = RunRecords(tmp_path / "state")
+    record = records.open(TERMS.run_id, 60)
     assert record.finish(DONE, "12 rows flagged")
     assert not record.finish(FAILED, "too late to matter")
     with pytest.raises(ReplayedMessageError, match="was here before"):
-        ledger.open(TERMS.run_id, 60)
-    (run,) = ledger.runs()
+        records.open(TERMS.run_id, 60)
+    (run,) = records.runs()
     assert (run["state"], run["message"]) == (DONE, "12 rows flagged")
 
 
 def test_a_refusal_is_entered_and_uses_up_no_id(tmp_path):
-    ledger = RunRecords(tmp_path)
+    records = RunRecords(tmp_path)
     for job in ("job 1", "job 2"):
-        ledger.refuse(TERMS.run_id, "level 3/10 is above the 1/5", job)
-    ledger.open(TERMS.run_id, 60, "job 3")
-    assert [run["state"] for run in ledger.runs()] == ["refused", "refused", "running"]
-    assert ledger.knows("job 1")
-    assert ledger.knows("job 3")
-    assert not ledger.knows("job 4")
+        records.refuse(TERMS.run_id, "level 3/10 is above the 1/5", job)
+    records.open(TERMS.run_id, 60, "job 3")
+    assert [run["state"] for run in records.runs()] == ["refused", "refused", "running"]
+    assert records.knows("job 1")
+    assert records.knows("job 3")
+    assert not records.knows("job 4")
 
 
 def test_a_run_without_a_process_is_buried(tmp_path):
-    ledger = RunRecords(tmp_path)
+    records = RunRecords(tmp_path)
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    ledger.open("0" * 32, 60).note(pid=ended.pid)
-    late = ledger.open("1" * 32, 60)
+    records.open("0" * 32, 60).note(pid=ended.pid)
+    late = records.open("1" * 32, 60)
     late.note(deadline=time.time() - 3600)
-    ledger.open("2" * 32, 60)
-    assert {run["run_id"][0] for run in ledger.bury()} == {"0", "1"}
-    assert {run["run_id"][0]: run["state"] for run in ledger.runs()} == {
+    records.open("2" * 32, 60)
+    assert {run["run_id"][0] for run in records.close_ended()} == {"0", "1"}
+    assert {run["run_id"][0]: run["state"] for run in records.runs()} == {
         "0": "failed",
         "1": "failed",
         "2": "running",

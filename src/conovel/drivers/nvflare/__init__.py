@@ -1,4 +1,4 @@
-"""Between organisations: the same protocol as in one process, over NVFlare's Collab API.
+"""Runs between organisations: the protocol over NVFlare's Collab API.
 
 ::
 
@@ -8,9 +8,9 @@
                                         │ Outbox
                      conovel.protocol.coordinator, conovel.protocol.agent
 
-NVFlare's classes are touched by :mod:`~conovel.drivers.nvflare.apps` and ``presence`` inside its
-processes and by ``session`` for operators, and nowhere else. A
-:class:`~.coordinator_driver.CoordinatorDriver` and a :class:`~.site_driver.SiteDriver` know how to
-keep deadlines, consent and records, but not how bytes travel. What a job may say is
+Only :mod:`~conovel.drivers.nvflare.apps` and ``presence``, which run inside NVFlare's processes,
+and ``session``, which operators use, import NVFlare. The drivers
+:class:`~.coordinator_driver.CoordinatorDriver` and :class:`~.site_driver.SiteDriver` keep
+deadlines, consent and records, but do not know how bytes are sent. A job holds
 :class:`~.terms.Terms`: names and numbers, never a path, a class or code.
 """

@@ -1,8 +1,8 @@
-"""What runs inside NVFlare's processes, and nearly all that touches its classes.
+"""The objects that run inside NVFlare's processes.
 
 A job names :class:`CoordinatorApp` and :class:`SiteApp`, classes of the installed conovel;
 the kits allow these, Collab's own controller and executor, and nothing else. Both objects
-only pass bytes between the machines' drivers and Collab calls.
+only pass bytes between the drivers and Collab calls.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.collab import collab
 from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 
-from conovel.drivers.nvflare.coordinator_driver import CoordinatorDriver, Replies, account_of
+from conovel.drivers.nvflare.accounts import account_of
+from conovel.drivers.nvflare.coordinator_driver import CoordinatorDriver, Replies
 from conovel.drivers.nvflare.paths import ENVIRONMENT, state_of
 from conovel.drivers.nvflare.run_records import DONE, FAILED, RunRecords
 from conovel.drivers.nvflare.session import OUTCOME_FILE, TOPIC
@@ -42,7 +43,7 @@ from conovel.protocol.states import as_text
 from conovel.site.storage import write_json
 
 SERVER = "server"  # what Collab calls the coordinator
-MAX_REASON = 200  # bytes of a reason that somebody else gives
+MAX_REASON = 200  # bytes of a reason that another party gives
 _log = logging.getLogger("conovel.drivers.nvflare")
 
 
@@ -50,38 +51,40 @@ class SiteApp:
     """A site's end of the Collab calls."""
 
     def __init__(self) -> None:
-        self._member: SiteDriver | None = None
+        self._driver: SiteDriver | None = None
 
     @collab.init  # type: ignore[untyped-decorator]
     def prepare(self, context: Any) -> None:
-        """Note who can be called."""
+        """Keep the objects by which the other parties are called."""
         self._proxies = {proxy.name: proxy for proxy in context.clients}
         self._proxies[COORDINATOR] = context.server
         self._file = read_site(Path(os.environ[ENVIRONMENT]))
         self._job = str(collab.fl_ctx.get_job_id())
         cell = collab.fl_ctx.get_engine().get_cell()
         if not cell.core_cell.credential_manager.enforce_identity:
-            raise FederationError("peers cannot be told apart here: no models will be sent")
+            raise FederationError(
+                "NVFlare does not check who sends a message here: no models will be sent"
+            )
         if context.app.name != self._file.name:
             raise FederationError(f"{self._file.path} is not about {context.app.name}")
 
     @collab.publish  # type: ignore[untyped-decorator]
     def begin(self, terms: dict[str, Any]) -> dict[str, Any]:
-        """Take part, or answer why not."""
+        """Begin a run; answer with the reason if the site refuses."""
         return _answer(lambda: self._begin(terms))
 
     @collab.publish  # type: ignore[untyped-decorator]
     def take(self, data: bytes) -> str:
-        """Take one message, or say why not."""
-        if self._member is None:
-            return "it has not begun"
+        """Take one message; answer with the reason if that is not possible."""
+        if self._driver is None:
+            return "its run has not begun"
         caller = collab.caller
-        self._member.take(_as_bytes(data), COORDINATOR if caller == SERVER else caller)
+        self._driver.take(_as_bytes(data), COORDINATOR if caller == SERVER else caller)
         return ""
 
     @collab.publish  # type: ignore[untyped-decorator]
     def waiting(self) -> dict[str, Any]:
-        """Name the peers whose models have not come."""
+        """Answer with the peers whose models have not arrived."""
         return _answer(lambda: self._begun().waiting())
 
     @collab.publish  # type: ignore[untyped-decorator]
@@ -95,21 +98,21 @@ class SiteApp:
         return _answer(lambda: self._begun().publish(self._begun().terms.stage_seconds))
 
     def _begin(self, terms: dict[str, Any]) -> str:
-        if self._member is not None:
+        if self._driver is not None:
             raise FederationError("a run has begun here already")
-        ledger = RunRecords(self._file.state)
+        records = RunRecords(self._file.state)
         try:
             agreed = Terms.from_dict(terms)
             self._check(agreed)
-            record = ledger.open(agreed.run_id, agreed.run_seconds, self._job)
+            record = records.open(agreed.run_id, agreed.run_seconds, self._job)
         except (InputError, RefusedError, ReplayedMessageError) as error:
-            ledger.refuse(_run_id(terms, self._job), str(error), self._job)
+            records.refuse(_run_id(terms, self._job), str(error), self._job)
             return str(error)
-        ground = SiteFiles(self._file, agreed)
-        post = _Post(self._proxies, agreed.call_seconds)
+        files = SiteFiles(self._file, agreed)
+        deliver = _Delivery(self._proxies, agreed.call_seconds)
         name, limits = self._file.name, self._file.limits
-        self._member = SiteDriver(name, agreed, limits, record, ground.open, post, ground.publish)
-        self._member.begin()
+        self._driver = SiteDriver(name, agreed, limits, record, files.open, deliver, files.publish)
+        self._driver.begin()
         return ""
 
     def _check(self, terms: Terms) -> None:
@@ -120,9 +123,9 @@ class SiteApp:
             raise RefusedError("the terms name other agents than the job")
 
     def _begun(self) -> SiteDriver:
-        if self._member is None:
+        if self._driver is None:
             raise FederationError("no run has begun here")
-        return self._member
+        return self._driver
 
 
 class CoordinatorApp:
@@ -136,46 +139,45 @@ class CoordinatorApp:
 
     def __init__(self, terms: dict[str, Any]) -> None:
         self._terms = terms
-        self._chair: CoordinatorDriver | None = None
+        self._driver: CoordinatorDriver | None = None
         self._account: dict[str, Any] = {}
 
     @collab.publish  # type: ignore[untyped-decorator]
     def take(self, data: bytes) -> str:
-        """Take one message, or say why not."""
-        if self._chair is None:
-            return "it has not begun"
-        self._chair.take(_as_bytes(data), collab.caller)
+        """Take one message; answer with the reason if that is not possible."""
+        if self._driver is None:
+            return "its run has not begun"
+        self._driver.take(_as_bytes(data), collab.caller)
         return ""
 
     @collab.main  # type: ignore[untyped-decorator]
     def run(self, context: Any) -> None:
-        """Run to the end; what the submitter gets is a file of the job."""
+        """Run to the end, and write the account to a file of the job."""
         job = str(collab.fl_ctx.get_job_id())
-        ledger = RunRecords(state_of(Path(os.environ[ENVIRONMENT])))
+        records = RunRecords(state_of(Path(os.environ[ENVIRONMENT])))
         try:
-            self._account = self._conduct(context, ledger, job)
+            self._account = self._run(context, records, job)
         except Exception as error:
             if not isinstance(error, ConovelError):
                 _log.exception("the run could not go on")
                 error = LocalProtocolError(f"the coordinator failed ({type(error).__name__})")
-            if not ledger.knows(job):
-                ledger.refuse(_run_id(self._terms, job), str(error), job)
+            if not records.knows(job):
+                records.refuse(_run_id(self._terms, job), str(error), job)
             self._account = account_of(error, self._terms)
         folder = Path(context.workspace.get_run_dir(job))
         write_json(folder / OUTCOME_FILE, self._account)
         if self._account["state"] == "failed":
             raise ProtocolError(self._account["message"])
 
-    def _conduct(self, context: Any, ledger: RunRecords, job: str) -> dict[str, Any]:
+    def _run(self, context: Any, records: RunRecords, job: str) -> dict[str, Any]:
         terms = Terms.from_dict(self._terms)
         proxies = {proxy.name: proxy for proxy in context.clients}
         if set(proxies) != set(terms.agents):
             raise FederationError("the terms name other agents than the job")
-        record = ledger.open(terms.run_id, terms.run_seconds, job)
-        self._chair = CoordinatorDriver(terms, _Post(proxies, terms.call_seconds))
-        engine = collab.fl_ctx.get_engine()
-        engine.register_app_command(TOPIC, self._answer)
-        account = self._chair.run(_Sites(proxies, terms, context))
+        record = records.open(terms.run_id, terms.run_seconds, job)
+        self._driver = CoordinatorDriver(terms, _Delivery(proxies, terms.call_seconds))
+        collab.fl_ctx.get_engine().register_app_command(TOPIC, self._answer)
+        account = self._driver.run(_Sites(proxies, terms, context))
         if account["state"] == "failed":
             record.finish(FAILED, account["message"])
         elif terms.spec.regime.uses_counts:
@@ -185,20 +187,20 @@ class CoordinatorApp:
         return account
 
     def _answer(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:
-        """Answer an operator."""
+        """Answer the question of an operator."""
         match data:
             case {"ask": "outcome"}:
                 return self._account
-            case {"ask": "progress"} if self._chair:
-                return self._chair.progress()
-            case {"ask": "stop", "reason": str(reason)} if self._chair and not self._account:
-                self._chair.stop(as_text(reason, MAX_REASON))
+            case {"ask": "progress"} if self._driver:
+                return self._driver.progress()
+            case {"ask": "stop", "reason": str(reason)} if self._driver and not self._account:
+                self._driver.stop(as_text(reason, MAX_REASON))
                 return {"stopped": True}
         return {}
 
 
 class _Sites:
-    """Calls to many sites at once; a site that fails is named, never left out in silence."""
+    """Calls to many sites at once; the reply names every site that fails."""
 
     def __init__(self, proxies: Mapping[str, Any], terms: Terms, context: Any) -> None:
         self._proxies, self._terms, self._context = proxies, terms, context
@@ -234,7 +236,7 @@ class _Sites:
                     case {"error": str(why)}:
                         replies.failures[name] = as_text(why, MAX_REASON)
                     case _:
-                        replies.failures[name] = "its answer was none"
+                        replies.failures[name] = "its answer could not be read"
             except (CollabCallError, RunAborted) as error:
                 replies.failures[name] = _reason(error)
 
@@ -244,30 +246,30 @@ class _Sites:
         return replies
 
 
-class _Post:
-    """Carries an outbox: to many receivers at once, to each of them in order."""
+class _Delivery:
+    """Sends an outbox: to many receivers at once, to each receiver in order."""
 
     def __init__(self, proxies: Mapping[str, Any], seconds: float) -> None:
         self._proxies, self._seconds = proxies, seconds
 
     def __call__(self, outbox: Outbox) -> dict[str, str]:
-        letters: dict[str, list[bytes]] = {}
+        by_receiver: dict[str, list[bytes]] = {}
         for sent in outbox:
-            letters.setdefault(sent.receiver, []).append(sent.data)
-        if not letters:
+            by_receiver.setdefault(sent.receiver, []).append(sent.data)
+        if not by_receiver:
             return {}
-        with ThreadPoolExecutor(len(letters)) as pool:
-            results = pool.map(lambda item: self._send(*item), letters.items())
+        with ThreadPoolExecutor(len(by_receiver)) as pool:
+            results = pool.map(lambda item: self._send(*item), by_receiver.items())
             return {name: why for name, why in results if why}
 
-    def _send(self, receiver: str, letters: list[bytes]) -> tuple[str, str]:
-        # What is not for the coordinator, or from it, is encrypted from end to end.
+    def _send(self, receiver: str, messages: list[bytes]) -> tuple[str, str]:
+        # Messages between sites are encrypted from end to end.
         proxy = self._proxies.get(receiver)
         if proxy is None:
             return receiver, "it does not take part"
         between_sites = COORDINATOR in self._proxies and receiver != COORDINATOR
         try:
-            for data in letters:
+            for data in messages:
                 if why := proxy(timeout=self._seconds, secure=between_sites).take(data):
                     return receiver, as_text(str(why), MAX_REASON)
         except (CollabCallError, RunAborted) as error:
@@ -277,7 +279,7 @@ class _Post:
 
 
 def _reason(error: Exception) -> str:
-    """Put a failed call into a few words that hold nothing of the other side's."""
+    """Return a short reason for a failed call, in our own words where we know it."""
     if isinstance(error, RunAborted):
         return "the job was stopped"
     if isinstance(error, CollabCallError) and error.cause_type == "TimeoutError":
@@ -286,26 +288,26 @@ def _reason(error: Exception) -> str:
 
 
 def _as_bytes(data: Any) -> bytes:
-    """Give what came as bytes: nothing, which is no message, if it is anything else."""
+    """Return the bytes of a message; anything else becomes no bytes, which is no message."""
     return bytes(data) if isinstance(data, bytes | bytearray | memoryview) else b""
 
 
 def _run_id(terms: Any, job: str) -> str:
-    """Give a name to a run that is refused, whatever its terms are."""
+    """Return the id of a run that is refused; its job if the terms have no id."""
     named = terms.get("run_id") if isinstance(terms, Mapping) else None
     return as_text(named, 32) if isinstance(named, str) else job
 
 
 def _answer(work: Callable[[], Any]) -> dict[str, Any]:
-    """Do what the coordinator asks for; of an error, nothing leaves the site but its kind.
+    """Do what the coordinator asks for; of an unexpected error, answer with its class only.
 
-    An exception would go back through Collab with its traceback, and local paths with it.
+    Collab would send an exception with its traceback, which holds local paths.
     """
     if collab.caller != SERVER:
         return {"error": f"{collab.caller} is not the coordinator"}
     try:
         return {"value": work()}
-    except RemoteProtocolError as error:  # in words that all parties may hear
+    except RemoteProtocolError as error:  # its message holds nothing secret
         return {"error": str(error)}
     except Exception as error:
         _log.exception("a call of the coordinator failed")

@@ -1,4 +1,4 @@
-"""Is this kit's certificate the right one? Told before anything connects, in plain words."""
+"""Checks a kit's certificate before anything connects, so that errors are easy to read."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ WARN_DAYS = 30
 
 
 def check_certificate(kit: Path, name: str | None = None) -> str:
-    """Check a kit's certificate and key; say when it will have to be renewed, if soon.
+    """Check a kit's certificate and key; return a warning if it expires soon, else no text.
 
     Parameters
     ----------
     kit : Path
     name : str, optional
-        Whose it must be.
+        Name of the party that it must belong to.
 
     Raises
     ------
     FederationError
-        If the certificate is somebody else's, expired, of another authority than the kit's,
-        or not the key's.
+        If the certificate belongs to another party, has expired, was issued by another
+        authority than the kit's, or does not belong to the key.
     """
     from cryptography import x509  # noqa: PLC0415
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
@@ -40,7 +40,7 @@ def check_certificate(kit: Path, name: str | None = None) -> str:
         key: Any = load_pem_private_key((startup / f"{base}.key").read_bytes(), None)
         certificate.verify_directly_issued_by(authority)
     except (OSError, TypeError) as error:
-        raise FederationError(f"{kit} is not a whole kit: {error}") from None
+        raise FederationError(f"{kit} is not a complete kit: {error}") from None
     except (ValueError, InvalidSignature):
         raise FederationError(
             f"the certificate of {kit} was not issued by the authority of its federation"
@@ -56,7 +56,7 @@ def check_certificate(kit: Path, name: str | None = None) -> str:
 def _validity(kit: Path, begins: datetime, ends: datetime) -> str:
     now = datetime.now(UTC)
     if now < begins:
-        raise FederationError(f"the certificate of {kit} is valid from {begins:%Y-%m-%d} only")
+        raise FederationError(f"the certificate of {kit} is not valid before {begins:%Y-%m-%d}")
     if now > ends:
         raise FederationError(f"the certificate of {kit} expired on {ends:%Y-%m-%d}: renew it")
     if ends - now < timedelta(days=WARN_DAYS):

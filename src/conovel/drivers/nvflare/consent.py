@@ -1,4 +1,4 @@
-"""What a site agrees to, and the reason it gives when a run asks for more."""
+"""The limits that a site agrees to, and its reasons when it refuses a run."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from conovel.site.splitting import TrainingRows, n_training
 from conovel.spec.regimes import REGIMES, as_deployable
 from conovel.stats.levels import as_level
 
-OWN_RULE = "own rule"  # what the site would train on if the run did not say
+OWN_RULE = "own rule"  # the share that the site would choose itself
 _LEAST = {"min_agents": 2, "max_bytes_in": 1, "max_seconds": 1, "min_train_rows": 1}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one site's consent; the defaults agree to all that a deployment can do.
+    """The limits of one site's consent; the defaults allow every run of a deployment.
 
     Attributes
     ----------
     regimes : tuple of str
-        Which regimes; `pooled` is never among them.
+        Regimes that are allowed; `pooled` never is.
     max_level : str
         The largest level.
     min_agents : int
@@ -71,7 +71,7 @@ class Limits:
                 raise InputError(f"{name} must be a number from {least}, not {value!r}")
 
     def objection(self, terms: Terms) -> str:
-        """Say why these terms are refused; nothing if they are not."""
+        """Return why these terms are refused; an empty text if they are not."""
         if terms.spec.regime.name not in self.regimes:
             return (
                 f"regime {terms.spec.regime.name!r} is not among those this site agrees to"
@@ -87,11 +87,13 @@ class Limits:
         return self._too_few(len(terms.agents))
 
     def objection_to(self, message: Message, terms: Terms, n_here: int) -> tuple[str, int]:
-        """Say why a message is refused, and how many agents are there after it."""
+        """Return why a message is refused, and the number of agents after it."""
         match message.body:
             case Roster(agents=agents):
                 if strangers := sorted(set(agents) - set(terms.agents)):
-                    return f"{', '.join(strangers)} did not stand in the terms", len(agents)
+                    return f"{', '.join(strangers)} took part without being in the terms", len(
+                        agents
+                    )
                 return self._too_few(len(agents)), len(agents)
             case Left():
                 return self._too_few(n_here - 1), n_here - 1
@@ -100,17 +102,17 @@ class Limits:
     def objection_to_training(
         self, terms: Terms, models: Sequence[TrainingRows]
     ) -> tuple[str, str]:
-        """Say why these models must not be made, and to the site alone the numbers behind it.
+        """Return why these models must not be made, and the numbers for the site's record only.
 
-        A model that was learnt from few rows can be read back to these rows. Where no model
-        leaves the site (`counts`, `isolated`) there is nothing to object to: a count of ranks
-        over all rows tells far less about any one of them.
+        Rows can be reconstructed from a model that was learnt from few rows. Where no model
+        leaves the site (`counts`, `isolated`) there is no objection: a count of ranks over all
+        rows reveals far less about a single row.
 
         Parameters
         ----------
         terms : Terms
         models : sequence of TrainingRows
-            From how many rows each model would be learnt.
+            Numbers of rows from which each model would be learnt.
         """
         share = terms.spec.train_fraction
         if not terms.spec.regime.exchanges_models:

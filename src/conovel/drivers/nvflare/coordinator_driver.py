@@ -1,4 +1,4 @@
-"""The coordinator's part in one run: who owes an answer, since when, and what to do then."""
+"""The driver of the coordinator in one run: messages, deadlines, and the account of the run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from functools import partial
 from operator import index
 from typing import Any, Protocol
 
+from conovel.drivers.nvflare.accounts import account_of, guarantee_of
 from conovel.drivers.nvflare.site_driver import Deliver
 from conovel.drivers.nvflare.terms import Terms
 from conovel.drivers.nvflare.worker_thread import WorkerThread
@@ -26,42 +27,39 @@ from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.fields import MAX_TEXT_BYTES
 from conovel.protocol.messages import Kind, decode
-from conovel.protocol.not_checked import FORMATS
 from conovel.protocol.states import State, as_text
 from conovel.protocol.transcript import Entry, Transcript, as_plain
-from conovel.spec.guarantee import guarantee
 
-FORMAT = FORMATS["run"]
-QUESTIONS = frozenset({Kind.ROSTER, Kind.BELOW, Kind.STEP})  # what a site has to answer
+QUESTIONS = frozenset({Kind.ROSTER, Kind.BELOW, Kind.STEP})  # messages that a site has to answer
 MAX_BYTES = 1 << 16  # of a message to the coordinator; a hello, a count and an abort are small
 TICK_SECONDS = 0.1
 
 
 @dataclass
 class Replies:
-    """What came of a call to several sites: what they answered, and why others did not."""
+    """The answers to a call to several sites, and why other sites did not answer."""
 
     values: dict[str, Any] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
 
 class Sites(Protocol):
-    """How the engine reaches all sites at once."""
+    """Calls to many sites at once."""
 
     def are_cut_off(self) -> bool:
-        """Tell whether the engine has stopped the run: nobody can be reached any more."""
+        """Return whether NVFlare has stopped the job, so that no site can be reached."""
 
     def begin(self, terms: Mapping[str, Any]) -> Replies:
-        """Propose the terms; a site answers with its objection, or with nothing."""
+        """Propose the terms; a site answers with its objection, or with an empty text."""
 
     def waiting(self, names: Sequence[str]) -> Replies:
-        """Ask these for whose models they wait."""
+        """Ask these sites for the peers whose models they wait for."""
 
     def settle(self, names: Sequence[str]) -> Replies:
-        """Ask these to confirm the outcome; a site answers with the sizes of its models."""
+        """Ask these sites to confirm the outcome; a site answers with the sizes of its models."""
 
     def publish(self, names: Sequence[str]) -> Replies:
-        """Tell these to write their decisions."""
+        """Ask these sites to write their decisions."""
 
 
 class CoordinatorDriver:
@@ -71,12 +69,12 @@ class CoordinatorDriver:
     ----------
     terms : Terms
     deliver : callable
-        Carries messages away; gives back who could not be reached, and why.
+        Sends messages; returns the receivers that could not be reached, with the reason.
 
     Attributes
     ----------
     transcript : Transcript
-        What the coordinator saw, and at the end the sizes of the models it did not see.
+        All messages of the coordinator, and at the end the sizes of the models between sites.
     """
 
     def __init__(self, terms: Terms, deliver: Deliver) -> None:
@@ -89,34 +87,37 @@ class CoordinatorDriver:
             run_id=terms.run_bytes,
         )
         self._began = time.monotonic()
-        self._owing = dict.fromkeys(terms.agents, self._began)
+        self._unanswered = dict.fromkeys(terms.agents, self._began)  # site: since when
         self._entered = {self._coordinator.state: self._began}
         self._over = threading.Event()
-        self._actor = WorkerThread("conovel coordinator")
+        self._worker = WorkerThread("conovel coordinator")
 
     def take(self, data: bytes, sender: str) -> None:
-        """Take a message of a site that the transport vouches for."""
+        """Take a message of a site whose name the transport has checked."""
         if len(data) <= MAX_BYTES:
-            self._actor.do(self._step, lambda: self._receive(data, sender))
+            self._worker.do(self._step, lambda: self._receive(data, sender))
         else:
-            text = f"{sender} sent {len(data):,} bytes, which is no message to a coordinator"
+            text = (
+                f"{sender} sent {len(data):,} bytes, and a message to the coordinator has at most"
+                f" {MAX_BYTES:,}"
+            )
             error = MalformedMessageError(text, sender)
-            self._actor.do(self._step, lambda: self._coordinator.abort(error))
+            self._worker.do(self._step, lambda: self._coordinator.abort(error))
 
     def run(self, sites: Sites) -> dict[str, Any]:
-        """Run to the end, and give what the submitter gets: counts, threshold, transcript."""
+        """Run to the end, and return the account: counts, threshold, transcript."""
         self._propose(sites)
         self._wait(sites)
         unpublished = self._settle(sites)
-        self._actor.stop()
+        self._worker.stop()
         return self._account(unpublished)
 
     def stop(self, reason: str) -> None:
-        """Break the run off for a reason of the engine's or of a person's."""
+        """Break the run off, for a reason of NVFlare or of an operator."""
         self._abort(LocalProtocolError(reason))
 
     def progress(self) -> dict[str, Any]:
-        """Tell how far the run is, in JSON types."""
+        """Return the progress of the run, in JSON types."""
         transcript = self.transcript
         sizes = dict(transcript.agents)
         rounds = dict(transcript.rounds)
@@ -124,7 +125,7 @@ class CoordinatorDriver:
             "state": self._coordinator.state.value,
             "here": sorted(sizes),
             "ready": sorted(name for name, s in sizes.items() if s.n_calibration),
-            "owing": sorted(self._owing),
+            "owing": sorted(self._unanswered),
             "round": max(rounds, default=0),
             "bytes": sum(entry.n_bytes for entry in list(transcript.entries)),
             "seconds": time.monotonic() - self._began,
@@ -134,8 +135,8 @@ class CoordinatorDriver:
         replies = sites.begin(self.terms.to_dict())
         for name, objection in sorted(replies.values.items()):
             if objection:
-                said = as_text(str(objection), MAX_TEXT_BYTES // 2)
-                self._abort(RefusedError(f"{name} refuses: {said}", name))
+                reason = as_text(str(objection), MAX_TEXT_BYTES // 2)
+                self._abort(RefusedError(f"{name} refuses: {reason}", name))
                 return
         self._give_up({name: f"did not begin: {why}" for name, why in replies.failures.items()})
 
@@ -146,26 +147,29 @@ class CoordinatorDriver:
             if sites.are_cut_off():
                 self.stop("the run was stopped")
             if now - self._began > terms.run_seconds:
-                late = ", ".join(sorted(self._owing)) or "nobody"
+                late = ", ".join(sorted(self._unanswered)) or "no site"
                 why = f"no outcome within {terms.run_seconds:g} s, waiting for {late}"
                 self._abort(SiteVanishedError(why))
             limit = now - terms.stage_seconds
-            overdue = [name for name, since in list(self._owing.items()) if since < limit]
+            overdue = [name for name, since in list(self._unanswered.items()) if since < limit]
             if overdue:
                 why = f"did not answer within {terms.stage_seconds:g} s"
-                self._give_up(dict.fromkeys(self._to_blame(sites, overdue), why))
+                self._give_up(dict.fromkeys(self._overdue_by_themselves(sites, overdue), why))
 
-    def _to_blame(self, sites: Sites, overdue: Sequence[str]) -> Sequence[str]:
-        """Tell those who owe an answer from those who wait for the models of others."""
+    def _overdue_by_themselves(self, sites: Sites, overdue: Sequence[str]) -> Sequence[str]:
+        """Return the overdue sites that do not wait for the models of others.
+
+        A site that waits for a model gets more time, unless all overdue sites wait.
+        """
         waiting = {name for name, peers in sites.waiting(overdue).values.items() if peers}
         if waiting == set(overdue):
             return overdue
-        for name in waiting & set(self._owing):
-            self._owing[name] = time.monotonic()
+        for name in waiting & set(self._unanswered):
+            self._unanswered[name] = time.monotonic()
         return [name for name in overdue if name not in waiting]
 
     def _settle(self, sites: Sites) -> dict[str, str]:
-        """Let nobody publish before everybody has confirmed the outcome; say who did not."""
+        """Ask for the decisions once every site has confirmed; return who did not write them."""
         if self._coordinator.error is not None:
             return {}
         names = self._coordinator.outcome.participants
@@ -183,24 +187,24 @@ class CoordinatorDriver:
         return {**replies.failures, **sites.publish(sorted(replies.values)).failures}
 
     def _entries(self, sender: str, rows: Any) -> list[Entry]:
-        """Read what a site says about the models it sent to its peers."""
+        """Check the sizes of models that a site reports to have sent to its peers."""
         entries: list[Entry] = []
         peers = set(self.terms.agents) - {sender}
         try:
             for receiver, n_bytes, bits in rows:
-                peers.remove(receiver)  # once at most
+                peers.remove(receiver)  # raises for a second size of the same peer
                 if index(n_bytes) <= 0:
                     raise ValueError(receiver, n_bytes)
                 if bits is not None and not math.isfinite(bits):
                     raise ValueError(bits)
                 entries.append(Entry(0, sender, receiver, "MODEL", n_bytes, bits))
         except (LookupError, TypeError, ValueError):
-            text = f"{sender} sent sizes of models that are none"
+            text = f"{sender} sent sizes of models that cannot be right"
             raise MalformedMessageError(text, sender) from None
         return entries
 
     def _step(self, work: Callable[[], Outbox]) -> None:
-        """Do one thing with the machine and send what it says; no error leaves this thread."""
+        """Call the state machine and send its messages; no error leaves this thread."""
         try:
             outbox = work()
         except Exception as error:
@@ -209,30 +213,30 @@ class CoordinatorDriver:
         self._send(outbox)
 
     def _receive(self, data: bytes, sender: str) -> Outbox:
-        self._owing.pop(sender, None)
+        self._unanswered.pop(sender, None)
         try:
             message = decode(data, sender)
-        except RemoteProtocolError:  # the machine names the fault, unless it gave that site up
+        except RemoteProtocolError:  # the machine aborts the run, unless that site was dropped
             return messages_of(self._coordinator.receive(data, sender))
         self.transcript.note(message, len(data))
         return messages_of(self._coordinator.take(message, sender))
 
     def _give_up(self, why: Mapping[str, str]) -> None:
         for name in sorted(why):
-            self._owing.pop(name, None)
+            self._unanswered.pop(name, None)
             if self.terms.spec.on_dropout == "abort":
                 self._abort(SiteVanishedError(f"{name} {why[name]}", name))
             else:
-                self._actor.do(self._step, partial(self._coordinator.drop, name))
+                self._worker.do(self._step, partial(self._coordinator.drop, name))
 
     def _abort(self, error: ConovelError) -> None:
-        self._actor.do(self._step, lambda: self._coordinator.abort(error)).result()
+        self._worker.do(self._step, lambda: self._coordinator.abort(error)).result()
 
     def _send(self, outbox: Outbox) -> None:
         for sent in outbox:
             self.transcript.note(sent.message, len(sent.data))
             if sent.message.body.kind in QUESTIONS:
-                self._owing[sent.receiver] = time.monotonic()
+                self._unanswered[sent.receiver] = time.monotonic()
         lost = self._deliver(outbox)
         state = self._coordinator.state
         self._entered.setdefault(state, time.monotonic())
@@ -243,7 +247,7 @@ class CoordinatorDriver:
 
     def _drop_unreached(self, lost: Mapping[str, str]) -> None:
         for name, why in sorted(lost.items()):
-            self._owing.pop(name, None)
+            self._unanswered.pop(name, None)
             error = SiteVanishedError(f"{name} could not be reached: {why}", name)
             gone = self.terms.spec.on_dropout == "abort"
             self._send(self._coordinator.abort(error) if gone else self._coordinator.drop(name))
@@ -256,33 +260,13 @@ class CoordinatorDriver:
         if error is None:
             outcome = self._coordinator.outcome
             account["outcome"] = as_plain(outcome)
-            account["guarantee"] = guarantee(
-                terms.spec, left_out=outcome.left_out, dropped=outcome.dropped
-            )
+            account["guarantee"] = guarantee_of(terms, outcome)
         return account
 
     def _durations(self) -> dict[str, float]:
-        """Tell how long each state lasted, in the order in which they came."""
+        """Return the seconds that each state lasted, in order."""
         times = [*self._entered.values(), time.monotonic()]
         return {
             state.value: after - before
             for state, before, after in zip(self._entered, times, times[1:], strict=False)
         }
-
-
-def account_of(
-    error: ConovelError | None, terms: Mapping[str, Any], transcript: Transcript | None = None
-) -> dict[str, Any]:
-    """Give what every account of a run has, also of one that could not begin."""
-    return {
-        "format": FORMAT,
-        "command": "run",
-        "state": "done" if error is None else "failed",
-        "message": "" if error is None else str(error),
-        "fault": "" if error is None else type(error).__name__,
-        "culprit": getattr(error, "culprit", ""),
-        "terms": dict(terms),
-        "unpublished": {},
-        "seconds": {},
-        "transcript": (transcript or Transcript()).to_dict(),
-    }

@@ -1,7 +1,7 @@
-"""What a kit allows. NVFlare's defaults are permissive, and are all replaced.
+"""Permissions in a kit. NVFlare's permissive defaults are all replaced.
 
-No job brings code; a job can name two classes at the coordinator and two at a site; nobody
-gets a shell; no log leaves a site; jobs are stored in the coordinator's own folder.
+A job contains no code. It can name two classes at the coordinator and two at a site. No operator
+gets a shell, no log leaves a site, and jobs are stored in the coordinator's own folder.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 from conovel.protocol.fields import MAX_AGENTS
 from conovel.site.storage import write_json
 
-ENGINE = "conovel.drivers.nvflare.apps"
+APPS = "conovel.drivers.nvflare.apps"
 COLLAB = "nvflare.collab.runtime"
-SERVER_CLASSES = (f"{COLLAB}.controller.CollabController", f"{ENGINE}.CoordinatorApp")
-SITE_CLASSES = (f"{COLLAB}.executor.CollabExecutor", f"{ENGINE}.SiteApp")
+SERVER_CLASSES = (f"{COLLAB}.controller.CollabController", f"{APPS}.CoordinatorApp")
+SITE_CLASSES = (f"{COLLAB}.executor.CollabExecutor", f"{APPS}.SiteApp")
 _PRESENCE = {"id": "presence", "path": "conovel.drivers.nvflare.presence.Presence"}
 
 
 def harden(kit: Path) -> None:
-    """Replace the permissive defaults of a kit, and its scripts, which lack ours."""
+    """Replace the permissive defaults of a kit; delete its scripts, which do not use ours."""
     local = kit / "local"
     for path in [*kit.glob("startup/*.sh"), *kit.rglob("readme.txt"), *kit.rglob("*.ipynb")]:
         path.unlink()
@@ -29,7 +29,7 @@ def harden(kit: Path) -> None:
     elif (kit / "startup" / "fed_client.json").exists():
         resources = _site_resources()
     else:
-        return  # an operator's kit runs nothing
+        return  # an operator's kit starts no process
     write_json(local / "resources.json", resources)
     write_json(local / "authorization.json", _permissions())
     for name in ("resources.json.default", "authorization.json.default", "privacy.json.sample"):
@@ -37,7 +37,7 @@ def harden(kit: Path) -> None:
 
 
 def _permissions() -> dict[str, Any]:
-    """Operators submit, watch and stop runs, and nothing else; nobody brings code."""
+    """Operators may submit, watch and stop runs, and nothing else; no job may contain code."""
     lead = {
         "submit_job": "any",
         "clone_job": "none",

@@ -2,8 +2,8 @@
 
 A folder with everything of a federation::
 
-    DIR/authority/     project file and the certificate authority's keys: stays with whoever
-                       made the federation, off line if possible
+    DIR/authority/     project file and the certificate authority's keys; keep it where the
+                       federation was made, off line if possible
     DIR/coordinator/   kit and federation.toml, for the coordinator
     DIR/NAME/          kit and site.toml, for that site
     DIR/NAME@HOST/     kit and federation.toml, for that operator
@@ -28,7 +28,7 @@ from conovel.protocol.messages import as_name
 from conovel.site.storage import write_json, write_text
 
 PACKAGE = "nvflare"
-ROOT_DAYS = 3650  # of the authority; certificates of parties live 360 days
+ROOT_DAYS = 3650  # validity of the authority; certificates of parties are valid for 360 days
 _RESERVED = frozenset({"coordinator", "authority", "server", "client", "app"})
 _SITE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 _OPERATOR = re.compile(r"[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
@@ -59,9 +59,13 @@ class FederationPlan:
 
     def __post_init__(self) -> None:
         if not _SITE_NAME.fullmatch(self.name):
-            raise InputError(f"{self.name!r} cannot be the name of a federation")
+            raise InputError(
+                f"{self.name!r} cannot be the name of a federation: use letters, digits, - and _"
+            )
         if not _HOST.fullmatch(self.host):
-            raise InputError(f"{self.host!r} is not the name of a machine")
+            raise InputError(
+                f"{self.host!r} is not the name of a machine: use letters, digits, - and ."
+            )
         for site in self.sites:
             if not _SITE_NAME.fullmatch(as_name(site)) or site in _RESERVED:
                 raise InputError(
@@ -73,25 +77,27 @@ class FederationPlan:
                 raise InputError(f"operator {operator!r} must look like an e-mail address")
         names = [*self.sites, *self.operators]
         if len(set(names)) < len(names) or len(self.sites) < 2 or not self.operators:
-            raise InputError("a federation has two sites and an operator, all named differently")
+            raise InputError(
+                "a federation needs at least two sites and an operator, all with different names"
+            )
         self._check_ports()
 
     def _check_ports(self) -> None:
         for port in (self.port, self.admin_port):
             if not 0 < port < 65536:
-                raise InputError(f"{port} is not a port")
+                raise InputError(f"{port} is not a port: use a number from 1 to 65535")
         if self.port == self.admin_port:
             raise InputError("sites and operators need two different ports")
 
 
-def require_engine() -> None:
+def require_nvflare() -> None:
     """Raise if NVFlare is not installed."""
     if find_spec(PACKAGE) is None:
         raise MissingExtraError(PACKAGE, "nvflare")
 
 
 def make_federation(plan: FederationPlan, folder: Path) -> list[Path]:
-    """Make all kits of a new federation; give the folders to hand out.
+    """Make all kits of a new federation; return the folders to hand out.
 
     Parameters
     ----------
@@ -99,7 +105,7 @@ def make_federation(plan: FederationPlan, folder: Path) -> list[Path]:
     folder : Path
         Must not exist.
     """
-    require_engine()
+    require_nvflare()
     if folder.exists():
         raise FederationError(f"{folder} exists already: renew it, or choose another folder")
     folder.mkdir(mode=0o700, parents=True)
@@ -108,17 +114,17 @@ def make_federation(plan: FederationPlan, folder: Path) -> list[Path]:
     write_json(authority / "project.json", _project(plan))
     try:
         return _hand_out(plan, folder, _provision(authority, plan.name))
-    except BaseException:  # half a federation would be in the way of the next attempt
+    except BaseException:  # an incomplete folder would block the next attempt
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
 def renew_federation(folder: Path) -> list[Path]:
-    """Give everybody a new certificate of the same authority; also adds sites and operators.
+    """Give every party a new certificate of the same authority; also adds sites and operators.
 
     The parties' folders get new kits; their TOML files, records and results stay.
     """
-    require_engine()
+    require_nvflare()
     authority = folder / "authority"
     try:
         project = json.loads((authority / "project.json").read_text())
@@ -129,7 +135,7 @@ def renew_federation(folder: Path) -> list[Path]:
 
 
 def _project(plan: FederationPlan) -> dict[str, Any]:
-    """Write NVFlare's project file; JSON is YAML."""
+    """Return NVFlare's project file; it is YAML, of which JSON is a part."""
     server = {
         "name": plan.host,
         "type": "server",
@@ -183,7 +189,7 @@ def _org(site: str) -> str:
 
 
 def _provision(authority: Path, name: str) -> Path:
-    """Let NVFlare make the kits; give the folder they are in."""
+    """Let NVFlare make the kits; return their folder."""
     command = [sys.executable, "-m", "nvflare.cli", "provision", "--force"]
     command += ["-p", "project.json", "-w", "."]
     done = subprocess.run(  # noqa: S603
@@ -214,7 +220,7 @@ def _hand_out(plan: FederationPlan, folder: Path, made: Path) -> list[Path]:
 
 
 def _forget_keys(made: Path) -> None:
-    """Keep the authority's own key only: a party's key is with that party, and nowhere else."""
+    """Delete all keys but the authority's own: only a party has its key."""
     shutil.rmtree(made)
     state = made.parent / "state" / "cert.json"
     certificates = json.loads(state.read_text())
@@ -223,7 +229,7 @@ def _forget_keys(made: Path) -> None:
 
 
 def _write_once(party: Path, plan: FederationPlan, target: str) -> None:
-    """Write the file a person edits, unless it is there."""
+    """Write the TOML file that a person edits, unless it exists."""
     if target in plan.sites:
         path, text = party / "site.toml", _SITE_TOML.format(name=target, n=len(plan.sites))
     else:
@@ -259,7 +265,7 @@ test = "test.parquet"     # rows to test
 
 [model]
 # scorer = "automatic"    # or extra-trees, random-forest, boosting, logistic, mlp, ...
-# bits = "compact"        # how this site's model is sent, whatever a run proposes
+# bits = "compact"        # how this site's model is sent; runs cannot change it
 
 [consent]
 regimes = ["full", "counts", "isolated", "split", "conservative"]

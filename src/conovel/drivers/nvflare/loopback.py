@@ -1,7 +1,7 @@
-"""A whole federation on one machine: every party its own process, over real certificates.
+"""A whole federation on one machine: every party is a process with real certificates.
 
-For the tutorial, the tests and the benchmark. The parties are the commands that a person
-would type.
+For the tutorial, the tests and the benchmark. The parties are started by the commands that a
+person would type.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Loopback:
     model, consent : str
         What to write into the tables of that name of every ``site.toml``.
     environment : mapping, optional
-        Further environment of every party.
+        Further environment variables of every party.
     name : str
         Of the federation.
     """
@@ -74,16 +74,16 @@ class Loopback:
 
     @property
     def running(self) -> set[str]:
-        """Who has not ended."""
+        """The parties that have not ended."""
         return {party for party, process in self._parties.items() if process.poll() is None}
 
     def settings(self, party: str) -> Path:
-        """Where a party's TOML file is."""
+        """Return the path of a party's TOML file."""
         name = "site.toml" if party in self.sites else "federation.toml"
         return self.folder / party / name
 
     def console(self, party: str) -> str:
-        """Give what a party has printed since it was started."""
+        """Return what a party has printed since it was started."""
         path = self.folder / party / "console.txt"
         return path.read_text() if path.exists() else ""
 
@@ -102,14 +102,14 @@ class Loopback:
                 )
 
     def bring_up(self, *options: str) -> None:
-        """Start whoever is not running, the coordinator first, and wait until all are up."""
+        """Start the parties that do not run, the coordinator first, and wait until all are up."""
         for parties in ((COORDINATOR,), self.sites):
             if down := [party for party in parties if party not in self.running]:
                 self.start(*down, options=options)
             self.wait_until_up(*parties)
 
     def wait_until_up(self, *parties: str, seconds: float = 240.0) -> None:
-        """Wait until parties say that they are up."""
+        """Wait until parties print that they are up."""
         for party in parties:
             word = "is connected" if party in self.sites else "listens"
             process = self._parties[party]
@@ -122,33 +122,33 @@ class Loopback:
                 raise FederationError(f"{party} did not come up: {self.console(party)[-800:]}")
 
     def run(self, *arguments: str, shown: bool = False) -> subprocess.CompletedProcess[str]:
-        """Run a command of conovel to its end, in silence or for whoever looks at the screen."""
+        """Run a command of conovel to its end; print its output if `shown`, else capture it."""
         command = [sys.executable, "-c", _MAIN, *arguments]
         return subprocess.run(  # noqa: S603
             command, env=self._environment, capture_output=not shown, text=True, check=False
         )
 
     def wait_for_reports(self, seconds: float = 30.0) -> None:
-        """Wait until every agent has told of the end of its last run."""
+        """Wait until every agent has printed the end of its last run."""
         processes.wait_for(
             lambda: all(" done: " in self.console(site) for site in self.sites), seconds
         )
 
     def wait(self, party: str, seconds: float) -> int | None:
-        """Wait for a party to end by itself; give its exit code."""
+        """Wait for a party to end by itself; return its exit code, or None."""
         try:
             return self._parties[party].wait(seconds)
         except subprocess.TimeoutExpired:
             return None
 
     def kill(self, party: str) -> None:
-        """End a party and all it began, by force and at once."""
+        """Kill a party and its descendants."""
         process = self._parties.pop(party)
         processes.kill_tree(process.pid)
         process.wait()
 
     def stop(self) -> None:
-        """Stop every party, politely if it listens."""
+        """Stop every party by SIGTERM; kill those that do not end."""
         for process in self._parties.values():
             process.terminate()
         for process in self._parties.values():
@@ -161,7 +161,7 @@ class Loopback:
 
 
 def free_ports() -> tuple[int, int]:
-    """Find two ports that nobody listens on."""
+    """Find two free ports."""
     with socket.socket() as first, socket.socket() as second:
         first.bind(("127.0.0.1", 0))
         second.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""What an operator does: submit a run and wait for its outcome, look around, break off."""
+"""What an operator does: submit a run, wait for its outcome, stop runs."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from conovel.drivers.nvflare import coordinator_driver as chair
+from conovel.drivers.nvflare import accounts
 from conovel.drivers.nvflare.session import NoOutcomeError, Session
 from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import FederationError, InputError
 from conovel.protocol.audit import verify
 
 POLL_SECONDS = 0.3
-LAUNCH_SECONDS = 120.0  # for a process at every site to start
-LOST_SECONDS = 20.0  # without a word from the coordinator
+LAUNCH_SECONDS = 120.0  # in which a process at every site must start
+LOST_SECONDS = 20.0  # without an answer of the coordinator
 
 
 def run(
     session: Session,
     terms: Terms,
-    tell: Callable[[dict[str, Any]], None],
+    on_progress: Callable[[dict[str, Any]], None],
     launch_seconds: float = LAUNCH_SECONDS,
 ) -> dict[str, Any]:
     """Submit a run and wait for its end.
@@ -30,9 +30,9 @@ def run(
     ----------
     session : Session
     terms : Terms
-    tell : callable
-        Told how far the run is: what
-        :meth:`conovel.drivers.nvflare.coordinator_driver.CoordinatorDriver.progress` says.
+    on_progress : callable
+        Called with the progress of the run, as
+        :meth:`conovel.drivers.nvflare.coordinator_driver.CoordinatorDriver.progress` gives it.
     launch_seconds : float
         How long the sites may take to start.
 
@@ -44,37 +44,37 @@ def run(
     Raises
     ------
     FederationError
-        If there is no account, because the run never began or the coordinator vanished; or
-        one that does not hold.
+        If there is no account, because the run never began or the coordinator was lost; or
+        if the account contradicts itself.
     """
     if missing := sorted(set(terms.agents) - set(session.connected())):
         raise FederationError(f"not connected to the coordinator: {', '.join(missing)}")
     job = session.submit(terms)
     seconds = launch_seconds + terms.run_seconds + terms.call_seconds
     try:
-        return checked(follow(session, job, tell, seconds), terms)
+        return checked(follow(session, job, on_progress, seconds), terms)
     except KeyboardInterrupt:
         session.stop(job, "its operator stopped it")
         raise
 
 
 def follow(
-    session: Session, job: str, tell: Callable[[dict[str, Any]], None], seconds: float
+    session: Session, job: str, on_progress: Callable[[dict[str, Any]], None], seconds: float
 ) -> dict[str, Any]:
     """Wait for the end of a job that was submitted."""
     deadline = time.monotonic() + seconds
-    heard = time.monotonic()
+    last_answer = time.monotonic()
     while time.monotonic() < deadline:
         try:
             if progress := session.progress(job):
-                tell(progress)
+                on_progress(progress)
             if account := session.outcome(job):
                 return account
-            heard = time.monotonic()
+            last_answer = time.monotonic()
         except NoOutcomeError:
             raise
         except FederationError:
-            if time.monotonic() - heard > LOST_SECONDS:
+            if time.monotonic() - last_answer > LOST_SECONDS:
                 raise FederationError(
                     "the coordinator does not answer any more; nothing will be published"
                 ) from None
@@ -84,10 +84,10 @@ def follow(
 
 
 def checked(account: dict[str, Any], terms: Terms) -> dict[str, Any]:
-    """Check an account as far as it can be: it is about these terms, and the outcome follows."""
+    """Check that an account is about these terms and that its outcome follows from its counts."""
     match account:
         case {
-            "format": chair.FORMAT,
+            "format": accounts.FORMAT,
             "state": "done" | "failed" as state,
             "message": str(),
             "terms": about,
@@ -107,19 +107,19 @@ def checked(account: dict[str, Any], terms: Terms) -> dict[str, Any]:
 
 
 def stop_runs(session: Session, reason: str) -> list[str]:
-    """Break off every run that is under way; give their ids."""
+    """Break off every run that is under way; return their ids."""
     stopped = []
     for job in session.jobs():
         if job.is_over:
             continue
-        with suppress(FederationError):  # it was over, or its coordinator was killed
+        with suppress(FederationError):  # the run was over, or its coordinator was killed
             session.stop(job.number, reason)
             stopped.append(job.run_id)
     return stopped
 
 
 def choose_sites(known: tuple[str, ...], chosen: list[str] | None) -> tuple[str, ...]:
-    """Check the names of the sites of a run; all by default."""
+    """Check the names of the sites of a run; None stands for all."""
     if unknown := sorted(set(chosen or []) - set(known)):
         raise InputError(f"no site is called {unknown[0]!r}: there are {', '.join(known)}")
     return tuple(chosen) if chosen else known

@@ -1,16 +1,16 @@
-"""Where the parts of a party find each other's files."""
+"""Names of the files that the processes of a party share."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-ENVIRONMENT = "CONOVEL_SETTINGS"  # where a process of the engine finds the party's TOML file
-JOINED_FILE = "joined"  # there once the coordinator has accepted the site
+ENVIRONMENT = "CONOVEL_SETTINGS"  # environment variable with the path of the party's TOML file
+JOINED_FILE = "joined"  # exists once the coordinator has accepted the site
 PID_FILE = "supervisor.pid"
 OWN_SEED_FILE = "seed-secret"  # mixed into the seed of every run; stays at the site
 LOG_FILE = "engine.log"
 
 
 def state_of(settings: Path) -> Path:
-    """Give the folder of a party's records, beside its TOML file."""
+    """Return the folder of a party's records, beside its TOML file."""
     return settings.parent / "state"

@@ -1,6 +1,6 @@
-"""What a party's own process of NVFlare tells its supervisor, in files.
+"""Files by which a party's own process of NVFlare informs its supervisor.
 
-Apart from :mod:`conovel.drivers.nvflare.apps`, because it should not load what a run needs.
+This is not in :mod:`conovel.drivers.nvflare.apps`, because it must not load all that a run needs.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from conovel.drivers.nvflare.paths import ENVIRONMENT, JOINED_FILE, LOG_FILE, st
 
 
 class Presence(Widget):  # type: ignore[misc]
-    """Tells that the coordinator has accepted a site, and of jobs that never became a run."""
+    """Notes that the coordinator has accepted a site, and jobs that ended before a run began."""
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Act on the engine's events."""
+        """Act on an event of NVFlare."""
         state = state_of(Path(os.environ[ENVIRONMENT]))
         if event_type == EventType.SYSTEM_START:
             (state / JOINED_FILE).touch()
         elif event_type == EventType.JOB_COMPLETED:
             from conovel.drivers.nvflare.run_records import RunRecords  # noqa: PLC0415  (loads pyarrow)
 
-            ledger, job = RunRecords(state), str(fl_ctx.get_prop(FLContextKey.CURRENT_JOB_ID))
-            if not ledger.knows(job):
+            records, job = RunRecords(state), str(fl_ctx.get_prop(FLContextKey.CURRENT_JOB_ID))
+            if not records.knows(job):
                 why = f"its job ended before it began (see {state / LOG_FILE})"
-                ledger.refuse(job, why, job)
+                records.refuse(job, why, job)

@@ -1,7 +1,7 @@
-"""The engine's processes: started with our settings, watched, and stopped with all they began.
+"""NVFlare's processes: start them with our settings, watch them, stop them with their children.
 
-Workers of a job have process sessions of their own, so that stopping means walking the
-children.
+The worker processes of a job have process sessions of their own, so stopping a party means to find
+and stop all descendants of its process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STOP_SECONDS = 5.0
 
 
 def start_coordinator(kit: Path, settings: Path, state: Path) -> subprocess.Popen[bytes]:
-    """Start the coordinator's engine."""
+    """Start the coordinator's process of NVFlare."""
     _place_store(kit)
     org = read_json(kit / "startup" / "fed_server.json")["servers"][0]["name"]
     options = [f"org={org}"]
@@ -33,7 +33,7 @@ def start_coordinator(kit: Path, settings: Path, state: Path) -> subprocess.Pope
 
 
 def start_site(kit: Path, name: str, settings: Path, state: Path) -> subprocess.Popen[bytes]:
-    """Start a site's engine."""
+    """Start a site's process of NVFlare."""
     options = [f"uid={name}", f"org={name}"]
     return _start(SITE_MODULE, "fed_client.json", options, kit, settings, state)
 
@@ -57,35 +57,36 @@ def _start(
 
 
 def stop_tree(pid: int, seconds: float = STOP_SECONDS) -> None:
-    """End a process and all it began: politely, then by force."""
-    family = [pid, *descendants(pid)]
-    for sign, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, seconds)):
-        family = [*dict.fromkeys(family + descendants(pid))]
-        for member in family:
+    """End a process and its descendants: by SIGTERM, then by SIGKILL."""
+    pids = [pid, *descendants(pid)]
+    for sent, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, seconds)):
+        pids = [*dict.fromkeys(pids + descendants(pid))]
+        for one in pids:
             with suppress(ProcessLookupError):
-                os.kill(member, sign)
-        if wait_for(partial(all_gone, family), patience):
+                os.kill(one, sent)
+        if wait_for(partial(all_gone, pids), patience):
             return
 
 
 def kill_tree(pid: int) -> None:
-    """End a process and all it began by force, the parents first: nobody restarts anybody."""
-    family = [pid, *descendants(pid)]
-    for member in family:
+    """Kill a process and its descendants; stop them first, so that none restarts another."""
+    pids = [pid, *descendants(pid)]
+    for one in pids:
         with suppress(ProcessLookupError):
-            os.kill(member, signal.SIGSTOP)
-    for member in dict.fromkeys([*family, *descendants(pid)]):
+            os.kill(one, signal.SIGSTOP)
+    for one in dict.fromkeys([*pids, *descendants(pid)]):
         with suppress(ProcessLookupError):
-            os.kill(member, signal.SIGKILL)
+            os.kill(one, signal.SIGKILL)
 
 
 def descendants(pid: int) -> list[int]:
-    """List the processes that a process began, and those that they began."""
+    """List the children of a process, their children, and so on."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                # The name is in brackets and may hold anything: the parent is the second after.
+                # The name is in brackets and may contain brackets. The parent is the second field
+                # after it.
                 after = (entry / "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
@@ -100,7 +101,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def find(*words: bytes) -> list[int]:
-    """List this user's processes whose command has all these words."""
+    """List this user's processes whose command contains all these words."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -114,12 +115,12 @@ def find(*words: bytes) -> list[int]:
 
 
 def all_gone(pids: Sequence[int]) -> bool:
-    """Tell whether none of these is running."""
+    """Return whether none of these processes is running."""
     return not any(map(is_running, pids))
 
 
 def is_running(pid: int) -> bool:
-    """Tell whether a process is there and not merely waiting to be collected."""
+    """Return whether a process exists and is not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -128,7 +129,7 @@ def is_running(pid: int) -> bool:
 
 
 def wait_for(happened: Callable[[], object], seconds: float, every: float = 0.1) -> bool:
-    """Wait until something has happened; False if it has not in time."""
+    """Wait until `happened()` is true; False if that takes too long."""
     deadline = time.monotonic() + seconds
     while not happened():
         if time.monotonic() > deadline:
@@ -138,7 +139,7 @@ def wait_for(happened: Callable[[], object], seconds: float, every: float = 0.1)
 
 
 def _place_store(kit: Path) -> None:
-    """Let the coordinator keep its jobs in its own kit, wherever that was put."""
+    """Make the coordinator keep its jobs in the folder of its kit."""
     path = kit / "local" / "resources.json"
     resources = read_json(path)
     store = kit.resolve() / "store"

@@ -1,4 +1,4 @@
-"""What a supervisor sees of runs: from their files, as the engine's processes write them."""
+"""How a supervisor follows runs: by the files that NVFlare's processes write."""
 
 from __future__ import annotations
 
@@ -14,88 +14,93 @@ from conovel.drivers.nvflare.paths import LOG_FILE
 from conovel.drivers.nvflare.run_records import DONE, RUNNING, RunRecords
 
 TICK_SECONDS = 0.3
-END_SECONDS = 30.0  # for the process of a run to end after it
+END_SECONDS = 30.0  # in which the process of a run ends after the run
 
 
 class RunMonitor:
-    """Looks after an engine, and tells of every run that begins or ends.
+    """Watches a process of NVFlare, and reports every run that begins or ends.
 
     Parameters
     ----------
-    engine : process
+    process : process
+        NVFlare's own process of the party.
     state : Path
         Where the party's records are.
-    tell : callable
-        Told what happens, a line at a time.
+    print_line : callable
+        Called with one line of text for every event.
     on_done : callable
-        Told the folder of every run that was published, before the line about it.
+        Called with the folder of every run that was published, before the line about it.
     linger : float
         Seconds to stay after the last run.
     """
 
     def __init__(
         self,
-        engine: subprocess.Popen[bytes],
+        process: subprocess.Popen[bytes],
         state: Path,
-        tell: Callable[[str], None],
+        print_line: Callable[[str], None],
         on_done: Callable[[Path], None] = lambda folder: None,
         linger: float = 0.0,
     ) -> None:
-        self.engine = engine
-        self._log, self._ledger = state / LOG_FILE, RunRecords(state)
-        self._tell, self._on_done, self._linger = tell, on_done, linger
-        self._seen = {_key(run): run["state"] for run in self._ledger.runs()}
-        self.look()  # at what a party that was killed has left open
+        self.process = process
+        self._log, self._records = state / LOG_FILE, RunRecords(state)
+        self._print_line, self._on_done, self._linger = print_line, on_done, linger
+        self._seen = {_key(run): run["state"] for run in self._records.runs()}
+        self.look()  # closes runs that a killed party left open
+
+    def watch(self, wait_seconds: float | None) -> int:
+        """Watch until one run has ended, or until NVFlare ends if `wait_seconds` is None."""
+        return self.until_it_ends() if wait_seconds is None else self.until_one_ends(wait_seconds)
 
     def until_it_ends(self) -> int:
-        """Watch until the engine ends, which is a failure."""
-        while self.engine.poll() is None:
+        """Watch until NVFlare ends, which is a failure."""
+        while self.process.poll() is None:
             self.look()
             time.sleep(TICK_SECONDS)
-        return self._engine_ended()
+        return self._ended_unexpectedly()
 
     def until_one_ends(self, wait_seconds: float) -> int:
         """Watch until a run has ended: 0 if it was published, 1 if not, or if none began."""
         deadline = time.monotonic() + wait_seconds
         begun = len(self._seen)
-        while self.engine.poll() is None:
+        while self.process.poll() is None:
             if ended := self.look():
                 pids = [run["pid"] for run in ended if "pid" in run]
                 processes.wait_for(partial(processes.all_gone, pids), END_SECONDS)
                 time.sleep(self._linger)
                 return 0 if all(run["state"] == DONE for run in ended) else 1
             if len(self._seen) == begun and time.monotonic() > deadline:
-                self._tell(f"no run began within {wait_seconds:g} s")
+                self._print_line(f"no run began within {wait_seconds:g} s")
                 return 1
             time.sleep(TICK_SECONDS)
-        return self._engine_ended()
+        return self._ended_unexpectedly()
 
     def look(self) -> list[dict[str, Any]]:
-        """Tell what has changed; give the runs that have ended since."""
-        for run in self._ledger.bury():
-            # Its number may be another process by now: only our own is ended.
-            if run["pid"] in processes.descendants(self.engine.pid):
+        """Print what has changed; return the runs that have ended since the last look."""
+        for run in self._records.close_ended():
+            # The system may have given its number to another process: stop only our own.
+            if run["pid"] in processes.descendants(self.process.pid):
                 processes.stop_tree(run["pid"])
         ended = []
-        for run in self._ledger.runs():
+        for run in self._records.runs():
             state = run["state"]
             if self._seen.get(_key(run)) == state:
                 continue
             self._seen[_key(run)] = state
             if state == RUNNING:
-                self._tell(f"run {run['run_id'][:8]} begins")
+                self._print_line(f"run {run['run_id'][:8]} begins")
                 continue
             if state == DONE and "results" in run:
                 self._on_done(Path(run["results"]))
-            self._tell(f"run {run['run_id'][:8]} {state}: {run['message']}")
+            self._print_line(f"run {run['run_id'][:8]} {state}: {run['message']}")
             ended.append(run)
         return ended
 
-    def _engine_ended(self) -> int:
-        self._tell(f"the engine ended by itself (see {self._log})")
+    def _ended_unexpectedly(self) -> int:
+        self._print_line(f"NVFlare ended unexpectedly (see {self._log})")
         return 1
 
 
 def _key(run: Mapping[str, Any]) -> tuple[str, float]:
-    """Tell apart the attempts at one run."""
+    """Return a key that differs between attempts at one run."""
     return run["run_id"], run["began"]

@@ -1,8 +1,7 @@
-"""A file for every run a party ever took part in: what became of it, and that it was.
+"""A file for every run of a party: its id, its state and how it ended.
 
 The file is made when the run begins and stays, so that terms cannot be used twice. A run that
-was refused has a file as well. Whoever watches from outside, a supervisor or a person, reads
-there what happened.
+was refused has a file as well. A supervisor or a person reads there what happened.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from conovel.errors import ConovelError, FileError, ReplayedMessageError
 from conovel.site.storage import read_json, write_json
 
 RUNNING, DONE, FAILED, REFUSED = "running", "done", "failed", "refused"
-GRACE_SECONDS = 10.0  # between the deadline of a run and its burial by somebody else
+GRACE_SECONDS = 10.0  # from the deadline of a run until a supervisor closes its file
 
 
 class RunRecords:
@@ -29,26 +28,28 @@ class RunRecords:
     Parameters
     ----------
     folder : Path
-        Where the files are; made if need be.
+        Where the files are; made if it does not exist.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ledger = RunRecords(Path(folder))
-    ...     record = ledger.open("00" * 16, seconds=60)
+    ...     records = RunRecords(Path(folder))
+    ...     record = records.open("00" * 16, seconds=60)
     ...     _ = record.finish(FAILED, "south vanished")
-    ...     [(run["state"], run["message"]) for run in ledger.runs()]
+    ...     [(run["state"], run["message"]) for run in records.runs()]
     [('failed', 'south vanished')]
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._ended: dict[Path, dict[str, Any]] = {}  # which never change again
+        self._ended: dict[
+            Path, dict[str, Any]
+        ] = {}  # runs that have ended: their files do not change
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def open(self, run_id: str, seconds: float, job: str = "") -> Record:
-        """Enter a run that begins, and the engine's job; one that was here before is refused."""
+        """Make the file of a run that begins; an id that was used before is refused."""
         path = self.folder / f"{run_id}.json"
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -73,7 +74,7 @@ class RunRecords:
         )
 
     def refuse(self, run_id: str, reason: str, job: str = "") -> None:
-        """Enter a run that does not begin; the file of an earlier one of this id stays."""
+        """Make the file of a run that is refused; a file of an earlier run of this id stays."""
         Record(
             self.folder / f"refused-{secrets.token_hex(8)}.json",
             {
@@ -86,11 +87,11 @@ class RunRecords:
         )
 
     def knows(self, job: str) -> bool:
-        """Tell whether a run was entered, begun or refused, for a job of the engine."""
+        """Return whether there is a file of a run, begun or refused, for a job of NVFlare."""
         return any(run.get("job") == job for run in self.runs())
 
     def runs(self) -> Iterator[dict[str, Any]]:
-        """Give every run, the oldest first; one that is being written is left out."""
+        """Return every run, the oldest first, without files that are being written."""
         found = []
         for path in self.folder.glob("*.json"):
             run = self._ended.get(path)
@@ -104,9 +105,9 @@ class RunRecords:
             found.append(run)
         yield from sorted(found, key=lambda run: run["began"])
 
-    def bury(self) -> list[dict[str, Any]]:
-        """Close the files of runs whose process is gone or whose time is long up; give them."""
-        buried = []
+    def close_ended(self) -> list[dict[str, Any]]:
+        """Note the end of runs whose process is gone or whose deadline passed; return them."""
+        closed = []
         for run in self.runs():
             if run["state"] != RUNNING:
                 continue
@@ -115,8 +116,8 @@ class RunRecords:
                 why = "its deadline passed" if late else "its process ended"
                 record = Record(self.folder / f"{run['run_id']}.json", run)
                 record.finish(FAILED, f"{why} without an outcome: nothing was published")
-                buried.append(run)
-        return buried
+                closed.append(run)
+        return closed
 
 
 class Record:
@@ -133,14 +134,14 @@ class Record:
         return bool(self._content["state"] == RUNNING)
 
     def note(self, **facts: Any) -> None:
-        """Add facts to a run that goes on; nothing happens once it has ended."""
+        """Add facts to the file of a run; nothing happens once the run has ended."""
         with self._lock:
             if self.is_open:
                 self._content |= facts
                 self._write()
 
     def finish(self, state: str, message: str, **facts: Any) -> bool:
-        """End the run, once; False if it had ended before."""
+        """Note the end of the run; False if it had ended before."""
         with self._lock:
             if not self.is_open:
                 return False

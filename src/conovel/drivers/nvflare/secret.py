@@ -1,8 +1,7 @@
 """A site's secret: made at its first use, kept beside its records, never sent.
 
-It is mixed into the seed of every run (:func:`conovel.spec.seeds.site_seed`), so that whoever
-submits
-a run cannot choose which rows of the site train its model.
+It is mixed into the seed of every run (:func:`conovel.spec.seeds.site_seed`), so that the operator
+who submits a run cannot choose which rows of the site train its model.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ N_BYTES = 32
 
 
 def own_secret(folder: Path) -> bytes:
-    """Read the secret of a site from the folder of its records; make it if there is none."""
+    """Read the secret of a site from the folder of its records; make one if there is none."""
     path = folder / OWN_SEED_FILE
     try:
         if not path.exists():
@@ -37,7 +36,7 @@ def own_secret(folder: Path) -> bytes:
 
 
 def _make(path: Path) -> None:
-    """Make the file whole or not at all; whoever is first decides what it holds."""
+    """Make the file in one step; if another process made it first, its secret stays."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:

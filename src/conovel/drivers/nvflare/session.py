@@ -1,6 +1,6 @@
 """An operator's connection to the coordinator: submit a run, watch it, fetch its outcome.
 
-Besides what runs inside NVFlare's processes, the only file that calls it.
+Only this module and the modules that run inside NVFlare's processes import NVFlare.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from conovel.drivers.nvflare.hardening import COLLAB, ENGINE
-from conovel.drivers.nvflare.kits import require_engine
+from conovel.drivers.nvflare.hardening import APPS, COLLAB
+from conovel.drivers.nvflare.kits import require_nvflare
 from conovel.drivers.nvflare.settings import FederationFile
 from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import FederationError
@@ -30,12 +30,12 @@ MAX_OUTCOME_BYTES = 1 << 28
 
 
 class NoOutcomeError(FederationError):
-    """The engine ended a job before our coordinator could give an account of it."""
+    """NVFlare ended a job before the coordinator could write its account."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run as NVFlare lists it: its own number, our run id, its word for the state."""
+    """A run as NVFlare lists it: the number of its job, our run id, NVFlare's status."""
 
     number: str
     run_id: str
@@ -44,7 +44,7 @@ class Job:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended; one whose coordinator was killed never says so."""
+        """Whether it has ended. If its coordinator was killed, this stays False."""
         return self.status.startswith("FINISHED")
 
 
@@ -55,7 +55,7 @@ class Session:
         self._session = session
 
     def connected(self) -> list[str]:
-        """Name the sites that are connected to the coordinator."""
+        """Return the names of the sites that are connected to the coordinator."""
         return sorted(client.name for client in self._do(self._session.get_connected_client_list))
 
     def jobs(self) -> list[Job]:
@@ -73,23 +73,23 @@ class Session:
         return sorted(jobs, key=lambda job: job.submitted)
 
     def submit(self, terms: Terms) -> str:
-        """Submit a run; give the number of its job."""
+        """Submit a run; return the number of its job."""
         with tempfile.TemporaryDirectory() as folder:
             job = Path(folder) / "conovel"
             write_job(job, terms)
             return str(self._do(self._session.submit_job, str(job)))
 
     def progress(self, job: str) -> dict[str, Any]:
-        """Ask a run how far it is; empty while it cannot say."""
+        """Ask a run for its progress; empty while it cannot answer."""
         return self._ask(job, "progress")
 
     def stop(self, job: str, reason: str) -> None:
-        """Break a run off: by its coordinator, who tells everybody, or else by force."""
+        """Break a run off: ask its coordinator, which informs all sites, or else abort the job."""
         if not self._ask(job, "stop", reason=reason):
             self._do(self._session.abort_job, job)
 
     def outcome(self, job: str) -> dict[str, Any]:
-        """Fetch what the submitter gets, once the run is over; empty if it is not."""
+        """Fetch the account of a run that is over; empty if it is not over."""
         if account := self._ask(job, "outcome"):
             return account
         meta = self._meta(job)
@@ -99,7 +99,7 @@ class Session:
         try:
             found = sorted(folder.rglob(OUTCOME_FILE))
             if not found:
-                raise NoOutcomeError(f"the run was refused by the engine: {_why(meta)}")
+                raise NoOutcomeError(f"the run was refused by the engine: {_refusal(meta)}")
             if found[0].stat().st_size > MAX_OUTCOME_BYTES:
                 raise NoOutcomeError(f"the outcome has more than {MAX_OUTCOME_BYTES:,} bytes")
             return read_json(found[0])
@@ -110,7 +110,7 @@ class Session:
         return dict(self._do(self._session.get_job_meta, job))
 
     def _ask(self, job: str, question: str, **more: str) -> dict[str, Any]:
-        """Ask the run itself; empty while there is none, or no more."""
+        """Ask the coordinator's process of a run; empty if it is not running."""
         try:
             answer = self._session.do_app_command(job, TOPIC, {"ask": question, **more})
         except Exception:  # NVFlare raises its own kinds for a job that is not running
@@ -121,19 +121,19 @@ class Session:
         try:
             return call(*args)
         except Exception as error:
-            raise FederationError(f"the coordinator did not do it: {error}") from error
+            raise FederationError(f"the coordinator refused or failed: {error}") from error
 
 
 @contextmanager
 def connect(file: FederationFile) -> Iterator[Session]:
     """Connect as the operator of a federation file."""
-    require_engine()
+    require_nvflare()
     from nvflare.fuel.flare_api.flare_api import new_secure_session  # noqa: PLC0415
 
     if file.operator is None or file.operator_kit is None:
         raise FederationError(f"{file.path} has no [operator]: only an operator can do this")
     try:
-        with redirect_stdout(StringIO()):  # which NVFlare tells of its progress
+        with redirect_stdout(StringIO()):  # NVFlare prints its progress
             session = new_secure_session(
                 file.operator, str(file.operator_kit), timeout=CONNECT_SECONDS
             )
@@ -148,15 +148,15 @@ def connect(file: FederationFile) -> Iterator[Session]:
         session.close()
 
 
-def _why(meta: dict[str, Any]) -> str:
-    """Give NVFlare's reasons for not running a job, or at least its word for the end."""
+def _refusal(meta: dict[str, Any]) -> str:
+    """Return NVFlare's reasons for not running a job, or else its status."""
     details = [str(detail) for detail in meta.get("job_deploy_detail") or []]
     refusals = [detail for detail in details if not detail.endswith(": OK")]
-    return "; ".join(refusals) or f"{meta.get('status')}, the logs of its parties say more"
+    return "; ".join(refusals) or f"{meta.get('status')}: see the logs of the parties"
 
 
 def write_job(folder: Path, terms: Terms) -> None:
-    """Write a job: classes by name, terms as numbers, no code."""
+    """Write a job: names of classes and the terms, no code."""
     server = {
         "format_version": 2,
         "server": {"task_request_interval": 0.2},
@@ -170,7 +170,7 @@ def write_job(folder: Path, terms: Terms) -> None:
         "components": [
             {
                 "id": "conovel",
-                "path": f"{ENGINE}.CoordinatorApp",
+                "path": f"{APPS}.CoordinatorApp",
                 "args": {"terms": terms.to_dict()},
             }
         ],
@@ -186,7 +186,7 @@ def write_job(folder: Path, terms: Terms) -> None:
                 },
             }
         ],
-        "components": [{"id": "conovel", "path": f"{ENGINE}.SiteApp", "args": {}}],
+        "components": [{"id": "conovel", "path": f"{APPS}.SiteApp", "args": {}}],
     }
     meta = {
         "name": f"{JOB_PREFIX}{terms.run_id}",

@@ -1,7 +1,7 @@
-"""The two files a person edits: ``site.toml`` at a site, ``federation.toml`` elsewhere.
+"""The two files that a person edits: ``site.toml`` at a site, ``federation.toml`` elsewhere.
 
-Every key is known and typed; an unknown one is an error that names it, because a limit that is
-spelled wrong would be no limit. Paths are relative to the file they stand in.
+Every key is known and has a type. An unknown key is an error that names it, because a limit with a
+misspelt name would not limit anything. Paths are relative to the file that contains them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _FEDERATION: Mapping[str, Mapping[str, tuple[Any, bool]]] = {
 
 @dataclass(frozen=True)
 class SiteFile:
-    """What ``site.toml`` says.
+    """The content of ``site.toml``.
 
     Attributes
     ----------
@@ -59,11 +59,11 @@ class SiteFile:
     name : str
         The site's name, as in its certificate.
     columns, id_column, memory
-        As of ``conovel detect``.
+        As in ``conovel detect``.
     scorer : list of str or None
         Names of scorers; None for the default.
     bits : int, str or None
-        How the site's own model is sent; the run proposes it unless the file says.
+        How the site's own model is sent; as the run proposes, unless the file says it.
     limits : Limits
         What the site agrees to.
     """
@@ -89,7 +89,7 @@ class SiteFile:
 
 @dataclass(frozen=True)
 class FederationFile:
-    """What ``federation.toml`` says; a party has the kits it was given."""
+    """The content of ``federation.toml``; a party has only its own kits."""
 
     path: Path
     name: str
@@ -105,7 +105,7 @@ class FederationFile:
 
 
 def read_site(path: Path) -> SiteFile:
-    """Read ``site.toml``, or say which line is wrong with which key."""
+    """Read ``site.toml``; an error names the table and the key."""
     tables = _read(path, _SITE)
     folder = path.resolve().parent
     site, data, model = tables["site"], tables["data"], tables["model"]
@@ -163,7 +163,9 @@ def _read(path: Path, known: Mapping[str, Mapping[str, tuple[Any, bool]]]) -> di
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is not TOML: {error}") from None
     if unknown := sorted(set(plain) - set(known)):
-        raise InputError(f"{path}: there is no table [{unknown[0]}]; known are {_list(known)}")
+        raise InputError(
+            f"{path}: [{unknown[0]}] is not a table of this file; choose from {_list(known)}"
+        )
     tables = {}
     for name, keys in known.items():
         table = tables[name] = plain.get(name, {})
@@ -171,7 +173,7 @@ def _read(path: Path, known: Mapping[str, Mapping[str, tuple[Any, bool]]]) -> di
             raise InputError(f"{path}: {name} must be a table, [{name}]")
         if unknown := sorted(set(table) - set(keys)):
             raise InputError(
-                f"{path}: [{name}] has no key {unknown[0]!r}; known are {_list(keys)}"
+                f"{path}: [{name}] has no key {unknown[0]!r}; choose from {_list(keys)}"
             )
         for key, (kind, needed) in keys.items():
             if needed and key not in table:
@@ -196,7 +198,7 @@ def _memory(value: str | None) -> str | None:
         return None
     from conovel.site.files.memory import as_memory  # noqa: PLC0415  (loads scikit-learn)
 
-    as_memory(value)  # raises if it is none
+    as_memory(value)  # raises if it is not an amount of memory
     return value
 
 
@@ -207,5 +209,5 @@ def _scorers(value: str | list[Any] | None) -> list[str] | None:
 
     names = [value] if isinstance(value, str) else _texts("scorer", value)
     for name in names:
-        scorer_by_name(name)  # raises if there is none
+        scorer_by_name(name)  # raises if there is no such scorer
     return names

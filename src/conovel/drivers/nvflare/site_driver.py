@@ -1,8 +1,8 @@
-"""One site's part in one run: consent, deadlines, the record; the machine does the rest.
+"""The driver of one site in one run: consent, deadlines, the record, and messages.
 
-How bytes travel is the engine's affair. Everything that concerns the machine happens on one
-thread (:mod:`conovel.drivers.nvflare.worker_thread`). Decisions are written only when the
-coordinator has heard from every site that it has the outcome, and asks to publish.
+The driver does not know how bytes are sent. The state machine is called on one thread only
+(:mod:`conovel.drivers.nvflare.worker_thread`). Decisions are written when the coordinator asks for
+it, after every site has confirmed the outcome.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from conovel.protocol.transcript import Transcript
 from conovel.site.site import Site
 from conovel.spec.version import __version__
 
-Deliver: TypeAlias = Callable[[Outbox], Mapping[str, str]]  # who could not be reached, and why
+Deliver: TypeAlias = Callable[
+    [Outbox], Mapping[str, str]
+]  # receivers that could not be reached, and why
 Publish: TypeAlias = Callable[[Site, Agent, Transcript], Path]
 
 
@@ -48,17 +50,17 @@ class SiteDriver:
     name : str
         The site's name.
     terms : Terms
-        What the run is.
+        The terms of the run.
     limits : Limits
         What the site agrees to.
     record : Record
         Where the end of the run is noted.
     open_site : callable
-        Reads the rows. Called on the member's own thread, once.
+        Reads the rows. Called once, on the driver's own thread.
     deliver : callable
-        Carries messages away; gives back who could not be reached, and why.
+        Sends messages; returns the receivers that could not be reached, with the reason.
     publish : callable
-        Writes the decisions; gives back where.
+        Writes the decisions; returns their folder.
     """
 
     def __init__(
@@ -85,29 +87,29 @@ class SiteDriver:
         self._bytes_in, self._counting = 0, threading.Lock()
         self._n_here = len(terms.agents)
         self._settled = False
-        self._actor = WorkerThread(f"conovel {name}")
+        self._worker = WorkerThread(f"conovel {name}")
         self._alarm = threading.Timer(terms.run_seconds, self._expire)
         self._alarm.daemon = True
 
     def begin(self) -> None:
-        """Say hello as soon as the rows are read and are enough for a model."""
+        """Read the rows and, if they are enough for a model, send a hello."""
         self._alarm.start()
-        self._actor.do(self._step, self._join)
+        self._worker.do(self._step, self._join)
 
     def take(self, data: bytes, sender: str) -> None:
-        """Take a message of a party that the transport vouches for."""
-        # Counted before it waits in a queue, so that nobody can fill the memory.
+        """Take a message of a party whose name the transport has checked."""
+        # Counted before the message is queued, so that no sender can fill the memory.
         with self._counting:
             self._bytes_in += len(data)
             is_too_much = self._bytes_in > self.limits.max_bytes_in
         if is_too_much:
             why = f"more than {self.limits.max_bytes_in:,} bytes came in"
-            self._actor.do(self._step, lambda: self._refuse(why))
+            self._worker.do(self._step, lambda: self._refuse(why))
         else:
-            self._actor.do(self._step, lambda: self._receive(data, sender))
+            self._worker.do(self._step, lambda: self._receive(data, sender))
 
     def waiting(self) -> list[str]:
-        """Name the peers whose models have not come; at once, also while the site works."""
+        """Return the peers whose models have not arrived; does not wait for work at the site."""
         if self._agent.state is not State.EXCHANGING:
             return []
         transcript, own = self._transcript, self._agent.name
@@ -115,15 +117,15 @@ class SiteDriver:
         return sorted(set(transcript.roster) - set(transcript.left) - (came - {own}) - {own})
 
     def settle(self, seconds: float) -> list[list[Any]]:
-        """Confirm that the outcome is here; give the sizes of the models that were sent."""
-        return self._actor.do(self._settle).result(seconds)
+        """Confirm the outcome; return the sizes of the models that were sent."""
+        return self._worker.do(self._settle).result(seconds)
 
     def publish(self, seconds: float) -> None:
-        """Write the decisions, after everybody has settled."""
-        self._actor.do(self._write).result(seconds)
+        """Write the decisions, after every site has confirmed the outcome."""
+        self._worker.do(self._write).result(seconds)
 
     def _step(self, work: Callable[[], Outbox]) -> None:
-        """Do one thing with the machine and send what it says; no error leaves this thread."""
+        """Call the state machine and send its messages; no error leaves this thread."""
         try:
             outbox = work()
         except Exception as error:
@@ -136,7 +138,7 @@ class SiteDriver:
             self._end(self._agent.error)
 
     def _join(self) -> Outbox:
-        # With this seed the run can be repeated at the site.
+        # The run can be repeated at the site with this seed.
         self.record.note(seed=self._site.local.spec.seed)
         if reason := self._objection_to_training(len(self.terms.agents)):
             return self._refuse(*reason)
@@ -150,21 +152,21 @@ class SiteDriver:
     def _receive(self, data: bytes, sender: str) -> Outbox:
         try:
             message = decode(data, sender)
-        except RemoteProtocolError:  # the machine names the fault, unless it gave that peer up
+        except RemoteProtocolError:  # the machine aborts the run, unless that peer was dropped
             return messages_of(self._agent.receive(data, sender))
         self._transcript.note(message, len(data))
         objection, self._n_here = self.limits.objection_to(message, self.terms, self._n_here)
         if objection:
             return self._refuse(objection)
         if isinstance(message.body, Roster) and self._agent.error is None:
-            # In `split` the blocks depend on who is there.
+            # In `split` the blocks depend on the number of agents.
             reason = self._objection_to_training(len(message.body.agents))
             if reason:
                 return self._refuse(*reason)
         return perform(self._agent, self._site.local, self._agent.take(message, sender))
 
     def _refuse(self, reason: str, numbers: str = "") -> Outbox:
-        """Break off with a reason that all are told, and numbers that stay in the record."""
+        """Break off with a reason for all parties, and numbers for the site's own record."""
         name = self._agent.name
         error = RefusedError(f"{name} refuses: {reason}", name)
         if numbers:
@@ -177,8 +179,8 @@ class SiteDriver:
         unreached = self._deliver(outbox)
         if not unreached or self._agent.state is State.ABORTED:
             return
-        # Without the coordinator there is no run. A peer that cannot be reached is the
-        # coordinator's to give up, unless the terms are to break off at once.
+        # A run needs its coordinator. Whether a peer that cannot be reached is dropped is for the
+        # coordinator to decide, unless the terms say to break off at once.
         lost = COORDINATOR if COORDINATOR in unreached else min(unreached)
         if lost == COORDINATOR or self.terms.spec.on_dropout == "abort":
             reason = f"{self._agent.name} could not reach {lost}: {unreached[lost]}"
@@ -192,7 +194,7 @@ class SiteDriver:
 
     def _write(self) -> None:
         if not self._settled:
-            raise LocalProtocolError("the run is not settled: nothing may be published")
+            raise LocalProtocolError("the outcome is not confirmed: nothing may be published")
         if not self.record.is_open:
             raise LocalProtocolError("the run has ended here: nothing may be published")
         try:
@@ -206,10 +208,10 @@ class SiteDriver:
 
     def _expire(self) -> None:
         reason = f"no outcome within {self.terms.run_seconds:g} s"
-        # Noted at once: the thread may be the very thing that hangs.
+        # Noted from this thread, because the driver's own thread may hang.
         if self.record.finish(FAILED, reason):
             error = SiteVanishedError(f"{self._agent.name}: {reason}", COORDINATOR)
-            self._actor.do(self._step, lambda: self._agent.abort(error))
+            self._worker.do(self._step, lambda: self._agent.abort(error))
 
     def _end(self, error: ConovelError) -> None:
         cause = error.__cause__

@@ -1,4 +1,4 @@
-"""What a site does on its own ground: read its rows, and write down its decisions."""
+"""A site's own files in one run: its rows are read, its decisions are written."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from numpy.typing import NDArray
 
+from conovel.drivers.nvflare.accounts import guarantee_of
 from conovel.drivers.nvflare.secret import own_secret
 from conovel.drivers.nvflare.settings import AS_PROPOSED, SiteFile
 from conovel.drivers.nvflare.terms import Terms
@@ -23,7 +24,6 @@ from conovel.site.results import SiteResult, decide
 from conovel.site.site import LocalSite, Site, SiteWork
 from conovel.site.storage import read_pair_of_files, write_json, write_table
 from conovel.site.tables import as_ids, read_pair
-from conovel.spec.guarantee import guarantee
 from conovel.spec.seeds import site_seed
 
 FORMAT = FORMATS["agent"]
@@ -35,7 +35,7 @@ class SiteFiles:
     Parameters
     ----------
     file : SiteFile
-        Where the rows are and how they are scored: the site's own word, not the run's.
+        Where the rows are and how they are scored, as the site itself has chosen.
     terms : Terms
     """
 
@@ -44,7 +44,7 @@ class SiteFiles:
         self._ids: NDArray[Any] | None = None
 
     def open(self) -> LocalSite | FileSite:
-        """Read the rows, or what to learn from where they are many.
+        """Read the rows; of large files, only the rows to learn from.
 
         Models, counts and decisions are those of an agent of a network in one process that has
         the seed of this site.
@@ -76,7 +76,7 @@ class SiteFiles:
         return SiteWork(own, tuple(as_candidates(file.scorer, seed)), len(self.terms.agents))
 
     def publish(self, site: Site, agent: Agent, transcript: Transcript) -> Path:
-        """Write the decisions, a summary and the site's own record; whole or not at all."""
+        """Write the decisions and the site's summary of the run; return their folder."""
         folder = self.file.results / self.terms.run_id
         try:
             folder.mkdir(parents=True)
@@ -86,13 +86,13 @@ class SiteFiles:
         if isinstance(site, FileSite):
             site.write(decisions, agent.limit)
             self._folder.cleanup()
-            told = _outline(site)
+            results = _without_rows(site)
         else:
             result = decide(cast(LocalSite, site), agent.limit, self._ids, self.file.name)
             write_table(decisions, result.columns())
-            told = {"decisions": {result.name: _plain(result)}}
-        # Last, so that a folder with a run.json is a whole one.
-        write_json(folder / "run.json", self._summary(agent, transcript) | told)
+            results = {"decisions": {result.name: _plain(result)}}
+        # Written last: a folder with a run.json is complete.
+        write_json(folder / "run.json", self._summary(agent, transcript) | results)
         return folder
 
     def _summary(self, agent: Agent, transcript: Transcript) -> dict[str, Any]:
@@ -101,19 +101,17 @@ class SiteFiles:
             "format": FORMAT,
             "command": "agent",
             "site": self.file.name,
-            "guarantee": guarantee(
-                self.terms.spec, left_out=outcome.left_out, dropped=outcome.dropped
-            ),
+            "guarantee": guarantee_of(self.terms, outcome),
             "outcome": as_plain(outcome),
             "limit": agent.limit,
             "n_rejected": agent.n_rejected,
-            # What this site sent and received: the counts of others are not in it.
+            # What this site sent and received; it does not hold the counts of others.
             "transcript": transcript.to_dict(),
         }
 
 
-def _outline(site: FileSite) -> dict[str, Any]:
-    """Give what is known of many rows without listing them; they are in the other file."""
+def _without_rows(site: FileSite) -> dict[str, Any]:
+    """Return the results without the rows, which are in decisions.parquet."""
     return {
         "n_calibration": site.histogram.n_calibration,
         "choices": {what: choice.to_dict() for what, choice in site.choices.items()},
@@ -121,7 +119,7 @@ def _outline(site: FileSite) -> dict[str, Any]:
 
 
 def _plain(result: SiteResult) -> dict[str, Any]:
-    """Give the decisions as JSON types; a score that is not there is null."""
+    """Return the decisions as JSON types; a row that is not tested has no score."""
     ids = {} if result.ids is None else {"ids": [str(name) for name in result.ids]}
     return ids | {
         "choices": {what: choice.to_dict() for what, choice in result.choices.items()},

@@ -1,4 +1,4 @@
-"""A party's process: start the engine, see that it joins, watch over it, stop it."""
+"""A party's process: start NVFlare, wait until it is connected, watch it, stop it."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from typing import IO
 
 from conovel.drivers.nvflare import processes
 from conovel.drivers.nvflare.certificates import check_certificate
-from conovel.drivers.nvflare.kits import require_engine
+from conovel.drivers.nvflare.kits import require_nvflare
 from conovel.drivers.nvflare.paths import JOINED_FILE, LOG_FILE, PID_FILE
 from conovel.drivers.nvflare.run_monitor import RunMonitor
 from conovel.drivers.nvflare.settings import FederationFile, SiteFile
 from conovel.errors import FederationError
 
-LINGER_SECONDS = 15.0  # for whoever submitted the last run to fetch its outcome
+LINGER_SECONDS = 15.0  # in which the operator can fetch the outcome of the last run
 
 
 class Stopped(Exception):
-    """Somebody asked this process to end."""
+    """The process received a signal to end."""
 
 
 def serve_site(
     file: SiteFile,
-    tell: Callable[[str], None],
+    print_line: Callable[[str], None],
     *,
     join_seconds: float,
     once: bool,
     wait_seconds: float = math.inf,
     on_done: Callable[[Path], None] = lambda folder: None,
 ) -> int:
-    """Run a site until it is stopped; give the exit code.
+    """Run a site until it is stopped; return the exit code.
 
     Parameters
     ----------
     file : SiteFile
-    tell : callable
-        Told what happens, a line at a time.
+    print_line : callable
+        Called with one line of text for every event.
     join_seconds : float
         How long the coordinator may take to accept this site.
     once : bool
@@ -53,61 +53,66 @@ def serve_site(
     wait_seconds : float
         With `once`, how long to wait for that run to begin.
     on_done : callable
-        Told the folder of every run that was published, before the line about it.
+        Called with the folder of every run that was published, before the line about it.
     """
-    require_engine()
-    _tell_if(tell, check_certificate(file.kit, file.name))
+    require_nvflare()
+    _print_if(print_line, check_certificate(file.kit, file.name))
     where = _address(file.kit)
-    with _alone(file.state, file.kit), _until_stopped(tell) as code:
+    with _only_supervisor(file.state, file.kit), _until_stopped(print_line) as code:
         joined = file.state / JOINED_FILE
         joined.unlink(missing_ok=True)
-        engine = processes.start_site(file.kit, file.name, file.path, file.state)
-        watch = RunMonitor(engine, file.state, tell, on_done)
-        with _ended(watch):
-            if not _comes_up(engine, joined.exists, join_seconds):
+        process = processes.start_site(file.kit, file.name, file.path, file.state)
+        monitor = RunMonitor(process, file.state, print_line, on_done)
+        with _stopped_at_end(monitor):
+            if not _comes_up(process, joined.exists, join_seconds):
                 raise FederationError(
                     f"{file.name} was not accepted by the coordinator at {where} within"
                     f" {join_seconds:g} s: is it running there, and is this kit of its federation?"
                     f" (see {file.state / LOG_FILE})"
                 )
-            tell(f"{file.name} is connected to {where} and waits for runs")
-            code.append(watch.until_one_ends(wait_seconds) if once else watch.until_it_ends())
+            print_line(f"{file.name} is connected to {where} and waits for runs")
+            code.append(monitor.watch(wait_seconds if once else None))
     return code[-1]
 
 
 def serve_coordinator(
     file: FederationFile,
-    tell: Callable[[str], None],
+    print_line: Callable[[str], None],
     *,
     join_seconds: float,
     once: bool,
     wait_seconds: float = math.inf,
 ) -> int:
-    """Run the coordinator until it is stopped; give the exit code. As for a site."""
-    require_engine()
+    """Run the coordinator until it is stopped; return the exit code.
+
+    The arguments are those of :func:`serve_site`.
+    """
+    require_nvflare()
     if file.coordinator_kit is None:
         raise FederationError(f"{file.path} has no [coordinator] with a kit")
-    _tell_if(tell, check_certificate(file.coordinator_kit))
+    _print_if(print_line, check_certificate(file.coordinator_kit))
     ports = _ports(file.coordinator_kit)
-    with _alone(file.state, file.coordinator_kit), _until_stopped(tell) as code:
+    with _only_supervisor(file.state, file.coordinator_kit), _until_stopped(print_line) as code:
         for port in ports:
             if _listens(port):
                 raise FederationError(f"port {port} is in use on this machine")
-        engine = processes.start_coordinator(file.coordinator_kit, file.path, file.state)
-        watch = RunMonitor(engine, file.state, tell, linger=LINGER_SECONDS)
-        with _ended(watch):
-            if not _comes_up(engine, lambda: all(map(_listens, ports)), join_seconds):
+        process = processes.start_coordinator(file.coordinator_kit, file.path, file.state)
+        monitor = RunMonitor(process, file.state, print_line, linger=LINGER_SECONDS)
+        with _stopped_at_end(monitor):
+            if not _comes_up(process, lambda: all(map(_listens, ports)), join_seconds):
                 raise FederationError(
                     f"the coordinator did not come up within {join_seconds:g} s"
                     f" (see {file.state / LOG_FILE})"
                 )
-            tell(f"the coordinator of {file.name} listens on ports {ports[0]} and {ports[1]}")
-            code.append(watch.until_one_ends(wait_seconds) if once else watch.until_it_ends())
+            print_line(
+                f"the coordinator of {file.name} listens on ports {ports[0]} and {ports[1]}"
+            )
+            code.append(monitor.watch(wait_seconds if once else None))
     return code[-1]
 
 
 def stop_party(state: Path, seconds: float = 20.0) -> bool:
-    """Stop the supervisor whose state is here; False if there is none."""
+    """Stop the supervisor that uses this folder; False if there is none."""
     pid = _supervisor(state)
     if pid is None:
         return False
@@ -118,26 +123,26 @@ def stop_party(state: Path, seconds: float = 20.0) -> bool:
 
 
 def _comes_up(
-    engine: subprocess.Popen[bytes], is_up: Callable[[], object], seconds: float
+    process: subprocess.Popen[bytes], is_up: Callable[[], object], seconds: float
 ) -> bool:
-    processes.wait_for(lambda: is_up() or engine.poll() is not None, seconds)
-    return bool(is_up()) and engine.poll() is None
+    processes.wait_for(lambda: is_up() or process.poll() is not None, seconds)
+    return bool(is_up()) and process.poll() is None
 
 
 @contextmanager
-def _ended(watch: RunMonitor) -> Iterator[None]:
-    """End the engine with all it began, whatever happens; a run under way has failed then."""
+def _stopped_at_end(monitor: RunMonitor) -> Iterator[None]:
+    """Stop NVFlare and its child processes at the end; a run under way then fails."""
     try:
         yield
     finally:
-        processes.stop_tree(watch.engine.pid)
-        watch.engine.wait()
-        watch.look()
+        processes.stop_tree(monitor.process.pid)
+        monitor.process.wait()
+        monitor.look()
 
 
 @contextmanager
-def _alone(state: Path, kit: Path) -> Iterator[None]:
-    """Let nobody else serve the same party, and end what a killed supervisor left behind."""
+def _only_supervisor(state: Path, kit: Path) -> Iterator[None]:
+    """Let no second supervisor serve the party; end processes that a killed one left behind."""
     if not Path("/proc/self/stat").exists():
         raise FederationError("agents and coordinators run on Linux only: there is no /proc here")
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -154,8 +159,8 @@ def _alone(state: Path, kit: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _until_stopped(tell: Callable[[str], None]) -> Iterator[list[int]]:
-    """Turn the signals to end into an orderly end with exit code 0."""
+def _until_stopped(print_line: Callable[[str], None]) -> Iterator[list[int]]:
+    """Catch SIGTERM and SIGINT and end with exit code 0."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise Stopped
@@ -165,7 +170,7 @@ def _until_stopped(tell: Callable[[str], None]) -> Iterator[list[int]]:
     try:
         yield code
     except Stopped:
-        tell("stopped")
+        print_line("stopped")
         code.append(0)
     finally:
         for number, handler in before.items():
@@ -173,7 +178,7 @@ def _until_stopped(tell: Callable[[str], None]) -> Iterator[list[int]]:
 
 
 def _supervisor(state: Path) -> int | None:
-    """Give the process that serves a party; its lock goes with it, however it ends."""
+    """Return the process that serves a party; the system drops its lock when it ends."""
     try:
         with (state / PID_FILE).open("r+") as file:
             return None if _lock(file) else int(file.read())
@@ -211,6 +216,6 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _tell_if(tell: Callable[[str], None], text: str) -> None:
+def _print_if(print_line: Callable[[str], None], text: str) -> None:
     if text:
-        tell(text)
+        print_line(text)

@@ -1,7 +1,7 @@
-"""One thread with a queue: what is handed in is done one after the other, in that order.
+"""One thread with a queue: work is done one piece after the other, in order.
 
-A party of a run is a machine that must not be called twice at once, while messages arrive on
-many threads. The thread is a daemon: a site that hangs must not keep its process alive.
+A party of a run is a state machine that must not be called by two threads at once, while messages
+arrive on many threads. The thread is a daemon, so that a site that hangs can still be ended.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 
 class WorkerThread:
-    """A thread that does what it is handed, in order.
+    """A thread that does pieces of work in order.
 
     Examples
     --------
-    >>> actor = WorkerThread("example")
-    >>> actor.do(sum, [1, 2]).result()
+    >>> worker = WorkerThread("example")
+    >>> worker.do(sum, [1, 2]).result()
     3
-    >>> actor.stop()
+    >>> worker.stop()
     """
 
     def __init__(self, name: str) -> None:
@@ -33,20 +33,20 @@ class WorkerThread:
         self._thread.start()
 
     def do(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Hand in some work; its result or error is in the future."""
+        """Queue a piece of work; the future holds its result or error."""
         future: Future[Any] = Future()
 
         def job() -> None:
             try:
                 future.set_result(work(*args, **kwargs))
-            except BaseException as error:  # whoever waits must hear of it
+            except BaseException as error:  # passed on to the caller that waits
                 future.set_exception(error)
 
         self._queue.put(job)
         return future
 
     def stop(self) -> None:
-        """End the thread after what was handed in before."""
+        """End the thread after the work that is queued."""
         self._queue.put(None)
 
     def _work(self) -> None:

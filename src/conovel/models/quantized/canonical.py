@@ -1,4 +1,4 @@
-"""The one spelling of a forest: pruned trees in preorder, and back to flat arrays.
+"""The canonical form of a forest: pruned trees in preorder, and the way back to arrays.
 
 A node is a pair ``(feature, code)``: the code of a threshold at a split, the code of a leaf
 value at a leaf, whose feature is -1. A row goes left where its bin is at most the code.
@@ -7,18 +7,17 @@ value at a leaf, whose feature is -1. A row goes left where its bin is at most t
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.models.kernel_loops import jit
+from conovel.models.kernel_loops import compiled
 from conovel.models.kernels import check_trees
 
 LEAF = -1
-WORTH_COMPILING = 1 << 14  # nodes or numbers; below, plain Python ends before numba is loaded
+WORTH_COMPILING = 1 << 14  # nodes or numbers; below this, plain Python ends before numba is loaded
 _TOP = 1 << 62  # above every code
 
 Node = tuple[int, int]
@@ -37,7 +36,7 @@ class Arrays(NamedTuple):
 def prune(
     feature: NDArray[Any], code: NDArray[Any], left: NDArray[Any], roots: NDArray[Any]
 ) -> list[Tree]:
-    """Return trees in preorder, without the parts that no row can tell apart.
+    """Return trees in preorder, without the splits that change no score.
 
     Splits that an ancestor on the same feature already decides are replaced by the child
     they always take; splits whose two children are equal leaves become that leaf.
@@ -62,36 +61,41 @@ def prune(
     n_nodes, n_features = len(feature), max(int(feature.max()) + 1, 1)
     check_trees(feature, left, roots, n_features)
     given = [np.asarray(array, dtype=np.int64) for array in (feature, code, left, roots)]
-    made = [np.zeros(n_nodes, dtype=np.int64) for _ in range(4)]
+    kept = [np.zeros(n_nodes, dtype=np.int64) for _ in range(3)]  # feature, code, right child
+    ends = np.zeros(len(roots), dtype=np.int64)
     path = [np.zeros(n_nodes, dtype=np.int64) for _ in range(5)]
     bounds = [np.zeros(n_features, dtype=np.int64), np.full(n_features, _TOP)]
-    ends = np.zeros(len(roots), dtype=np.int64)
-    lists = _run(_prune, n_nodes, *given, *made, *path, *bounds, ends)
-    nodes = list(zip(lists[4], lists[5], strict=True))
-    return [nodes[i:j] for i, j in pairwise([0, *lists[-1]])]
+    subtree_ends = np.zeros(n_nodes, dtype=np.int64)
+    (drop, merge), arrays = _prepare(
+        (_drop_decided, _merge_leaves), n_nodes, *given, *kept, ends, *path, *bounds, subtree_ends
+    )
+    drop(*arrays[:-1])
+    merge(*arrays[4:8], arrays[-1])
+    nodes = list(zip(_as_list(arrays[4]), _as_list(arrays[5]), strict=True))
+    return [nodes[i:j] for i, j in pairwise([0, *_as_list(arrays[7])])]
 
 
-def _prune(  # noqa: PLR0915  (compiled as one loop)
+def _drop_decided(
     feature: Any,
     code: Any,
     left: Any,
     roots: Any,
-    splits: Any,  # what is left: feature and code of each node, in preorder
+    splits: Any,  # output: feature and code of each node that is kept, in preorder
     codes: Any,
-    right: Any,  # where the right child of a split stands, and where its subtree ends
-    end: Any,
-    place: Any,  # of the splits above a node: where they stand, which nodes they are, …
-    parent: Any,
-    low_above: Any,  # … what their own ancestors leave, …
+    right: Any,  # output: where the right child of a split is
+    ends: Any,  # output: where each tree ends
+    place: Any,  # of each split on the path to a node: where it is in the output,
+    parent: Any,  # which node it is,
+    low_above: Any,  # the codes that its own ancestors leave to its feature,
     high_above: Any,
-    is_right: Any,  # … and on which side of them the path goes on
-    low: Any,  # what ancestors leave to every feature
+    is_right: Any,  # and whether the path goes to its right child
+    low: Any,  # the codes that the path leaves to every feature
     high: Any,
-    ends: Any,
 ) -> None:
-    size = 0
+    """Write trees in preorder, without the splits that an ancestor already decides."""
+    i = 0
     for t in range(len(roots)):
-        first, i, depth, node = size, size, 0, roots[t]
+        depth, node = 0, roots[t]
         while True:
             f = feature[node]
             while f >= 0:
@@ -130,46 +134,54 @@ def _prune(  # noqa: PLR0915  (compiled as one loop)
             low[f] = code[node] + 1
             high[f] = high_above[depth - 1]
             node = left[node] + 1
-        # Splits become a leaf where both children are the same leaf, from the bottom up.
-        for j in range(i - 1, first - 1, -1):
+        ends[t] = i
+
+
+def _merge_leaves(splits: Any, codes: Any, right: Any, ends: Any, subtree_ends: Any) -> None:
+    """Replace splits whose two children are the same leaf by that leaf, in place.
+
+    Children are looked at before their parents, so merged leaves can be merged again.
+    """
+    size = first = 0
+    for t in range(len(ends)):
+        for j in range(ends[t] - 1, first - 1, -1):
             if splits[j] < 0:
-                end[j] = j + 1
+                subtree_ends[j] = j + 1
                 continue
             r = right[j]
-            end[j] = end[r]
+            subtree_ends[j] = subtree_ends[r]
             if splits[j + 1] < 0 and splits[r] < 0 and codes[j + 1] == codes[r]:
                 splits[j] = LEAF
                 codes[j] = codes[r]
-        j = first
-        while j < i:
+        j, first = first, ends[t]
+        while j < first:
             splits[size] = splits[j]
             codes[size] = codes[j]
-            j = end[j] if splits[j] < 0 else j + 1
+            j = subtree_ends[j] if splits[j] < 0 else j + 1
             size += 1
         ends[t] = size
 
 
-def _run(loop: Callable[..., None], work: int, *arrays: NDArray[np.int64]) -> list[list[int]]:
-    """Run a loop, compiled where that pays and else on lists; return what it made of them."""
-    compiled = _compiled(loop) if work >= WORTH_COMPILING else None
-    if compiled is not None:
-        compiled(*arrays)
-    lists = [array.tolist() for array in arrays]
-    if compiled is None:
-        loop(*lists)
-    return lists
+def _prepare(
+    loops: tuple[Callable[..., None], ...], work: int, *arrays: NDArray[np.int64]
+) -> tuple[list[Callable[..., None]], list[Any]]:
+    """Return compiled loops with arrays where that pays, else plain loops with lists.
+
+    Plain Python indexes lists faster than arrays.
+    """
+    if work >= WORTH_COMPILING:
+        found = [fast for fast in map(compiled, loops) if fast is not None]
+        if len(found) == len(loops):
+            return found, list(arrays)
+    return list(loops), [array.tolist() for array in arrays]
 
 
-@cache
-def _compiled(loop: Callable[..., None]) -> Callable[..., None] | None:
-    try:
-        return jit(loop)
-    except ImportError:
-        return None
+def _as_list(values: Any) -> list[int]:
+    return values.tolist() if isinstance(values, np.ndarray) else list(values)
 
 
 def flatten(trees: list[Tree]) -> Arrays:
-    """Lay trees out as arrays: children side by side, leaves pointing to themselves.
+    """Convert trees to arrays: siblings side by side, the left child of a leaf is itself.
 
     Examples
     --------
@@ -182,7 +194,9 @@ def flatten(trees: list[Tree]) -> Arrays:
     nodes = np.fromiter(flat, dtype=np.int64, count=2 * size).reshape(-1, 2)
     arrays = [np.zeros(size, dtype=np.int64) for _ in range(4)]
     roots = np.zeros(len(trees), dtype=np.int64)
-    made = _run(_flatten, size, nodes[:, 0].copy(), nodes[:, 1].copy(), sizes, roots, *arrays)
+    splits, codes = nodes[:, 0].copy(), nodes[:, 1].copy()
+    (flatten_loop,), made = _prepare((_flatten,), size, splits, codes, sizes, roots, *arrays)
+    flatten_loop(*made)
     return Arrays(*(np.array(made[i], dtype=np.int32) for i in (4, 5, 6, 3)))
 
 
@@ -194,7 +208,7 @@ def _flatten(
     feature: Any,
     code: Any,
     left: Any,
-    stack: Any,  # places that are still to be filled
+    stack: Any,  # places that are not filled yet
 ) -> None:
     free = i = 0
     for t in range(len(sizes)):

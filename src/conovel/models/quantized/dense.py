@@ -2,8 +2,8 @@
 
 A linear model is a network of one layer. Standardisation is rounded: a feature is divided
 by the power of two nearest to its scale, and in a network of several layers shifted by a
-multiple of 1/16. What the rounding leaves is folded into the weights and biases of the first
-layer, so features of any unit share one grid and cost a few bits each.
+multiple of 1/16. The weights and biases of the first layer make up for the rounding, so
+features of any unit share one grid and cost a few bits each.
 
 Examples
 --------
@@ -28,9 +28,9 @@ from conovel.models.quantized.grids import Uniform
 
 MAX_EXPONENT = 128
 MAX_SHIFT = 1 << 24
-_SHIFTS = 16  # shifts in a unit of the divided feature
+_SHIFTS = 16  # shifts are multiples of 1/16
 _SQRT_HALF = 0.7071067811865476
-_LARGEST = 2.0**64  # what enters a layer is cut off here, so that no sum can overflow
+_LARGEST = 2.0**64  # inputs of a layer are cut off here, so that no sum can overflow
 
 Arrays = list[NDArray[np.float64]]
 
@@ -116,9 +116,9 @@ def quantize_layers(model: Linear | Dense, bits: int) -> QuantizedDense:
     coded = tuple(Coded.of(weight, bits) for weight in weights)
     if model.centre is not None:
         middle = np.ldexp(model.centre, -exponents)
-        if len(weights) > 1:  # the one bias of a linear model is not rounded, and takes all
+        if len(weights) > 1:  # the single bias of a linear model is exact: it needs no shift
             shifts = np.clip(np.rint(middle * _SHIFTS), -MAX_SHIFT, MAX_SHIFT).astype(np.int64)
-        # The bias takes the rest, with the weights that are sent and not the exact ones.
+        # The bias makes up for the rest, computed with the weights that are sent.
         rest = (middle - shifts / _SHIFTS)[np.newaxis]
         biases[0] = biases[0] - affine(rest, coded[0].numbers(), 0.0)[0]
     return QuantizedDense(

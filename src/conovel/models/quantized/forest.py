@@ -2,7 +2,7 @@
 
 Quantizers are fixed functions of the model: the same model gives the same codes everywhere.
 `uniform` is the paper's, one min-max grid for all thresholds and one for all leaf values;
-`per_feature` gives every feature a lattice of its own, which costs a byte or so for each.
+`per_feature` gives every feature a lattice of its own, which costs about a byte for each.
 
 Examples
 --------
@@ -52,7 +52,7 @@ class QuantizedForest(Described):
     """
 
     feature: NDArray[np.int32]  # (n_nodes,), -1 at a leaf
-    code: NDArray[np.int32]  # (n_nodes,), of the threshold inside, of the value at a leaf
+    code: NDArray[np.int32]  # (n_nodes,), of the threshold, or of the value at a leaf
     left: NDArray[np.int32]  # (n_nodes,), the right child is left + 1
     roots: NDArray[np.int32]  # (n_trees,)
     n_features: int

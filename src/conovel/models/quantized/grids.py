@@ -1,4 +1,4 @@
-"""Grids: the numbers that a code of a few bits can stand for."""
+"""Grids: the numbers that codes of a few bits stand for."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MAX_INDEX = 1 << 24  # multiples of a step stay below this: no finer than single
 class Uniform:
     """2^bits equally spaced numbers from `low` to `high`: the paper's grid.
 
-    The ends are held in single precision, which is how they travel. A grid whose ends meet
-    has one code.
+    The ends are in single precision, as they are sent. A grid whose ends are equal has one
+    code.
     """
 
     low: float
@@ -50,7 +50,7 @@ class Uniform:
 
     @property
     def reach(self) -> float:
-        """How far a number at the edge may be from the number that stands for it."""
+        """How far the ends of the grid may lie outside the numbers that it covers."""
         return 0.0
 
     def values(self) -> NDArray[np.float64]:
@@ -63,7 +63,7 @@ class Uniform:
         return count * self.low + (self.high - self.low) * codes / steps
 
     def codes(self, numbers: ArrayLike) -> NDArray[np.int64]:
-        """Return the nearest code of each number, the even one of two."""
+        """Return the nearest code of each number, the even one if two are equally near."""
         width = (self.high - self.low) or 1.0
         share = (np.asarray(numbers, dtype=np.float64) - self.low) / width
         codes = np.clip(np.rint(share * (self.n_codes - 1)), 0, self.n_codes - 1)
@@ -75,7 +75,7 @@ class Lattice:
     """2^bits consecutive multiples of a round step.
 
     The step is ``(8 + step % 8) * 2**(step // 8 - 131)`` and code c stands for
-    ``first + c`` steps: two small integers say where a feature lives, instead of two
+    ``first + c`` steps: two small integers describe the lattice, instead of two
     floating-point numbers.
     """
 
@@ -98,7 +98,7 @@ class Lattice:
         numbers = np.asarray(numbers, dtype=np.float64)
         low, high = float(numbers.min()), float(numbers.max())
         start, stop = 0, STEPS - 1
-        while start < stop:  # `stop` reaches all numbers, and a finer step is looked for
+        while start < stop:  # the step `stop` covers all numbers; search for a finer one
             step = (start + stop) // 2
             first, last = _multiple(low, step), _multiple(high, step)
             if max(-first, last) < MAX_INDEX - limit and last - first < limit:
@@ -107,7 +107,7 @@ class Lattice:
                 start = step + 1
         first, last = _multiple(low, start), _multiple(high, start)
         if not (max(-first, last) < MAX_INDEX and last - first < limit):
-            raise ModelError("a range beyond 2^128 has no lattice")
+            raise ModelError("the numbers are too large or too far apart for a lattice")
         return cls(start, int(first), bits)
 
     @property
@@ -117,7 +117,7 @@ class Lattice:
 
     @property
     def reach(self) -> float:
-        """How far a number at the edge may be from the number that stands for it."""
+        """How far the ends of the grid may lie outside the numbers that it covers."""
         return _size(self.step) / 2
 
     def values(self) -> NDArray[np.float64]:
@@ -129,7 +129,7 @@ class Lattice:
         return np.asarray((count * self.first + codes) * _size(self.step), dtype=np.float64)
 
     def codes(self, numbers: ArrayLike) -> NDArray[np.int64]:
-        """Return the nearest code of each number, the even multiple of two."""
+        """Return the nearest code of each number, the even multiple if two are equally near."""
         multiples = np.rint(np.asarray(numbers, dtype=np.float64) / _size(self.step))
         return np.asarray(np.clip(multiples - self.first, 0, self.n_codes - 1), dtype=np.int64)
 
@@ -181,7 +181,7 @@ def single(number: float) -> float:
     with np.errstate(over="ignore"):
         rounded = float(np.float32(number))
     if not math.isfinite(rounded):
-        raise ModelError(f"{number} has no single precision")
+        raise ModelError(f"{number} is too large for single precision")
     return rounded
 
 
@@ -190,5 +190,5 @@ def _size(step: int) -> float:
 
 
 def _multiple(number: float, step: int) -> float:
-    """Return the multiple of a step nearest to a number, the even one of two."""
+    """Return the multiple of a step nearest to a number, the even one if two are equally near."""
     return float(np.rint(number / _size(step)))

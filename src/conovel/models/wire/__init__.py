@@ -1,6 +1,6 @@
-"""Models as bytes, byte by byte as `docs/wire.md` specifies.
+"""Models as bytes, as `docs/wire.md` specifies.
 
-Whatever a peer sends, `decode` returns a model in canonical form or raises a `WireError`.
+Whatever bytes a peer sends, `decode` returns a model in canonical form or raises a `WireError`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 Surrogate = Forest | Linear | Dense | QuantizedForest | QuantizedDense
-_SIDE_BITS = 2.33  # what the paper spends on feature and structure, for each number
+_SIDE_BITS = 2.33  # bits for feature and structure that the paper counts for each number
 
 
 def encode(model: Surrogate, *, bits: int | None = None, schema: bytes = NO_SCHEMA) -> bytes:
@@ -43,11 +43,10 @@ def encode(model: Surrogate, *, bits: int | None = None, schema: bytes = NO_SCHE
     model : Forest, Linear, Dense, QuantizedForest or QuantizedDense
         The model.
     bits : int, optional
-        Quantize with `conovel.models.quantized.forest.uniform` first; by default the model
-        travels as it
-        is, in full precision unless it is quantized already.
+        Quantize with `conovel.models.quantized.forest.uniform` first. By default the model is
+        sent as it is: in full precision, unless it is quantized already.
     schema : bytes, optional
-        4 bytes of `schema_digest` that tell for which columns the model was made.
+        4 bytes of `schema_digest`, for the columns that the model was made for.
 
     Returns
     -------
@@ -65,7 +64,7 @@ def encode(model: Surrogate, *, bits: int | None = None, schema: bytes = NO_SCHE
     """
     if bits is not None:
         if isinstance(model, QuantizedForest | QuantizedDense):
-            raise InputError("the model is quantized already")
+            raise InputError("the model is quantized already: leave bits out")
         model = uniform(model, bits)
     coder = Encoder()
     about = write(coder, model)
@@ -111,7 +110,7 @@ def decode(message: bytes, *, schema: bytes | None = None) -> Surrogate:
         model = _read(coder, about)
         coder.finish()
         canonical = encode(model, schema=about.schema)
-    except ModelError as error:  # numbers that no model has, or a model that nobody may send
+    except ModelError as error:  # the numbers are not those of a model, or the model is too large
         raise StructureError(str(error)) from error
     if canonical != message:
         raise NonCanonicalError("the bytes are not the canonical form of their model")
@@ -149,11 +148,11 @@ def _read(coder: Coder, about: Header) -> Surrogate:
         if about.exact:
             return networks.code_exact(coder, about, None)
         return networks.code_quantized(coder, about, None)
-    raise HeaderError(f"kind {about.kind} is not known here")
+    raise HeaderError(f"models of kind {about.kind} are not known to this release")
 
 
 def describe(model: Surrogate) -> dict[str, Any]:
-    """Return what a model consists of and what its bytes are spent on.
+    """Return the parts of a model and the bytes that each takes.
 
     Returns
     -------
@@ -162,8 +161,8 @@ def describe(model: Surrogate) -> dict[str, Any]:
         exact; counts; ``bits_per_node`` (or ``bits_per_weight``) by stream; ``bytes`` by
         part; ``paper_bytes``, see `paper_bits`.
     """
-    tally = BitCounter()
-    about = write(tally, model)
+    counter = BitCounter()
+    about = write(counter, model)
     message = encode(model)
     if isinstance(model, Forest | QuantizedForest):
         shape, item = _forest_shape(about, model), "node"
@@ -173,14 +172,14 @@ def describe(model: Surrogate) -> dict[str, Any]:
         **shape,
         "bits": None if about.exact else (about.input_bits, about.output_bits),
         "features": about.n_features,
-        f"bits_per_{item}": {name: bits / about.n_items for name, bits in tally.bits.items()},
+        f"bits_per_{item}": {name: bits / about.n_items for name, bits in counter.bits.items()},
         "bytes": {"header": header.SIZE, "payload": len(message) - header.SIZE},
         "paper_bytes": paper_bits(message) / 8,
     }
 
 
 def paper_bits(message: bytes) -> float:
-    """Return the bits that the paper's communication column would charge for a message.
+    """Return the bits that the paper's communication column would count for a message.
 
     Its figures fit N (b + 2.33) for N thresholds and leaf values of b bits, 64 when they
     are not quantized: 2.33 for feature and structure. Weights of a network need neither.

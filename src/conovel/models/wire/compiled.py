@@ -1,15 +1,14 @@
-"""Which parts of a payload are coded by compiled loops, and how the coder gets there and back.
+"""When a payload is coded by compiled loops, and how they take over from a coder.
 
-The loops (:mod:`conovel.models.wire.loops`, numba) read and write the same bytes as the
-descriptions in
-plain Python, and end in the same errors. Short payloads, tallies, and machines without numba take
-the plain way.
+The loops (:mod:`conovel.models.wire.tree_loops`, :mod:`conovel.models.wire.number_loops`) read and
+write the same bytes as the functions in plain Python, and raise the same errors. The functions in
+plain Python are used for short payloads, for counting bits, and where numba is not installed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,44 +21,51 @@ from conovel.models.wire.range_coder import Coder, Decoder, Encoder
 class Loops:
     """The compiled loops, for one encoder or decoder."""
 
-    def __init__(self, module: ModuleType, coder: Encoder | Decoder) -> None:
-        self._module, self._coder = module, coder
+    def __init__(
+        self, by_name: Mapping[str, Callable[..., Any]], coder: Encoder | Decoder
+    ) -> None:
+        self._by_name, self._coder = by_name, coder
 
     def run(self, name: str, *arguments: Any) -> Any:
-        """Code with the loop of this name, from where the coder stands, and move the coder on."""
+        """Run the loop of this name from the coder's present state, and update that state."""
         coder = self._coder
         writes = isinstance(coder, Encoder)
         data: NDArray[np.uint8]
         if isinstance(coder, Encoder):
-            place, data = (coder.low, coder.range, len(coder.out), 0), _writable(coder.out)
+            numbers, data = (coder.low, coder.range, len(coder.out), 0), _writable(coder.out)
         else:
-            place = (coder.code, coder.range, coder.shifts, len(coder.data))
+            numbers = (coder.code, coder.range, coder.shifts, len(coder.data))
             data = np.frombuffer(coder.data, dtype=np.uint8).copy()
-        state = np.array([writes, *place], dtype=np.int64)
-        data, result = getattr(self._module, name)(state, data, *arguments)
-        _, value, coder.range, at, _ = state.tolist()
+        state = np.array([writes, *numbers], dtype=np.int64)
+        data, result = self._by_name[name](state, data, *arguments)
+        _, value, coder.range, n_bytes, _ = state.tolist()
         if isinstance(coder, Encoder):
-            coder.low, coder.out = value, bytearray(data[:at].tobytes())
+            coder.low, coder.out = value, bytearray(data[:n_bytes].tobytes())
         else:
-            coder.code, coder.shifts = value, at
+            coder.code, coder.shifts = value, n_bytes
         return result
 
 
-def loops_for(coder: Coder, work: int) -> Loops | None:
-    """Return the compiled loops where there are any and `work` is worth them."""
-    if work < canonical.WORTH_COMPILING or not isinstance(coder, Encoder | Decoder):
+def loops_for(coder: Coder, n_items: int) -> Loops | None:
+    """Return the compiled loops if numba is installed and so many items repay loading it."""
+    if n_items < canonical.WORTH_COMPILING or not isinstance(coder, Encoder | Decoder):
         return None
-    module = _module()
-    return None if module is None else Loops(module, coder)
+    by_name = _by_name()
+    return None if by_name is None else Loops(by_name, coder)
 
 
 @cache
-def _module() -> ModuleType | None:
+def _by_name() -> Mapping[str, Callable[..., Any]] | None:
     try:
-        from conovel.models.wire import loops  # noqa: PLC0415
+        from conovel.models.wire import number_loops, tree_loops  # noqa: PLC0415
     except ImportError:
         return None
-    return loops
+    return {
+        "code_keys": number_loops.code_keys,
+        "code_lists": number_loops.code_lists,
+        "code_symbols": number_loops.code_symbols,
+        "code_trees": tree_loops.code_trees,
+    }
 
 
 def _writable(out: bytearray) -> NDArray[np.uint8]:

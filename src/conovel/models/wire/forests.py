@@ -1,6 +1,6 @@
 """Forests in a payload: quantized ones by their grids, exact ones by lists of their numbers.
 
-What is given matters only to a writer; a reader has nothing to give.
+`given` is what is written. A reader passes None or an empty listing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from conovel.models.wire.range_coder import Coder
 from conovel.models.wire.trees import MAX_DEPTH, Shape, code_trees
 
 LOGISTIC, PER_FEATURE, SINGLE = 1, 2, 4
-_NOWHERE = Uniform(0.0, 0.0, bits=1)
+_NO_GRID = Uniform(0.0, 0.0, bits=1)
 
 
 class Listing(NamedTuple):
@@ -59,7 +59,7 @@ def code_quantized(coder: Coder, header: Header, given: QuantizedForest | None) 
         base = code_float(coder, given.base if given else 0.0, 32)
     sizes = [grids.of(f).n_codes for f in used]
     shape = Shape(header.n_parts, header.n_items, sizes, grids.leaves.n_codes, ordered=True)
-    trees = _code_named(coder, shape, used, trees)
+    trees = _code_numbered(coder, shape, used, trees)
     return given or quantized_forest(trees, header.n_features, grids, _link(header), base)
 
 
@@ -73,15 +73,15 @@ def _code_grids(
             known = [*given.thresholds.values(), given.leaves]
         *lattices, leaves = code_lattices(coder, known, [bits] * len(used) + [leaf_bits])
         return FeatureGrids(dict(zip(used, lattices, strict=True)), leaves)
-    shared = given if isinstance(given, SharedGrids) else SharedGrids(_NOWHERE, _NOWHERE)
-    thresholds = code_uniform(coder, shared.thresholds, bits) if used else _NOWHERE
+    shared = given if isinstance(given, SharedGrids) else SharedGrids(_NO_GRID, _NO_GRID)
+    thresholds = code_uniform(coder, shared.thresholds, bits) if used else _NO_GRID
     return SharedGrids(thresholds, code_uniform(coder, shared.leaves, leaf_bits))
 
 
 def list_numbers(model: Forest) -> Listing:
     """Return the canonical form of an exact forest: pruned, its trees in their order.
 
-    Scores stay the same to the last bit, for pruning removes only what no row can tell.
+    Scores keep every bit, because pruning removes only splits that change no score.
     """
     threshold = round_down(model.threshold) if model.single else model.threshold
     # One ascending list for all numbers: positions in it compare like the numbers.
@@ -99,9 +99,9 @@ def list_numbers(model: Forest) -> Listing:
     position[order] = np.arange(n_values)
     values, *lists = np.split(number, first[1:])
     thresholds = dict(zip(used[1:].tolist(), map(np.ndarray.tolist, lists), strict=True))
-    named = list(zip(nodes[:, 0].tolist(), position[rank].tolist(), strict=True))
+    placed = list(zip(nodes[:, 0].tolist(), position[rank].tolist(), strict=True))
     ends = np.cumsum([len(tree) for tree in trees]).tolist()
-    trees = [named[i:j] for i, j in pairwise([0, *ends])]
+    trees = [placed[i:j] for i, j in pairwise([0, *ends])]
     return Listing(trees, thresholds, values[order].tolist(), model.base)
 
 
@@ -139,7 +139,7 @@ def code_exact(coder: Coder, header: Header, given: Listing) -> Listing:
     (values,) = code_lists(coder, [given.values] if given.trees else [], 1, n_leaves)
     sizes = [len(thresholds[f]) for f in used]
     shape = Shape(header.n_parts, header.n_items, sizes, len(values), ordered=False)
-    trees = _code_named(coder, shape, used, given.trees)
+    trees = _code_numbered(coder, shape, used, given.trees)
     return Listing(trees, thresholds, values, base)
 
 
@@ -149,7 +149,7 @@ def check_forest(header: Header) -> None:
     if header.flags & ~allowed:
         raise HeaderError(f"flags {header.flags:#x} do not belong to a forest")
     if (header.n_items - header.n_parts) % 2:
-        raise HeaderError("nodes and trees do not add up to binary trees")
+        raise HeaderError("so many nodes and trees are not binary trees")
 
 
 def _header(flags: int, bits: tuple[int, int], n_features: int, trees: list[Tree]) -> Header:
@@ -177,8 +177,10 @@ def _features(trees: Iterable[Tree]) -> set[int]:
     return {feature for tree in trees for feature, _ in tree}
 
 
-def _code_named(coder: Coder, shape: Shape, used: list[int], given: Sequence[Tree]) -> list[Tree]:
-    """Code trees whose features go by their own number, not by that among the used ones."""
+def _code_numbered(
+    coder: Coder, shape: Shape, used: list[int], given: Sequence[Tree]
+) -> list[Tree]:
+    """Code trees whose features are numbered among all features, not among the used ones."""
     rank = {f: i for i, f in enumerate(used)} | {LEAF: LEAF}
     name = [*used, LEAF]  # name[-1] is a leaf
     ranked = [[(rank[f], code) for f, code in tree] for tree in given]

@@ -1,4 +1,4 @@
-"""The 28 bytes in front of every model, and the caps that hold before anything is built."""
+"""The 28 bytes before every model, and the size limits checked before anything is built."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ MAX_BYTES = 1 << 24  # the whole message
 MAX_FEATURES = (1 << 16) - 1
 MAX_PARTS = (1 << 16) - 1  # trees of a forest, layers of a network
 MAX_ITEMS = 1 << 20  # nodes of a forest, weights of a network
-FREE_ITEMS = 1 << 12  # so many may cost nothing; beyond, a byte has to carry …
-ITEMS_PER_BYTE = 32  # … this many, so that few bytes cannot keep a reader busy for long
+# A payload of n bytes has at most FREE_ITEMS + n * ITEMS_PER_BYTE items, so that a short message
+# cannot keep a reader busy for long.
+FREE_ITEMS = 1 << 12
+ITEMS_PER_BYTE = 32
 
 NO_SCHEMA = bytes(4)
 _LAYOUT = struct.Struct("<3sBBBBBHHII4sI")
@@ -54,7 +56,7 @@ class Header:
 
     @property
     def exact(self) -> bool:
-        """Whether numbers travel in full precision."""
+        """Whether numbers are sent in full precision."""
         return self.input_bits == 0
 
 
@@ -76,7 +78,7 @@ def schema_digest(names: Iterable[str], n_bytes: int = 4) -> bytes:
 
 
 def refuse_large(header: Header) -> Header:
-    """Return a header, or raise `ModelError` for a model that no peer would take."""
+    """Return a header, or raise `ModelError` if the model is too large to send."""
     for count, cap, name in (
         (header.n_features, MAX_FEATURES, "features"),
         (header.n_parts, MAX_PARTS, "trees or layers"),
@@ -99,9 +101,14 @@ def join(header: Header, payload: bytes) -> bytes:
     """Return header and payload as one message."""
     check_schema(header.schema)
     if SIZE + len(payload) > MAX_BYTES:
-        raise ModelError(f"{SIZE + len(payload)} bytes are more than the {MAX_BYTES} to send")
-    if _is_bomb(header, len(payload)):
-        raise ModelError(f"{header.n_items} nodes or weights are nearly all the same")
+        raise ModelError(
+            f"{SIZE + len(payload)} bytes are more than the {MAX_BYTES} that can be sent"
+        )
+    if _has_too_many_items(header, len(payload)):
+        raise ModelError(
+            f"{header.n_items} nodes or weights are too many for {len(payload)} bytes: they are"
+            " nearly all the same"
+        )
     message = bytearray(_LAYOUT.size) + payload
     _LAYOUT.pack_into(
         message,
@@ -124,15 +131,17 @@ def join(header: Header, payload: bytes) -> bytes:
 
 
 def split(message: bytes, schema: bytes | None = None) -> tuple[Header, bytes]:
-    """Return the header and the payload of a message whose outside is in order."""
+    """Check length, checksum and header of a message; return the header and the payload."""
     if len(message) > MAX_BYTES:
-        raise LimitError(f"{len(message)} bytes are more than {MAX_BYTES}")
+        raise LimitError(f"{len(message)} bytes are more than the {MAX_BYTES} of a model")
     if message[: len(MAGIC)] != MAGIC[: len(message)]:
         raise MagicError("the bytes do not begin like a model")
     if len(message) > len(MAGIC) and message[len(MAGIC)] != VERSION:
-        raise VersionError(f"version {message[len(MAGIC)]} of the format is not known here")
+        raise VersionError(
+            f"version {message[len(MAGIC)]} of the format is not known to this release"
+        )
     if len(message) < SIZE:
-        raise TruncatedError(f"{len(message)} bytes are fewer than a header")
+        raise TruncatedError(f"{len(message)} bytes are too few for a header")
     (
         *_,
         kind,
@@ -151,30 +160,30 @@ def split(message: bytes, schema: bytes | None = None) -> tuple[Header, bytes]:
     if len(message) > SIZE + size:
         raise TrailingError(f"{len(message) - SIZE} bytes of payload instead of {size}")
     if checksum != _checksum(message):
-        raise ChecksumError("the checksum does not fit the bytes")
+        raise ChecksumError("the checksum is not that of the bytes: they were damaged")
     if schema is not None and schema != found:
         raise SchemaError("the model was made for other columns")
     header = Header(kind, flags, input_bits, output_bits, n_features, n_parts, n_items, found)
     _check(header)
-    if _is_bomb(header, size):
+    if _has_too_many_items(header, size):
         raise LimitError(f"{header.n_items} items in {size} bytes are too many")
     return header, message[SIZE:]
 
 
 def _check(header: Header) -> None:
     if max(header.input_bits, header.output_bits) > MAX_BITS:
-        raise HeaderError(f"codes of more than {MAX_BITS} bits")
+        raise HeaderError(f"codes have more than {MAX_BITS} bits")
     if (header.input_bits == 0) != (header.output_bits == 0):
-        raise HeaderError("either all numbers are exact or none")
+        raise HeaderError("some numbers are exact and some are not")
     if not (header.n_features and header.n_parts and header.n_items):
-        raise HeaderError("a model without features, parts or items")
+        raise HeaderError("the model has no features, parts or items")
     if header.n_items < header.n_parts:
-        raise HeaderError("fewer items than parts")
+        raise HeaderError("the model has fewer items than parts")
     if header.n_items > MAX_ITEMS:
-        raise LimitError(f"{header.n_items} items are more than {MAX_ITEMS}")
+        raise LimitError(f"{header.n_items} items are more than the {MAX_ITEMS} of a model")
 
 
-def _is_bomb(header: Header, size: int) -> bool:
+def _has_too_many_items(header: Header, size: int) -> bool:
     return header.n_items > FREE_ITEMS + ITEMS_PER_BYTE * size
 
 

@@ -1,6 +1,6 @@
 """Linear models and dense networks in a payload, on grids or in full precision.
 
-A linear model is a network of one layer. What is given matters only to a writer.
+A linear model is a network of one layer. `given` is what is written. A reader passes None.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from conovel.models.quantized.dense import (
 from conovel.models.quantized.grids import Uniform
 from conovel.models.wire.compiled import loops_for
 from conovel.models.wire.header import NETWORK, Header
-from conovel.models.wire.numbers import STREAM, code_float, code_floats
+from conovel.models.wire.numbers import STREAM, code_float, code_floats, code_uniform
 from conovel.models.wire.range_coder import Coder, FrequencyTable, integer, signed, symbol
 
 MAX_LAYERS = 8
@@ -56,11 +56,11 @@ def check_network(header: Header) -> None:
     if header.flags & ~(ACTIVATION | (CENTRED | SCALED if header.exact else 0)):
         raise HeaderError(f"flags {header.flags:#x} do not belong to a network")
     if header.input_bits != header.output_bits:
-        raise HeaderError("the weights of a network have one width")
+        raise HeaderError("the weights of a network must all have the same width")
     if header.n_parts == 1 and header.flags & ACTIVATION:
-        raise HeaderError("an activation after the only layer")
+        raise HeaderError("a network of one layer has no activation")
     if header.n_parts > MAX_LAYERS:
-        raise LimitError(f"{header.n_parts} layers are more than {MAX_LAYERS}")
+        raise LimitError(f"{header.n_parts} layers are more than the {MAX_LAYERS} of a network")
 
 
 def code_quantized(coder: Coder, header: Header, given: QuantizedDense | None) -> QuantizedDense:
@@ -125,7 +125,7 @@ def _code_small(coder: Coder, given: Sequence[int], limit: int) -> tuple[int, ..
     table = FrequencyTable(STREAM)
     result = tuple(signed(coder, table, number) for number in given)
     if max(map(abs, result)) > limit:
-        raise StructureError("a feature is scaled or shifted beyond all bounds")
+        raise StructureError(f"a feature is scaled or shifted by more than {limit}")
     return result
 
 
@@ -134,12 +134,12 @@ def _code_array(
 ) -> Coded:
     """Code an array: the ends of its grid, or its only number, and then the codes."""
     count = prod(shape)
-    low = high = code_float(coder, given.grid.low if given else 0.0, 32)
+    known = given.grid if given else Uniform(0.0, 0.0, bits)
     if count > 1:
-        high = code_float(coder, given.grid.high if given else 0.0, 32)
-    if low > high:
-        raise StructureError("the ends of a grid are exchanged")
-    grid = Uniform(low, high, bits)
+        grid = code_uniform(coder, known, bits)
+    else:
+        only = code_float(coder, known.low, 32)
+        grid = Uniform(only, only, bits)
     codes = np.array(given.codes.ravel() if given else np.zeros(count), dtype=np.int64)
     if grid.n_codes > 1:
         if (loops := loops_for(coder, count)) is not None:

@@ -2,7 +2,7 @@
 
 A number has a *key* of 64, 32 or 24 bits: the bits of a double or of a single, changed so that
 they ascend with the number, or the position of a fraction such as the leaf values of a
-random forest. Wherever a list is to be coded, a reader passes an empty one.
+random forest. A reader passes an empty list wherever a writer passes the list to code.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from conovel.models.wire.range_coder import Coder, FrequencyTable, integer, raw,
 
 STREAM = "grid"
 DOUBLE, SINGLE, FRACTION = WIDTHS = 64, 32, 24
-_LARGEST_DENOMINATOR = 5791  # of which all fractions from 0 to 1 have keys of 24 bits
-_UNIT_STEP = 1024  # the lattice step of size 1: the first feature is told relative to it
+_LARGEST_DENOMINATOR = 5791  # fractions from 0 to 1 up to it have keys of 24 bits
+_UNIT_STEP = (
+    1024  # the lattice step of size 1; the step of the first feature is coded relative to it
+)
 
 
 def code_float(coder: Coder, value: float, width: int) -> float:
@@ -50,7 +52,7 @@ def code_lists(
     most: int,
     widths: Sequence[int] = WIDTHS,
 ) -> list[list[float]]:
-    """Code `count` lists of distinct numbers, each in the order of its keys, by the gaps between.
+    """Code `count` lists of distinct numbers, each in the order of keys, by the gaps of keys.
 
     No list is empty, and all together have at most `most` numbers.
     """
@@ -97,10 +99,10 @@ def code_list(
     most: int,
     widths: Sequence[int] = WIDTHS,
 ) -> list[float]:
-    """Code 1 to `most` distinct numbers, in the order of their keys, by the gaps between."""
+    """Code 1 to `most` distinct numbers, in the order of their keys, by the gaps of keys."""
     count = integer(coder, table, max(len(given) - 1, 0)) + 1
     if count > most:
-        raise StructureError("more numbers listed than nodes to use them")
+        raise StructureError("more numbers are listed than nodes could use")
     width = _code_width(coder, given, widths)
     keys = _keys(given, width).tolist()
     last = raw(coder, keys[0] if keys else 0, width, STREAM)
@@ -123,7 +125,7 @@ def code_used(coder: Coder, given: Container[int], n_features: int, most: int) -
     table = FrequencyTable(STREAM)
     used = [f for f in range(n_features) if coder.bit(table, 0, int(f in given))]
     if len(used) > most:
-        raise StructureError("more features in use than splits")
+        raise StructureError("more features are used than there are splits")
     return used
 
 
@@ -131,12 +133,12 @@ def code_uniform(coder: Coder, given: Uniform, bits: int) -> Uniform:
     """Code the ends of a min-max grid."""
     low, high = code_float(coder, given.low, 32), code_float(coder, given.high, 32)
     if low > high:
-        raise StructureError("the ends of a grid are exchanged")
+        raise StructureError("the lower end of a grid is above its upper end")
     return Uniform(low, high, bits)
 
 
 def code_lattices(coder: Coder, given: Sequence[Lattice], widths: Iterable[int]) -> list[Lattice]:
-    """Code lattices of given widths, each by the change of the step and by its middle."""
+    """Code lattices of given widths: of each, the change of the step and the middle."""
     steps, firsts = FrequencyTable(STREAM), FrequencyTable(STREAM)
     step, result = _UNIT_STEP, []
     for i, bits in enumerate(widths):
@@ -144,7 +146,7 @@ def code_lattices(coder: Coder, given: Sequence[Lattice], widths: Iterable[int])
         step += signed(coder, steps, given[i].step - step if given else 0)
         first = signed(coder, firsts, given[i].first + middle if given else 0) - middle
         if not (0 <= step < STEPS and -MAX_INDEX < first < MAX_INDEX):
-            raise StructureError("a lattice outside the numbers that have one")
+            raise StructureError("a lattice has a step or a first number out of range")
         result.append(Lattice(step, first, bits))
     return result
 
@@ -155,7 +157,7 @@ def _code_width(coder: Coder, given: Sequence[float], widths: Sequence[int]) -> 
 
 
 def _best_width(given: ArrayLike, widths: Sequence[int]) -> int:
-    """Return 32 if no number changes by it, else 24 if all are fractions, else 64."""
+    """Return 32 if it is exact for all numbers, else 24 if all are fractions, else 64."""
     values = np.asarray(given, dtype=np.float64)
     with np.errstate(over="ignore"):
         is_single = np.all(values.astype(np.float32) == values)
@@ -165,7 +167,7 @@ def _best_width(given: ArrayLike, widths: Sequence[int]) -> int:
 
 
 def _fractions(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return numerator and denominator of each number; zeros where it is no short fraction.
+    """Return numerator and denominator of each number; zeros where there is no short fraction.
 
     A number that is the double next to k/n with n up to 5791 has k/n among its convergents, for
     another fraction of that kind is at least 5791^-2 away.
@@ -176,7 +178,7 @@ def _fractions(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[
     before[1], now[1] = 1.0, 0.0
     while True:
         whole = np.floor(rest)
-        with np.errstate(invalid="ignore"):  # what is infinite stays so, or is undefined
+        with np.errstate(invalid="ignore"):  # infinite numbers stay infinite or become NaN
             before, now = now, whole * now + before
         left = now[1] <= _LARGEST_DENOMINATOR
         if not left.any():
@@ -230,5 +232,5 @@ def _number(key: int, width: int) -> float:
     data = bits.to_bytes(width // 8, "little")
     value = float(struct.unpack("<d" if width == DOUBLE else "<f", data)[0])
     if not math.isfinite(value):
-        raise NonFiniteError(f"{value} in the payload")
+        raise NonFiniteError(f"the payload holds the number {value}")
     return value

@@ -5,7 +5,7 @@ zeros and ones, both starting at one (Laplace's rule), and the current range is 
 that proportion. Every quantity is an integer below 2^64, so the bytes are the same on every
 machine. `docs/wire.md` specifies the coder for other languages.
 
-Three classes speak one interface: `Encoder` writes, `Decoder` reads, `BitCounter` only counts.
+Three classes have one interface: `Encoder` writes, `Decoder` reads, `BitCounter` only counts.
 A model is therefore described once, by a function that takes any of them: the value passed
 in is what an encoder writes, the value returned is what a decoder read.
 
@@ -106,9 +106,9 @@ class Encoder:
         return value
 
     def finish(self) -> bytes:
-        """Return everything written: one byte more than was shifted out on the way."""
+        """Return everything written; this adds one last byte."""
         # The range is at least 2^24, so a multiple of 2^24 lies in it: its lower bytes are
-        # zero and a reader adds them by itself.
+        # zero, and a reader adds them.
         self.low = (self.low + BOTTOM - 1) & ~(BOTTOM - 1)
         self._emit()
         return bytes(self.out)
@@ -220,8 +220,8 @@ class BitCounter:
     def entropy(self) -> dict[str, float]:
         """Return the plug-in entropy of each stream, in bits.
 
-        It is what the decisions would cost if the frequencies of every context were known
-        beforehand and free of charge.
+        It is what the decisions would cost if the reader knew the frequencies of every context
+        beforehand.
         """
         bits = dict(self._raw)
         for (stream, _, _), counts in self._seen.items():
@@ -231,7 +231,7 @@ class BitCounter:
 
 
 def within(low: int, high: int) -> Callable[[int, int], bool]:
-    """Return the test whether some symbol of ``[start, stop)`` lies in ``[low, high]``."""
+    """Return a function: whether some symbol of ``[start, stop)`` lies in ``[low, high]``."""
     return lambda start, stop: start <= high and stop > low
 
 
@@ -242,12 +242,12 @@ def symbol(
     bits: int,
     possible: Callable[[int, int], bool] | None = None,
 ) -> int:
-    """Code a symbol of `bits` bits, highest bit first; settled bits cost nothing.
+    """Code a symbol of `bits` bits, highest bit first; bits without a choice cost nothing.
 
     Parameters
     ----------
     coder : Coder
-        Encoder, decoder or tally.
+        Encoder, decoder or bit counter.
     table : FrequencyTable
         Contexts of the bits: the slot of a bit is the bits before it, with a 1 in front.
         Bits that the table has no slot for are coded at even odds.

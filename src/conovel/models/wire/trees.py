@@ -1,4 +1,4 @@
-"""The trees of a payload, described once for writing, reading and counting.
+"""The trees of a payload: one function writes, reads and counts them.
 
 `docs/wire.md` says the same in words, under "Trees".
 """
@@ -19,10 +19,12 @@ from conovel.models.wire.range_coder import Coder, FrequencyTable, symbol, withi
 from conovel.spec.precision import MAX_BITS
 
 MAX_DEPTH = 256
-EARLY = 16  # splits of a tree during which its structure is told by how much is open
-OPEN = 4  # numbers of open places told apart
-DEPTHS = 16  # depths told apart after that
-SIBLING_BITS = 4  # leading bits of a leaf by which its sibling is told
+# Contexts of the bit that says whether a node is a split: for the first EARLY splits of a tree,
+# the number of splits and of places still open; after that, the depth and the kind of sibling.
+EARLY = 16
+OPEN = 4  # numbers of open places with contexts of their own
+DEPTHS = 16  # depths with contexts of their own
+SIBLING_BITS = 4  # leading bits of a leaf value that are the context of its sibling
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Shape:
     n_nodes: int
     n_codes: Sequence[int]  # thresholds of each used feature
     n_values: int  # leaf values
-    ordered: bool  # trees ascend, and their order is not paid for
+    ordered: bool  # whether the trees are sorted, so that their order costs no bits
 
 
 def code_trees(coder: Coder, shape: Shape, trees: Sequence[Tree]) -> list[Tree]:
@@ -42,7 +44,7 @@ def code_trees(coder: Coder, shape: Shape, trees: Sequence[Tree]) -> list[Tree]:
     Parameters
     ----------
     coder : Coder
-        Encoder, decoder or tally.
+        Encoder, decoder or bit counter.
     shape : Shape
         The counts that both sides know.
     trees : sequence of Tree
@@ -77,14 +79,14 @@ def _code_compiled(loops: Loops, shape: Shape, trees: Sequence[Tree]) -> list[Tr
 
 def _complete(trees: list[Tree], nodes_left: int) -> list[Tree]:
     if nodes_left:
-        raise StructureError(f"{nodes_left} announced nodes are missing")
+        raise StructureError(f"{nodes_left} of the announced nodes are missing")
     return trees
 
 
 class _Split(NamedTuple):
     """A split above the node that is coded."""
 
-    place: int  # where it stands in the tree
+    place: int  # its position in the tree
     feature: int
     code: int
     low: int  # the codes that its own ancestors leave to its feature
@@ -92,18 +94,18 @@ class _Split(NamedTuple):
 
 
 class _Trees:
-    """The contexts of one payload, and where it stands.
+    """The contexts of one payload, and the state of coding.
 
-    What ancestors leave to the features is kept once, for the node that is coded: a split
-    changes it for its left subtree, then for its right one, and puts it back. So a node
-    costs the same at every depth.
+    The codes that ancestors leave to each feature are kept for the present node only: a split
+    changes them for its left subtree, then for its right one, and then restores them. So a node
+    takes the same time at every depth.
     """
 
     def __init__(self, coder: Coder, shape: Shape) -> None:
         self.nodes_left = shape.n_nodes
         self._coder = coder
         self._shape = shape
-        self._previous: Node | None = None  # the root before this one, if trees ascend
+        self._previous: Node | None = None  # the root before this one, if trees are sorted
         self._structure = FrequencyTable("structure")
         self._advance = FrequencyTable("feature")
         self._features = (
@@ -117,20 +119,21 @@ class _Trees:
         self._leaves = [FrequencyTable("leaf", slots) for _ in range((1 << SIBLING_BITS) + 1)]
         self._low = [0] * len(shape.n_codes)
         self._high = [n - 1 for n in shape.n_codes]
-        # How many features with codes left begin with the bits of p, behind a first 1.
-        self._alive = [0] * (2 << self._feature_bits)
+        # _usable[p]: how many features with codes left have a number that begins with the bits of
+        # p, after the leading 1 of p.
+        self._usable = [0] * (2 << self._feature_bits)
         for feature in range(len(shape.n_codes)):
-            self._count_alive(feature, 1)
+            self._count_usable(feature, 1)
 
     def tree(self, given: Tree | None) -> Tree:
         """Code one tree in preorder."""
         tree: Tree = []
         above: list[_Split] = []  # the path from the root
-        is_right: list[bool] = []  # on which side of each it goes on
+        is_right: list[bool] = []  # whether the path goes to the right child of each
         splits = n_open = 0
         while True:
             if not self.nodes_left:
-                raise StructureError("more nodes than announced")
+                raise StructureError("there are more nodes than announced")
             self.nodes_left -= 1
             depth = len(above)
             node = (LEAF, 0) if given is None else given[len(tree)]
@@ -146,39 +149,39 @@ class _Trees:
                 splits += 1
                 n_open += 1
                 tree.append((feature, code))
-                self._leave(feature, low, code - 1)
+                self._leave_codes(feature, low, code - 1)
                 continue
             tree.append((LEAF, self._leaf(depth, node, sibling)))
             while is_right and is_right[-1]:
                 is_right.pop()
                 split = above.pop()
-                self._leave(split.feature, split.low, split.high)
+                self._leave_codes(split.feature, split.low, split.high)
             if not above:
                 break
             is_right[-1] = True
             n_open -= 1
-            self._leave(above[-1].feature, above[-1].code + 1, above[-1].high)
+            self._leave_codes(above[-1].feature, above[-1].code + 1, above[-1].high)
         if self._shape.ordered:
             self._previous = tree[0]
         return tree
 
-    def _leave(self, feature: int, low: int, high: int) -> None:
-        """Leave these codes to a feature, perhaps none."""
-        was_alive, is_alive = self._low[feature] <= self._high[feature], low <= high
+    def _leave_codes(self, feature: int, low: int, high: int) -> None:
+        """Leave the codes from `low` to `high` to a feature; none if `low` is above `high`."""
+        was_usable, is_usable = self._low[feature] <= self._high[feature], low <= high
         self._low[feature], self._high[feature] = low, high
-        if was_alive != is_alive:
-            self._count_alive(feature, 1 if is_alive else -1)
+        if was_usable != is_usable:
+            self._count_usable(feature, 1 if is_usable else -1)
 
-    def _count_alive(self, feature: int, change: int) -> None:
+    def _count_usable(self, feature: int, change: int) -> None:
         prefix = (1 << self._feature_bits) + feature
         while prefix:
-            self._alive[prefix] += change
+            self._usable[prefix] += change
             prefix >>= 1
 
     def _is_split(
         self, depth: int, node: Node, sibling: Node | None, splits: int, n_open: int
     ) -> bool:
-        if not self._alive[1]:
+        if not self._usable[1]:
             return False
         if depth == 0 and self._previous is not None and self._previous[0] != LEAF:
             return True  # trees of one leaf come first
@@ -196,11 +199,11 @@ class _Trees:
             while feature < last and self._coder.bit(self._advance, 0, int(feature < node[0])):
                 feature += 1
             return feature
-        bits, alive = self._feature_bits, self._alive
+        bits, usable = self._feature_bits, self._usable
 
         def possible(start: int, stop: int) -> bool:
             # Both ends are multiples of their distance, a power of two.
-            return alive[((1 << bits) + start) // (stop - start)] > 0
+            return usable[((1 << bits) + start) // (stop - start)] > 0
 
         return symbol(self._coder, self._features[min(depth, 1)], node[0], bits, possible)
 

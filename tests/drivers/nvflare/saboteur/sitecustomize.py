@@ -44,14 +44,14 @@ def sabotage_site():
 
 def send_garbage():
     """Send noise instead of the next message."""
-    from conovel.drivers.nvflare import apps as engine
+    from conovel.drivers.nvflare import apps
 
-    honest = engine._Post._send
+    honest = apps._Delivery._send
 
-    def send(self, receiver, letters):
-        return honest(self, receiver, [b"\x00noise" * 9 for _ in letters])
+    def send(self, receiver, messages):
+        return honest(self, receiver, [b"\x00noise" * 9 for _ in messages])
 
-    engine._Post._send = send
+    apps._Delivery._send = send
 
 
 def sabotage_operator(plan):

@@ -1,4 +1,4 @@
-"""An engine in memory: the drivers of both sides without NVFlare, to break what one likes."""
+"""The drivers of all parties in memory, without NVFlare, for tests that make parts fail."""
 
 from types import SimpleNamespace
 
@@ -11,27 +11,27 @@ from conovel.errors import ConovelError
 from conovel.protocol.messages import COORDINATOR
 
 
-class FakeEngine:
-    """Carries messages between a chair and its members by calling them."""
+class FakeNVFlare:
+    """Carries messages between the drivers of the coordinator and the sites by calling them."""
 
     def __init__(self, terms, files, limits=None):
         self.terms = terms
-        self.cut_off = set()  # whom nobody can reach
-        self.mute = set()  # whose messages get lost without anybody noticing
+        self.cut_off = set()  # parties that cannot be reached
+        self.mute = set()  # parties whose messages are lost
         self.stopped = False
-        self.chair = CoordinatorDriver(terms, self.post(COORDINATOR))
+        self.coordinator = CoordinatorDriver(terms, self.post(COORDINATOR))
         self.sites = {
             name: self._site(name, file, (limits or {}).get(name, Limits()))
             for name, file in files.items()
         }
 
     def _site(self, name, file, limits):
-        ground = SiteFiles(file, self.terms)
+        files = SiteFiles(file, self.terms)
         record = RunRecords(file.state).open(self.terms.run_id, self.terms.run_seconds)
-        member = SiteDriver(
-            name, self.terms, limits, record, ground.open, self.post(name), ground.publish
+        driver = SiteDriver(
+            name, self.terms, limits, record, files.open, self.post(name), files.publish
         )
-        return SimpleNamespace(member=member, ground=ground, limits=limits, record=record)
+        return SimpleNamespace(driver=driver, files=files, limits=limits, record=record)
 
     def post(self, sender):
         def deliver(outbox):
@@ -42,9 +42,9 @@ class FakeEngine:
                 elif sender in self.mute:
                     continue
                 elif receiver == COORDINATOR:
-                    self.chair.take(data, sender)
+                    self.coordinator.take(data, sender)
                 else:
-                    self.sites[receiver].member.take(data, sender)
+                    self.sites[receiver].driver.take(data, sender)
             return lost
 
         return deliver
@@ -56,19 +56,19 @@ class FakeEngine:
         def one(site):
             if objection := site.limits.objection(self.terms):
                 return objection
-            site.member.begin()
+            site.driver.begin()
             return ""
 
         return self._call(self.sites, one)
 
     def waiting(self, names):
-        return self._call(names, lambda site: site.member.waiting())
+        return self._call(names, lambda site: site.driver.waiting())
 
     def settle(self, names):
-        return self._call(names, lambda site: site.member.settle(10))
+        return self._call(names, lambda site: site.driver.settle(10))
 
     def publish(self, names):
-        return self._call(names, lambda site: site.member.publish(10))
+        return self._call(names, lambda site: site.driver.publish(10))
 
     def _call(self, names, call):
         replies = Replies()
@@ -82,4 +82,4 @@ class FakeEngine:
         return replies
 
     def run(self):
-        return self.chair.run(self)
+        return self.coordinator.run(self)
