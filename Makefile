@@ -38,7 +38,7 @@ fuzz: .venv/fuzz
 	$(BIN)/python -m fuzz.decode -runs=$(RUNS)
 
 clean:
-	rm -rf .venv docs/_build build dist
+	rm -rf .venv docs/_build docs/_generated build dist
 
 # One environment, one stamp for each set of extras.
 .venv/bin/python:
