@@ -1,4 +1,4 @@
-"""What all tests share: one Hypothesis profile, and the command line as a fixture.
+"""What all tests share: a Hypothesis profile, the command line, and a cheap default scorer.
 
 Every run draws the same examples and has no deadline; `HYPOTHESIS_PROFILE=explore` draws
 fresh examples, and more of them.
@@ -6,12 +6,15 @@ fresh examples, and more of them.
 
 import os
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 
 from conovel.cli import main
+from conovel.scorers import automatic
 
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("explore", max_examples=2000, deadline=None)
@@ -35,3 +38,17 @@ def conovel(monkeypatch, capsys):
         )
 
     return run
+
+
+@pytest.fixture
+def few_trees(monkeypatch):
+    """Make the default scorer cheap: all its steps, but few trees, rounds and folds.
+
+    For tests of what holds whatever the trees are. Tests of what it finds use it as it is.
+    """
+    trees = partial(ExtraTreesClassifier, 4, max_depth=4, min_samples_leaf=2)
+    boosting = partial(HistGradientBoostingClassifier, max_iter=4, max_leaf_nodes=4)
+    monkeypatch.setattr(automatic, "shallow_trees", trees)
+    monkeypatch.setattr(automatic, "boosting", boosting)
+    two_folds = partial(automatic.Automatic, n_folds=2)
+    monkeypatch.setattr("conovel.scorers.registry.Automatic", two_folds)

@@ -18,7 +18,7 @@ def test_automatic_sees_what_a_linear_score_cannot():
     assert blind.rejected[200:].mean() < 0.7
 
 
-def test_the_result_says_what_was_chosen_and_what_resolution_is_left():
+def test_the_result_says_what_was_chosen_and_what_resolution_is_left(few_trees):
     X_null, X_test = both_sides(1)
     result = cn.AdaDetect().detect(X_null, X_test)
     said = json.loads(json.dumps(result.summary()))
@@ -32,6 +32,6 @@ def test_the_result_says_what_was_chosen_and_what_resolution_is_left():
 
 @pytest.mark.parametrize(("n_null", "n_test"), [(2, 1), (4, 2), (30, 3)])
 @pytest.mark.filterwarnings("ignore::conovel.errors.ResolutionWarning")
-def test_a_handful_of_rows_is_enough_to_run(n_null, n_test):
+def test_a_handful_of_rows_is_enough_to_run(n_null, n_test, few_trees):
     X_null, X_test = both_sides(2, n_null, n_test, 0)
     assert cn.AdaDetect().detect(X_null, X_test).n_rejected == 0

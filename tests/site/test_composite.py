@@ -19,11 +19,11 @@ QUICK = Refined(LogisticRegression(), n_folds=2, n_refits=2)
 
 
 def agents(seed=0, **design):
-    drawn = gaussian_design(2.0, seed, n_null=900, n_test=300, **design)
+    drawn = gaussian_design(2.0, seed, n_null=300, n_test=150, **design)
     return [cn.Agent(f"site-{j}", a.X_null, a.X_test) for j, a in enumerate(drawn)]
 
 
-def test_each_agent_chooses_its_composite_and_says_so():
+def test_each_agent_chooses_its_composite_and_says_so(few_trees):
     run = cn.Network(agents(), scorer=QUICK).run()
     names = ("stacked", "mean", "local", "min", "max")
     for site in run.values():
@@ -49,14 +49,14 @@ def test_a_composite_is_what_its_choice_names():
 
 
 @pytest.mark.parametrize("composite", ["auto", "stacked"])
-def test_permuting_the_mixture_permutes_composite_scores_bit_for_bit(composite):
-    train, rows = both_sides(4, n_novel=20)
+def test_permuting_the_mixture_permutes_composite_scores_bit_for_bit(composite, few_trees):
+    train, rows = both_sides(4, n_null=150, n_test=90, n_novel=20)
     rows = np.concatenate([rows, rows[:7]])  # equal rows too
     order = np.random.default_rng(0).permutation(len(rows))
     peer = fit_scorer(LogisticRegression(), train, Mixture.of(rows[::2]))
     scores = []
     for some in (rows, rows[order]):
         mixture = Mixture.of(some)
-        local = fit_scorer(Automatic(n_folds=3, random_state=1), train, mixture)
+        local = fit_scorer(Automatic(n_folds=2, random_state=1), train, mixture)
         scores.append(composite_scores(composite, local, [peer], train, mixture))
     assert scores[0][order].tobytes() == scores[1].tobytes()
