@@ -13,7 +13,7 @@ import conovel as cn
 from conovel import demo
 
 
-def test_the_documented_example_writes_a_page(tmp_path, monkeypatch):
+def test_the_documented_example_writes_a_page(tmp_path, monkeypatch, few_trees):
     docs = (DOCS / "report.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", docs, flags=re.DOTALL)
     monkeypatch.chdir(tmp_path)
