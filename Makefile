@@ -11,7 +11,7 @@ federation-demo: .venv/dev
 	$(BIN)/conovel federation demo
 
 test: check
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup --no-loadscope-reorder
 
 slow: .venv/dev
 	$(BIN)/python -m pytest -q -m slow

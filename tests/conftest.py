@@ -20,6 +20,34 @@ settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("explore", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+# Files that take longest come first: a worker that ended with one would keep the others waiting.
+LONGEST = (
+    "test_real_faults.py",
+    "test_dask.py",
+    "test_network.py",
+    "test_reproduce.py",
+    "test_roles.py",
+    "test_base.py",
+    "test_browser.py",
+    "test_docs.py",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Give each file to one worker, and all tests on the real federation to the same one."""
+    for item in items:
+        on_federation = "loopback" in getattr(item, "fixturenames", ())
+        group = "federation" if on_federation else item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group))
+    places = {name: place for place, name in enumerate(("federation", *LONGEST))}
+
+    def place(item):
+        group = item.get_closest_marker("xdist_group").args[0]
+        return places.get(group.rpartition("/")[2], len(places))
+
+    items.sort(key=place)
+
 
 @pytest.fixture
 def conovel(monkeypatch, capsys):

@@ -331,11 +331,11 @@ def test_full_finds_more_than_counts_and_conservative_where_agents_are_alike():
     found = {}
     for regime in ("counts", "conservative", "full"):
         hits = []
-        for seed in range(4):
+        for seed in range(3):
             drawn = gaussian_design(0, seed, n_null=1200, n_test=600)
             members = [cn.Agent(n, a.X_null, a.X_test) for n, a in zip("abc", drawn, strict=True)]
-            scorer = ExtraTreesClassifier(100, max_depth=6, min_samples_leaf=2)
-            run = cn.Network(members, regime, scorer=scorer, random_state=seed).run()
+            scorer = ExtraTreesClassifier(50, max_depth=6, min_samples_leaf=2)
+            run = cn.Network(members, regime, "mean", scorer=scorer, random_state=seed).run()
             hits += [run[n].rejected[a.is_novel] for n, a in zip("abc", drawn, strict=True)]
         found[regime] = np.concatenate(hits).mean()
     assert found["full"] > max(found["counts"], found["conservative"])

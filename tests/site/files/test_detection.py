@@ -46,7 +46,7 @@ def test_any_piece_and_any_number_of_threads_gives_the_bytes_of_memory(
     ids=["linear", "mlp", "one-class", "boosting", "compiled", "threads", "automatic"],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_every_kind_of_scorer_scores_alike_in_pieces(files, monkeypatch, scorer):
+def test_every_kind_of_scorer_scores_alike_in_pieces(files, monkeypatch, scorer, few_trees):
     cut(monkeypatch, 128)
     detector = cn.AdaDetect(scorer, max_train_rows=300)
     in_memory(detector, files / "memory.parquet")
