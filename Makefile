@@ -11,7 +11,7 @@ federation-demo: .venv/dev
 	$(BIN)/conovel federation demo
 
 test: check
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup --no-loadscope-reorder
 
 slow: .venv/dev
 	$(BIN)/python -m pytest -q -m slow
@@ -38,7 +38,7 @@ fuzz: .venv/fuzz
 	$(BIN)/python -m fuzz.decode -runs=$(RUNS)
 
 clean:
-	rm -rf .venv docs/_build build dist
+	rm -rf .venv docs/_build docs/_generated build dist
 
 # One environment, one stamp for each set of extras.
 .venv/bin/python:

@@ -1,4 +1,4 @@
-"""What all tests share: one Hypothesis profile, and the command line as a fixture.
+"""What all tests share: a Hypothesis profile, the command line, and a cheap default scorer.
 
 Every run draws the same examples and has no deadline; `HYPOTHESIS_PROFILE=explore` draws
 fresh examples, and more of them.
@@ -6,16 +6,47 @@ fresh examples, and more of them.
 
 import os
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 
 from conovel.cli import main
+from conovel.scorers import automatic
 
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("explore", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# Files that take longest come first: a worker that ended with one would keep the others waiting.
+LONGEST = (
+    "test_real_faults.py",
+    "test_dask.py",
+    "test_network.py",
+    "test_reproduce.py",
+    "test_roles.py",
+    "test_base.py",
+    "test_browser.py",
+    "test_docs.py",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Give each file to one worker, and all tests on the real federation to the same one."""
+    for item in items:
+        on_federation = "loopback" in getattr(item, "fixturenames", ())
+        group = "federation" if on_federation else item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group))
+    places = {name: place for place, name in enumerate(("federation", *LONGEST))}
+
+    def place(item):
+        group = item.get_closest_marker("xdist_group").args[0]
+        return places.get(group.rpartition("/")[2], len(places))
+
+    items.sort(key=place)
 
 
 @pytest.fixture
@@ -35,3 +66,17 @@ def conovel(monkeypatch, capsys):
         )
 
     return run
+
+
+@pytest.fixture
+def few_trees(monkeypatch):
+    """Make the default scorer cheap: all its steps, but few trees, rounds and folds.
+
+    For tests of what holds whatever the trees are. Tests of what it finds use it as it is.
+    """
+    trees = partial(ExtraTreesClassifier, 4, max_depth=4, min_samples_leaf=2)
+    boosting = partial(HistGradientBoostingClassifier, max_iter=4, max_leaf_nodes=4)
+    monkeypatch.setattr(automatic, "shallow_trees", trees)
+    monkeypatch.setattr(automatic, "boosting", boosting)
+    two_folds = partial(automatic.Automatic, n_folds=2)
+    monkeypatch.setattr("conovel.scorers.registry.Automatic", two_folds)

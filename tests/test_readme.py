@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_python_examples_run_one_after_the_other(capsys):
+def test_python_examples_run_one_after_the_other(capsys, few_trees):
     said = ["of 20 novelties found", "rows flagged in", "'messages': 6"]
     names = {}
     for code in re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL):

@@ -41,7 +41,7 @@ def test_regimes_side_by_side_on_the_gaussian_design(conovel):
     assert "novelties found" in run.stdout
 
 
-def test_files_in_a_run_out_and_verified(conovel, files):
+def test_files_in_a_run_out_and_verified(conovel, files, few_trees):
     agents = [
         word
         for name in ("north", "south")

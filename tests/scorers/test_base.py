@@ -47,7 +47,7 @@ SCORERS = {
     "pipeline": make_pipeline(StandardScaler(), MLPClassifier((3,), max_iter=9, random_state=0)),
     "linear svm": LinearSVC(random_state=0),
     "neighbours": KNeighborsClassifier(3),
-    "automatic": Automatic(n_folds=3, random_state=0),
+    "automatic": Automatic(n_folds=2, random_state=0),
     "refined trees": Refined(TREES, n_folds=3),
     "refined linear": Refined(
         RandomForestClassifier(10, max_depth=3, random_state=0), LogisticRegression(), n_folds=3
@@ -70,7 +70,7 @@ def sample(seed, coarse):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("coarse", [False, True], ids=["continuous", "duplicates"])
 @pytest.mark.parametrize("name", SCORERS)
-def test_permuting_the_mixture_permutes_the_scores_bit_for_bit(name, coarse):
+def test_permuting_the_mixture_permutes_the_scores_bit_for_bit(name, coarse, few_trees):
     train, rows = sample(3, coarse)
 
     def scores(order):

@@ -93,7 +93,10 @@ LOCALS = {
 }
 
 
-@pytest.mark.parametrize("n_opinions", [2, 8, 9, 16])
+@pytest.mark.parametrize(
+    "n_opinions",
+    [2, pytest.param(8, marks=pytest.mark.slow), 9, pytest.param(16, marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("name", LOCALS)
 def test_every_composite_gives_a_row_one_score(name, n_opinions):
     local = fit_scorer(LOCALS[name], TRAIN, MIXTURE)

@@ -29,7 +29,7 @@ def on_all_sides(seed, n_null=600, n_test=240, n_novel=30):
     return X_null, X_test
 
 
-@pytest.mark.parametrize(("rows", "seed"), [(samples, 0), (samples, 1), (on_all_sides, 2)])
+@pytest.mark.parametrize(("rows", "seed"), [(samples, 0), (on_all_sides, 2)])
 def test_a_blend_finds_about_what_its_best_member_finds(rows, seed):
     X_null, X_test = rows(seed)
     found = {
@@ -97,13 +97,13 @@ def test_a_lead_makes_the_first_member_count_for_more():
     X_null, X_test = samples(0, shift=0.8)
     mixture = Mixture.of(X_test)
 
+    def scores(scorer):
+        return mixture.score(fit_scorer(scorer, X_null, mixture))
+
+    alone = scores(Refined(TREES, LINEAR, n_refits=1))
+
     def agreement(lead):
-        members = [LINEAR, TREES]
-        blended, alone = (
-            mixture.score(fit_scorer(scorer, X_null, mixture))
-            for scorer in (Blend(TREES, members, lead=lead), Refined(TREES, LINEAR, n_refits=1))
-        )
-        return spearmanr(blended, alone).statistic
+        return spearmanr(scores(Blend(TREES, [LINEAR, TREES], lead=lead)), alone).statistic
 
     leads = [agreement(lead) for lead in (0.05, 1.0, 20.0)]
     assert leads == sorted(leads)

@@ -88,7 +88,9 @@ def test_classifiers_without_sample_weights_are_fitted_without():
 
 
 def test_a_refined_model_can_be_sent_to_peers():
-    agents = [cn.Agent(name, *samples(seed)) for seed, name in enumerate("ab")]
+    rows = {name: samples(seed, 400, 150, shift=2.0) for seed, name in enumerate("ab")}
+    agents = [cn.Agent(name, *both) for name, both in rows.items()]
+    scorer = Refined(TREES, LINEAR, n_folds=3, n_refits=1)
     for bits in (4, "compact"):
-        run = cn.Network(agents, bits=bits, scorer="refined-linear").run()
+        run = cn.Network(agents, bits=bits, scorer=scorer).run()
         assert run.n_rejected > 20

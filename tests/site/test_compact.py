@@ -42,7 +42,7 @@ def prepared(seed=0, scorer=LINEAR, **sizes):
 
 @pytest.mark.parametrize("budget", [None, 120])
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=4)
+@settings(max_examples=2)
 def test_the_order_of_the_mixture_changes_no_byte(budget, random):
     train, rows = block(0, 30, 30, 30)
     rows = np.concatenate([rows, rows[:5]])  # equal rows too

@@ -40,3 +40,11 @@ def composite_scores(composite, local, surrogates, null_train, mixture):
     """Score the rows of a mixture by a composite."""
     found = fit_composite(composite, local, surrogates, TrainingSet(null_train, mixture))
     return mixture.score(found.model)
+
+
+def both_sides(seed, n_null=600, n_test=240, n_novel=40, d=6):
+    """Novelties on both sides of the normals: a linear score cannot see them."""
+    rng = np.random.default_rng(seed)
+    X_null, X_test = rng.normal(size=(n_null, d)), rng.normal(size=(n_test, d))
+    X_test[n_test - n_novel :] += rng.choice([-2.5, 2.5], size=(n_novel, 1))
+    return X_null, X_test

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 # Levels as a user types them: floats of two decimals, which are fractions of 100.
 float_levels = st.integers(1, 99).map(lambda percent: percent / 100)
@@ -85,4 +86,11 @@ score_samples = st.one_of(
             small_integers,
         )
     ]
+)
+
+# Rows of two columns that repeat often.
+coarse_rows = arrays(
+    np.float64,
+    st.tuples(st.integers(2, 60), st.just(2)),
+    elements=st.sampled_from([0.0, 1.0, 2.5]),
 )

@@ -68,7 +68,7 @@ def check_file_sites(folder, regime, composite, bits, scorer, kind):
         ("conservative", "mean", "compact:200", "mlp", "duplicates"),
     ],
 )
-def test_roles_in_a_network(regime, composite, bits, scorer, kind):
+def test_roles_in_a_network(regime, composite, bits, scorer, kind, few_trees):
     check_network(regime, composite, bits, scorer, kind)
 
 
@@ -87,7 +87,7 @@ def test_roles_in_a_network_of_three():
         (["logistic", "boosting"], "continuous"),
     ],
 )
-def test_roles_in_a_detector(scorer, kind):
+def test_roles_in_a_detector(scorer, kind, few_trees):
     assert_roles_do_not_matter(in_detector(level=LEVEL), draw(kind), scorer)
 
 

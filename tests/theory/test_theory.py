@@ -202,7 +202,7 @@ ADAPTIVE = [
 
 
 @pytest.mark.parametrize("sites", ADAPTIVE)
-@pytest.mark.parametrize("level", ["1/3", "2/3", "9/10"])
+@pytest.mark.parametrize("level", ["1/3", pytest.param("2/3", marks=pytest.mark.slow), "9/10"])
 @pytest.mark.parametrize("at", ["1/5", "1/2"])
 def test_storey_holds_whenever_an_agent_is_lost(sites, level, at):
     level = Fraction(level)

@@ -68,6 +68,19 @@ def test_an_agent_without_a_coordinator_gives_up(conovel, folder):
     assert not processes.find(b"nvflare", str(folder).encode())
 
 
+def test_an_agent_with_the_certificate_of_another_site_does_not_start(conovel, folder):
+    for name in ("normal", "test"):
+        (folder / "south" / f"{name}.csv").write_text("a,b\n1,2\n")
+    settings = folder / "south" / "site.toml"
+    settings.write_text(settings.read_text().replace(".parquet", ".csv"))
+    for name in ("client.crt", "client.key"):
+        startup = Path("kit") / "startup" / name
+        shutil.copy(folder / "north" / startup, folder / "south" / startup)
+    ended = conovel("agent", settings, "--join-seconds", "1")
+    assert ended.returncode == 2
+    assert "is that of 'north', not of 'south'" in ended.stderr
+
+
 @pytest.mark.parametrize(
     ("command", "party", "said"),
     [

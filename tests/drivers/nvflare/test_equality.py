@@ -52,7 +52,11 @@ def account_of(submit, in_process, done):
     return get
 
 
-@pytest.mark.parametrize(("regime", "seed"), RUNS)
+@pytest.mark.parametrize(
+    ("regime", "seed"),
+    # A run starts processes at every party; test_parties.py has all regimes in one process.
+    [run if run[0] == "full" else pytest.param(*run, marks=pytest.mark.slow) for run in RUNS],
+)
 def test_a_federation_decides_what_one_process_decides(
     regime, seed, loopback, in_process, account_of
 ):

@@ -172,6 +172,7 @@ def test_coordinator_killed(scene, sabotage, meanwhile):
     scene.check(ended)
 
 
+@pytest.mark.slow
 @fault(
     "a site starts with the certificate of another site",
     "is that of 'north', not of 'south'",
@@ -363,6 +364,7 @@ def test_extraction_is_refused(scene, sabotage):
     scene.check(ended)
 
 
+@pytest.mark.slow
 def test_no_model_leaves_for_an_extraction(loopback, sabotage):
     loopback.bring_up()
     came = sabotage(site="north", when="MODEL", do="nothing")

@@ -91,15 +91,30 @@ def test_resealed_prefixes(message):
             decode(reseal(message[:length]))
 
 
+def check_header_byte(message, offset, values):
+    """Decode a message with these values at a place of its header, under a valid checksum."""
+    for value in values:
+        changed = bytearray(message)
+        changed[offset] = value
+        if 16 <= offset < 20:  # the payload length is not put right here
+            checksum = zlib.crc32(changed[:24] + changed[28:])
+            check(bytes(changed[:24]) + struct.pack("<I", checksum) + bytes(changed[28:]))
+        else:
+            check(reseal(bytes(changed)))
+
+
 @pytest.mark.parametrize("offset", range(3, 20))
 def test_every_header_byte(offset):
-    """Every value of every header byte but the schema, under a valid checksum."""
+    """Bits flipped alone, neighbours and both ends, in every header byte but the schema."""
     for message in MESSAGES:
-        for value in range(256):
-            changed = bytearray(message)
-            changed[offset] = value
-            if 16 <= offset < 20:  # the payload length is not put right here
-                checksum = zlib.crc32(changed[:24] + changed[28:])
-                check(bytes(changed[:24]) + struct.pack("<I", checksum) + bytes(changed[28:]))
-            else:
-                check(reseal(bytes(changed)))
+        now = message[offset]
+        flipped = [now ^ 1 << bit for bit in range(8)]
+        near = [(now + 1) % 256, (now - 1) % 256, 0, 255]
+        check_header_byte(message, offset, sorted({*flipped, *near}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("offset", range(3, 20))
+def test_every_value_of_every_header_byte(offset):
+    for message in MESSAGES:
+        check_header_byte(message, offset, range(256))

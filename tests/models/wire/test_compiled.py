@@ -173,7 +173,9 @@ class Counted(Encoder):
         return super().uniform(*arguments)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 20))]
+)
 def test_a_node_takes_as_many_decisions_as_docs_wire_says_at_most(seed):
     forest = random_forest(seed, n_trees=8, max_depth=9, n_features=300, split=0.95)
     for model in (forest, uniform(forest, 16), per_feature(forest, 16, 16)):

@@ -83,7 +83,7 @@ def test_trials_on_a_cluster_give_the_rows_of_this_process(tmp_path, cluster):
     from conovel.experiments.reproduce import reproduce
     from conovel.experiments.tasks import Learner
 
-    options = Options(trials=2, learners=(Learner("forest", 3, 2, "1/2"),), composites=("max",))
+    options = Options(trials=1, learners=(Learner("forest", 3, 2, "1/2"),), composites=("max",))
     tables = []
     for engine, address in (("local", None), ("dask", cluster.client.scheduler.address)):
         with trials_on(engine, address):

@@ -1,0 +1,130 @@
+"""What a page says about a detection and about a run, whoever kept its record."""
+
+import copy
+
+import pytest
+from support.reports import PLAIN, sections
+
+import conovel as cn
+from conovel.errors import RunFileError
+from conovel.report import network_content, render
+from conovel.report.story import story_of
+
+
+def test_one_site(detection):
+    story = story_of(detection)
+    assert story.headline == f"{detection['n_rejected']} of 100 rows flagged as novel"
+    assert "at most 0.1" in story.guarantee
+    assert story.assumptions == detection["guarantee"]["assumptions"]
+    assert list(sections(story)) == [
+        "The most novel rows",
+        "How it was decided",
+        "Scores",
+        "Resolution left",
+        "Settings",
+    ]
+    first = sections(story)["The most novel rows"].tables[0].rows[0]
+    assert "● flagged" in first
+
+
+@pytest.mark.parametrize(
+    "regime", ["isolated", "counts", "pooled", "split", "conservative", "full"]
+)
+def test_every_regime(runs, regime):
+    story = story_of(runs[regime])
+    assert not story.warnings
+    assert f"{runs[regime]['n_rejected']:,} of " in story.headline
+    assert "at most 10 %" in story.guarantee
+    assert "novelties were found" in story.lead
+    titles = sections(story)
+    assert ("The counts" in titles) == (regime in ("counts", "split", "full"))
+    assert "What was revealed to whom" in titles
+    curves = [p for p in titles["How it was decided"].plots if "tep-up" in p.title]
+    assert len(curves) == (3 if regime in ("isolated", "conservative") else 1)
+    render(runs[regime])
+
+
+def test_without_a_picture_one_is_made_from_the_ranks(runs):
+    content = copy.deepcopy(runs["full"])
+    drawn = content.pop("picture")
+    story = story_of(content)
+    assert "Scores" not in sections(story)
+    with_picture = sections(story_of(runs["full"]))["How it was decided"].plots
+    assert sections(story)["How it was decided"].plots == with_picture
+    for name, site in content["decisions"].items():
+        m = len(site["ranks"])
+        site["ids"], site["scores"] = [f"{name}-{i}" for i in range(m)], [0.5] * m
+    table = sections(story_of(content))["The most novel rows"].tables[0]
+    assert table.rows[0][0].startswith(tuple(drawn["sites"]))
+    content["decisions"]["north"]["scores"] = ["high"] * len(
+        content["decisions"]["north"]["ranks"]
+    )
+    with pytest.raises(RunFileError, match=r"decisions\.north\.scores is not a list of numbers"):
+        story_of(content)
+
+
+def test_one_sites_record_of_a_deployment(runs):
+    content = copy.deepcopy(runs["full"])
+    del content["picture"], content["truth"]
+    content["command"] = "agent"
+    content["decisions"] = {"north": content["decisions"]["north"]}
+    transcript = content["transcript"]
+    transcript["agents"] = {"north": transcript["agents"]["north"]}
+    for round_ in transcript["rounds"]:
+        round_["counts"] = {"north": round_["counts"]["north"]}
+    story = story_of(content)
+    assert "rows of north flagged" in story.headline
+    assert ("flagged over all sites", str(content["n_rejected"])) in story.facts
+    assert not story.warnings
+    assert "all sites together" in story.lead
+    assert "this site sent or received" in sections(story)["Messages"].words[0]
+    others = [row for row in sections(story)["The sites"].tables[0].rows if row[0] != "north"]
+    assert len(others) == 2
+    assert all(row[2:] == ["", "", "", "", "not known", "", ""] for row in others)
+    counts = sections(story)["The counts"]
+    assert counts.tables[0].columns == ["round", "p-values counted", "north"]
+    assert counts.plots == sections(story_of(runs["full"]))["The counts"].plots
+
+
+def test_the_operators_record_has_no_rows(runs):
+    content = {"command": "run", "guarantee": runs["full"]["guarantee"], "terms": {"level": "0.1"}}
+    content["transcript"] = runs["full"]["transcript"]
+    story = story_of(content)
+    assert story.headline.startswith(f"{runs['full']['n_rejected']} of 300")
+    assert "The most novel rows" not in sections(story)
+    content["transcript"] = runs["isolated"]["transcript"]
+    assert story_of(content).headline == "Every site decided for itself"
+
+
+def test_a_run_that_was_broken_off_says_so(runs):
+    content = {"command": "run", "state": "failed", "message": "south vanished"}
+    content["transcript"] = {**runs["full"]["transcript"], "outcome": None}
+    story = story_of(content)
+    assert "nothing was decided" in story.headline
+    assert (story.warnings, story.guarantee) == (["south vanished"], "")
+
+
+def test_a_run_that_was_changed_is_shown_with_what_does_not_hold(runs):
+    content = copy.deepcopy(runs["full"])
+    site = content["decisions"]["north"]
+    site["rejected"][site["rejected"].index(True)] = False
+    story = story_of(content)
+    assert any(sentence.startswith("north did not reject") for sentence in story.warnings)
+    assert any("are drawn as flagged" in sentence for sentence in story.warnings)
+    assert "What does not hold" in render(content)
+
+
+def test_dropouts_are_named_and_their_assumption_with_them(rows):
+    agents = [cn.Agent(name, r.X_null, r.X_test) for name, r in rows.items()]
+    network = cn.Network(agents, regime="counts", on_dropout="conservative", **PLAIN)
+    story = story_of(network_content(network.run(dropouts={"south": "counts"})))
+    table = sections(story)["The sites"].tables[0]
+    assert [row[1] for row in table.rows if row[0] == "south"] == ["lost in the counts"]
+    assert "no site was lost because of what others counted" in story.assumptions
+    assert not story.warnings
+
+
+def test_an_unproven_setting_is_not_promised(runs):
+    content = copy.deepcopy(runs["counts"])
+    content["transcript"]["pi0"] = "quantile"
+    assert "no proof covers" in story_of(content).guarantee

@@ -1,0 +1,72 @@
+"""Detection on files that are read in pieces gives the same bytes as detection in memory."""
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import ExtraTreesClassifier
+from support.files import N_TEST, cut, in_memory, in_pieces, left_in, make_files, trees
+
+import conovel as cn
+from conovel.errors import ScorerError
+from conovel.report import of_detection, of_files
+from conovel.scorers.refined import shrunken_logistic
+from conovel.site.files import LocalEngine
+
+THREADED = ExtraTreesClassifier(40, max_depth=6, n_jobs=2)  # whose trees add up in any order
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+@pytest.mark.parametrize(("piece", "threads"), [(37, 1), (64, 3), (10_000, 2)])
+def test_any_piece_and_any_number_of_threads_gives_the_bytes_of_memory(
+    tmp_path, monkeypatch, ending, piece, threads
+):
+    files = make_files(tmp_path, ending)
+    cut(monkeypatch, piece)
+    expected, out = tmp_path / f"memory.{ending}", tmp_path / f"pieces.{ending}"
+    result = in_memory(trees(pi0="storey"), expected)
+    streamed = in_pieces(trees(pi0="storey"), files, out, engine=LocalEngine(threads))
+    assert out.read_bytes() == expected.read_bytes()
+    assert streamed.summary() == result.summary()
+    assert of_files(streamed) == of_detection(result)
+    assert 0 < result.n_rejected < N_TEST
+    assert result.n_train == 300
+
+
+@pytest.mark.parametrize(
+    "scorer",
+    [
+        shrunken_logistic(),
+        "mlp",
+        "isolation-forest",
+        "boosting",
+        "compiled-forest",
+        THREADED,
+        None,
+    ],
+    ids=["linear", "mlp", "one-class", "boosting", "compiled", "threads", "automatic"],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_every_kind_of_scorer_scores_alike_in_pieces(files, monkeypatch, scorer, few_trees):
+    cut(monkeypatch, 128)
+    detector = cn.AdaDetect(scorer, max_train_rows=300)
+    in_memory(detector, files / "memory.parquet")
+    in_pieces(detector, files, files / "pieces.parquet")
+    assert (files / "pieces.parquet").read_bytes() == (files / "memory.parquet").read_bytes()
+
+
+class Centred(ClassifierMixin, BaseEstimator):
+    """A classifier whose probabilities depend on the rows around a row."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        p = 1 / (1 + np.exp(-(X - X.mean(axis=0)).sum(axis=1)))
+        return np.column_stack([1 - p, p])
+
+
+def test_a_scorer_that_looks_at_neighbours_is_refused(files):
+    with pytest.raises(ScorerError, match="Centred scores a row in another way"):
+        in_pieces(cn.AdaDetect(Centred()), files, files / "out.parquet")
+    assert left_in(files) == ["null", "test"]
