@@ -141,7 +141,13 @@ def as_integers(weights: Vector | None, n: int, largest: int = 2**31) -> NDArray
     """
     if weights is None:
         return np.ones(n, dtype=np.int64)
-    weights = np.asarray(weights, dtype=np.float64)
+    scaled = np.rint(scaled_weights(weights, n, largest))
+    return np.where(np.asarray(weights) > 0, np.maximum(scaled, 1), 0).astype(np.int64)
+
+
+def scaled_weights(weights: Vector | None, n: int, largest: int = 2**31) -> Vector:
+    """Return weights times the largest power of two with which n of them stay below `largest`."""
+    weights = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
     if weights.shape != (n,) or not np.isfinite(weights).all() or weights.min(initial=0) < 0:
         raise InputError(f"weights must be {n} finite numbers, none below 0")
     top = float(weights.max(initial=0))
@@ -149,8 +155,7 @@ def as_integers(weights: Vector | None, n: int, largest: int = 2**31) -> NDArray
         raise InputError("weights are all 0: at least one row must count")
     _, exponent = np.frexp(largest / n / 2)
     _, of_top = np.frexp(top)
-    scaled = np.rint(np.ldexp(weights, int(exponent - of_top)))
-    return np.where(weights > 0, np.maximum(scaled, 1), 0).astype(np.int64)
+    return np.asarray(np.ldexp(weights, int(exponent - of_top)))
 
 
 def balanced(y: NDArray[np.integer], weights: Sequence[float] | Vector | None = None) -> Vector:
