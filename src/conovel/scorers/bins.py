@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from conovel.errors import InputError
-from conovel.models.kernels import bin_features
 from conovel.scorers.base import Matrix, Vector
 from conovel.stats.arguments import as_whole
 
@@ -72,18 +71,23 @@ class Bins:
         most = as_whole(most, "most", 2, MOST_BINS)
         if places not in ("value", "normal", "bin"):
             raise InputError(f"places must be 'value', 'normal' or 'bin', not {places!r}")
-        edges, axes = [], np.zeros((rows.shape[1], MOST_BINS + 1))
-        for axis, values in zip(axes, np.ascontiguousarray(rows.T, dtype=np.float64), strict=True):
-            inner, lowest, rank = _bins_of_column(np.sort(values), most)
+        n, d = rows.shape
+        edges, axes, codes = [], np.zeros((d, MOST_BINS + 1)), np.empty((d, n), np.uint8)
+        columns = np.ascontiguousarray(rows.T, dtype=np.float64)
+        lengths, numbers = _lengths(n), np.arange(MOST_BINS + 1, dtype=np.uint8)
+        for column, axis, values in zip(codes, axes, columns, strict=True):
+            order = np.argsort(values)
+            inner, lowest, bounds = _bins_of_column(values[order], most, lengths)
             edges.append(inner)
+            size = lowest.size
+            column[order] = np.repeat(numbers[:size], bounds[1:] - bounds[:-1])
             if places == "value":
-                axis[: lowest.size] = lowest
+                axis[:size] = lowest
             elif places == "normal":
-                axis[: rank.size] = ndtri(rank)
+                axis[:size] = ndtri((bounds[:-1] + bounds[1:]) / (2 * n))  # of the middle rank
             else:
-                axis[: rank.size] = np.arange(rank.size)
-        codes = bin_features(rows, edges)
-        return cls(tuple(edges), np.ascontiguousarray(codes.T), axes)
+                axis[:size] = np.arange(size)
+        return cls(tuple(edges), codes, axes)
 
     @property
     def n_rows(self) -> int:
@@ -104,28 +108,42 @@ class Bins:
         return threshold
 
 
-def _bins_of_column(ordered: Vector, most: int) -> tuple[Vector, Vector, Vector]:
-    """Return the edges, and the least value and the middle rank (in (0, 1)) of each bin."""
+def _lengths(n: int) -> Vector:
+    """Return which share of the bins the first rows of a column fill, for 0 to n of them.
+
+    Half of the bins hold equally many rows; the other half become shorter towards both ends,
+    as 1 / (rows up to the end).
+    """
+    tails = 1 / np.minimum(np.arange(1, n + 1), np.arange(n, 0, -1))
+    filled = np.cumsum(tails)
+    both = (np.arange(1, n + 1) / n + filled / filled[-1]) / 2
+    return np.concatenate([[0.0], both])
+
+
+def _bins_of_column(
+    ordered: Vector, most: int, lengths: Vector
+) -> tuple[Vector, Vector, NDArray[np.intp]]:
+    """Return the edges, the least value of each bin, and how many rows are before it."""
     n = ordered.size
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    distinct = ordered[starts]
-    first = np.arange(starts.size)
-    if starts.size > most:
-        # Half of the bins hold equally many rows; the other half become shorter towards both
-        # ends, as 1 / (rows up to the end). What fills a bin alone counts for one bin.
-        to_end = np.minimum(np.arange(1, n + 1), np.arange(n, 0, -1))
-        tails = 1 / to_end
-        size = np.add.reduceat(1 / n + tails / np.cumsum(tails)[-1], starts)
-        size = np.minimum(size, size.sum() / most)
-        end = np.cumsum(size)
-        number = np.minimum(np.floor((end - size / 2) * (most / end[-1])), most - 1)
-        first = np.flatnonzero(np.concatenate([[True], number[1:] != number[:-1]]))
-    lowest = distinct[first]
-    highest = distinct[np.append(first[1:], distinct.size) - 1]
-    edges = highest[:-1] / 2 + lowest[1:] / 2
-    edges = np.where(edges >= lowest[1:], highest[:-1], edges)
-    bounds = np.append(starts[first], n)
-    return edges, lowest, (bounds[:-1] + bounds[1:]) / (2 * n)
+    starts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1  # of all distinct values but one
+    if starts.size >= most:
+        length = np.empty(starts.size + 1)
+        length[:-1] = lengths[starts]
+        length[-1] = 1.0
+        length[1:] -= length[:-1].copy()
+        # What would fill several bins is one.
+        end = np.cumsum(np.minimum(length, 1 / most))
+        middle = end[1:] + end[:-1]
+        number = (middle * (most / 2 / end[-1])).astype(np.int64)
+        new = np.empty(starts.size, np.bool_)
+        new[0] = number[0] > 0
+        new[1:] = number[1:] != number[:-1]
+        starts = starts[new]
+    lowest, highest = ordered[starts], ordered[starts - 1]
+    edges = highest / 2 + lowest / 2
+    edges = np.where(edges >= lowest, highest, edges)
+    bounds = np.concatenate([[0], starts, [n]])
+    return edges, ordered[bounds[:-1]], bounds
 
 
 def as_integers(weights: Vector | None, n: int, largest: int = 2**31) -> NDArray[np.int64]:
