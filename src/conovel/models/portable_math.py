@@ -14,20 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 # ln 2 in two parts, the first with 32 bits so that its multiples stay exact.
-_LN2_HIGH = float.fromhex("0x1.62e42feep-1")
-_LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
-_INVERSE_LN2 = float.fromhex("0x1.71547652b82fep+0")
-_TAYLOR = [1.0 / math.factorial(n) for n in range(13, -1, -1)]
-_LARGEST = 708.0  # exp(-708) is still a normal number
+LN2_HIGH = float.fromhex("0x1.62e42feep-1")
+LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
+INVERSE_LN2 = float.fromhex("0x1.71547652b82fep+0")
+TAYLOR = [1.0 / math.factorial(n) for n in range(13, -1, -1)]
+LARGEST = 708.0  # exp(-708) is still a normal number
 
 
 def _decay(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """exp(-x) for x >= 0, cut off at x = 708."""
-    x = -np.minimum(x, _LARGEST)
-    k = np.rint(x * _INVERSE_LN2)
-    r = (x - k * _LN2_HIGH) - k * _LN2_LOW
+    x = -np.minimum(x, LARGEST)
+    k = np.rint(x * INVERSE_LN2)
+    r = (x - k * LN2_HIGH) - k * LN2_LOW
     total = np.zeros_like(r)
-    for coefficient in _TAYLOR:
+    for coefficient in TAYLOR:
         total = total * r + coefficient
     return np.ldexp(total, k.astype(np.int32))
 
