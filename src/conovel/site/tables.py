@@ -17,13 +17,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conovel.errors import (
-    ColumnError,
-    DataWarning,
-    MissingExtraError,
-    SampleError,
-    ValueTypeError,
-)
+from conovel.errors import ColumnError, DataWarning, MissingExtraError, SampleError, ValueTypeError
 from conovel.scorers.hashing import content_hash
 from conovel.site.representation import (
     as_floats,

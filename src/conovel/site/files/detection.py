@@ -74,19 +74,10 @@ def detect_files(
     ----------
     detector : AdaDetect
         Scorer, level and all other settings.
-    null, test : Path
-        Known normals and rows to test: CSV or Parquet files, or folders of them.
+    null, test, columns, id_column, memory, engine, on_progress
+        As of :class:`conovel.site.files.site.FileSite`.
     out : Path
         File of decisions, .csv or .parquet.
-    columns, id_column
-        Features and the column that names the rows; see
-        :func:`conovel.site.storage.pick_features`.
-    memory : int or str
-        What may be used, in bytes or as "1.5GB"; known normals take about 48 bytes each beyond.
-    engine : Engine, optional
-        Who scores; threads by default.
-    on_progress : callable, optional
-        Told the stage, how many rows are done and how many there are, if known.
     """
     require_writable(out)
     work = detector.site_work()
