@@ -67,7 +67,7 @@ def test_files_in_a_run_out_and_verified(conovel, files, few_trees):
 def test_json_for_scripts(conovel):
     run = conovel("simulate", *SMALL, "--regime", "counts", "--pi0", "storey", "--json")
     (only,) = json.loads(run.stdout)
-    assert only["transcript"]["regime"] == "counts"
+    assert only["transcript"]["spec"]["regime"] == "counts"
     assert only["transcript"]["spec"]["level"] == "1/10"
 
 

@@ -287,10 +287,10 @@ def test_the_settings_name_the_seed_that_was_drawn():
     for random_state in (None, np.random.RandomState(5), np.random.default_rng(5)):
         network = cn.Network(agents(), regime="counts", scorer=LINEAR, random_state=random_state)
         drawn = network.run()
-        seed = drawn.settings["random_state"]
+        seed = drawn.spec.seed
         again = cn.Network(agents(), regime="counts", scorer=LINEAR, random_state=seed).run()
         assert again.to_dict() == drawn.to_dict()
-        assert network.run().settings["random_state"] != seed
+        assert network.run().spec.seed != seed
 
 
 def test_options_are_kept_as_given_and_only_by_name():

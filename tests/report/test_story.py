@@ -126,5 +126,5 @@ def test_dropouts_are_named_and_their_assumption_with_them(rows):
 
 def test_an_unproven_setting_is_not_promised(runs):
     content = copy.deepcopy(runs["counts"])
-    content["transcript"]["pi0"] = "quantile"
+    content["transcript"]["spec"]["pi0"] = "quantile:1/2"
     assert "no proof covers" in story_of(content).guarantee

@@ -21,6 +21,8 @@ from conovel.errors import SampleError
 from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import Mixture
 from conovel.spec.regimes import REGIMES, Regime
+from conovel.spec.run_spec import RunSpec
+from conovel.stats.levels import as_level
 from conovel.stats.null_proportion import NullProportion, Storey
 from conovel.stats.stepup import fast_lsu
 
@@ -214,12 +216,13 @@ def test_every_regime_spends_exactly_its_level(regime, size, ties):
 @pytest.mark.parametrize("regime", ["isolated", "full"])
 def test_a_regime_that_takes_too_high_a_level_is_caught(regime, monkeypatch):
     design = TOGETHER if REGIMES[regime].uses_counts else APART
+
+    def too_high(cls, *, level, **others):
+        return cls(level=as_level(level) * Fraction(13, 10), **others)
+
     honest = Regime.test_level
     monkeypatch.setattr(Regime, "test_level", lambda *asked: honest(*asked) * Fraction(13, 10))
-    monkeypatch.setattr(
-        "conovel.protocol.coordinator.as_level", lambda level: level * Fraction(13, 10)
-    )
-    monkeypatch.setattr("conovel.protocol.agent.as_level", lambda level: level * Fraction(13, 10))
+    monkeypatch.setattr(RunSpec, "of", classmethod(too_high))
     assert not holds(regime, *design["two"], ties=1)
 
 

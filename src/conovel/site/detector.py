@@ -21,6 +21,7 @@ from conovel.scorers.registry import as_candidates
 from conovel.site.results import Detection, decide
 from conovel.site.sampling import MAX_TRAIN_ROWS
 from conovel.site.site import LocalSite, SiteWork
+from conovel.site.splitting import require_two
 from conovel.site.tables import as_ids, read_pair, read_rows
 from conovel.spec.guarantee import one_site
 from conovel.spec.run_spec import RunSpec
@@ -145,6 +146,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         level, pi0 = work.spec.level, work.spec.pi0
         null, test = read_pair(X_null, X_test)
         names = as_ids(ids, len(test))
+        require_two(len(null))
         site = LocalSite(null, test, work)
         if pi0 is None:  # an estimate below m can make up for too few rows
             warn_resolution([(len(test), site.n_calibration_planned(1))], level)

@@ -102,6 +102,14 @@ def n_training(n: int, train_fraction: Level, most: int | None = None) -> int:
     return max(min(max(int(fraction * n), 1), n - 1, n if most is None else most), 0)
 
 
+def require_two(n: int) -> None:
+    """Check that there are known normals for both purposes."""
+    if n < 2:
+        raise SampleError(
+            f"X_null has {n} row: at least 2 are needed, one to train and one to calibrate"
+        )
+
+
 def split_null(
     n: int, train_fraction: Level, seed: int, most: int | None = None
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -109,10 +117,7 @@ def split_null(
 
     No more than `most` train; those that are spared calibrate.
     """
+    require_two(n)
     k = n_training(n, train_fraction, most)
-    if n < 2:
-        raise SampleError(
-            f"X_null has {n} row: at least 2 are needed, one to train and one to calibrate"
-        )
     order = np.random.default_rng(seed).permutation(n)
     return np.sort(order[:k]), np.sort(order[k:])
