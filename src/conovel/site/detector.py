@@ -71,7 +71,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         The known normals given to `fit`.
     n_features_in_ : int
         Number of features seen by `fit`.
-    feature_names_in_ : array of str, of shape (n_features_in_,)
+    feature_names_in_ : array of str, of shape (d,)
         Their names, if `fit` was given a frame whose column names are all strings.
 
     See Also
