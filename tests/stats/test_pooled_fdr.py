@@ -171,11 +171,12 @@ class Design(NamedTuple):
 
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
+SIZES, NULLS = (2, 2, 2, 5, 5, 5, 8, 8, 8, 11, 11, 11), (1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4)
 DESIGNS = {
     "tight": Design((2,) * 30, (1,) * 30, "mixed", THIRD, HALF),
-    "unequal": Design((2, 5, 8, 11) * 3, (1, 2, 3, 4) * 3, "mixed", THIRD, HALF),
-    "unequal, large first": Design((2, 5, 8, 11) * 3, (1, 2, 3, 4) * 3, "last", THIRD, HALF),
-    "unequal, large last": Design((2, 5, 8, 11) * 3, (1, 2, 3, 4) * 3, "first", THIRD, HALF),
+    "unequal": Design(SIZES, NULLS, "mixed", THIRD, HALF),
+    "unequal, large first": Design(SIZES, NULLS, "last", THIRD, HALF),
+    "unequal, large last": Design(SIZES, NULLS, "first", THIRD, HALF),
     "one large agent": Design((2,) * 9 + (89,), (1,) * 9 + (29,), "first", THIRD, HALF),
     "novelties": Design((9,) * 8, (2,) * 8, "mixed", Fraction(2, 5), HALF, n_novel=2),
 }
@@ -190,7 +191,7 @@ class Layout:
         owner = np.repeat(np.arange(len(sizes)), sizes)
         if design.layout == "mixed":
             owner = np.random.default_rng(0).permutation(owner)
-        elif design.layout == "first":  # the nulls of the first agent are the highest
+        elif design.layout == "first":  # the nulls of the first agent are the highest rows
             owner = owner[::-1]
         self.n_cells = owner.size + 1  # the last cell holds the novelties
         self.cells = [np.flatnonzero(owner == j) for j in range(len(sizes))]
