@@ -135,6 +135,7 @@ benjamini_hochberg(ranks, n_calibration, level, *, pi0=None)
 conformal_pvalues(calibration_scores, test_scores)
 conformal_ranks(calibration_scores, test_scores)
 decode(message, *, schema=None)
+e_bh(e_values, level, *, denominator=1)
 encode(model, *, bits=None, schema=b'\x00\x00\x00\x00')
 fast_lsu(blocks, level, *, pi0=None)
 reject(calibration_scores, test_scores, level)
@@ -151,6 +152,7 @@ CONTRACT = {
     "benjamini_hochberg": "ranks n_calibration level",
     "adjusted_pvalues": "ranks n_calibration",
     "fast_lsu": "blocks level",
+    "e_bh": "e_values level",
     "encode": "model bits",
 }
 MEMBERS = {

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from conovel.site.surrogate import decode as decode
     from conovel.site.surrogate import encode as encode
     from conovel.spec.guarantee import Guarantee as Guarantee
+    from conovel.stats.evidence import e_bh as e_bh
     from conovel.stats.null_proportion import Quantile as Quantile
     from conovel.stats.null_proportion import Storey as Storey
     from conovel.stats.ranks import conformal_pvalues as conformal_pvalues
@@ -112,6 +113,7 @@ _HOMES = {
     "conformal_pvalues": "stats.ranks",
     "conformal_ranks": "stats.ranks",
     "decode": "site.surrogate",
+    "e_bh": "stats.evidence",
     "encode": "site.surrogate",
     "fast_lsu": "stats.stepup",
     "reject": "stats.stepup",

@@ -1,0 +1,268 @@
+"""Evidence against rows that are null: e-values, their averages, and the e-BH procedure.
+
+An e-value is a number E >= 0, large for a row that is probably novel. E_1..E_m are *compound*
+e-values when the expectations of the nulls' E_i add up to at most m. e-BH at level α rejects
+the k rows with the largest e-values, with k the largest number for which
+
+    E_(k)  >=  m / (α k).
+
+Its false discovery rate is at most α, whatever the dependence between rows (docs/theory.md).
+Equality is common here too, so everything is compared in integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Rational
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from conovel.errors import InputError, SampleError
+from conovel.stats.arguments import as_array, as_whole
+from conovel.stats.levels import Level, as_level
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Exact e-values of many rows that have few different values.
+
+    Attributes
+    ----------
+    values : tuple of Fraction
+        The different e-values.
+    codes : int array of shape (m,)
+        For every row, the position of its e-value in `values`.
+
+    See Also
+    --------
+    rejection_evidence : Makes it from the rejections of a procedure.
+    averaged : Averages it over several splits.
+    joined : Puts the rows of several parts behind each other.
+    """
+
+    values: tuple[Fraction, ...]
+    codes: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return int(self.codes.size)
+
+    def to_list(self) -> list[Fraction]:
+        """Return the e-value of every row.
+
+        Examples
+        --------
+        >>> Evidence((Fraction(0), Fraction(5, 2)), np.array([1, 0])).to_list()
+        [Fraction(5, 2), Fraction(0, 1)]
+        """
+        return [self.values[code] for code in self.codes.tolist()]
+
+
+def e_bh(
+    e_values: ArrayLike | Evidence, level: Level, *, denominator: int = 1
+) -> NDArray[np.bool_]:
+    """Reject rows by their e-values (e-BH), exactly.
+
+    Parameters
+    ----------
+    e_values : array of shape (m,), or Evidence
+        Compound e-values: integers, Fractions or floats. A float is read as the binary number
+        that it is. Infinity is allowed.
+    level : float, str or Fraction
+        Target false discovery rate.
+    denominator : int
+        The e-values are ``e_values / denominator``, so integers over a common denominator
+        stay exact.
+
+    Returns
+    -------
+    bool array of shape (m,)
+        True where the row is declared a novelty.
+
+    Examples
+    --------
+    >>> e_bh([40, 20, Fraction(10, 3), 0], level=0.1)
+    array([ True,  True, False, False])
+    >>> e_bh([120, 60, 10, 0], level=0.1, denominator=3)
+    array([ True,  True, False, False])
+    """
+    alpha = as_level(level)
+    scale = as_whole(denominator, "denominator", 1)
+    evidence = e_values if isinstance(e_values, Evidence) else None
+    values, codes = (evidence.values, evidence.codes) if evidence else _grouped(e_values)
+    m = codes.size
+    if m == 0:
+        raise SampleError("there is nothing to test: e_values is empty")
+    counts = np.bincount(codes, minlength=len(values)).tolist()
+    least = m * scale * alpha.denominator  # E_(k) >= m/(αk) iff E·α.numerator·k >= least
+    accepted = np.zeros(len(values), dtype=np.bool_)
+    k = m
+    ascending = sorted(range(len(values)), key=values.__getitem__)
+    for place, code in enumerate(ascending):  # k rows have this value or a larger one
+        value = values[code]
+        if value == math.inf:
+            enough = True
+        else:
+            numerator, below = value.as_integer_ratio()
+            enough = numerator * alpha.numerator * k >= least * below
+        if enough:
+            accepted[ascending[place:]] = True
+            break
+        k -= counts[code]
+    return np.asarray(accepted[codes])
+
+
+def rejection_evidence(rejected: ArrayLike, level: Level) -> Evidence:
+    """Turn the rejections of a procedure into compound e-values, m/(βR) for a rejected row.
+
+    Parameters
+    ----------
+    rejected : bool array of shape (m,)
+        True for the R rows that the procedure rejects, among all m rows that it tests.
+    level : float, str or Fraction
+        The level β at which the procedure ran: a proven bound on its false discovery rate.
+
+    Returns
+    -------
+    Evidence
+        All zero if nothing was rejected.
+
+    Examples
+    --------
+    >>> rejection_evidence([True, False, True, False], level=0.1).to_list()
+    [Fraction(20, 1), Fraction(0, 1), Fraction(20, 1), Fraction(0, 1)]
+    """
+    beta = as_level(level)
+    mask = as_array(rejected, "rejected")
+    if mask.ndim != 1 or mask.size == 0:
+        raise SampleError(f"rejected must have one dimension and a row, not shape {mask.shape}")
+    if mask.dtype != np.bool_:
+        raise InputError(f"rejected must be True or False for every row, not {mask.dtype}")
+    n_rejected = int(np.count_nonzero(mask))
+    value = Fraction(mask.size) / (beta * n_rejected) if n_rejected else Fraction(0)
+    return Evidence((Fraction(0), value), mask.astype(np.int64))
+
+
+def averaged(evidence: Sequence[Evidence], weights: Sequence[Rational] | None = None) -> Evidence:
+    """Average compound e-values of the same rows with fixed weights.
+
+    Parameters
+    ----------
+    evidence : sequence of Evidence
+        One for each split, procedure or level; all about the same rows in the same order.
+    weights : sequence of int or Fraction, or None
+        Nonnegative, with a sum of at most 1, fixed before any of the rows was seen. None
+        gives all the same weight.
+
+    Returns
+    -------
+    Evidence
+
+    Examples
+    --------
+    >>> first = rejection_evidence([True, False, False], "1/2")
+    >>> second = rejection_evidence([True, True, False], "1/2")
+    >>> averaged([first, second]).to_list()
+    [Fraction(9, 2), Fraction(3, 2), Fraction(0, 1)]
+    """
+    if not evidence:
+        raise SampleError("there is nothing to average: evidence is empty")
+    sizes = {len(part) for part in evidence}
+    if len(sizes) > 1:
+        raise SampleError(f"evidence must be about the same rows, not about {sorted(sizes)} rows")
+    shares = _as_weights(weights, len(evidence))
+    values: list[Fraction] = [Fraction(0)]
+    codes = np.zeros(sizes.pop(), dtype=np.int64)
+    for part, share in zip(evidence, shares, strict=True):
+        # One code for every pair of values that occurs together.
+        pairs, codes = np.unique(codes * len(part.values) + part.codes, return_inverse=True)
+        old, new = np.divmod(pairs, len(part.values))
+        values = [
+            values[i] + share * part.values[j]
+            for i, j in zip(old.tolist(), new.tolist(), strict=True)
+        ]
+    return Evidence(tuple(values), codes)
+
+
+def joined(parts: Sequence[Evidence]) -> Evidence:
+    """Put the rows of several parts behind each other: folds, batches, or groups of agents.
+
+    Compound e-values of each part are compound e-values of all rows together.
+
+    Examples
+    --------
+    >>> part = rejection_evidence([True, False], "1/2")
+    >>> joined([part, part]).to_list()
+    [Fraction(4, 1), Fraction(0, 1), Fraction(4, 1), Fraction(0, 1)]
+    """
+    if not parts:
+        raise SampleError("there is nothing to join: parts is empty")
+    starts = np.cumsum([0, *(len(part.values) for part in parts)])[:-1]
+    codes = [part.codes + start for part, start in zip(parts, starts, strict=True)]
+    return Evidence(tuple(v for part in parts for v in part.values), np.concatenate(codes))
+
+
+def _as_weights(weights: Sequence[Rational] | None, n: int) -> list[Fraction]:
+    if weights is None:
+        return [Fraction(1, n)] * n
+    if len(weights) != n:
+        raise SampleError(f"there must be one weight for each of {n} parts, not {len(weights)}")
+    if not all(isinstance(weight, Rational) for weight in weights):
+        raise InputError("weights must be integers or Fractions: write 0.5 as Fraction(1, 2)")
+    shares = [Fraction(weight) for weight in weights]
+    if min(shares) < 0 or sum(shares) > 1:
+        raise InputError(
+            f"weights must not be negative and must add up to at most 1, not {sum(shares)}:"
+            " divide them by their sum"
+        )
+    return shares
+
+
+def _grouped(e_values: Any) -> tuple[Sequence[Any], NDArray[np.int64]]:
+    """Return the different e-values as Python numbers, and the place of each row's among them."""
+    array = _as_numbers(e_values)
+    if array.dtype == object:
+        places: dict[Any, int] = {}
+        codes = np.array([places.setdefault(v, len(places)) for v in array], dtype=np.int64)
+        values = list(places)
+    else:
+        different, codes = np.unique(array, return_inverse=True)
+        values = different.tolist()
+    for place, value in enumerate(values):
+        if not value >= 0:  # NaN is not >= 0 either
+            row = int(np.flatnonzero(codes == place)[0])
+            raise InputError(
+                f"e_values must be numbers from 0 to infinity, and row {row} has {value!r}"
+            )
+    return values, codes
+
+
+def _as_numbers(e_values: Any) -> NDArray[Any]:
+    """Convert to an array of integers, float64 or exact objects, without rounding a number."""
+    if isinstance(e_values, list | tuple):
+        # numpy would round a large integer that stands beside a float.
+        kinds = set(map(type, e_values))
+        array = np.asarray(e_values, dtype=None if len(kinds) <= 1 else object)
+    else:
+        array = as_array(e_values, "e_values")
+    if array.ndim != 1:
+        raise SampleError(f"e_values must have one dimension, not shape {array.shape}")
+    if array.size == 0 or array.dtype.kind in "iu":
+        return array.astype(np.int64) if array.size == 0 else array
+    if array.dtype.kind == "f" and array.dtype.itemsize <= 8:
+        return array.astype(np.float64, copy=False)
+    if array.dtype != object:
+        raise InputError(
+            f"e_values must be integers, Fractions or floats of 64 bits, not {array.dtype}"
+        )
+    for row, value in enumerate(array):
+        if not isinstance(value, Rational | float) or isinstance(value, bool):
+            raise InputError(
+                f"e_values must be integers, Fractions or floats, and row {row} is a"
+                f" {type(value).__name__}"
+            )
+    return array

@@ -1,0 +1,228 @@
+"""e-BH against its definition in rationals, evidence from rejections, and its averages."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.strategies import levels
+
+import conovel as cn
+from conovel.errors import InputError, LevelError, SampleError
+from conovel.stats.evidence import Evidence, averaged, joined, rejection_evidence
+from conovel.stats.ranks import conformal_ranks
+from conovel.stats.stepup import step_up
+
+INFINITY = float("inf")
+
+
+def oracle(e_values, level):
+    """e-BH by its definition: the largest k with E_(k) >= m/(αk), all in rationals."""
+    m = len(e_values)
+    exact = [e if e == INFINITY else Fraction(e) for e in e_values]
+    ordered = sorted(exact, reverse=True)
+    k = max((k for k in range(1, m + 1) if ordered[k - 1] >= m / (level * k)), default=0)
+    return [bool(k) and e >= ordered[k - 1] for e in exact]
+
+
+@st.composite
+def evidence_and_level(draw):
+    """E-values on, just below and just above their thresholds m/(αk), and others."""
+    level, m = Fraction(str(draw(levels))), draw(st.integers(1, 12))
+    near = st.builds(
+        lambda k, step: m / (level * k) + step,
+        st.integers(1, m),
+        st.sampled_from([Fraction(0), Fraction(0), Fraction(-1, 10**9), Fraction(1, 10**9)]),
+    )
+    other = st.integers(0, 10**20) | st.floats(0, allow_nan=False) | st.just(INFINITY)
+    return draw(st.lists(near | near | other, min_size=m, max_size=m)), level
+
+
+@given(evidence_and_level())
+def test_e_bh_equals_its_definition(problem):
+    e_values, level = problem
+    got = cn.e_bh(e_values, level)
+    assert got.dtype == np.bool_
+    assert got.tolist() == oracle(e_values, level)
+
+
+@given(st.lists(st.floats(0, 1e6) | st.just(INFINITY), min_size=1, max_size=30), levels)
+def test_arrays_of_floats_are_read_as_the_binary_numbers_they_are(e_values, level):
+    exact = Fraction(str(level))
+    assert cn.e_bh(np.array(e_values), level).tolist() == oracle(e_values, exact)
+
+
+@given(
+    st.lists(st.integers(0, 2000), min_size=1, max_size=30),
+    st.integers(1, 50),
+    levels,
+)
+def test_integers_over_a_common_denominator(numerators, denominator, level):
+    fractions = [Fraction(n, denominator) for n in numerators]
+    for kind in (list, np.array, lambda n: np.array(n, dtype=np.uint16)):
+        got = cn.e_bh(kind(numerators), level, denominator=denominator)
+        assert got.tolist() == cn.e_bh(fractions, level).tolist()
+
+
+def test_a_large_integer_beside_a_float_is_not_rounded():
+    # m/(αk) = 2**53 + 1 at k = 1 is no float.
+    level = Fraction(2, 2**53 + 1)
+    assert cn.e_bh([2**53 + 1, 0.5], level).tolist() == [True, False]
+    assert cn.e_bh([2**53, 0.5], level).tolist() == [False, False]
+
+
+def test_a_million_rows():
+    rng = np.random.default_rng(0)
+    e_values = rng.exponential(size=1_000_000) * 10.0 ** rng.integers(0, 4, size=1_000_000)
+    ordered = np.sort(e_values)[::-1]
+    k = np.flatnonzero(ordered * np.arange(1, 1_000_001) >= 1_000_000 / 0.5)[-1] + 1
+    assert 0 < k < 1_000_000
+    assert cn.e_bh(e_values, 0.5).sum() == k
+
+
+@pytest.mark.parametrize(
+    ("e_values", "message"),
+    [
+        ([1.0, float("nan")], "row 1 has nan"),
+        ([Fraction(1), 2, float("nan")], "row 2 has nan"),
+        ([3, -1], "row 1 has -1"),
+        (np.array([0.5, -0.5]), "row 1 has -0.5"),
+        ([Fraction(-1, 3)], r"row 0 has Fraction\(-1, 3\)"),
+        ([True, False], "not bool"),
+        ([1, True], "row 1 is a bool"),
+        (["a"], "integers, Fractions or floats"),
+        ([1, None], "row 1 is a NoneType"),
+        (np.array([1.0], dtype=np.longdouble), "floats of 64 bits"),
+    ],
+)
+def test_what_is_no_e_value_is_refused_by_name(e_values, message):
+    with pytest.raises(InputError, match=message):
+        cn.e_bh(e_values, 0.1)
+
+
+@pytest.mark.parametrize("e_values", [[], np.zeros((2, 2)), 3.0])
+def test_e_values_need_one_dimension_and_a_row(e_values):
+    with pytest.raises(SampleError):
+        cn.e_bh(e_values, 0.1)
+
+
+def test_levels_and_denominators_are_checked():
+    with pytest.raises(LevelError):
+        cn.e_bh([1], 1)
+    with pytest.raises(InputError, match="denominator"):
+        cn.e_bh([1], 0.1, denominator=0)
+
+
+masks = st.lists(st.booleans(), min_size=1, max_size=20)
+
+
+@given(masks, levels)
+def test_the_evidence_of_a_procedure_gives_its_rejections_back(mask, level):
+    """m/(αR) >= m/(αR): an equality point, which floats often miss."""
+    evidence = rejection_evidence(mask, level)
+    assert cn.e_bh(evidence, level).tolist() == mask
+    assert cn.e_bh(evidence.to_list(), level).tolist() == mask
+    assert sum(evidence.to_list()) == (len(mask) / Fraction(str(level)) if any(mask) else 0)
+
+
+@given(st.data(), st.integers(1, 8), st.integers(1, 6))
+def test_averages_are_the_weighted_sums_of_the_rows(data, m, n_parts):
+    row = st.lists(st.booleans(), min_size=m, max_size=m)
+    parts = [rejection_evidence(data.draw(row), data.draw(levels)) for _ in range(n_parts)]
+    sizes = data.draw(st.lists(st.integers(0, 9), min_size=n_parts, max_size=n_parts))
+    weights = [Fraction(size, max(sum(sizes), 1)) for size in sizes]
+    columns = list(zip(*(part.to_list() for part in parts), strict=True))
+    assert averaged(parts).to_list() == [sum(column) / n_parts for column in columns]
+    assert averaged(parts, weights).to_list() == [
+        sum(w * e for w, e in zip(weights, column, strict=True)) for column in columns
+    ]
+    assert joined(parts).to_list() == [e for part in parts for e in part.to_list()]
+
+
+def test_evidence_of_many_rows_is_averaged_by_its_few_values():
+    rng = np.random.default_rng(0)
+    usual = rng.random(1_000_000) < 0.01
+    parts = [rejection_evidence(usual ^ (rng.random(usual.size) < 1e-3), 0.05) for _ in range(5)]
+    together = averaged(parts)
+    assert len(together) == usual.size
+    assert len(together.values) <= 2**5
+    found = cn.e_bh(together, 0.1)
+    assert 0.9 < (found & usual).sum() / usual.sum() <= 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rejection_evidence([0, 1], 0.1), "True or False"),
+        (lambda: rejection_evidence([], 0.1), "one dimension and a row"),
+        (lambda: averaged([]), "nothing to average"),
+        (lambda: joined([]), "nothing to join"),
+        (lambda: averaged([PART, joined([PART, PART])]), "same rows"),
+        (lambda: averaged([PART], [1, 1]), "one weight for each"),
+        (lambda: averaged([PART], [0.5]), r"Fraction\(1, 2\)"),
+        (lambda: averaged([PART, PART], [1, Fraction(1, 2)]), "at most 1, not 3/2"),
+        (lambda: averaged([PART, PART], [1, -1]), "not be negative"),
+    ],
+)
+def test_bad_parts_and_weights_are_refused(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
+
+
+PART = rejection_evidence([True, False], 0.1)
+
+
+# False discovery rates, by enumeration ------------------------------------------------------
+
+
+def exact_fdr(scores, n_calibration, n_novel, beta, level, combine):
+    """FDR of e-BH on evidence from several scores of the same rows.
+
+    `scores` has one line per split. The last `n_novel` rows are novelties; the others are null,
+    and every choice of the calibration rows among them is equally likely.
+    """
+    n_null = scores.shape[1] - n_novel
+    choices = list(itertools.combinations(range(n_null), n_calibration))
+    fdr = Fraction(0)
+    for chosen in choices:
+        tests = np.delete(np.arange(scores.shape[1]), chosen)
+        parts = []
+        for line in scores:
+            ranks = conformal_ranks(line[list(chosen)], line[tests])
+            mask = step_up([(ranks, n_calibration)], beta).rejected[0]
+            parts.append(rejection_evidence(mask, beta))
+        rejected = cn.e_bh(combine(parts), level)
+        fdr += Fraction(int((rejected & (tests < n_null)).sum()), max(int(rejected.sum()), 1))
+    return fdr / len(choices)
+
+
+def largest(parts):
+    """INVALID: the best of several splits, row by row."""
+    return [max(column) for column in zip(*(part.to_list() for part in parts), strict=True)]
+
+
+def test_averaged_evidence_keeps_the_level_and_the_best_of_it_does_not():
+    rng = np.random.default_rng(0)
+    beta, worst = Fraction(1, 3), {averaged: Fraction(0), largest: Fraction(0)}
+    for n_novel in [0, 1] * 15:
+        scores = rng.permuted(np.tile(np.arange(7.0), (3, 1)), axis=1)
+        scores[:, 7 - n_novel :] += 3
+        for combine, ratio in worst.items():
+            for level in (beta, 2 * beta):
+                fdr = exact_fdr(scores, 5, n_novel, beta, level, combine)
+                worst[combine] = max(worst[combine], ratio, fdr / level)
+    assert 0 < worst[averaged] <= 1 < worst[largest]
+
+
+def test_two_opposite_scores_where_the_best_has_twice_the_level():
+    """Lemma 8(b): one null test row, rejected if it is the largest or the smallest."""
+    scores, level = np.array([np.arange(5.0), -np.arange(5.0)]), Fraction(1, 5)
+    assert exact_fdr(scores, 4, 0, level, level, largest) == 2 * level
+    assert exact_fdr(scores[:1], 4, 0, level, level, averaged) == level
+    assert exact_fdr(scores, 4, 0, level / 2, level, averaged) == 0
+
+
+def test_evidence_counts_its_rows():
+    assert len(Evidence((Fraction(1),), np.zeros(3, dtype=np.int64))) == 3
