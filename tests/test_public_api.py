@@ -38,9 +38,11 @@ ColumnError(InputError) is raised
 ConovelError(Exception) is raised
 ConovelWarning(UserWarning) is raised
 DataWarning(ConovelWarning) is raised
-Detection(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows, ids=None,
-    choices=<factory>, stepup, n_train, scorer, guarantee, calibration_scores)
+Detection(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows, cells=None,
+    floor=0, ids=None, choices=<factory>, stepup, n_train, scorer, guarantee,
+    calibration_scores)
 Detection.adjusted
+Detection.cells_as_plain()
 Detection.columns()
 Detection.histogram
 Detection.level
@@ -103,8 +105,9 @@ ScorerError(InputError) is raised
 Selection(names, values, chosen)
 Selection.to_dict()
 Selection.winner
-SiteResult(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows, ids=None,
-    choices=<factory>)
+SiteResult(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows, cells=None,
+    floor=0, ids=None, choices=<factory>)
+SiteResult.cells_as_plain()
 SiteResult.columns()
 SiteResult.n_rejected
 SiteResult.p_values
@@ -120,7 +123,8 @@ Surrogate = conovel.models.forest.Forest | conovel.models.linear.Linear |
 TrainingSet(null_train, mixture)
 TrainingSet.labelled()
 Transcript(run_id='', spec=None, agents=<factory>, roster=(), n_tests=0, left=<factory>,
-    rounds=<factory>, outcome=None, abort=None, entries=<factory>)
+    room=Fraction(0, 1), histograms=<factory>, rounds=<factory>, outcome=None, abort=None,
+    entries=<factory>)
 Transcript.agreed
 Transcript.charged(entry)
 Transcript.from_dict(plain)

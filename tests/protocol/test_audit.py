@@ -20,7 +20,7 @@ from conovel.report.page import render
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.levels import as_level
 
-REGIMES = ["isolated", "counts", "split", "conservative", "full", "pooled"]
+REGIMES = ["isolated", "counts", "split", "conservative", "full", "pooled", "joint"]
 HOSTILE_LEVELS = [
     "1/0",
     "1e300000000",
@@ -62,6 +62,8 @@ def test_every_published_value_is_checked_or_named(regime):
         {"regime": "full", "dropouts": {"west": "hello"}},
         {"regime": "counts", "dropouts": {"west": "models"}},
         {"regime": "full", "dropouts": {"west": "counts"}, "on_dropout": "conservative"},
+        {"regime": "joint", "dropouts": {"west": "models"}},
+        {"regime": "joint", "dropouts": {"west": "counts"}, "on_dropout": "conservative"},
     ],
     ids=lambda options: ", ".join(map(str, options.values())),
 )

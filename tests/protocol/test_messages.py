@@ -36,6 +36,7 @@ from conovel.protocol.messages import (
     encode,
 )
 from conovel.spec.composites import COMPOSITES
+from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import REGIMES
 from conovel.spec.run_spec import RunSpec
 
@@ -48,7 +49,6 @@ specs = st.builds(
     level=levels,
     composite=st.sampled_from(COMPOSITES),
     bits=st.sampled_from([None, 1, 16, "compact", "compact:300"]),
-    pi0=st.none() | levels.map(lambda at: f"storey:{at}"),
     seed=st.integers(0, 2**64),
     train_fraction=st.none() | levels,
     on_dropout=st.sampled_from(["abort", "conservative"]),
@@ -64,6 +64,7 @@ VALUES = {
     fields.NAMES: names,
     fields.BLOB: st.binary(max_size=200),
     fields.SPEC: specs,
+    fields.COUNTS: st.integers(0, 2**64 - 1).map(lambda n: (n, *(0,) * (N_CELLS - 2), 7)),
 }
 bodies = st.one_of(
     *(st.builds(body, *(VALUES[code] for code in layout)) for body, layout in LAYOUT.items())
@@ -186,7 +187,7 @@ def message_of(payload, kind=Kind.COUNT, round_=1):
         (message_of(bytes(9)), "goes on"),
         (message_of(bytes(7)), "too early"),
         (message_of(b"", round_=0), "too early"),
-        (message_of(bytes(16), Kind.READY, round_=1), "no round"),
+        (message_of(bytes(24), Kind.READY, round_=1), "no round"),
         (message_of(b"\xff\xff\xff\xff", Kind.MODEL, 0), "more than the 16777216"),
         (message_of(b"\x00\x00\x00\x01", Kind.MODEL, 0), "too early"),
         (message_of(b"\x41" + b"x" * 65, Kind.LEFT), "more than the 64"),
@@ -264,6 +265,7 @@ def test_the_layout_in_the_documentation():
     forms = {getattr(fields, form): form.lower() for form in ("U16", "U32", "U64", "DIGEST")}
     forms |= {getattr(fields, form): form.lower() for form in ("NAME", "TEXT", "FRACTION")}
     forms |= {fields.NAMES: "names", fields.BLOB: "blob", fields.SPEC: "settings"}
+    forms |= {fields.COUNTS: "counts"}
     rows = table_of("protocol.md", "kind", "message", "from → to", "body")
     assert [(number, name, body) for number, name, _, body in rows] == [
         (

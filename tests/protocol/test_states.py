@@ -178,8 +178,8 @@ def test_every_row_of_the_table_happens_and_nothing_else(monkeypatch):
         return outbox
 
     monkeypatch.setattr(Machine, "_advance", spy)
-    for regime in ("isolated", "counts", "full"):
-        for pi0 in (None, "storey"):
+    for regime in ("isolated", "counts", "full", "joint"):
+        for pi0 in (None,) if regime == "joint" else (None, "storey"):
             for when in range(60):
                 play((regime, "conservative", "agent001", when, pi0))
                 play((regime, "conservative", "agent001", when, pi0), slow_sites=True)
@@ -188,9 +188,11 @@ def test_every_row_of_the_table_happens_and_nothing_else(monkeypatch):
         ("full", Kind.HELLO, 2),
         ("isolated", Kind.READY, 2),
         ("counts", Kind.COUNT, 11),
+        ("joint", Kind.HISTOGRAM, 2),
     ]:
         blocks = [LOW, HIGH, ([9, 10], 9)]
-        link = Link(sites_for(blocks), regime=regime, level=LEVEL, on_dropout="conservative")
+        sites = sites_for(blocks, regime)
+        link = Link(sites, regime=regime, level=LEVEL, on_dropout="conservative")
         while n > sum(decode(data).body.kind is kind for *_, data in link.delivered):
             link.step()
         link.kill("agent002")

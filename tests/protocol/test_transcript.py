@@ -217,11 +217,11 @@ TAMPERED = [
     (drop_message("COUNT"), "not those of the messages"),
     (put(["decisions", "agent000", "rejected", 0], False), "did not reject exactly"),
     (put(["decisions", "agent000", "rejected", 4], True), "did not reject exactly"),
-    (numbers_for_truths, "did not reject exactly"),
+    (numbers_for_truths, "are not true or false"),
     (put(["decisions", "agent000", "ranks", 0], 9), "ranks within the limit"),
     (put(["decisions", "agent000", "ranks", 4], 0), "has 4 ranks"),
     (put(["decisions", "agent000", "ranks", 4], 21), "between 1 and n_calibration"),
-    (put(["decisions", "agent000"], {}), "ranks"),
+    (put(["decisions", "agent000"], {}), "rejected"),
     (lambda run: run["decisions"].pop("agent002"), "decisions of others"),
     (put([T, "format"], "other"), "not a transcript"),
     (put([T, "messages", 0], [1, 2]), "not a transcript"),
@@ -230,7 +230,7 @@ TAMPERED = [
     (put([T, "spec", "pi0"], "storey:1e-1000000000"), "not a transcript"),
     (put([T, "rounds", 0, "counts", "agent000"], "3"), "not a transcript"),
     (lambda run: run.pop(T), "transcript"),
-    (put(["decisions", "agent000", "rejected", 0], float("inf")), "did not reject exactly"),
+    (put(["decisions", "agent000", "rejected", 0], float("inf")), "are not true or false"),
 ]
 
 

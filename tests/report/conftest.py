@@ -24,5 +24,5 @@ def rows():
 
 @pytest.fixture(scope="session")
 def runs(rows):
-    regimes = ("isolated", "counts", "pooled", "split", "conservative", "full")
+    regimes = ("isolated", "counts", "pooled", "split", "conservative", "full", "joint")
     return {regime: network_run(rows, regime) for regime in regimes}

@@ -28,7 +28,7 @@ def test_one_site(detection):
 
 
 @pytest.mark.parametrize(
-    "regime", ["isolated", "counts", "pooled", "split", "conservative", "full"]
+    "regime", ["isolated", "counts", "pooled", "split", "conservative", "full", "joint"]
 )
 def test_every_regime(runs, regime):
     story = story_of(runs[regime])
@@ -37,10 +37,11 @@ def test_every_regime(runs, regime):
     assert "at most 10 %" in story.guarantee
     assert "novelties were found" in story.lead
     titles = sections(story)
-    assert ("The counts" in titles) == (regime in ("counts", "split", "full"))
+    assert ("The counts" in titles) == (regime in ("counts", "split", "full", "joint"))
     assert "What was revealed to whom" in titles
     curves = [p for p in titles["How it was decided"].plots if "tep-up" in p.title]
-    assert len(curves) == (3 if regime in ("isolated", "conservative") else 1)
+    n_curves = {"isolated": 3, "conservative": 3, "joint": 0}
+    assert len(curves) == n_curves.get(regime, 1)
     render(runs[regime])
 
 

@@ -27,7 +27,9 @@ def test_the_table_of_the_design():
         "split": "11101",
         "conservative": "10011",
         "full": "10101",
+        "joint": "10101",
     }
+    assert [name for name, regime in REGIMES.items() if regime.pools_calibration] == ["joint"]
 
 
 @given(st.integers(0, 10_000), st.integers(1, 200))
@@ -67,7 +69,8 @@ def test_reading_a_regime():
 def test_what_is_claimed_names_its_assumptions(name):
     said = guarantee(RunSpec.of(regime=name))
     assert REGIMES[name].needs in said
-    assert ("at most 1/10 · m0/m" in said) is not REGIMES[name].divides_level
+    is_plain = REGIMES[name].divides_level or REGIMES[name].pools_calibration
+    assert ("at most 1/10 · m0/m" in said) is not is_plain
     assert ("agents are independent" in said) is (name not in ("isolated", "pooled"))
 
 

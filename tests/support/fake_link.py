@@ -19,8 +19,10 @@ from conovel.protocol.events import Send, messages_of
 from conovel.protocol.messages import COORDINATOR, Message, Model, encode
 from conovel.protocol.transcript import Transcript
 from conovel.spec.facts import Facts
+from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import as_regime
 from conovel.spec.run_spec import RunSpec
+from conovel.stats.cells import CellHistogram
 from conovel.stats.rank_counts import RankHistogram, as_block
 from support.paths import DOCS
 
@@ -47,8 +49,9 @@ def forge(sender, receiver, body, round_=0, run_id=RUN_ID):
 class FakeSite:
     """A site whose ranks are given; its models only say who made them for whom."""
 
-    def __init__(self, name, ranks, n_calibration, *, n_test=None, schema=SCHEMA):
+    def __init__(self, name, ranks, n_calibration, *, n_test=None, schema=SCHEMA, regime="full"):
         self.name = name
+        self.regime = as_regime(regime)
         self.given = np.asarray(ranks, dtype=np.int64)
         self.n_calibration = n_calibration
         n_test = self.given.size if n_test is None else n_test
@@ -63,7 +66,15 @@ class FakeSite:
     def ranks(self, models):
         assert models == {peer: f"{peer} for {self.name}".encode() for peer in models}
         self.received = list(models)
+        if self.regime.pools_calibration:
+            return cells_of(self.given, self.n_calibration)
         return RankHistogram(*as_block(self.given, self.n_calibration))
+
+
+def cells_of(ranks, n_calibration):
+    """Put calibration rows one below the other into cells, and test rows where their ranks are."""
+    places = [np.arange(1, n_calibration + 1), np.asarray(ranks, dtype=np.int64) - 1]
+    return CellHistogram.of(*(N_CELLS - 1 - np.minimum(p, N_CELLS - 1) for p in places), N_CELLS)
 
 
 def sites_for(blocks, regime="full"):
@@ -79,7 +90,7 @@ def sites_for(blocks, regime="full"):
                 for n in range(len(ranks) * k + k, -1, -1)
                 if as_regime(regime).n_tested(n, i, k) == len(ranks)
             )
-        sites[name] = FakeSite(name, ranks, size, n_test=n_test)
+        sites[name] = FakeSite(name, ranks, size, n_test=n_test, regime=regime)
     return sites
 
 

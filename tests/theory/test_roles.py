@@ -66,6 +66,8 @@ def check_file_sites(folder, regime, composite, bits, scorer, kind):
         ("split", "stacked", None, "logistic", "wide"),
         ("conservative", "auto", 1, "logistic", "continuous"),
         ("conservative", "mean", "compact:200", "mlp", "duplicates"),
+        ("joint", "auto", "compact", "logistic", "duplicates"),
+        ("joint", "mean", 4, "random-forest", "integers"),
     ],
 )
 def test_roles_in_a_network(regime, composite, bits, scorer, kind, few_trees):
@@ -107,6 +109,7 @@ def test_roles_in_files(tmp_path, scorer, kind, most):
         ("full", "mean", 4, "duplicates"),
         ("split", "max", 1, "duplicates"),
         ("conservative", "stacked", None, "float32"),
+        ("joint", "mean", "compact", "duplicates"),
     ],
 )
 def test_roles_between_sites_with_files(tmp_path, regime, composite, bits, kind):

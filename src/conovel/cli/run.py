@@ -19,7 +19,7 @@ _FEDERATION = typer.Option("--federation", help="The operator's federation.toml.
 def run(
     federation: Annotated[Path, _FEDERATION],
     regime: Annotated[
-        str, typer.Option(help="full, counts, isolated, split or conservative.")
+        str, typer.Option(help="full, joint, counts, isolated, split or conservative.")
     ] = "full",
     level: Annotated[
         str, typer.Option(help="Largest tolerated share of false alarms over all sites.")

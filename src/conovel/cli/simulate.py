@@ -38,7 +38,8 @@ def simulate(
     regime: Annotated[
         str,
         typer.Option(
-            help="full, counts, isolated, split, conservative or pooled; several with commas."
+            help="full, joint, counts, isolated, split, conservative or pooled; or several,"
+            " with commas."
         ),
     ] = "full",
     composite: Annotated[

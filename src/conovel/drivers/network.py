@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -27,7 +28,7 @@ from conovel.models.wire.header import VERSION as WIRE_VERSION
 from conovel.protocol import agent as protocol
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.events import Send, messages_of
-from conovel.protocol.messages import COORDINATOR, Kind
+from conovel.protocol.messages import COORDINATOR, Body, Kind, Start
 from conovel.protocol.transcript import Transcript
 from conovel.scorers.classifier import ScorerLike
 from conovel.scorers.registry import as_candidates
@@ -35,6 +36,7 @@ from conovel.site.results import decide
 from conovel.site.site import LocalSite, Ranked, SiteWork
 from conovel.site.tables import as_ids, pool_pairs, read_pair
 from conovel.spec.guarantee import guarantee
+from conovel.spec.joint import N_CELLS
 from conovel.spec.precision import Bits
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import agent_seeds, as_agent_seed, run_id_of
@@ -172,9 +174,11 @@ class Network:
         _raise_first_fault(machines)
         outcome = coordinator.outcome
         lost = tuple(name for name in sites if name not in outcome.participants)
-        limits = {name: 0 if name in lost else machines[name].limit for name in sites}
+        none = N_CELLS if spec.regime.pools_calibration else 0  # rejects no row
+        limits = {name: none if name in lost else machines[name].limit for name in sites}
         said = guarantee(spec, left_out=outcome.left_out, dropped=outcome.dropped)
-        return _result(spec, agents, sites, limits, transcript, said, lost)
+        floors = {name: machine.floor for name, machine in machines.items()}
+        return _result(spec, agents, sites, limits, transcript, said, lost, floors)
 
     def _sites(self, spec: RunSpec, agents: Sequence[Agent]) -> dict[str, LocalSite]:
         """Read every agent's rows and say how each works."""
@@ -262,9 +266,13 @@ def _result(
     transcript: Transcript,
     said: str,
     lost: tuple[str, ...] = (),
+    floors: Mapping[str, int] = MappingProxyType({}),
 ) -> NetworkRun:
     ids = {agent.name: as_ids(agent.ids, len(sites[agent.name].test)) for agent in agents}
-    results = {name: decide(site, limits[name], ids[name], name) for name, site in sites.items()}
+    results = {
+        name: decide(site, limits[name], ids[name], name, floors.get(name, 0))
+        for name, site in sites.items()
+    }
     n_null = {name: len(site.null) for name, site in sites.items()}
     return NetworkRun(results, transcript, said, spec, n_null, lost)
 
@@ -298,7 +306,7 @@ def _carry(
             continue
         if receiver == COORDINATOR:
             queue.extend(messages_of(coordinator.receive(sent.data, sender)))
-        elif body.kind in _LAST_WORD.get(dropouts.get(receiver, ""), ()):
+        elif _is_last_word(body, dropouts.get(receiver, "")):
             vanish(receiver)
         else:
             tell(f"{receiver}: {body.kind.name.lower()} from {sender}")
@@ -306,6 +314,13 @@ def _carry(
             events = machine.receive(sent.data, sender)
             queue.extend(perform(machine, sites[receiver], events))
     return transcript
+
+
+def _is_last_word(body: Body, phase: str) -> bool:
+    """Tell whether this is the message that an agent vanishes after; see `Network.run`."""
+    if isinstance(body, Start) and body.room:  # joint: the histogram is the answer to it
+        return phase == "counts"
+    return body.kind in _LAST_WORD.get(phase, ())
 
 
 def _raise_first_fault(machines: Mapping[str, protocol.Agent]) -> None:

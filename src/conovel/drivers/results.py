@@ -64,7 +64,7 @@ class NetworkRun(Mapping[str, SiteResult]):
     @property
     def rounds(self) -> int:
         """Rounds of counts."""
-        return len(self.transcript.rounds)
+        return len(self.transcript.rounds) or int(bool(self.transcript.histograms))
 
     @cached_property
     def n_bytes(self) -> int:
@@ -84,6 +84,7 @@ class NetworkRun(Mapping[str, SiteResult]):
                     "choices": {what: c.to_dict() for what, c in site.choices.items()},
                     "ranks": site.ranks.tolist(),
                     "tested": site.tested.tolist(),
+                    **site.cells_as_plain(),
                     "rejected": site.rejected.tolist(),
                 }
                 for name, site in self.sites.items()

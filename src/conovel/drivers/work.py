@@ -13,6 +13,7 @@ from conovel.protocol.agent import Agent
 from conovel.protocol.events import Event, FitModels, Outbox, RankRows, Send
 from conovel.protocol.messages import Model
 from conovel.protocol.transcript import Transcript
+from conovel.stats.cells import CellHistogram
 from conovel.stats.rank_counts import RankHistogram
 
 
@@ -22,7 +23,7 @@ class RowsAtWork(Protocol):
     def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
         """Make a model for every peer: names in canonical order, `index` is one's own place."""
 
-    def ranks(self, models: Mapping[str, bytes]) -> RankHistogram:
+    def ranks(self, models: Mapping[str, bytes]) -> RankHistogram | CellHistogram:
         """Rank the tested rows with the peers' models.
 
         Raises

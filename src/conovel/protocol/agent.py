@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from conovel.errors import (
     ConovelError,
+    InputError,
     LocalProtocolError,
     ModelRefusedError,
     OutcomeMismatchError,
@@ -28,6 +29,7 @@ from conovel.protocol.messages import (
     Below,
     Count,
     Hello,
+    Histogram,
     Kind,
     Left,
     Message,
@@ -41,8 +43,10 @@ from conovel.protocol.messages import (
 )
 from conovel.protocol.states import Cue, Machine, State
 from conovel.spec.facts import Facts
+from conovel.spec.joint import LIKELY_CELL
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
+from conovel.stats.cells import ROOMS, CellHistogram
 from conovel.stats.rank_counts import RankHistogram
 
 MAX_BELOW = 64  # that many halvings exhaust any grid; more would only be prying
@@ -67,7 +71,7 @@ class Agent(Machine):
     Attributes
     ----------
     limit : int
-        The largest rejected rank, once the run is done.
+        The largest rejected rank, once the run is done; in `joint` the lowest rejected cell.
     n_rejected : int
         How many of its rows that rejects.
     """
@@ -92,6 +96,7 @@ class Agent(Machine):
         self._questions: list[Question] = []
         self._count = 0
         self._limit = 0
+        self._floor = 0
 
     @property
     def limit(self) -> int:
@@ -100,9 +105,17 @@ class Agent(Machine):
         return self._limit
 
     @property
+    def floor(self) -> int:
+        """The lowest cell whose rows take part in the regime `joint`; zero in others."""
+        return self._floor
+
+    @property
     def n_rejected(self) -> int:
         """How many rows of this agent are rejected; raises the error of a broken run."""
-        return self._histogram.at_most(self.limit)
+        limit = self.limit
+        if isinstance(self._histogram, CellHistogram):
+            return self._histogram.above(limit).size
+        return self._histogram.at_most(limit)
 
     def join(self, facts: Facts) -> Sequence[Event]:
         """Say hello, with the row numbers and columns of the site: the first thing to call."""
@@ -115,8 +128,8 @@ class Agent(Machine):
         """Take the models that :class:`FitModels` asked for: one for every peer."""
         return self._hand_in(Cue.MODELS_READY, lambda: self._send_models(models))
 
-    def ranks_ready(self, histogram: RankHistogram) -> Sequence[Event]:
-        """Take the ranks that :class:`RankRows` asked for, as counts."""
+    def ranks_ready(self, histogram: RankHistogram | CellHistogram) -> Sequence[Event]:
+        """Take the ranks that :class:`RankRows` asked for, as counts; in `joint` the cells."""
         return self._hand_in(Cue.RANKS_READY, lambda: self._send_ready(histogram))
 
     def site_failed(self, error: Exception) -> Sequence[Event]:
@@ -224,7 +237,7 @@ class Agent(Machine):
         self._models.clear()  # their bytes are not needed any more
         return [RankRows(models)]
 
-    def _send_ready(self, histogram: RankHistogram) -> Sequence[Event]:
+    def _send_ready(self, histogram: RankHistogram | CellHistogram) -> Sequence[Event]:
         n_calibration = histogram.n_calibration
         n_agents, index = len(self._agents), self._agents.index(self.name)
         n_tested = self.regime.n_tested(self._facts.n_test, index, n_agents)
@@ -232,11 +245,14 @@ class Agent(Machine):
             error = SampleError(f"{histogram.size} ranks among {n_calibration}, not {n_tested}")
             return self.site_failed(error)
         self._histogram = histogram
-        if self.regime.divides_level:
+        if isinstance(histogram, CellHistogram) is not self.regime.pools_calibration:
+            return self.site_failed(InputError("the site counted for another regime"))
+        wanted = histogram.wanted(LIKELY_CELL) if isinstance(histogram, CellHistogram) else 0
+        if isinstance(histogram, RankHistogram) and self.regime.divides_level:
             level = self.spec.test_level(n_agents)
             self._limit = decide_alone(histogram, level, self.spec.pi0)
         self.state = State.READY
-        return self._send([COORDINATOR], Ready(histogram.size, n_calibration))
+        return self._send([COORDINATOR], Ready(histogram.size, n_calibration, wanted))
 
     def _on_start(self, start: Start) -> Outbox:
         self._insist(self.regime.uses_counts, f"{self.regime.name} has no counts to start")
@@ -244,9 +260,22 @@ class Agent(Machine):
         self._insist(start.n_tests >= self._histogram.size, "the counts start without this agent")
         self._n_tests = start.n_tests
         self.state = State.COUNTING
+        if isinstance(self._histogram, CellHistogram):
+            return self._send_histogram(self._histogram, start.room)
+        self._insist(start.room == 0, f"{self.regime.name} has no floors")
         return []
 
+    def _send_histogram(self, histogram: CellHistogram, room: Fraction) -> Outbox:
+        self._insist(room in ROOMS, f"x must be one of {', '.join(map(str, ROOMS))}, not {room}")
+        self._floor = histogram.floor(room)
+        above = histogram.above(self._floor)
+        counts = Histogram(tuple(above.calibration.tolist()), tuple(above.tests.tolist()))
+        return self._send([COORDINATOR], counts, 1)
+
     def _on_question(self, question: Question, round_: int) -> Outbox:
+        histogram = self._histogram
+        if not isinstance(histogram, RankHistogram):
+            raise UnexpectedMessageError(f"{self.regime.name} has no questions", COORDINATOR)
         if round_ != len(self._questions) + 1:
             raise UnexpectedMessageError(f"round {round_} is out of turn", COORDINATOR)
         last = self._questions[-1] if self._questions else None
@@ -261,12 +290,18 @@ class Agent(Machine):
             plain = question.slope * self._n_tests == self.spec.level
             self._insist(plain or self.spec.pi0, "the slope is not α/m")
         self._questions.append(question)
-        self._count = self._histogram.at_most(limit_of(question, self._histogram.n_calibration))
+        self._count = histogram.at_most(limit_of(question, histogram.n_calibration))
         return self._send([COORDINATOR], Count(self._count), round_)
 
     def _on_outcome(self, outcome: Outcome) -> Outbox:
         self._insist(set(outcome.participants) == self._here(), "the outcome is about others")
-        if self.regime.uses_counts:
+        if isinstance(self._histogram, CellHistogram):
+            self._insist(self.state is State.COUNTING, "an outcome before the counts")
+            self._insist(outcome.n_tests == self._n_tests, "another number of tests")
+            self._limit = max(outcome.cell, self._floor)
+            own = self._histogram.above(self._limit).size
+            self._insist(own <= outcome.n_rejected, "fewer rejections than at this agent")
+        elif self.regime.uses_counts:
             last = self._questions[-1] if self._questions else Step(0, Fraction(0))
             self._insist(self.state is State.COUNTING, "an outcome before the counts")
             self._insist(last == Step(outcome.n_rejected, outcome.slope), "not the fixed point")

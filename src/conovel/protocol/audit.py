@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ConovelError
+from conovel.protocol.audit_joint import decision_findings, foreign_findings, outcome_findings
 from conovel.protocol.audit_one_site import one_site_findings
 from conovel.protocol.counting import CountCheck, Counting, decide_alone, limit_of
 from conovel.protocol.messages import COORDINATOR, IN_ROUNDS, Kind, Outcome
@@ -99,6 +100,8 @@ class _Audit:
             yield "the roster names others than took part"
         yield from self.places()
         yield from self.agents()
+        if self.has_rank_limit:
+            yield from foreign_findings(self.transcript)
         yield from self.published(outcome)
         if decisions is not None:
             yield from self.decisions(outcome, decisions)
@@ -138,25 +141,34 @@ class _Audit:
         """Check the totals that are told beside the transcript."""
         run = self.run
         decisions = run.get("decisions")
-        if "n_rejected" in run:
-            total = outcome.n_rejected if self.regime.uses_counts else None
-            if self.is_of_one_site:
-                counts = [r.counts for _, r in sorted(self.transcript.rounds.items())]
-                total = sum(counts[-1].values()) if counts else None
-            if decisions is not None:
-                total = sum(sum(map(bool, d["rejected"])) for d in decisions.values())
-            if total is not None and run["n_rejected"] != total:
-                yield f"{run['n_rejected']} rejections are told, and there are {total}"
+        total = self.total(outcome)
+        if "n_rejected" in run and total is not None and run["n_rejected"] != total:
+            yield f"{run['n_rejected']} rejections are told, and there are {total}"
         for name, sizes in self.sizes.items():
             if self.is_of_one_site and run.get("n_calibration", sizes.n_calibration) != (
                 sizes.n_calibration
             ):
                 yield f"{name} had {sizes.n_calibration} calibration rows"
-            if "limit" in run and (self.regime.uses_counts or decisions):
+            if "limit" in run and self.has_rank_limit and (self.regime.uses_counts or decisions):
                 ranks = np.asarray(decisions[name]["ranks"] if decisions else [])
                 limit = self.limit(outcome, name, ranks[ranks != 0])
                 if run["limit"] != limit:
                     yield f"the largest rejected rank of {name} is {limit}, not {run['limit']}"
+
+    @property
+    def has_rank_limit(self) -> bool:
+        """Whether ranks decide, and not the cells of the regime `joint`."""
+        return not self.regime.pools_calibration
+
+    def total(self, outcome: Outcome) -> int | None:
+        """Add up the rejections that a record tells of, as far as they are known."""
+        decisions = self.run.get("decisions")
+        if decisions is not None:
+            return sum(sum(map(bool, d["rejected"])) for d in decisions.values())
+        if not self.is_of_one_site:
+            return outcome.n_rejected if self.regime.uses_counts else None
+        counts = [r.counts for _, r in sorted(self.transcript.rounds.items())]
+        return sum(counts[-1].values()) if counts else None
 
     def limit(self, outcome: Outcome, name: str, ranks: NDArray[np.int64]) -> int:
         """Derive the largest rank that an agent rejects."""
@@ -213,12 +225,15 @@ class _Audit:
             (r, name) for r, at in transcript.rounds.items() for name in at.counts
         ):
             yield "the counts are not those of the messages"
+        sent = [(e.round, e.sender) for e in transcript.entries if e.kind == Kind.HISTOGRAM.name]
+        if sorted(sent) != [(1, name) for name in sorted(transcript.histograms)]:
+            yield "the histograms are not those of the messages"
         asked = Counter((e.round, e.kind) for e in transcript.entries if e.sender == COORDINATOR)
         for number, round_ in transcript.rounds.items():
             there = [n for n in self.sizes if transcript.left.get(n, number + 1) >= number]
             if not len(round_.counts) <= asked[number, round_.question.kind.name] <= len(there):
                 yield f"the questions of round {number} are not those of the messages"
-        last = max(transcript.rounds, default=0)
+        last = max(transcript.rounds, default=int(bool(transcript.histograms)))
         for entry in transcript.entries:
             is_last = entry.kind == Kind.OUTCOME.name
             if (entry.round and Kind[entry.kind] not in IN_ROUNDS) or (
@@ -253,7 +268,10 @@ class _Audit:
                 yield f"{self.regime.name} has no counts, and here are some"
             return
         try:
-            yield from self.counts(outcome)
+            if self.regime.pools_calibration:
+                yield from outcome_findings(self.transcript, self.sizes, outcome)
+            else:
+                yield from self.counts(outcome)
         except ConovelError as error:  # a count out of bounds, or an estimator without answer
             yield str(error)
 
@@ -300,15 +318,26 @@ class _Audit:
                 yield f"{name} had {sizes.n_calibration} calibration rows"
             if decisions[name].get("tested", (given != 0).tolist()) != (given != 0).tolist():
                 yield f"{name} has ranks for other rows than it tested"
-            histogram = RankHistogram(ranks, sizes.n_calibration)
-            for number, round_ in self.transcript.rounds.items():
-                count = histogram.at_most(limit_of(round_.question, sizes.n_calibration))
-                if round_.counts.get(name) != count:
-                    yield f"{name} has {count} ranks within the limit of round {number}"
-            limit = self.limit(outcome, name, ranks)
-            expected = within_limit(given, limit)
-            if rejected.dtype != np.bool_ or not np.array_equal(rejected, expected):
-                yield f"{name} did not reject exactly its ranks up to {limit}"
             total += int(np.count_nonzero(rejected))  # whatever it holds
+            if rejected.dtype != np.bool_:
+                yield f"the decisions of {name} are not true or false"
+            elif self.has_rank_limit:
+                yield from self.rank_decisions(outcome, name, given, rejected)
+            else:
+                yield from decision_findings(self.transcript, outcome, name, decisions[name])
         if self.regime.uses_counts and not self.is_of_one_site and total != outcome.n_rejected:
             yield f"{total} rows are rejected, and the outcome says {outcome.n_rejected}"
+
+    def rank_decisions(
+        self, outcome: Outcome, name: str, given: NDArray[np.int64], rejected: NDArray[np.bool_]
+    ) -> Iterator[str]:
+        """Check that an agent's counts and decisions follow from its ranks."""
+        size, ranks = self.sizes[name].n_calibration, given[given != 0]
+        histogram = RankHistogram(ranks, size)
+        for number, round_ in self.transcript.rounds.items():
+            count = histogram.at_most(limit_of(round_.question, size))
+            if round_.counts.get(name) != count:
+                yield f"{name} has {count} ranks within the limit of round {number}"
+        limit = self.limit(outcome, name, ranks)
+        if not np.array_equal(rejected, within_limit(given, limit)):
+            yield f"{name} did not reject exactly its ranks up to {limit}"

@@ -26,10 +26,12 @@ from conovel.errors import (
 from conovel.protocol.counting import CountCheck, Counting
 from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.fields import MAX_AGENTS
+from conovel.protocol.joint import block_of, pooled_result
 from conovel.protocol.messages import (
     COORDINATOR,
     Count,
     Hello,
+    Histogram,
     Left,
     Message,
     Outcome,
@@ -41,6 +43,8 @@ from conovel.protocol.messages import (
 from conovel.protocol.states import Cue, Machine, State
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
+from conovel.stats.cells import choose_room
+from conovel.stats.pooled import PooledBlock
 
 
 class Coordinator(Machine):
@@ -90,6 +94,8 @@ class Coordinator(Machine):
         self._roster: tuple[str, ...] = ()
         self._tallies: dict[str, CountCheck] = {}  # whoever was there when the counts began
         self._counts: dict[str, int] = {}  # of this round
+        self._pooled: dict[str, PooledBlock] = {}  # histograms of the regime `joint`
+        self._room = Fraction(0)
         self._round = 0
 
     def drop(self, name: str) -> Outbox:
@@ -119,6 +125,8 @@ class Coordinator(Machine):
                 return self._on_hello(message.sender, hello)
             case Ready() as ready:
                 return self._on_ready(message.sender, ready)
+            case Histogram() as histogram:
+                return self._on_histogram(message.sender, histogram, message.round)
             case Count() as count:
                 return self._on_count(message.sender, count.count, message.round)
         raise AssertionError(message)  # the table lets nothing else through
@@ -171,9 +179,30 @@ class Coordinator(Machine):
         for name in names:
             ready = self._ready[name]
             self._tallies[name] = CountCheck(name, ready.n_tested, ready.n_calibration)
+        if self.regime.pools_calibration:
+            return self._begin_joint(names)
         self._counting = Counting(self.spec.level, [*self._tallies.values()], self.spec.pi0)
         self.state = State.ASKING
         return self._send(names, Start(tuple(names), self._n_tests())) + self._ask()
+
+    def _begin_joint(self, names: Sequence[str]) -> Outbox:
+        """Announce x, which follows from what the agents want; their histograms come back."""
+        ready = [self._ready[name] for name in names]
+        self._room = choose_room([one.asks for one in ready if one.n_tested], self.spec.level)
+        self._round = 1
+        self.state = State.ASKING
+        return self._send(names, Start(tuple(names), self._n_tests(), self._room))
+
+    def _on_histogram(self, sender: str, histogram: Histogram, round_: int) -> Outbox:
+        if not self.regime.pools_calibration or round_ != self._round:
+            raise UnexpectedMessageError(
+                f"{sender} sent a histogram that is not asked for", sender
+            )
+        self._pooled[sender] = block_of(sender, self._ready[sender], histogram, self._room)
+        return self._close_joint()
+
+    def _close_joint(self) -> Outbox:
+        return [] if self._others() - set(self._pooled) else self._finish()
 
     def _n_tests(self) -> int:
         return sum(ready.n_tested for ready in self._ready.values())
@@ -186,8 +215,8 @@ class Coordinator(Machine):
         return self._send(self._others(), self._counting.question, self._round)
 
     def _on_count(self, sender: str, count: int, round_: int) -> Outbox:
-        question = self._counting.question
-        if question is None or round_ != self._round:
+        question = None if self.regime.pools_calibration else self._counting.question
+        if self.regime.pools_calibration or question is None or round_ != self._round:
             raise UnexpectedMessageError(
                 f"{sender} counts for round {round_} in round {self._round}", sender
             )
@@ -218,16 +247,28 @@ class Coordinator(Machine):
             raise SiteVanishedError(f"{name} vanished during the counts", name)
         # Also the count of this round: its rows will not be rejected, so none may be counted.
         self._counts.pop(name, None)
+        self._pooled.pop(name, None)
+        if self.regime.pools_calibration:
+            return outbox + self._close_joint()
         return outbox + self._close_round()
+
+    def _result(self) -> tuple[int, Fraction, int, int]:
+        """Return rejections, slope, rounds and the lowest rejected cell, for the outcome."""
+        if self.regime.pools_calibration:
+            return pooled_result(self._pooled.values(), self.spec.level, self._room)
+        if not self.regime.uses_counts:
+            return 0, Fraction(0), 0, 0
+        return self._counting.k, self._counting.slope, self._counting.steps, 0
 
     def _finish(self) -> Outbox:
         here, dropped = self._others(), self._gone & set(self._tallies)
-        common = self._counting if self.regime.uses_counts else None
+        n_rejected, slope, rounds, cell = self._result()
         self._outcome = Outcome(
-            n_rejected=common.k if common else 0,
+            n_rejected=n_rejected,
             n_tests=self._n_tests(),
-            slope=common.slope if common else Fraction(0),
-            rounds=common.steps if common else 0,
+            slope=slope,
+            rounds=rounds,
+            cell=cell,
             participants=tuple(sorted(here)),
             left_out=tuple(sorted(self._gone - dropped)),
             dropped=tuple(sorted(dropped)),

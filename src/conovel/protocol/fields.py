@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from conovel.errors import ConovelError
 from conovel.models.wire.header import MAX_BYTES as MAX_MODEL_BYTES
+from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec
 
 MAX_NAME_BYTES = 64
@@ -178,7 +179,19 @@ def settings() -> Field:
     return Field(lambda spec: line.pack(spec.to_text()), unpack)
 
 
+def counts() -> Field:
+    """Build the field of one count for each cell of the common scale, 8 bytes each."""
+    count = unsigned(8)
+
+    def pack(values: Sequence[int]) -> bytes:
+        if len(values) != N_CELLS:
+            raise Unfit(f"{len(values)} counts where there must be {N_CELLS}")
+        return b"".join(map(count.pack, values))
+
+    return Field(pack, lambda reader: tuple(count.unpack(reader) for _ in range(N_CELLS)))
+
+
 U16, U32, U64 = unsigned(2), unsigned(4), unsigned(8)
 NAME, TEXT, DIGEST = text(MAX_NAME_BYTES), text(MAX_TEXT_BYTES), fixed(32)
 FRACTION, NAMES, BLOB = fraction(), names(), counted(4, MAX_MODEL_BYTES)
-SPEC = settings()
+SPEC, COUNTS = settings(), counts()

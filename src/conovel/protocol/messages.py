@@ -22,6 +22,7 @@ from conovel.errors import (
 )
 from conovel.protocol.fields import (
     BLOB,
+    COUNTS,
     DIGEST,
     FRACTION,
     NAME,
@@ -38,6 +39,7 @@ from conovel.protocol.fields import (
     unpack,
 )
 from conovel.spec.run_spec import RunSpec
+from conovel.stats.cells import RoomWanted
 
 MAGIC = b"CNVL"
 VERSION = 2
@@ -60,10 +62,11 @@ class Kind(IntEnum):
     COUNT = 9
     OUTCOME = 10
     ABORT = 11
+    HISTOGRAM = 12
 
 
 # Everything else happens once in a run and has round 0.
-IN_ROUNDS = frozenset({Kind.LEFT, Kind.BELOW, Kind.STEP, Kind.COUNT, Kind.OUTCOME})
+IN_ROUNDS = frozenset({Kind.LEFT, Kind.BELOW, Kind.STEP, Kind.COUNT, Kind.OUTCOME, Kind.HISTOGRAM})
 
 
 @dataclass(frozen=True)
@@ -107,11 +110,17 @@ class Model(Body):
 
 @dataclass(frozen=True)
 class Ready(Body):
-    """Agent to coordinator: every score is ranked."""
+    """Agent to coordinator: every score is ranked. `n_wanted` is zero outside of `joint`."""
 
     kind = Kind.READY
     n_tested: Annotated[int, U64]
     n_calibration: Annotated[int, U64]
+    n_wanted: Annotated[int, U64] = 0
+
+    @property
+    def asks(self) -> RoomWanted:
+        """What the agent asks for in the regime `joint`."""
+        return RoomWanted(self.n_wanted, self.n_tested, self.n_calibration)
 
 
 @dataclass(frozen=True)
@@ -124,11 +133,15 @@ class Left(Body):
 
 @dataclass(frozen=True)
 class Start(Body):
-    """Coordinator to agents: the counts begin, over these agents and this many tests."""
+    """Coordinator to agents: the counts begin, over these agents and this many tests.
+
+    `room` is the x of the regime `joint`, and zero in others.
+    """
 
     kind = Kind.START
     participants: Annotated[tuple[str, ...], NAMES]
     n_tests: Annotated[int, U64]
+    room: Annotated[Fraction, FRACTION] = Fraction(0)
 
 
 @dataclass(frozen=True)
@@ -157,11 +170,21 @@ class Count(Body):
 
 
 @dataclass(frozen=True)
+class Histogram(Body):
+    """Agent to coordinator: its rows in each cell of the common scale above its floor."""
+
+    kind = Kind.HISTOGRAM
+    calibration: Annotated[tuple[int, ...], COUNTS]
+    tests: Annotated[tuple[int, ...], COUNTS]
+
+
+@dataclass(frozen=True)
 class Outcome(Body):
     """Coordinator to agents: the fixed point, and on whom it rests.
 
     Where agents decide alone there is no common step-up: `n_rejected`, `slope` and `rounds`
-    are zero, and nobody learns the total.
+    are zero, and nobody learns the total. `cell` is the lowest rejected cell of the common scale
+    in the regime `joint`, and zero in others.
     """
 
     kind = Kind.OUTCOME
@@ -172,6 +195,7 @@ class Outcome(Body):
     participants: Annotated[tuple[str, ...], NAMES]
     left_out: Annotated[tuple[str, ...], NAMES]
     dropped: Annotated[tuple[str, ...], NAMES]
+    cell: Annotated[int, U32] = 0
 
 
 @dataclass(frozen=True)

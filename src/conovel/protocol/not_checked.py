@@ -14,6 +14,13 @@ _SETTINGS_BEHIND_THE_RANKS = tuple(
     f"transcript.spec.{name}"
     for name in ("bits", "composite", "on_dropout", "seed", "train_fraction")
 )
+# What the regime `joint` has besides: cells are to it what ranks are to others.
+_JOINT = ("decisions.*.cells", "decisions.*.floor", "transcript.agents.*.n_wanted")
+_JOINT_HISTOGRAMS = {
+    "network": ("transcript.histograms.*.calibration",),
+    "run": ("transcript.histograms",),
+    "agent": ("limit", "n_rejected", "transcript.histograms", "transcript.room"),
+}
 # Published values that nothing else in the record determines, as patterns of their paths. Counts
 # and decisions are derived from ranks; that these are true cannot be seen here.
 NOT_CHECKED = {
@@ -68,6 +75,8 @@ def not_checked(run: Mapping[str, Any]) -> list[str]:
     spec = transcript.get("spec") or {}
     if kind == "network" and spec.get("regime") == "pooled":
         patterns += _SETTINGS_BEHIND_THE_RANKS
+    if spec.get("regime") == "joint":
+        patterns += [*_JOINT, *_JOINT_HISTOGRAMS[kind]]
     if kind == "detect" and "ranks" not in run:
         patterns += _NUMBERS_OF_RANKS
     patterns += [f"transcript.agents.{name}" for name in transcript.get("left", ())]

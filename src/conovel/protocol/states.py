@@ -86,6 +86,7 @@ TRANSITIONS: dict[tuple[State, Trigger], frozenset[State]] = {
     (State.GATHERING, Cue.DROP): frozenset({State.GATHERING, State.WAITING}),
     (State.WAITING, Kind.READY): frozenset({State.WAITING, State.ASKING, State.DONE}),
     (State.WAITING, Cue.DROP): frozenset({State.WAITING, State.ASKING, State.DONE}),
+    (State.ASKING, Kind.HISTOGRAM): frozenset({State.ASKING, State.DONE}),
     (State.ASKING, Kind.COUNT): frozenset({State.ASKING, State.DONE}),
     (State.ASKING, Cue.DROP): frozenset({State.ASKING, State.DONE}),
     (State.DONE, Cue.DROP): frozenset({State.DONE}),  # too late to matter

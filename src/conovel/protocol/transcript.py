@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from conovel.errors import ConovelError, InputError, SiteVanishedError
 from conovel.protocol.counting import Question
-from conovel.protocol.fields import FRACTION, MAX_AGENTS, NAMES, U32, U64, Field
+from conovel.protocol.fields import COUNTS, FRACTION, MAX_AGENTS, NAMES, U32, U64, Field
 from conovel.protocol.messages import (
     COORDINATOR,
     LAYOUT,
@@ -27,6 +27,7 @@ from conovel.protocol.messages import (
     Body,
     Count,
     Hello,
+    Histogram,
     Kind,
     Left,
     Message,
@@ -60,18 +61,20 @@ class Entry(NamedTuple):
     def place(self) -> tuple[int, int, int, str, str]:
         """Where it is listed: by stage, round, kind and names, whatever came in first."""
         kind = Kind[self.kind]
-        stage = Kind.BELOW if self.round and kind <= Kind.COUNT else kind
+        is_counting = self.round and (kind <= Kind.COUNT or kind is Kind.HISTOGRAM)
+        stage = Kind.BELOW if is_counting else kind
         return stage, self.round, kind, self.sender, self.receiver
 
 
 @dataclass
 class Sizes:
-    """The row numbers of one agent; the last two are zero until it was ready."""
+    """The row numbers of one agent; the last three are zero until it was ready."""
 
     n_null: int = 0
     n_test: int = 0
     n_tested: int = 0
     n_calibration: int = 0
+    n_wanted: int = 0
 
 
 @dataclass
@@ -99,6 +102,10 @@ class Transcript:
         Tests of all agents when the counts began.
     left : dict of int
         Who vanished, in which round; 0 is before the counts.
+    room : Fraction
+        The x of the regime `joint`, zero in others.
+    histograms : dict of Histogram
+        In the regime `joint`, the rows of each agent above its floor, by cell.
     rounds : dict of Round
         Questions and counts by round, from 1.
     outcome : Outcome or None
@@ -120,6 +127,8 @@ class Transcript:
     roster: tuple[str, ...] = ()
     n_tests: int = 0
     left: dict[str, int] = field(default_factory=dict)
+    room: Fraction = Fraction(0)
+    histograms: dict[str, Histogram] = field(default_factory=dict)
     rounds: dict[int, Round] = field(default_factory=dict)
     outcome: Outcome | None = None
     abort: Abort | None = None
@@ -185,10 +194,13 @@ class Transcript:
             case Ready():
                 sizes = self._sizes(sender)
                 sizes.n_tested, sizes.n_calibration = body.n_tested, body.n_calibration
+                sizes.n_wanted = body.n_wanted
             case Left():
                 self.left.setdefault(body.agent, message.round)
             case Start():
-                self.n_tests = body.n_tests
+                self.n_tests, self.room = body.n_tests, body.room
+            case Histogram():
+                self.histograms[sender] = body
             case Below() | Step():
                 self.rounds.setdefault(message.round, Round(body))
             case Count() if message.round in self.rounds:
@@ -228,6 +240,10 @@ class Transcript:
             "roster": list(self.roster),
             "n_tests": self.n_tests,
             "left": dict(sorted(self.left.items())),
+            "room": str(self.room),
+            "histograms": {
+                name: as_plain(self.histograms[name]) for name in sorted(self.histograms)
+            },
             "rounds": [
                 {
                     "round": number,
@@ -254,7 +270,10 @@ class Transcript:
                 )
             if plain["format"] != FORMAT:
                 raise ValueError(f"its format is {plain['format']!r}")
-            if max(len(plain[key]) for key in ("roster", "agents", "left")) > MAX_AGENTS:
+            if (
+                max(len(plain[key]) for key in ("roster", "agents", "left", "histograms"))
+                > MAX_AGENTS
+            ):
                 raise ValueError(f"it names more than {MAX_AGENTS} agents")
             return cls(
                 run_id=_text(plain["run_id"]),
@@ -266,6 +285,11 @@ class Transcript:
                 roster=tuple(map(_text, plain["roster"])),
                 n_tests=index(plain["n_tests"]),
                 left={_text(name): index(n) for name, n in plain["left"].items()},
+                room=_fraction(plain["room"]),
+                histograms={
+                    _text(name): as_body(Histogram, counts)
+                    for name, counts in plain["histograms"].items()
+                },
                 rounds={index(r["round"]): _as_round(r) for r in plain["rounds"]},
                 outcome=plain["outcome"] and as_body(Outcome, plain["outcome"]),
                 abort=plain["abort"] and as_body(Abort, plain["abort"]),
@@ -298,7 +322,7 @@ def as_plain(body: Body) -> dict[str, Any]:
 def as_body(kind: type[B], plain: Mapping[str, Any]) -> B:
     """Read what :func:`as_plain` wrote, as strictly as if it came over the wire."""
     readers: dict[Field, Callable[[Any], Any]]
-    readers = {FRACTION: _fraction, NAMES: tuple, U32: index, U64: index}
+    readers = {FRACTION: _fraction, NAMES: tuple, U32: index, U64: index, COUNTS: _as_counts}
     values: dict[str, Any] = {}
     for part, code in zip(fields(kind), LAYOUT[kind], strict=True):
         read: Callable[[Any], Any] = readers.get(code, _text)
@@ -306,6 +330,10 @@ def as_body(kind: type[B], plain: Mapping[str, Any]) -> B:
     body = kind(**values)
     encode(Message(bytes(16), "a", "a", 0, body))
     return body
+
+
+def _as_counts(plain: Any) -> tuple[int, ...]:
+    return tuple(map(index, plain))
 
 
 def _as_round(plain: Mapping[str, Any]) -> Round:

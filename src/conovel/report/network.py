@@ -26,7 +26,14 @@ from conovel.report.sections import (
     settings_section,
     threshold_fact,
 )
-from conovel.report.tables import Truth, agent_rows, message_rows, revealed_rows, round_rows
+from conovel.report.tables import (
+    Truth,
+    agent_rows,
+    cell_rows,
+    message_rows,
+    revealed_rows,
+    round_rows,
+)
 from conovel.report.view import Picture, Section, Story, read_picture
 from conovel.spec.run_spec import RunSpec
 
@@ -192,6 +199,8 @@ def _promise(run: Checked, transcript: Transcript) -> dict[str, Any]:
 
 
 def _counting(transcript: Transcript) -> list[Section]:
+    if transcript.histograms:
+        return [_cells(transcript)]
     if not transcript.rounds:
         return []
     words = (
@@ -206,6 +215,20 @@ def _counting(transcript: Transcript) -> list[Section]:
     plots = [rounds_plot(totals, "Rows still in question")] if len(totals) > 1 else []
     table = round_rows(transcript)
     return [Section(table.caption, [words], plots=plots, tables=[table])]
+
+
+def _cells(transcript: Transcript) -> Section:
+    spec, outcome = transcript.agreed, transcript.outcome
+    words = [
+        "Each site counts its calibration rows and test rows in every cell above its floor, and"
+        " sends these counts. The calibration rows of all sites count together.",
+        f"At most {percent(float(transcript.room))} of a site's calibration rows may lie above its"
+        f" floor. That leaves {percent(float(spec.level * (1 - transcript.room)))} of the"
+        f" {percent(float(spec.level))} that are promised.",
+    ]
+    if outcome and outcome.n_rejected:
+        words.append(f"The lowest flagged cell is {outcome.cell}.")
+    return Section("The counts", words, tables=[cell_rows(transcript)])
 
 
 def _messages(transcript: Transcript) -> list[Section]:

@@ -86,7 +86,11 @@ def picture(blocks: Mapping[str, SiteRanks], lines: Sequence[Line]) -> dict[str,
     line_of = {name: line for line in lines for name in line.sites}
     return {
         "format": FORMAT,
-        "step_up": [_curve(line, [blocks[name] for name in line.sites]) for line in lines],
+        "step_up": [
+            _curve(line, [blocks[name] for name in line.sites])
+            for line in lines
+            if line.is_step_up
+        ],
         "p_values": _p_value_histogram(list(blocks.values())),
         "sites": {name: _site(block, line_of[name]) for name, block in blocks.items()},
         "most_novel": most_novel(blocks, MOST_ROWS),
@@ -170,8 +174,18 @@ def lines_of(transcript: Transcript, blocks: Mapping[str, SiteRanks]) -> list[Li
         return [_decided({name: block}, level, estimator) for name, block in blocks.items()]
     if outcome is None:  # rows were pooled, and no message was sent
         return [_decided(blocks, level, estimator)]
+    if spec.regime.pools_calibration:
+        return [_by_cells(name, block) for name, block in blocks.items()]
     whole = set(outcome.participants) <= set(names)
     return [Line(names, outcome.slope, outcome.n_rejected, whole)]
+
+
+def _by_cells(name: str, block: SiteRanks) -> Line:
+    """Say which rank of a site was the largest rejected one where cells decided."""
+    k = int(block.rejected.sum())
+    largest = int(block.ranks[block.rejected].max(initial=0))
+    slope = Fraction(largest, k * (block.n_calibration + 1)) if k else Fraction(0)
+    return Line((name,), slope, k, is_step_up=False)
 
 
 def most_novel(blocks: Mapping[str, SiteRanks], most: int) -> list[dict[str, Any]]:

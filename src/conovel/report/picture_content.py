@@ -35,12 +35,16 @@ class Line:
         The k it ended with, over all sites that took part.
     whole : bool
         False if rows of other sites took part, which are not known here.
+    is_step_up : bool
+        False in the regime `joint`, where cells decide. The line then only says which rank was
+        the largest rejected one.
     """
 
     sites: tuple[str, ...]
     slope: Fraction
     n_rejected: int
     whole: bool = True
+    is_step_up: bool = True
 
 
 def curve_content(

@@ -91,6 +91,12 @@ def _decision(drawn: Picture) -> Section:
         " numbers.",
         "Normal rows have evenly spread p-values; novel ones pile up on the left.",
     ]
+    if not drawn.step_up:  # joint
+        words[0] = (
+            "Rows of all sites are compared on a common scale, which is cut into cells. A row is"
+            " flagged when it lies in the lowest flagged cell or above, and at or above the floor"
+            " of its site. The p-values below are for information: they do not decide."
+        )
     several = len(drawn.step_up) > 1
     curves = [
         step_up_plot(c, f"Step-up of {shortened(c.sites[0], 30)}" if several else "The step-up")

@@ -27,6 +27,7 @@ MEANING = {
     "BELOW": "asks for p-values below a limit",
     "STEP": "asks for p-values within the step-up",
     "COUNT": "answers with one number",
+    "HISTOGRAM": "counts the rows in each cell",
     "OUTCOME": "says where the counts ended",
     "ABORT": "breaks the run off",
 }
@@ -152,6 +153,30 @@ def round_rows(transcript: Transcript) -> Table:
     columns = ["round", "p-values counted", *(["all sites"] if whole else [])]
     columns += [shortened(name, 24) for name in names]
     return Table("The counts", columns, rows, text=frozenset({1}), shown=12)
+
+
+def cell_rows(transcript: Transcript) -> Table:
+    """One line per site of the regime `joint`: its rows above its floor, and those flagged."""
+    cut = transcript.outcome.cell if transcript.outcome else 0
+    rows = []
+    for name in sorted(transcript.histograms):
+        counts = transcript.histograms[name]
+        flagged = sum(counts.tests[cut:])
+        above = [
+            sum(counts.calibration),
+            sum(counts.tests),
+            sum(counts.calibration[cut:]),
+            flagged,
+        ]
+        rows.append([shortened(name, 24), *(f"{n:,}" for n in above)])
+    columns = [
+        "site",
+        "calibration rows above the floor",
+        "test rows above the floor",
+        "calibration rows in flagged cells",
+        "test rows flagged",
+    ]
+    return Table("Rows above the floors", columns, rows, shown=12)
 
 
 def question_in_words(question: Question) -> str:

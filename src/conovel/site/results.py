@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from conovel.scorers.selection import Selection
 from conovel.site.tables import Rows, give_back, with_ids
 from conovel.spec.guarantee import Guarantee
+from conovel.stats.cells import reaches
 from conovel.stats.rank_counts import RankHistogram, within_limit
 from conovel.stats.resolution import Resolution, resolution
 from conovel.stats.stepup import StepUp, adjusted_pvalues
@@ -40,6 +41,11 @@ class SiteResult:
     tested : bool array of shape (m,)
     n_calibration : int
         Size ℓ of the calibration sample.
+    cells : int array of shape (m,) or None
+        In the regime `joint`, the cell of each row on the common scale of all agents. The cells
+        decide there, not the ranks.
+    floor : int
+        In the regime `joint`, the lowest cell of this agent whose rows take part.
     choices : dict of Selection
         How the scorer and the composite were chosen, where there was a choice.
 
@@ -56,6 +62,8 @@ class SiteResult:
     tested: NDArray[np.bool_]
     n_calibration: int
     test_rows: Rows
+    cells: NDArray[np.int64] | None = None
+    floor: int = 0
     ids: NDArray[Any] | None = None
     choices: Mapping[str, Selection] = field(default_factory=dict)
 
@@ -80,6 +88,10 @@ class SiteResult:
             rejected=self.rejected,
         )
 
+    def cells_as_plain(self) -> dict[str, Any]:
+        """Give cells and floor of the regime `joint` as JSON types; nothing in others."""
+        return {} if self.cells is None else {"cells": self.cells.tolist(), "floor": self.floor}
+
     def to_frame(self) -> Any:
         """Per-row results as the kind of frame ``X_test`` was, a pandas index kept."""
         return give_back(self.test_rows, self.columns())
@@ -93,19 +105,28 @@ class RankedSite(Protocol):
     scores: NDArray[np.float64]
     test_ranks: NDArray[np.int64]
     n_calibration: int
+    cells: NDArray[np.int64] | None
     choices: dict[str, Selection]
 
 
-def decide(site: RankedSite, limit: int, ids: NDArray[Any] | None, name: str = "") -> SiteResult:
-    """Decide about the rows of a site: those up to the largest rejected rank are rejected."""
+def decide(
+    site: RankedSite, limit: int, ids: NDArray[Any] | None, name: str = "", floor: int = 0
+) -> SiteResult:
+    """Decide about the rows of a site: those up to the largest rejected rank are rejected.
+
+    In the regime `joint` `limit` is the lowest rejected cell.
+    """
+    ranks, cells = site.test_ranks, site.cells
     return SiteResult(
         name=name,
-        rejected=within_limit(site.test_ranks, limit),
-        ranks=site.test_ranks,
+        rejected=within_limit(ranks, limit) if cells is None else reaches(cells, limit),
+        ranks=ranks,
         scores=site.scores,
         tested=site.tested,
         n_calibration=site.n_calibration,
         test_rows=site.test,
+        cells=cells,
+        floor=floor,
         ids=ids,
         choices=site.choices,
     )

@@ -28,14 +28,17 @@ from conovel.scorers.base import (
     Vector,
 )
 from conovel.scorers.selection import Selection, fit_best
+from conovel.site.common_scale import fit_scale
 from conovel.site.composite import fit_composite
 from conovel.site.sampling import MAX_TRAIN_ROWS, training_sample
 from conovel.site.splitting import TrainingRows, as_share, n_training, split_null
 from conovel.site.surrogate import decode, make_surrogate
 from conovel.site.tables import Rows
 from conovel.spec.facts import Facts
+from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import block_sizes, own_block
 from conovel.spec.run_spec import RunSpec
+from conovel.stats.cells import CellHistogram
 from conovel.stats.rank_counts import RankHistogram
 from conovel.stats.ranks import conformal_ranks
 
@@ -93,8 +96,11 @@ class Site(ABC):
         """Fit, and make a model for every peer: one for all, or one per block in `split`."""
 
     @abstractmethod
-    def ranks(self, models: Mapping[str, bytes]) -> RankHistogram:
-        """Score with everybody's models together; count the ranks of the tested rows."""
+    def ranks(self, models: Mapping[str, bytes]) -> RankHistogram | CellHistogram:
+        """Score with everybody's models together; count the ranks of the tested rows.
+
+        In the regime `joint`, count the rows in each cell of the common scale.
+        """
 
     def training_rows(self, n_agents: int) -> list[TrainingRows]:
         """Say from how many rows each model will be learnt, where that many agents take part.
@@ -131,6 +137,8 @@ class Site(ABC):
         """
         regime, n_agents = self.spec.regime, self.work.n_agents
         n_tests = n_test * (n_agents if regime.uses_counts else 1)
+        if regime.pools_calibration:  # calibration rows count together, as if of one agent
+            n_null *= n_agents
         if regime.splits_rows:
             n_tests //= n_agents
         asked = None if by_rule else self.spec.train_fraction
@@ -237,6 +245,8 @@ class LocalSite(Site):
         Calibration rows behind the ranks.
     calibration_scores : float array
         Their scores.
+    cells : int array of shape (m,) or None
+        In the regime `joint`, the cell of each test row on the common scale.
     """
 
     def __init__(self, null: Rows, test: Rows, work: SiteWork) -> None:
@@ -247,6 +257,7 @@ class LocalSite(Site):
         self.test_ranks = np.zeros(len(test), dtype=np.int64)
         self.n_calibration = 0
         self.calibration_scores = np.zeros(0)
+        self.cells: NDArray[np.int64] | None = None
 
     @property
     def facts(self) -> Facts:
@@ -268,12 +279,17 @@ class LocalSite(Site):
             if i != index
         }
 
-    def ranks(self, models: Mapping[str, bytes]) -> RankHistogram:
+    def ranks(self, models: Mapping[str, bytes]) -> RankHistogram | CellHistogram:
         """Score with everybody's models together; count the ranks of the tested rows."""
         block = self._tested_block
-        ranked = block.rank(self._composite(block.training, self.fitted, models))
+        model = self._composite(block.training, self.fitted, models)
+        ranked = block.rank(model)
         self.take(block.tested, ranked)
-        return RankHistogram(ranked.ranks, block.n_calibration)
+        if not self.spec.regime.pools_calibration:
+            return RankHistogram(ranked.ranks, block.n_calibration)
+        scale = fit_scale(model, block.training)
+        self.cells = scale.cells(ranked.scores)
+        return CellHistogram.of(scale.cells(ranked.calibration_scores), self.cells, N_CELLS)
 
     @property
     def fitted(self) -> FittedScorer:

@@ -83,7 +83,8 @@ def guarantee(
     FDR over all tested rows of all agents at most 1/10 · m0/m, provided agents are ...
     """
     chosen, alpha, estimator = spec.regime, spec.level, spec.pi0
-    bound = f"{alpha}" if estimator or chosen.divides_level else f"{alpha} · m0/m"
+    is_plain = estimator or chosen.divides_level or chosen.pools_calibration
+    bound = f"{alpha}" if is_plain else f"{alpha} · m0/m"
     said = [f"FDR over all tested rows of all agents at most {bound}, provided {chosen.needs}."]
     if estimator and chosen.uses_counts and not estimator.proven_for_several:
         name = type(estimator).__name__
@@ -100,6 +101,8 @@ def guarantee(
             f"Lost during the counts: {', '.join(sorted(dropped))}; their rows count as tested"
             " and not rejected. Nobody may have been lost because of what others counted."
         )
-        if estimator is None or estimator.proven_for_several:  # docs/theory.md, Theorems 8 and 9
+        if chosen.pools_calibration:  # docs/theory.md, Theorem 10: for the agents that stayed
+            said.append("The bound is about the other agents.")
+        elif estimator is None or estimator.proven_for_several:  # docs/theory.md, Theorems 8 and 9
             said.append(f"Whatever the reason, FDR is at most {alpha} · (1 + 1/2 + … + 1/m).")
     return " ".join(said)

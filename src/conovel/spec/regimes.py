@@ -32,6 +32,8 @@ class Regime:
         Whether there is one step-up over all agents, through counts.
     divides_level : bool
         Whether every agent runs a step-up of its own at α/K.
+    pools_calibration : bool
+        Whether the calibration rows of all agents count together, on a common scale.
     deployable : bool
         False when raw rows would have to leave their site.
     needs : str
@@ -49,6 +51,7 @@ class Regime:
     needs: str
     peers_learn: str
     coordinator_learns: str
+    pools_calibration: bool = False
     deployable: bool = True
 
     def test_level(self, level: Level, n_agents: int) -> Fraction:
@@ -142,6 +145,21 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
                 needs=_INDEPENDENT,
                 peers_learn=f"one model per agent; {_TOTALS}",
                 coordinator_learns=_COUNTS,
+            ),
+            Regime(
+                name="joint",
+                paper_name="(ours)",
+                exchanges_models=True,
+                splits_rows=False,
+                uses_counts=True,
+                divides_level=False,
+                needs=_INDEPENDENT,
+                peers_learn="one model per agent; the total count",
+                coordinator_learns=(
+                    "every agent's counts of calibration rows and test rows in each cell above its"
+                    " floor, and the number of rows in high cells"
+                ),
+                pools_calibration=True,
             ),
         )
     }

@@ -73,6 +73,11 @@ class RunSpec:
         put(self, "seed", as_whole(self.seed, "seed", most=MAX_SEED))
         if self.train_fraction is not None:
             put(self, "train_fraction", as_level(self.train_fraction, "train_fraction"))
+        if self.regime.pools_calibration and self.pi0 is not None:
+            raise InputError(
+                f"pi0 is not proven for the regime {self.regime.name!r}: leave it out, or use the"
+                " regime 'full'"
+            )
         if not isinstance(self.on_dropout, str) or self.on_dropout not in ON_DROPOUT:
             raise InputError(
                 f"on_dropout must be 'abort' or 'conservative', not {self.on_dropout!r}"

@@ -49,6 +49,11 @@ def terms(**more):
     return make_terms(SITES, **({"bits": 4, "call_seconds": 5, "stage_seconds": 20} | more))
 
 
+def agreeing_to(regime):
+    """What sites agree to that name this regime; `joint` must be named."""
+    return dict.fromkeys(SITES, Limits(regimes=(regime,)))
+
+
 def states(fake):
     return {name: site.record._content["state"] for name, site in fake.sites.items()}
 
@@ -65,7 +70,9 @@ def published(files):
     return {name for name, file in files.items() if any(file.results.glob("*/run.json"))}
 
 
-@pytest.mark.parametrize("regime", ["full", "counts", "isolated", "split", "conservative"])
+@pytest.mark.parametrize(
+    "regime", ["full", "counts", "isolated", "split", "conservative", "joint"]
+)
 def test_every_regime_as_in_one_process(regime, files, rows):
     options = {"regime": regime, "composite": "mean", "bits": 4, "scorer": SCORER}
     network = in_one_process(rows, states_of(files), 5, train_fraction="1/2", **options)
@@ -77,7 +84,7 @@ def test_every_regime_as_in_one_process(regime, files, rows):
         seed=5,
         run_id=run_id_of_network(network),
     )
-    fake = FakeNVFlare(asked, files)
+    fake = FakeNVFlare(asked, files, agreeing_to(regime))
     account = fake.run()
     assert account["state"] == "done", account["message"]
     assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
@@ -96,14 +103,20 @@ def test_the_defaults_are_those_of_one_process(files, rows):
     assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
 
 
-@pytest.mark.parametrize("regime", ["full", "isolated"])
+@pytest.mark.parametrize("regime", ["full", "isolated", "joint"])
 def test_every_value_of_an_account_and_of_a_sites_record_is_checked_or_named(regime, files):
-    asked = terms(regime=regime, pi0="storey")
-    account = FakeNVFlare(asked, files).run()
+    asked = terms(regime=regime, pi0=None if regime == "joint" else "storey")
+    account = FakeNVFlare(asked, files, agreeing_to(regime)).run()
     assert account["state"] == "done"
     assert_every_forgery_is_found(json.loads(json.dumps(account)))
     record = files["west"].results / asked.run_id / "run.json"
     assert_every_forgery_is_found(json.loads(record.read_text()))
+
+
+def test_joint_is_refused_by_a_site_that_does_not_name_it(files):
+    account = FakeNVFlare(terms(regime="joint"), files).run()
+    assert "regime 'joint' is not among those this site agrees to" in account["message"]
+    assert published(files) == set()
 
 
 def test_a_refusal_ends_the_run_before_it_begins(files):

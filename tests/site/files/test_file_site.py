@@ -54,7 +54,9 @@ def in_files(folder, asked):
 
 
 def run(big, peer, asked):
-    link = Link({"big": big, "small": peer}, regime=asked.spec.regime, level=LEVEL, pi0="storey")
+    regime = asked.spec.regime
+    pi0 = None if regime.pools_calibration else "storey"
+    link = Link({"big": big, "small": peer}, regime=regime, level=LEVEL, pi0=pi0)
     return link.run()
 
 
@@ -95,7 +97,9 @@ def test_every_composite_gives_the_bytes_of_memory(tmp_path, monkeypatch, compos
     assert_same(tmp_path, sites, links)
 
 
-@pytest.mark.parametrize("regime", ["full", "counts", "isolated", "conservative", "split"])
+@pytest.mark.parametrize(
+    "regime", ["full", "counts", "isolated", "conservative", "split", "joint"]
+)
 def test_every_regime(tmp_path, monkeypatch, regime):
     assert_same(tmp_path, *both(tmp_path, monkeypatch, regime=as_regime(regime)))
 

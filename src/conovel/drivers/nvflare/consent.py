@@ -24,7 +24,7 @@ class Limits:
     Attributes
     ----------
     regimes : tuple of str
-        Regimes that are allowed; `pooled` never is.
+        Regimes that are allowed. `joint` must be named, and `pooled` never is allowed.
     max_level : str
         The largest level.
     min_agents : int
@@ -49,7 +49,9 @@ class Limits:
     a run of 2 agents is too small: this site asks for 3
     """
 
-    regimes: tuple[str, ...] = tuple(name for name, r in REGIMES.items() if r.deployable)
+    regimes: tuple[str, ...] = tuple(
+        name for name, r in REGIMES.items() if r.deployable and not r.pools_calibration
+    )
     max_level: str = "1/2"
     min_agents: int = 2
     max_bytes_in: int = 256 * 2**20

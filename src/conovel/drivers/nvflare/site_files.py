@@ -88,7 +88,9 @@ class SiteFiles:
             self._folder.cleanup()
             results = _without_rows(site)
         else:
-            result = decide(cast(LocalSite, site), agent.limit, self._ids, self.file.name)
+            result = decide(
+                cast(LocalSite, site), agent.limit, self._ids, self.file.name, agent.floor
+            )
             write_table(decisions, result.columns())
             results = {"decisions": {result.name: _plain(result)}}
         # Written last: a folder with a run.json is complete.
@@ -130,5 +132,6 @@ def _plain(result: SiteResult) -> dict[str, Any]:
             for score, tested in zip(result.scores.tolist(), result.tested, strict=True)
         ],
         "tested": result.tested.tolist(),
+        **result.cells_as_plain(),
         "rejected": result.rejected.tolist(),
     }

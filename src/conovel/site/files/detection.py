@@ -96,8 +96,8 @@ def detect_files(
     try:
         if pi0 is None:
             warn_resolution([(site.facts.n_test, site.facts.n_null - site.n_train)], level)
-        histogram = site.ranks({})
-        outcome = step_up_counts([histogram], level, pi0)
+        site.ranks({})
+        outcome = step_up_counts([site.histogram], level, pi0)
         site.write_detection(out, outcome.limits[0])
     except (InputError, FileError):
         site.close()  # the same inputs would only fail again
@@ -106,7 +106,7 @@ def detect_files(
     return FileDetection(
         out=out,
         n_train=site.n_train,
-        counts=histogram,
+        counts=site.histogram,
         sketch=site.sketch,
         stepup=outcome,
         scorer=site.fitted.name,

@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from conovel.scorers.base import FittedScorer, TrainingSet
+from conovel.site.common_scale import CommonScale, fit_scale
 from conovel.site.files.decisions import Decider, count_ranks, write_rows
 from conovel.site.files.engines import Engine, LocalEngine
 from conovel.site.files.memory import DEFAULT_MEMORY, as_memory
@@ -26,7 +27,9 @@ from conovel.site.files.stream import Progress, Stream, silent
 from conovel.site.site import Site, SiteWork
 from conovel.site.storage import pick_features
 from conovel.spec.facts import Facts
+from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import own_block
+from conovel.stats.cells import CellHistogram, reaches
 from conovel.stats.rank_counts import RankHistogram, within_limit
 
 
@@ -85,6 +88,7 @@ class FileSite(Site):
             tell=on_progress or silent,
         )
         self._tested: NDArray[np.bool_] | None = None  # None: all
+        self._scale: CommonScale | None = None  # of the regime `joint`
 
     def _learn(self, stream: Stream) -> TrainingSet:
         return stream.learn(
@@ -122,7 +126,7 @@ class FileSite(Site):
                 models[name] = self._surrogate(training, self._fit(training))
         return models
 
-    def ranks(self, models: Mapping[str, bytes]) -> RankHistogram:
+    def ranks(self, models: Mapping[str, bytes]) -> RankHistogram | CellHistogram:
         """Score with everybody's models together; count the ranks of the tested rows."""
         training, local = self._training, self.fitted
         model = self._composite(training, local, models)
@@ -131,7 +135,14 @@ class FileSite(Site):
         self.sketch = Sketch(calibration)
         parts = map(self.sketch.see, self._stream.parts())
         self.histogram = count_ranks(parts, calibration.size)
-        return self.histogram
+        if not self.spec.regime.pools_calibration:
+            return self.histogram
+        self._scale = scale = fit_scale(model, training)
+        tests = np.zeros(N_CELLS, dtype=np.int64)
+        for part in self._stream.parts():
+            cells = scale.cells(part["score"].to_numpy())
+            tests += np.bincount(cells, minlength=N_CELLS)
+        return CellHistogram(np.bincount(scale.cells(calibration), minlength=N_CELLS), tests)
 
     @property
     def fitted(self) -> FittedScorer:
@@ -161,17 +172,21 @@ class FileSite(Site):
         path : Path
             .csv or .parquet, on the disk of the folder.
         limit : int
-            The largest rejected rank.
+            The largest rejected rank; in the regime `joint` the lowest rejected cell.
         """
         n_calibration = self.histogram.n_calibration
 
         def decide(part: pa.Table, tested: NDArray[np.bool_]) -> pa.Table:
             ranks = part["rank"].to_numpy()
             p_values = np.where(tested, ranks / (n_calibration + 1), np.nan)
+            if self._scale is None:
+                rejected = within_limit(ranks, limit)
+            else:
+                rejected = reaches(self._scale.cells(part["score"].to_numpy()), limit)
             return (
                 part.append_column("p_value", pa.array(p_values))
                 .append_column("tested", pa.array(tested))
-                .append_column("rejected", pa.array(within_limit(ranks, limit)))
+                .append_column("rejected", pa.array(rejected))
             )
 
         parts = self._stream.parts("writing")
