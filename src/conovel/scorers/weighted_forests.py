@@ -1,14 +1,14 @@
-"""Two forests that learn from the whole mixture, and more from its likely novelties.
+"""Three forests that learn from the whole mixture, and more from its likely novelties.
 
-1. Search. Two forests of strongly randomised trees score every row by the trees that did not see
-   it, and so do distances from null_train. Each says how likely the rows of the mixture are
-   novel, and their answers are averaged in proportion to how much each of them found.
-2. Learn. Two forests tell null_train from the mixture, where a row counts a tenth, and more the
+1. Search. Three forests score every row by the trees that did not see it; distances from
+   null_train score it, too. Forests and distances each say how likely the rows of the mixture are
+   novel, and the answers are averaged in proportion to how much each of them found.
+2. Learn. The forests tell null_train from the mixture, where a row counts a tenth, and more the
    likelier it is novel.
 
-One forest draws its cuts on the values, the other on values with the tails drawn in, and it tries
-three times as many columns at each node. The score is a function of (row, null_train, mixture as a
-multiset).
+The first forest draws its cuts on the values. The second draws them on values with the tails drawn
+in, and tries three times as many columns at each node. The third, half as large, takes the best cut
+of as many columns. The score is a function of (row, null_train, mixture as a multiset).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from conovel.scorers.hashing import content_hash
 
 _SEARCH_TREES = 0.75  # as a share of those that score
 _MORE_COLUMNS = 3
+_ROWS_PER_LEAF, _ROWS_PER_LEAF_BEST = 7, 10  # where cuts are drawn, and where they are the best
 _WEIGHT_OF_ALL = 0.1  # of a mixture row that nothing points to
 
 
@@ -38,7 +39,7 @@ class WeightedForests(Scorer):
     Parameters
     ----------
     n_trees : int
-        Trees of each of the two forests.
+        Trees of the first and of the second forest.
     random_state : int or None
 
     Examples
@@ -80,7 +81,7 @@ class WeightedForests(Scorer):
         return FittedScorer(self, forest.score, "probability", forest, weights[n_train:])
 
     def search(
-        self, rows: Matrix, labels: NDArray[np.int64], axes: tuple[Bins, ...], n_train: int
+        self, rows: Matrix, labels: NDArray[np.int64], axes: tuple[Bins, Bins, Bins], n_train: int
     ) -> dict[str, Vector]:
         """Say how likely the rows of the mixture are novel, by what says so."""
         seed = 0 if self.random_state is None else self.random_state
@@ -93,20 +94,28 @@ class WeightedForests(Scorer):
         found.update(distances(rows, n_train))
         return {name: likely_novel(*np.split(scores, [n_train])) for name, scores in found.items()}
 
-    def _forests(self, n_trees: int, seed: int, rows: Matrix) -> tuple[BinnedForest, BinnedForest]:
-        """Return the forest for the values, and the one for values with the tails drawn in."""
+    def _forests(self, n_trees: int, seed: int, rows: Matrix) -> tuple[BinnedForest, ...]:
+        """Return a forest for each of :func:`_axes`."""
         d = rows.shape[1]
         few = max(round(d**0.5), 1)
         first = BinnedForest(
             n_trees,
             max_depth=12,
             max_features=few,
-            min_rows_per_leaf=5,
+            min_rows_per_leaf=_ROWS_PER_LEAF,
             splitter="random",
             bootstrap=False,
             random_state=seed,
         )
-        return first, replace(first, max_features=min(_MORE_COLUMNS * few, d))
+        second = replace(first, max_features=min(_MORE_COLUMNS * few, d))
+        third = replace(
+            second,
+            n_trees=-(-n_trees // 2),
+            min_rows_per_leaf=_ROWS_PER_LEAF_BEST,
+            splitter="best",
+            bootstrap=True,
+        )
+        return first, second, third
 
 
 def average(*found: Vector) -> Vector:
@@ -129,16 +138,16 @@ def over_equal_rows(scores: Vector, rows: Matrix) -> Vector:
     return np.asarray((np.bincount(content, scores) / times)[content])
 
 
-def _axes(rows: Matrix) -> tuple[Bins, Bins]:
-    """Bin the rows; cuts are drawn on the values, or on values with the tails drawn in."""
+def _axes(rows: Matrix) -> tuple[Bins, Bins, Bins]:
+    """Bin the rows; cuts are drawn on the values, on values with the tails drawn in, or nowhere."""
     bins = Bins.of(rows)
     middle, scale = middle_and_scale(rows)
     places = np.arcsinh((bins.places - middle[:, np.newaxis]) / scale[:, np.newaxis])
-    return bins, replace(bins, places=places)
+    return bins, replace(bins, places=places), bins
 
 
 def _together(parts: list[Forest]) -> Forest:
-    """Join forests of equally many trees: the score is the mean over all trees."""
+    """Join forests: the score is the mean over all trees."""
     before = np.cumsum([0, *(part.feature.size for part in parts[:-1])])
     placed = list(zip(parts, before, strict=True))
     return replace(
