@@ -6,9 +6,9 @@
 2. Learn. The forests tell null_train from the mixture, where a row counts a tenth, and more the
    likelier it is novel.
 
-The first forest draws its cuts on the values. The second draws them on values with the tails drawn
-in, and tries three times as many columns at each node. The third, half as large, takes the best cut
-of as many columns. The score is a function of (row, null_train, mixture as a multiset).
+The first forest draws its cuts on the values. The second draws them on values with the tails
+drawn in, and tries three times as many columns at each node. The third, half as large, takes the
+best cut of as many columns. The score is a function of (row, null_train, mixture as a multiset).
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def over_equal_rows(scores: Vector, rows: Matrix) -> Vector:
 
 
 def _axes(rows: Matrix) -> tuple[Bins, Bins, Bins]:
-    """Bin the rows; cuts are drawn on the values, on values with the tails drawn in, or nowhere."""
+    """Bin the rows; the second forest draws its cuts on values with the tails drawn in."""
     bins = Bins.of(rows)
     middle, scale = middle_and_scale(rows)
     places = np.arcsinh((bins.places - middle[:, np.newaxis]) / scale[:, np.newaxis])
