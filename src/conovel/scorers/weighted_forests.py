@@ -28,7 +28,7 @@ from conovel.scorers.hashing import content_hash
 
 _SEARCH_TREES = 0.75  # as a share of those that score
 _MORE_COLUMNS = 3
-_ROWS_PER_LEAF, _ROWS_PER_LEAF_BEST = 7, 10  # where cuts are drawn, and where they are the best
+_ROWS_PER_LEAF = 5
 _WEIGHT_OF_ALL = 0.1  # of a mixture row that nothing points to
 
 
@@ -111,7 +111,6 @@ class WeightedForests(Scorer):
         third = replace(
             second,
             n_trees=-(-n_trees // 2),
-            min_rows_per_leaf=_ROWS_PER_LEAF_BEST,
             splitter="best",
             bootstrap=True,
         )
