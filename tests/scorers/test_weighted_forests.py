@@ -83,8 +83,8 @@ def test_the_scale_of_a_column_of_zeros_is_that_of_its_other_values():
 def test_gaussian_columns_are_seldom_taken_for_others(n):
     rng = np.random.default_rng(0)
     shapes = [normality(rng.normal(size=(n, 20)) * 1e200) for _ in range(200)]
-    assert np.mean([shape.is_plausible for shape in shapes]) > 0.97
-    assert {shape.n_allowed for shape in shapes} == {4}
+    assert np.mean([shape.is_plausible for shape in shapes]) > 0.985
+    assert {shape.n_allowed for shape in shapes} == {5}
     assert not normality(rng.exponential(size=(n, 20))).is_plausible
 
 

@@ -17,7 +17,7 @@ from conovel.scorers.base import Matrix
 
 _LARGEST = 5.99  # of Jarque and Bera's statistic: exceeded with probability 1/20 by chance
 _BY_CHANCE = 0.05
-_SURE = 0.99
+_SURE = 0.999
 
 
 class Normality(NamedTuple):
