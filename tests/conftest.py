@@ -11,10 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
-from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 
 from conovel.cli import main
 from conovel.scorers import automatic
+from conovel.scorers.randomised_trees import RandomisedTrees
+from conovel.scorers.weighted_forests import WeightedForests
 
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("explore", max_examples=2000, deadline=None)
@@ -74,9 +75,8 @@ def few_trees(monkeypatch):
 
     For tests of what holds whatever the trees are. Tests of what it finds use it as it is.
     """
-    trees = partial(ExtraTreesClassifier, 4, max_depth=4, min_samples_leaf=2)
-    boosting = partial(HistGradientBoostingClassifier, max_iter=4, max_leaf_nodes=4)
-    monkeypatch.setattr(automatic, "shallow_trees", trees)
-    monkeypatch.setattr(automatic, "boosting", boosting)
+    trees = partial(RandomisedTrees, n_trees=4, max_depth=4)
+    monkeypatch.setattr(automatic, "RandomisedTrees", trees)
+    monkeypatch.setattr(automatic, "WeightedForests", partial(WeightedForests, n_trees=4))
     two_folds = partial(automatic.Automatic, n_folds=2)
     monkeypatch.setattr("conovel.scorers.registry.Automatic", two_folds)

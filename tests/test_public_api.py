@@ -102,7 +102,7 @@ Scorer.fit(training)
 Scorer.label
 Scorer.with_seed(seed)
 ScorerError(InputError) is raised
-Selection(names, values, chosen)
+Selection(names, values, chosen, criterion='enrichment', rule='')
 Selection.to_dict()
 Selection.winner
 SiteResult(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows, cells=None,

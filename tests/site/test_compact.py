@@ -127,7 +127,9 @@ def test_a_model_that_says_nothing_gives_a_surrogate_that_says_nothing():
     assert np.unique(small.score(training.mixture.distinct)).round(6).tolist() == [0.25]
 
 
-@pytest.mark.parametrize("scorer", [LogisticRegression(), cn.Automatic().candidates()["linear"]])
+@pytest.mark.parametrize(
+    "scorer", [LogisticRegression(), cn.Refined(LogisticRegression(), n_folds=2, n_refits=1)]
+)
 def test_a_logistic_regression_is_sent_itself_where_the_budget_allows(scorer):
     local, training = prepared(0, scorer)
     message = encode_compact(local, training, 0)

@@ -19,6 +19,11 @@ CRITERIA = {
     "rejections": "rows flagged when held-out normals are used for the comparison",
     "excess": "most rows on top beyond those that held-out normals alone would have there",
 }
+# A choice by these follows a rule of its own, which it says.
+DESCRIPTIONS = {
+    "columns": "columns of the training normals that look Gaussian, which a blend of smooth"
+    " scores needs, and those that do not, for which there are forests",
+}
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,8 @@ class Choice:
     chosen : str or None
     criteria : mapping
         By the name of a criterion, one value for each candidate.
+    rule : str
+        How the choice followed, where that is not the largest value.
     """
 
     site: str
@@ -43,6 +50,7 @@ class Choice:
     names: Sequence[str]
     chosen: str | None
     criteria: Mapping[str, Sequence[float]]
+    rule: str = ""
 
 
 def read_choices(
@@ -69,7 +77,8 @@ def read_choices(
         for key, values in selection.value.items()
         if key != "candidates" and isinstance(values, list) and len(values) == len(names)
     }
-    return [Choice(site, what, names, given if isinstance(given, str) else None, criteria)]
+    rule = selection.text("rule") if "rule" in selection else ""
+    return [Choice(site, what, names, given if isinstance(given, str) else None, criteria, rule)]
 
 
 def choice_tables(choices: Sequence[Choice]) -> list[Table]:
@@ -90,8 +99,14 @@ def choice_tables(choices: Sequence[Choice]) -> list[Table]:
 def in_words(choices: Sequence[Choice]) -> list[str]:
     """Explain the criteria in words."""
     used = dict.fromkeys(key for choice in choices for key in choice.criteria)
-    return [
+    words = [
         f"{key.capitalize()}: {CRITERIA[key]}. More is better." for key in used if key in CRITERIA
+    ]
+    words += [f"{key.capitalize()}: {DESCRIPTIONS[key]}." for key in used if key in DESCRIPTIONS]
+    rules = [choice for choice in choices if choice.rule][:MOST_SITES]
+    return words + [
+        shortened(f"{choice.site}: {choice.rule}." if choice.site else f"{choice.rule}.", 400)
+        for choice in rules
     ]
 
 

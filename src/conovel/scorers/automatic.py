@@ -1,12 +1,11 @@
-"""The default scorer: search in several ways, then take what finds most.
+"""The default scorer: smooth where normals look Gaussian, forests elsewhere.
 
-Two quick first scorers of different kinds look for likely novelties: strongly randomised
-trees that tell null_train from the mixture, and the distance from null_train, which needs no
-novelties at all. From the average of what they find a linear discriminant and trees are refined
-and blended (:mod:`conovel.scorers.blend`). What the blend finds, four candidates learn: a second
-blend,
-a linear model, trees, and boosted trees. The choice between them is made on a hold-out
-(:mod:`conovel.scorers.selection`), and the chosen one is then fitted on everything.
+A linear discriminant, a Mahalanobis distance and trees, blended (:mod:`conovel.scorers.blend`),
+stand near the limit where normals are Gaussian. On columns with heavy tails, many zeros or several
+groups, two forests that learn most from likely novelties find more
+(:mod:`conovel.scorers.weighted_forests`). Which one is fitted depends on the shape of null_train's
+columns (:mod:`conovel.scorers.normality`), never on what each of them finds: a few dozen
+novelties cannot tell two good scores apart (docs/decisions/0012-automatic-choice.md).
 """
 
 from __future__ import annotations
@@ -15,17 +14,18 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from sklearn import config_context
-from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
+from sklearn.ensemble import ExtraTreesClassifier
 from threadpoolctl import threadpool_limits
 
 from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
 from conovel.scorers.blend import Blend
-from conovel.scorers.classifier import with_seed
-from conovel.scorers.cross_fit import cross_fit_each
 from conovel.scorers.discriminant import Discriminant
 from conovel.scorers.mahalanobis import mahalanobis_distance
-from conovel.scorers.refined import Refined, shrunken_logistic
-from conovel.scorers.selection import CAUTIOUS, HoldOut
+from conovel.scorers.normality import Normality, normality
+from conovel.scorers.randomised_trees import RandomisedTrees
+from conovel.scorers.selection import Selection
+from conovel.scorers.shrunken_logistic import ShrunkenLogistic
+from conovel.scorers.weighted_forests import WeightedForests
 from conovel.stats.arguments import as_whole
 
 # Below this many numbers, threads spend more time waiting for each other than working.
@@ -37,11 +37,6 @@ def shallow_trees(n_trees: int = 40) -> ExtraTreesClassifier:
     return ExtraTreesClassifier(n_trees, max_depth=8, min_samples_leaf=2)
 
 
-def boosting() -> HistGradientBoostingClassifier:
-    """Boost small trees."""
-    return HistGradientBoostingClassifier(max_iter=40, max_leaf_nodes=8)
-
-
 def _without_checks() -> AbstractContextManager[None]:
     """Skip scikit-learn's checks: all rows and settings have passed them once."""
     return config_context(assume_finite=True, skip_parameter_validation=True)  # type: ignore[no-any-return]
@@ -49,14 +44,14 @@ def _without_checks() -> AbstractContextManager[None]:
 
 @dataclass(frozen=True, eq=False)
 class Automatic(Scorer):
-    """A scorer chosen from null_train and the mixture.
+    """A scorer chosen by the shape of the known normals.
 
     Parameters
     ----------
     n_folds : int
-        Folds of every cross-fit.
+        Folds of every cross-fit of the blend.
     random_state : int or None
-        Seed of every candidate.
+        Seed of either scorer.
 
     Examples
     --------
@@ -66,8 +61,11 @@ class Automatic(Scorer):
     >>> X_null, X_test = rng.normal(size=(900, 9)), rng.normal(size=(300, 9))
     >>> X_test[270:] += 1.5
     >>> result = cn.AdaDetect().detect(X_null, X_test)
-    >>> int(result.rejected[270:].sum()), result.selection.names
-    (30, ('blend', 'linear', 'trees', 'boosting'))
+    >>> int(result.rejected[270:].sum()), result.selection.winner
+    (30, 'blend')
+    >>> X_test[:270] = rng.exponential(size=(270, 9))
+    >>> cn.AdaDetect().detect(rng.exponential(size=(900, 9)), X_test).selection.winner
+    'forests'
     """
 
     n_folds: int = 4
@@ -82,34 +80,37 @@ class Automatic(Scorer):
         """Fix the seed of every candidate, unless it is fixed already."""
         return self if self.random_state is not None else replace(self, random_state=seed)
 
-    def candidates(self) -> dict[str, Refined | Blend]:
-        """Return the candidates by name, seeded, in order of preference."""
+    def candidates(self) -> dict[str, Blend | WeightedForests]:
+        """Return the candidates by name, seeded."""
         state = 0 if self.random_state is None else self.random_state
         seed = as_whole(state, "random_state", most=2**32 - 1)  # as scikit-learn's
-        folds = self.n_folds
-        trees, boosted = with_seed(shallow_trees(), seed), with_seed(boosting(), seed)
+        folds, trees = self.n_folds, RandomisedTrees(random_state=seed)
         # Refits of a linear model cost next to nothing, and it still improves with the fifth.
-        firsts = [with_seed(shallow_trees(), seed), mahalanobis_distance()]
+        firsts = [RandomisedTrees(random_state=seed), mahalanobis_distance()]
         search = Blend(firsts, [Discriminant(), trees], (5, 2), folds)
         return {
-            "blend": Blend(search, [shrunken_logistic(), trees], n_folds=folds, lead=2.0),
-            "linear": Refined(search, shrunken_logistic(), folds, n_refits=1),
-            "trees": Refined(search, trees, folds, n_refits=1),
-            "boosting": Refined(search, boosted, folds, n_refits=1),
+            "blend": Blend(search, [ShrunkenLogistic(), trees], n_folds=folds, lead=2.0),
+            "forests": WeightedForests(random_state=seed),
         }
 
     def fit(self, training: TrainingSet) -> FittedScorer:
-        """Choose on a hold-out, then fit the winner on these rows."""
+        """Look at the columns of null_train, then fit what suits them."""
         candidates = self.candidates()
         null_train, mixture = training.null_train, training.mixture
+        selection = _by_shape(tuple(candidates), normality(null_train))
         n_numbers = null_train.size + mixture.position.size * null_train.shape[1]
         n_threads = 1 if n_numbers < _NUMBERS_FOR_THREADS else None
         with _without_checks(), threadpool_limits(n_threads, user_api="openmp"):
-            if len(null_train) < 2:  # no row can be hidden: no choice
-                return candidates["blend"].fit(training)
-            hold_out = HoldOut.of(training)
-            tried = cross_fit_each(list(candidates.values()), hold_out.training, send=False)
-            scores = [hold_out.training.mixture.score(fit) for fit in tried]
-            selection = hold_out.select(list(candidates), scores, CAUTIOUS)
-            winner = candidates[selection.winner].fit(training)
-        return replace(winner, selection=selection, on_hold_out=tried[selection.chosen])
+            fitted = candidates[selection.winner].fit(training)
+        return replace(fitted, selection=selection)
+
+
+def _by_shape(names: tuple[str, ...], shape: Normality) -> Selection:
+    """Take the blend where all columns may be Gaussian, and forests elsewhere."""
+    values = (float(shape.n_columns - shape.n_other), float(shape.n_other))
+    rule = (
+        f"{shape.n_other} of {shape.n_columns} columns of the training normals do not look"
+        f" Gaussian. Up to {shape.n_allowed} may seem so by chance, and then the blend scores;"
+        " with more, forests do"
+    )
+    return Selection(names, values, 0 if shape.is_plausible else 1, "columns", rule)

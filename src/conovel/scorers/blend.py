@@ -15,13 +15,13 @@ from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
 
 from conovel.errors import InputError, ScorerError
 from conovel.scorers.base import Matrix, Scorer, Vector, log_odds
 from conovel.scorers.classifier import ScorerLike, with_seed
 from conovel.scorers.cross_fit import CrossFit, CrossFitScorer, CrossFitter
 from conovel.scorers.refined import as_list
+from conovel.scorers.shrunken_logistic import ShrunkenLogistic
 
 _REGRESSION_REFITS = 2
 
@@ -91,7 +91,7 @@ class Blend(CrossFitScorer):
         scale = 1 / np.where(spread > 0, spread, 1)
         scale[1:] /= self.lead
         on_scores = fitter.on_columns(log_odds_matrix * scale)
-        regression = LogisticRegression(max_iter=1000)
+        regression = ShrunkenLogistic(1.0, standardise=False)
         fitted = on_scores.refit(regression, weights, _REGRESSION_REFITS)
         if fitted is None:
             return parts[0]

@@ -30,6 +30,7 @@ from conovel.scorers.discriminant import Discriminant
 from conovel.scorers.hashing import content_folds
 from conovel.scorers.one_class import OneClass
 from conovel.scorers.reading import last_step
+from conovel.scorers.shrunken_logistic import ShrunkenLogistic
 from conovel.stats.arguments import as_whole
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.stepup import adjusted_pvalues
@@ -40,7 +41,7 @@ _NULL_SHARES = (0.2, 0.35, 0.5, 0.7, 0.9)
 _LIKELY_ROWS_NEEDED = 5
 # Linear models cost next to nothing. In four times as many folds each of them learns from
 # more of the novelties, which may be a dozen.
-_LINEAR_MODELS = LogisticRegression, Discriminant
+_LINEAR_MODELS = LogisticRegression, ShrunkenLogistic, Discriminant
 _FOLDS_OF_LINEAR_MODELS = 4
 _MOST_ROUNDS = 100  # folds, or refits: more only take longer
 
@@ -163,8 +164,20 @@ class CrossFitter:
         is_null = np.arange(len(self.rows)) < self.n_train
         if any(min((k & is_null).sum(), (k & ~is_null).sum()) < 2 for k in keep):
             return None
+        if isinstance(learner, ShrunkenLogistic):
+            return CrossFit(learner, weights, self._fit_together(learner, weights, keep))
         models = tuple(self.fit(learner, np.where(k, weights, 0)) for k in keep)
         return CrossFit(learner, weights, models)
+
+    def _fit_together(
+        self, learner: ShrunkenLogistic, weights: Vector, keep: Sequence[NDArray[np.bool_]]
+    ) -> tuple[FittedScorer, ...]:
+        """Fit all folds of a logistic regression in one call."""
+        used = np.flatnonzero(weights > 0)
+        labels = (used >= self.n_train).astype(np.int64)
+        in_folds = np.stack([np.where(k[used], weights[used], 0.0) for k in keep])
+        models = learner.fit_folds(self.rows[used], labels, in_folds)
+        return tuple(classifier_score(model, ClassifierScorer(learner)) for model in models)
 
     def fit(self, learner: ScorerLike, weights: Vector) -> FittedScorer:
         """Fit null_train (0) against the mixture (1), rows of no weight left out."""
@@ -187,19 +200,8 @@ class CrossFitter:
         return mean_of([self.weights(one) for one in found])
 
     def weights(self, found: CrossFit) -> Vector:
-        """Weigh the mixture by how likely its rows are novel; null_train keeps weight 1.
-
-        The mixture is ranked among null_train, both out of fold. One minus the BH-adjusted
-        p-value estimates which share of the mixture, from a row upwards, is novel.
-        """
-        scores = self.scores(found)
-        ranks = conformal_ranks(scores[: self.n_train], scores[self.n_train :])
-        null_share = adjusted_pvalues(ranks, self.n_train)
-        likely = np.zeros(null_share.size)
-        for most in _NULL_SHARES:
-            if np.count_nonzero(null_share <= most) >= _LIKELY_ROWS_NEEDED:
-                likely = np.where(null_share <= most, 1 - null_share, 0)
-                break
+        """Weigh the mixture by how likely its rows are novel; null_train keeps weight 1."""
+        likely = likely_novel(*np.split(self.scores(found), [self.n_train]))
         return np.concatenate([np.ones(self.n_train), likely])
 
     def finish(self, scorer: Scorer, found: CrossFit, *, send: bool) -> FittedScorer:
@@ -208,6 +210,19 @@ class CrossFitter:
         estimator = self.fit(found.learner, found.weights).estimator if one_model else None
         weights = found.weights[self.n_train :]
         return FittedScorer(scorer, found.score, found.models[0].scale, estimator, weights)
+
+
+def likely_novel(of_null_train: Vector, of_mixture: Vector) -> Vector:
+    """Say how likely the rows of the mixture are novel, from scores of rows not learnt from.
+
+    The mixture is ranked among null_train. One minus the BH-adjusted p-value estimates which
+    share of the mixture, from a row upwards, is novel.
+    """
+    null_share = adjusted_pvalues(conformal_ranks(of_null_train, of_mixture), of_null_train.size)
+    for most in _NULL_SHARES:
+        if np.count_nonzero(null_share <= most) >= _LIKELY_ROWS_NEEDED:
+            return np.where(null_share <= most, 1 - null_share, 0.0)
+    return np.zeros(null_share.size)
 
 
 def cross_fit_each(

@@ -42,7 +42,12 @@ class LinearFolds:
 
 
 def fit_folds(
-    rows: Matrix, y: NDArray[np.integer], weights: Matrix, C: float = 0.03
+    rows: Matrix,
+    y: NDArray[np.integer],
+    weights: Matrix,
+    C: float = 0.03,
+    *,
+    standardise: bool = True,
 ) -> LinearFolds:
     """Fit shrunken logistic regressions on standardised columns.
 
@@ -58,6 +63,8 @@ def fit_folds(
         What each row counts for in each fit; a fold that is left out has weight 0.
     C : float
         The smaller, the more the coefficients are shrunk.
+    standardise : bool
+        Whether columns are first brought to mean 0 and standard deviation 1.
 
     Returns
     -------
@@ -83,7 +90,8 @@ def fit_folds(
     for number, (target, weight) in enumerate(zip(targets, weights, strict=True)):
         if not (weight[target == 0].any() and weight[target == 1].any()):
             raise InputError(f"fit {number} has rows of one class only: give it fewer folds")
-    centre, scale = _standard(rows)
+    n_columns = rows.shape[1]
+    centre, scale = _standard(rows) if standardise else (np.zeros(n_columns), np.ones(n_columns))
     z = np.ascontiguousarray((rows - centre) / scale)
     solver = _Solver(z, np.ascontiguousarray(z.T), 1 / C)
     start = np.zeros(z.shape[1] + 1)

@@ -43,10 +43,16 @@ class Selection:
     names : tuple of str
         The candidates.
     values : tuple of float
-        Enrichment of each: how much of the mixture lies in the far tail of hidden nulls, as a
-        multiple of what nulls alone would put there. 1 is nothing.
+        What the choice was made by. Enrichment of each: how much of the mixture lies in the far
+        tail of hidden nulls, as a multiple of what nulls alone would put there. 1 is nothing. Or
+        the number of columns whose shape suits each.
     chosen : int
-        The position of the first that none of the later ones clearly beats.
+        The position of the one that was taken: by enrichment the first that none of the later
+        ones clearly beats, by columns what `rule` says.
+    criterion : {"enrichment", "columns"}
+        What the values are.
+    rule : str
+        How the choice followed, in words.
 
     See Also
     --------
@@ -57,6 +63,8 @@ class Selection:
     names: tuple[str, ...]
     values: tuple[float, ...]
     chosen: int
+    criterion: str = "enrichment"
+    rule: str = ""
 
     @property
     def winner(self) -> str:
@@ -65,11 +73,12 @@ class Selection:
 
     def to_dict(self) -> dict[str, Any]:
         """Give plain JSON types."""
-        return {
+        said = {
             "chosen": self.winner,
             "candidates": list(self.names),
-            "enrichment": [round(value, 6) for value in self.values],
+            self.criterion: [round(value, 6) for value in self.values],
         }
+        return {**said, "rule": self.rule} if self.rule else said
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,159 @@
+"""Three forests that learn from the whole mixture, and more from its likely novelties.
+
+1. Search. Three forests score every row by the trees that did not see it; distances from
+   null_train score it, too. Forests and distances each say how likely the rows of the mixture are
+   novel, and the answers are averaged in proportion to how much each of them found.
+2. Learn. The forests tell null_train from the mixture, where a row counts a tenth, and more the
+   likelier it is novel.
+
+The first forest draws its cuts on the values. The second draws them on values with the tails
+drawn in, and tries three times as many columns at each node. The third, half as large, takes the
+best cut of as many columns. The score is a function of (row, null_train, mixture as a multiset).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.models.forest import Forest
+from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet, Vector
+from conovel.scorers.binned_forest import BinnedForest
+from conovel.scorers.bins import Bins
+from conovel.scorers.cross_fit import likely_novel
+from conovel.scorers.distances import distances, middle_and_scale
+from conovel.scorers.hashing import content_hash
+
+_SEARCH_TREES = 0.75  # as a share of those that score
+_MORE_COLUMNS = 3
+_ROWS_PER_LEAF = 5
+_WEIGHT_OF_ALL = 0.1  # of a mixture row that nothing points to
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedForests(Scorer):
+    """Forests that learn most from likely novelties.
+
+    Parameters
+    ----------
+    n_trees : int
+        Trees of the first and of the second forest.
+    random_state : int or None
+
+    Examples
+    --------
+    >>> import conovel as cn
+    >>> rng = np.random.default_rng(0)
+    >>> X_null, X_test = rng.normal(size=(900, 9)), rng.normal(size=(300, 9))
+    >>> X_test[270:] *= 3
+    >>> result = cn.AdaDetect(WeightedForests()).detect(X_null, X_test)
+    >>> bool(result.rejected[270:].mean() > 0.7)
+    True
+    """
+
+    n_trees: int = 100
+    random_state: int | None = None
+
+    @property
+    def label(self) -> str:
+        """The scorer in a word."""
+        return "forests"
+
+    def with_seed(self, seed: int) -> Scorer:
+        """Fix the random state, unless it is fixed already."""
+        return self if self.random_state is not None else replace(self, random_state=seed)
+
+    def fit(self, training: TrainingSet) -> FittedScorer:
+        """Search, then learn."""
+        rows, labels = training.labelled()
+        n_train = len(training.null_train)
+        axes = _axes(rows)
+        likely = average(*self.search(rows, labels, axes, n_train).values())
+        weights = np.concatenate([np.ones(n_train), _WEIGHT_OF_ALL + likely])
+        seed = 0 if self.random_state is None else self.random_state
+        parts = [
+            forest.grow(bins, labels, weights).forest
+            for forest, bins in zip(self._forests(self.n_trees, seed, rows), axes, strict=True)
+        ]
+        forest = _together(parts)
+        return FittedScorer(self, forest.score, "probability", forest, weights[n_train:])
+
+    def search(
+        self, rows: Matrix, labels: NDArray[np.int64], axes: tuple[Bins, Bins, Bins], n_train: int
+    ) -> dict[str, Vector]:
+        """Say how likely the rows of the mixture are novel, by what says so."""
+        seed = 0 if self.random_state is None else self.random_state
+        n_trees = max(int(_SEARCH_TREES * self.n_trees), 1)
+        unseen = np.zeros(len(rows))
+        for forest, bins in zip(self._forests(n_trees, seed, rows), axes, strict=True):
+            scores = replace(forest, bootstrap=True).grow(bins, labels).unseen_scores
+            unseen += np.where(np.isnan(scores), labels.mean(), scores)
+        found = {"forests": over_equal_rows(unseen, rows)}
+        found.update(distances(rows, n_train))
+        return {name: likely_novel(*np.split(scores, [n_train])) for name, scores in found.items()}
+
+    def _forests(self, n_trees: int, seed: int, rows: Matrix) -> tuple[BinnedForest, ...]:
+        """Return a forest for each of :func:`_axes`."""
+        d = rows.shape[1]
+        few = max(round(d**0.5), 1)
+        first = BinnedForest(
+            n_trees,
+            max_depth=12,
+            max_features=few,
+            min_rows_per_leaf=_ROWS_PER_LEAF,
+            splitter="random",
+            bootstrap=False,
+            random_state=seed,
+        )
+        second = replace(first, max_features=min(_MORE_COLUMNS * few, d))
+        third = replace(
+            second,
+            n_trees=-(-n_trees // 2),
+            splitter="best",
+            bootstrap=True,
+        )
+        return first, second, third
+
+
+def average(*found: Vector) -> Vector:
+    """Average weights in proportion to their sums: what finds nothing changes nothing."""
+    sums = np.array([one.sum() for one in found])
+    if not sums.any():
+        return np.zeros(found[0].size)
+    total = np.zeros(found[0].size)
+    for share, one in zip(sums / sums.sum(), found, strict=True):
+        total += share * one
+    return total
+
+
+def over_equal_rows(scores: Vector, rows: Matrix) -> Vector:
+    """Average scores over rows of equal content.
+
+    A tree may have seen one of them and not the other; which one must not matter.
+    """
+    _, content, times = np.unique(content_hash(rows), return_inverse=True, return_counts=True)
+    return np.asarray((np.bincount(content, scores) / times)[content])
+
+
+def _axes(rows: Matrix) -> tuple[Bins, Bins, Bins]:
+    """Bin the rows; the second forest draws its cuts on values with the tails drawn in."""
+    bins = Bins.of(rows)
+    middle, scale = middle_and_scale(rows)
+    places = np.arcsinh((bins.places - middle[:, np.newaxis]) / scale[:, np.newaxis])
+    return bins, replace(bins, places=places), bins
+
+
+def _together(parts: list[Forest]) -> Forest:
+    """Join forests: the score is the mean over all trees."""
+    before = np.cumsum([0, *(part.feature.size for part in parts[:-1])])
+    placed = list(zip(parts, before, strict=True))
+    return replace(
+        parts[0],
+        feature=np.concatenate([part.feature for part in parts]),
+        threshold=np.concatenate([part.threshold for part in parts]),
+        left=np.concatenate([part.left + at for part, at in placed]),
+        value=np.concatenate([part.value for part in parts]),
+        roots=np.concatenate([part.roots + at for part, at in placed]),
+    )
