@@ -234,11 +234,7 @@ class Detection(OneSite, SiteResult):
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Per-row results by column name, ids first when there are any."""
-        return with_ids(
-            self.ids,
-            score=self.scores,
-            rank=self.ranks,
-            p_value=self.p_values,
-            adjusted_p_value=self.adjusted,
-            rejected=self.rejected,
-        )
+        columns = super().columns()
+        rejected = columns.pop("rejected")
+        del columns["tested"]  # every row is
+        return columns | {"adjusted_p_value": self.adjusted, "rejected": rejected}
