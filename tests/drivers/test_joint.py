@@ -113,7 +113,7 @@ def test_the_false_discovery_rate_of_whole_runs(novel, level):
     """Agents whose normals differ in scale; every step from rows to decisions."""
     rng = np.random.default_rng(7)
     proportions = []
-    for seed in range(150):
+    for seed in range(60):
         agents, truth = drawn(4, rng, 20, 5, novel, shift=4.0)
         run = run_of(agents, level=level, random_state=seed, train_fraction="1/2")
         false = sum(int((run[name].rejected & ~truth[name]).sum()) for name in truth)
