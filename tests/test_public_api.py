@@ -53,8 +53,7 @@ Detection.selection
 Detection.summary()
 Detection.to_frame()
 FileError(ConovelError, OSError) is raised
-FittedScorer(scorer, read, scale, estimator=None, weights=None, selection=None,
-    on_hold_out=None)
+FittedScorer(scorer, read, scale, estimator=None, weights=None, selection=None)
 FittedScorer.flat
 FittedScorer.name
 FittedScorer.score(X)

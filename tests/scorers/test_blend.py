@@ -13,7 +13,7 @@ import conovel as cn
 from conovel.errors import InputError, ScorerError
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.scorers.blend import Blend
-from conovel.scorers.cross_fit import CrossFit, CrossFitter, cross_fit_each
+from conovel.scorers.cross_fit import CrossFit, CrossFitter
 from conovel.scorers.mahalanobis import MahalanobisDistance, mahalanobis_distance
 from conovel.scorers.refined import Refined
 
@@ -80,7 +80,9 @@ def test_what_candidates_have_in_common_is_fitted_once():
         Blend(search, [LINEAR, member], n_folds=3),
         Refined(search, member, n_folds=3, n_refits=1),
     ]
-    cross_fit_each(scorers, TrainingSet(X_null, Mixture.of(X_test)), send=False)
+    fitter = CrossFitter.of(TrainingSet(X_null, Mixture.of(X_test)), scorers[0].n_folds)
+    for scorer in scorers:
+        scorer.cross_fit(fitter)
     assert fits.count(3) == 3  # folds of the first
     assert fits.count(5) == 6  # folds of the member in the search, and of the member after it
 

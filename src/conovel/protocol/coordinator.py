@@ -216,7 +216,7 @@ class Coordinator(Machine):
 
     def _on_count(self, sender: str, count: int, round_: int) -> Outbox:
         question = None if self.regime.pools_calibration else self._counting.question
-        if self.regime.pools_calibration or question is None or round_ != self._round:
+        if question is None or round_ != self._round:
             raise UnexpectedMessageError(
                 f"{sender} counts for round {round_} in round {self._round}", sender
             )

@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from sklearn import config_context
-from sklearn.ensemble import ExtraTreesClassifier
 from threadpoolctl import threadpool_limits
 
 from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
@@ -30,11 +29,6 @@ from conovel.stats.arguments import as_whole
 
 # Below this many numbers, threads spend more time waiting for each other than working.
 _NUMBERS_FOR_THREADS = 1_000_000
-
-
-def shallow_trees(n_trees: int = 40) -> ExtraTreesClassifier:
-    """Grow strongly randomised trees."""
-    return ExtraTreesClassifier(n_trees, max_depth=8, min_samples_leaf=2)
 
 
 def _without_checks() -> AbstractContextManager[None]:

@@ -164,8 +164,6 @@ class FittedScorer:
         What each row of ``Mixture.rows`` counted for, if not 1.
     selection : Selection or None
         How it was chosen, where there were several candidates.
-    on_hold_out : FittedScorer or None
-        The same scorer fitted on a :class:`conovel.scorers.selection.HoldOut`.
 
     See Also
     --------
@@ -178,7 +176,6 @@ class FittedScorer:
     estimator: Any = None
     weights: Vector | None = None
     selection: Selection | None = None
-    on_hold_out: FittedScorer | None = None
 
     @property
     def name(self) -> str:

@@ -57,7 +57,9 @@ class CrossFitScorer(Scorer):
 
     def fit(self, training: TrainingSet) -> FittedScorer:
         """Score by the cross-fit; what peers get is fitted once on all rows."""
-        return cross_fit_each([self], training)[0]
+        n_folds = as_whole(self.n_folds, "n_folds", 2, _MOST_ROUNDS)
+        fitter = CrossFitter.of(training, n_folds)
+        return fitter.finish(self, self.cross_fit(fitter))
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,10 +206,10 @@ class CrossFitter:
         likely = likely_novel(*np.split(self.scores(found), [self.n_train]))
         return np.concatenate([np.ones(self.n_train), likely])
 
-    def finish(self, scorer: Scorer, found: CrossFit, *, send: bool) -> FittedScorer:
+    def finish(self, scorer: Scorer, found: CrossFit) -> FittedScorer:
         """Score by the cross-fit; what peers get is fitted once on all rows."""
-        one_model = send and found.is_one_learner
-        estimator = self.fit(found.learner, found.weights).estimator if one_model else None
+        whole = self.fit(found.learner, found.weights) if found.is_one_learner else None
+        estimator = whole.estimator if whole else None
         weights = found.weights[self.n_train :]
         return FittedScorer(scorer, found.score, found.models[0].scale, estimator, weights)
 
@@ -223,23 +225,6 @@ def likely_novel(of_null_train: Vector, of_mixture: Vector) -> Vector:
         if np.count_nonzero(null_share <= most) >= _LIKELY_ROWS_NEEDED:
             return np.where(null_share <= most, 1 - null_share, 0.0)
     return np.zeros(null_share.size)
-
-
-def cross_fit_each(
-    scorers: Sequence[CrossFitScorer], training: TrainingSet, *, send: bool = True
-) -> list[FittedScorer]:
-    """Fit several scorers that share their folds; cross-fits they have in common, only once.
-
-    Parameters
-    ----------
-    scorers : sequence of CrossFitScorer
-    training : TrainingSet
-    send : bool
-        Whether peers may get the models, which then are fitted once more on all rows.
-    """
-    n_folds = as_whole(scorers[0].n_folds, "n_folds", 2, _MOST_ROUNDS)
-    fitter = CrossFitter.of(training, n_folds)
-    return [fitter.finish(scorer, scorer.cross_fit(fitter), send=send) for scorer in scorers]
 
 
 def fit_weighted(model: Any, X: Matrix, y: NDArray[np.int64], weights: Vector) -> Any:

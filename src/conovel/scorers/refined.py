@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -83,6 +84,11 @@ class Refined(CrossFitScorer):
         """Fix every random state that the first and second scorers leave open."""
         first = with_seed(self.first, seed)
         return replace(self, first=first, second=with_seed(self.second, seed))
+
+
+def shallow_trees(n_trees: int) -> ExtraTreesClassifier:
+    """Grow strongly randomised trees."""
+    return ExtraTreesClassifier(n_trees, max_depth=8, min_samples_leaf=2)
 
 
 def shrunken_logistic(C: float = 0.03) -> Any:

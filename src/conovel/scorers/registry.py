@@ -17,12 +17,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from conovel.errors import InputError, ScorerError
-from conovel.scorers.automatic import Automatic, shallow_trees
+from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import Scorer
 from conovel.scorers.classifier import ScorerLike, as_scorer
 from conovel.scorers.compiled_forest import CompiledForest
 from conovel.scorers.one_class import OneClass
-from conovel.scorers.refined import Refined, shrunken_logistic
+from conovel.scorers.refined import Refined, shallow_trees, shrunken_logistic
 from conovel.stats.arguments import Generators, as_seed
 
 NAMED: Mapping[str, Callable[[], ScorerLike]] = {

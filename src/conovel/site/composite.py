@@ -88,7 +88,7 @@ def choose_composite(
 ) -> Selection:
     """Choose a composite, or the local score alone; see `conovel.scorers.selection`."""
     hold_out = HoldOut.of(training)
-    tried = local.on_hold_out or local.scorer.fit(hold_out.training)
+    tried = local.scorer.fit(hold_out.training)
     null_train, mixture = hold_out.training.null_train, hold_out.training.mixture
     scores = all_scores(tried, surrogates, null_train, mixture.distinct)
     combined = [combine(scores)[mixture.position] for combine in _COMBINE.values()]

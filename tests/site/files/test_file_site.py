@@ -12,8 +12,7 @@ from support.files import N_NULL, N_TEST, cut, draw, make_files, named
 
 import conovel as cn
 from conovel.errors import ColumnError, FileError, SampleError, ScorerError, SiteFailedError
-from conovel.scorers.automatic import shallow_trees
-from conovel.scorers.refined import Refined, shrunken_logistic
+from conovel.scorers.refined import Refined, shallow_trees, shrunken_logistic
 from conovel.scorers.registry import as_candidates
 from conovel.site.composite import Composite, fit_composite
 from conovel.site.files import FileSite

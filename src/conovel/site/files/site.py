@@ -134,14 +134,17 @@ class FileSite(Site):
         self._stream.teller("deciding", None)
         self.sketch = Sketch(calibration)
         parts = map(self.sketch.see, self._stream.parts())
-        self.histogram = count_ranks(parts, calibration.size)
         if not self.spec.regime.pools_calibration:
+            self.histogram = count_ranks(parts, calibration.size)
             return self.histogram
         self._scale = scale = fit_scale(model, training)
         tests = np.zeros(N_CELLS, dtype=np.int64)
-        for part in self._stream.parts():
-            cells = scale.cells(part["score"].to_numpy())
-            tests += np.bincount(cells, minlength=N_CELLS)
+
+        def count_cells(part: pa.Table) -> pa.Table:
+            tests[:] += np.bincount(scale.cells(part["score"].to_numpy()), minlength=N_CELLS)
+            return part
+
+        self.histogram = count_ranks(map(count_cells, parts), calibration.size)
         return CellHistogram(np.bincount(scale.cells(calibration), minlength=N_CELLS), tests)
 
     @property
