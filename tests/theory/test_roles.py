@@ -22,6 +22,7 @@ from support.roles import (
 from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import Mixture
 from conovel.scorers.registry import NAMED
+from conovel.scorers.weighted_forests import WeightedForests
 from conovel.site.splitting import split_null, train_share
 from conovel.spec.composites import COMPOSITES
 from conovel.spec.regimes import REGIMES
@@ -72,6 +73,15 @@ def check_file_sites(folder, regime, composite, bits, scorer, kind):
 )
 def test_roles_in_a_network(regime, composite, bits, scorer, kind, few_trees):
     check_network(regime, composite, bits, scorer, kind)
+
+
+@pytest.mark.parametrize("kind", ["duplicates", "integers", "float32"])
+@pytest.mark.parametrize("regime", ["full", "joint"])
+def test_roles_with_the_forests_of_the_default(tmp_path, regime, kind):
+    """Small samples look Gaussian to the default, so its forests are named here."""
+    forests = WeightedForests(n_trees=6)
+    check_network(regime, "auto", "compact", forests, kind)
+    check_file_sites(tmp_path, regime, "mean", 4, forests, kind)
 
 
 def test_roles_in_a_network_of_three():
