@@ -16,7 +16,7 @@ from conovel import errors
 # A test compares it with the code; `python tests/test_public_api.py` prints the lines of today.
 PUBLIC = r"""
 AdaDetect(scorer=None, level=0.1, train_fraction=None, pi0=None, random_state=0,
-    max_train_rows=100000)
+    max_train_rows=100000, repeats=1)
 AdaDetect.detect(X_null, X_test, *, ids=None, on_stage=None)
 AdaDetect.fit(X, y=None)
 AdaDetect.fit_predict
@@ -39,7 +39,7 @@ ConovelError(Exception) is raised
 ConovelWarning(UserWarning) is raised
 DataWarning(ConovelWarning) is raised
 Detection(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows, cells=None,
-    floor=0, ids=None, choices=<factory>, stepup, n_train, scorer, guarantee,
+    floor=0, ids=None, choices=<factory>, repeated=None, stepup, n_train, scorer, guarantee,
     calibration_scores)
 Detection.adjusted
 Detection.cells_as_plain()
@@ -48,10 +48,16 @@ Detection.histogram
 Detection.level
 Detection.n_rejected
 Detection.p_values
+Detection.repeats
 Detection.resolution
 Detection.selection
 Detection.summary()
+Detection.times_flagged
 Detection.to_frame()
+Evidence(values, codes)
+Evidence.to_list()
+EvidenceRound(k, counts)
+EvidenceRound.total
 FileError(ConovelError, OSError) is raised
 FittedScorer(scorer, read, scale, estimator=None, weights=None, selection=None)
 FittedScorer.flat
@@ -69,15 +75,16 @@ Mixture.rows
 Mixture.score(model)
 ModelError(InputError) is raised
 Network(agents, *, regime='full', composite='auto', bits='compact', level=0.1, scorer=None,
-    random_state=0, train_fraction=None, pi0=None, on_dropout='abort')
+    random_state=0, train_fraction=None, pi0=None, on_dropout='abort', repeats=1)
 Network.run(*, dropouts=None, on_stage=None)
 Network.spec()
-NetworkRun(sites, transcript, guarantee, spec, n_null, lost=())
+NetworkRun(sites, transcript, guarantee, spec, n_null, lost=(), runs=(), evidence_rounds=())
 NetworkRun.n_bytes
 NetworkRun.n_rejected
 NetworkRun.rounds
 NetworkRun.save(path)
 NetworkRun.to_dict()
+NetworkRun.transcripts
 OneClass(model, higher, method='decision_function')
 OneClass.fit(training)
 OneClass.fit_nulls(null_train)
@@ -93,6 +100,14 @@ Refined.label
 Refined.learner
 Refined.with_seed(seed)
 RemoteProtocolError(ProtocolError) is raised
+Repeated(level, seeds, n_rejected, n_tests, flags)
+Repeated.at_least(k)
+Repeated.e_values
+Repeated.evidence
+Repeated.repeats
+Repeated.run_level
+Repeated.spelled_flags()
+Repeated.times_flagged
 Resolution(fewest, rows_for_any, rows_for_one)
 ResolutionWarning(ConovelWarning) is raised
 SampleError(InputError) is raised
@@ -105,11 +120,13 @@ Selection(names, values, chosen, criterion='enrichment', rule='')
 Selection.to_dict()
 Selection.winner
 SiteResult(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows, cells=None,
-    floor=0, ids=None, choices=<factory>)
+    floor=0, ids=None, choices=<factory>, repeated=None)
 SiteResult.cells_as_plain()
 SiteResult.columns()
 SiteResult.n_rejected
 SiteResult.p_values
+SiteResult.repeats
+SiteResult.times_flagged
 SiteResult.to_frame()
 SiteVanishedError(RemoteProtocolError) is raised
 StepUp(n_rejected, rejected, counts, limits, level, pi0)
@@ -243,7 +260,7 @@ def test_promised_members(name, members):
 def test_options_of_a_network_mean_what_they_mean_in_adadetect():
     ours, theirs = (inspect.signature(c).parameters for c in (cn.Network, cn.AdaDetect))
     shared = [name for name in ours if name in theirs]
-    assert shared == ["level", "scorer", "random_state", "train_fraction", "pi0"]
+    assert shared == ["level", "scorer", "random_state", "train_fraction", "pi0", "repeats"]
     for name in shared:
         assert ours[name].default == theirs[name].default
         assert ours[name].annotation == theirs[name].annotation

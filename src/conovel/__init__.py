@@ -51,11 +51,14 @@ if TYPE_CHECKING:
     from conovel.site.surrogate import decode as decode
     from conovel.site.surrogate import encode as encode
     from conovel.spec.guarantee import Guarantee as Guarantee
+    from conovel.stats.evidence import Evidence as Evidence
     from conovel.stats.evidence import e_bh as e_bh
     from conovel.stats.null_proportion import Quantile as Quantile
     from conovel.stats.null_proportion import Storey as Storey
     from conovel.stats.ranks import conformal_pvalues as conformal_pvalues
     from conovel.stats.ranks import conformal_ranks as conformal_ranks
+    from conovel.stats.repeats import EvidenceRound as EvidenceRound
+    from conovel.stats.repeats import Repeated as Repeated
     from conovel.stats.resolution import Resolution as Resolution
     from conovel.stats.resolution import resolution as resolution
     from conovel.stats.stepup import StepUp as StepUp
@@ -76,6 +79,8 @@ _HOMES = {
     "ConovelWarning": "errors",
     "DataWarning": "errors",
     "Detection": "site.results",
+    "Evidence": "stats.evidence",
+    "EvidenceRound": "stats.repeats",
     "FileError": "errors",
     "FittedScorer": "scorers.base",
     "Guarantee": "spec.guarantee",
@@ -93,6 +98,7 @@ _HOMES = {
     "Quantile": "stats.null_proportion",
     "Refined": "scorers.refined",
     "RemoteProtocolError": "errors",
+    "Repeated": "stats.repeats",
     "Resolution": "stats.resolution",
     "ResolutionWarning": "errors",
     "SampleError": "errors",

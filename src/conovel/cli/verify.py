@@ -31,7 +31,7 @@ def verify(
     if content.get("command") == "detect":
         typer.echo(
             f"{run}: a result of one site, without messages. Its numbers and its guarantee agree"
-            + (", and follow from the ranks" if "ranks" in content else "; its ranks are not here")
+            + _about_rows(content)
         )
     else:
         typer.echo(f"{run}: the outcome follows from the transcript")
@@ -39,8 +39,13 @@ def verify(
         typer.echo(f"not checked: {path}")
 
 
+def _about_rows(content: dict[str, Any]) -> str:
+    what, key = ("flags", "flagged_in_runs") if "repeats" in content else ("ranks", "ranks")
+    return f", and follow from the {what}" if key in content else f"; its {what} are not here"
+
+
 def _with_ranks(content: dict[str, Any], run: Path) -> dict[str, Any]:
-    """Add ranks, p-values and decisions from the file beside the result, if it is there."""
+    """Add ranks or flags and decisions from the file beside the result, if it is there."""
     from conovel.site.storage import read_columns  # noqa: PLC0415
 
     name = content.pop("table", None)
@@ -48,5 +53,8 @@ def _with_ranks(content: dict[str, Any], run: Path) -> dict[str, Any]:
     if table is None or not table.exists():
         return content
     keys = {"ranks": "rank", "p_values": "p_value", "rejected": "rejected"}
+    if "repeats" in content:
+        keys = {name: name for name in ("flagged_in_runs", "times_flagged", "rejected")}
+        keys["e_values"] = "e_value"
     columns = read_columns(table, list(keys.values()))
     return content | {key: columns[column] for key, column in keys.items()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
@@ -15,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from conovel.drivers.agents import INHERIT, Agent, as_agents
+from conovel.drivers.repeats import run_repeatedly
 from conovel.drivers.results import NetworkRun
 from conovel.drivers.work import note_sent, perform
 from conovel.errors import (
@@ -85,6 +87,10 @@ class Network:
         Adapt to the proportion of nulls, from counts alone.
     on_dropout : {"abort", "conservative"}
         When an agent vanishes during the counts: break off, or count it as zero.
+    repeats : int
+        The number B of runs, from 1 to 100. With more than one, the whole protocol runs B times,
+        each time with seeds of its own and at level α/2, and e-BH at level α decides by counts on
+        the averaged evidence. When an agent vanishes in any run, all is broken off.
 
     See Also
     --------
@@ -114,6 +120,7 @@ class Network:
         train_fraction: Level | None = None,
         pi0: str | NullProportion | None = None,
         on_dropout: Literal["abort", "conservative"] = "abort",
+        repeats: int = 1,
     ) -> None:
         self.agents = agents
         self.regime = regime
@@ -125,6 +132,7 @@ class Network:
         self.train_fraction = train_fraction
         self.pi0 = pi0
         self.on_dropout = on_dropout
+        self.repeats = repeats
 
     def spec(self) -> RunSpec:
         """Check the settings and give them as the one record that all agents agree on."""
@@ -137,6 +145,7 @@ class Network:
             seed=as_seed(self.random_state),
             train_fraction=self.train_fraction,
             on_dropout=self.on_dropout,
+            repeats=self.repeats,
         )
 
     def run(
@@ -158,6 +167,15 @@ class Network:
         tell = as_callback(on_stage, "on_stage")
         spec, agents = self.spec(), as_agents(self.agents)
         vanishing = _as_dropouts(dropouts, agents)
+        if spec.repeats > 1:
+
+            def run_once(one: RunSpec, members: list[Agent], tell_run: Any) -> NetworkRun:
+                network = copy(self)
+                network.agents, network.repeats = members, one.repeats
+                network.level, network.random_state = one.level, one.seed
+                return network.run(dropouts=vanishing, on_stage=tell_run)
+
+            return run_repeatedly(spec, agents, run_once, tell)
         tell("checking rows")
         sites = self._sites(spec, agents)
         if not spec.regime.deployable:

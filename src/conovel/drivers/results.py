@@ -12,6 +12,7 @@ from conovel.protocol.transcript import Transcript
 from conovel.site.results import SiteResult
 from conovel.site.storage import write_json
 from conovel.spec.run_spec import RunSpec
+from conovel.stats.repeats import EvidenceRound
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +33,12 @@ class NetworkRun(Mapping[str, SiteResult]):
         Known normals of each agent.
     lost : tuple of str
         Agents that did not stay to the end.
+    runs : tuple of NetworkRun
+        With `repeats`, the B runs, each a whole result with a transcript of its own. `transcript`
+        is then that of the first run.
+    evidence_rounds : tuple of EvidenceRound
+        With `repeats`, the counts by which e-BH decided on the averaged evidence; none where each
+        agent decides for itself.
 
     See Also
     --------
@@ -46,6 +53,8 @@ class NetworkRun(Mapping[str, SiteResult]):
     spec: RunSpec
     n_null: Mapping[str, int]
     lost: tuple[str, ...] = ()
+    runs: tuple[NetworkRun, ...] = ()
+    evidence_rounds: tuple[EvidenceRound, ...] = ()
 
     def __getitem__(self, name: str) -> SiteResult:
         return self.sites[name]
@@ -63,16 +72,24 @@ class NetworkRun(Mapping[str, SiteResult]):
 
     @property
     def rounds(self) -> int:
-        """Rounds of counts."""
-        return len(self.transcript.rounds) or int(bool(self.transcript.histograms))
+        """Rounds of counts, in all runs and about the evidence."""
+        own = [len(t.rounds) or int(bool(t.histograms)) for t in self.transcripts]
+        return sum(own) + len(self.evidence_rounds)
+
+    @property
+    def transcripts(self) -> tuple[Transcript, ...]:
+        """The transcript of every run."""
+        return tuple(run.transcript for run in self.runs) or (self.transcript,)
 
     @cached_property
     def n_bytes(self) -> int:
-        """Bytes on the wire, over all messages."""
-        return sum(entry.n_bytes for entry in self.transcript.entries)
+        """Bytes on the wire, over all messages of all runs."""
+        return sum(entry.n_bytes for t in self.transcripts for entry in t.entries)
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything as plain JSON types; ``conovel verify`` reads it back."""
+        if self.runs:
+            return self._repeated_as_plain()
         return {
             "command": "network",
             "guarantee": self.guarantee,
@@ -89,6 +106,23 @@ class NetworkRun(Mapping[str, SiteResult]):
                 }
                 for name, site in self.sites.items()
                 if name not in self.lost
+            },
+        }
+
+    def _repeated_as_plain(self) -> dict[str, Any]:
+        return {
+            "command": "network",
+            "guarantee": self.guarantee,
+            "n_rejected": self.n_rejected,
+            "spec": self.spec.to_dict(),
+            "runs": [run.to_dict() for run in self.runs],
+            "evidence_rounds": [round_._asdict() for round_ in self.evidence_rounds],
+            "decisions": {
+                name: {
+                    "times_flagged": site.times_flagged.tolist(),
+                    "rejected": site.rejected.tolist(),
+                }
+                for name, site in self.sites.items()
             },
         }
 

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from conovel.errors import ConovelError
 from conovel.protocol.audit_joint import decision_findings, foreign_findings, outcome_findings
 from conovel.protocol.audit_one_site import one_site_findings
+from conovel.protocol.audit_repeats import network_findings
+from conovel.protocol.audit_repeats import one_site_findings as repeated_one_site
 from conovel.protocol.counting import CountCheck, Counting, decide_alone, limit_of
 from conovel.protocol.messages import COORDINATOR, IN_ROUNDS, Kind, Outcome
 from conovel.protocol.not_checked import FORMATS, kind_of
@@ -41,6 +43,7 @@ def verify(run: Mapping[str, Any]) -> list[str]:
         optionally ``decisions``: for every agent ``ranks`` (one per row of its test sample, 0
         where it was not tested) and ``rejected``. Or the result of ``conovel detect``, with
         the columns ``ranks``, ``p_values`` and ``rejected`` of its decisions if they are at hand.
+        With `repeats`: ``runs``, each a result by itself, and what they decided together.
 
     Returns
     -------
@@ -55,7 +58,10 @@ def verify(run: Mapping[str, Any]) -> list[str]:
     try:
         plain = json.loads(json.dumps(run))
         if kind_of(plain) == "detect":
-            return list(one_site_findings(plain))
+            findings = repeated_one_site if "repeats" in plain else one_site_findings
+            return list(findings(plain))
+        if "runs" in plain:
+            return list(network_findings(plain, verify))
         if "transcript" not in plain:
             return ["this is no result of a run: it has no transcript"]
         transcript = Transcript.from_dict(plain["transcript"])

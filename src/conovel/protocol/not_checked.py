@@ -59,6 +59,9 @@ NOT_CHECKED = {
 }
 # Of one site, these follow from the ranks, which are in the file of decisions.
 _NUMBERS_OF_RANKS = ("largest_rejected_rank", "n_calibration", "n_rejected", "n_test")
+# Of one site with `repeats`: there are no ranks, and its seed is not published.
+_OF_REPEATS = ("n_calibration", "repeats.seeds")
+_NUMBERS_OF_FLAGS = ("n_rejected", "n_test", "repeats.n_rejected")
 
 
 def not_checked(run: Mapping[str, Any]) -> list[str]:
@@ -71,14 +74,18 @@ def not_checked(run: Mapping[str, Any]) -> list[str]:
     """
     kind = kind_of(run)
     patterns = [*NOT_CHECKED[kind]]
+    if kind == "network" and "runs" in run:  # what is not checked of any of them
+        patterns += {f"runs.*.{path}" for one in run["runs"] for path in not_checked(one)}
+    if kind == "detect" and "repeats" in run:
+        patterns += [*_OF_REPEATS, *(() if "flagged_in_runs" in run else _NUMBERS_OF_FLAGS)]
+    elif kind == "detect" and "ranks" not in run:
+        patterns += _NUMBERS_OF_RANKS
     transcript = run.get("transcript", {})
     spec = transcript.get("spec") or {}
     if kind == "network" and spec.get("regime") == "pooled":
         patterns += _SETTINGS_BEHIND_THE_RANKS
     if spec.get("regime") == "joint":
         patterns += [*_JOINT, *_JOINT_HISTOGRAMS[kind]]
-    if kind == "detect" and "ranks" not in run:
-        patterns += _NUMBERS_OF_RANKS
     patterns += [f"transcript.agents.{name}" for name in transcript.get("left", ())]
     return sorted(pattern for pattern in patterns if _occurs(run, pattern.split(".")))
 
@@ -92,7 +99,9 @@ def kind_of(run: Mapping[str, Any]) -> str:
 def _occurs(plain: Any, steps: list[str]) -> bool:
     if not steps:
         return True
+    if isinstance(plain, list):
+        plain = dict(enumerate(plain))
     if not isinstance(plain, Mapping):
         return False
-    found = [value for key, value in plain.items() if fnmatchcase(key, steps[0])]
+    found = [value for key, value in plain.items() if fnmatchcase(str(key), steps[0])]
     return any(_occurs(value, steps[1:]) for value in found)

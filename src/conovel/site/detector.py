@@ -18,6 +18,7 @@ from sklearn.exceptions import NotFittedError
 from conovel.errors import ColumnError, InputError
 from conovel.scorers.classifier import ScorerLike
 from conovel.scorers.registry import as_candidates
+from conovel.site.repeats import in_run, once_warned
 from conovel.site.results import Detection, decide
 from conovel.site.sampling import MAX_TRAIN_ROWS
 from conovel.site.site import LocalSite, SiteWork
@@ -25,10 +26,11 @@ from conovel.site.splitting import require_two
 from conovel.site.tables import as_ids, read_pair, read_rows
 from conovel.spec.guarantee import one_site
 from conovel.spec.run_spec import RunSpec
-from conovel.spec.seeds import detector_seeds
-from conovel.stats.arguments import RandomState, as_callback, as_whole
+from conovel.spec.seeds import detector_seeds, repeat_seeds
+from conovel.stats.arguments import RandomState, as_callback, as_seed, as_whole
 from conovel.stats.levels import Level
 from conovel.stats.null_proportion import NullProportion
+from conovel.stats.repeats import as_repeats, combine, run_level
 from conovel.stats.resolution import warn_resolution
 from conovel.stats.stepup import step_up
 
@@ -64,6 +66,11 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         The scorer learns from no more known normals than this, the others calibrate, and
         from about as many rows of the mixture, a sample by content; see
         :mod:`conovel.site.sampling`.
+    repeats : int
+        The number B of runs, from 1 to 100. One run depends on its random split of the known
+        normals. With B runs, each with a seed of its own and at level α/2, evidence is averaged
+        and e-BH at level α decides, so that another `random_state` changes little. It takes B
+        times as long. See :class:`conovel.Detection` for what the result has.
 
     Attributes
     ----------
@@ -110,6 +117,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         pi0: str | NullProportion | None = None,
         random_state: RandomState = 0,
         max_train_rows: int = MAX_TRAIN_ROWS,
+        repeats: int = 1,
     ) -> None:
         self.scorer = scorer
         self.level = level
@@ -117,6 +125,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         self.pi0 = pi0
         self.random_state = random_state
         self.max_train_rows = max_train_rows
+        self.repeats = repeats
 
     def detect(
         self,
@@ -144,6 +153,8 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         tell("checking rows")
         work = self.site_work()
         level, pi0 = work.spec.level, work.spec.pi0
+        if work.spec.repeats > 1:
+            return self._detect_repeatedly(work.spec, X_null, X_test, ids, tell)
         null, test = read_pair(X_null, X_test)
         names = as_ids(ids, len(test))
         require_two(len(null))
@@ -166,15 +177,46 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             guarantee=one_site(level, pi0),
         )
 
+    def _detect_repeatedly(
+        self,
+        spec: RunSpec,
+        X_null: Any,
+        X_test: Any,
+        ids: ArrayLike | None,
+        tell: Callable[[str], None],
+    ) -> Detection:
+        """Make every run as a detector of its own, and decide on the averaged evidence."""
+        seeds = repeat_seeds(spec.seed, spec.repeats)
+        changed = {"level": run_level(spec.level), "repeats": 1}
+        settings = self.get_params(deep=False) | changed
+        runs = []
+        for b, seed in enumerate(seeds):
+            detector = type(self)(**settings | {"random_state": seed})
+            with once_warned(b):
+                tell_run = in_run(tell, b, spec.repeats)
+                runs.append(detector.detect(X_null, X_test, ids=ids, on_stage=tell_run))
+        first = runs[0]
+        flags = {first.name: np.array([run.rejected for run in runs])}
+        found = combine(flags, {first.name: first.rejected.size}, spec.level, seeds)
+        return replace(
+            first,
+            rejected=found.rejected[first.name],
+            repeated=found.parts[first.name],
+            scorer=", ".join(dict.fromkeys(run.scorer for run in runs)),
+            guarantee=one_site(spec.level, spec.pi0, spec.repeats),
+        )
+
     def site_work(self) -> SiteWork:
         """Say how the site works: as the only agent of a network, without messages."""
-        split_seed, scorer_seed = detector_seeds(self.random_state)
+        repeats, seed = as_repeats(self.repeats), as_seed(self.random_state)
+        split_seed, scorer_seed = detector_seeds(seed)
         spec = RunSpec.of(
             regime="isolated",
             level=self.level,
             pi0=self.pi0,
-            seed=split_seed,
+            seed=seed if repeats > 1 else split_seed,  # each run draws its own split
             train_fraction=self.train_fraction,
+            repeats=repeats,
         )
         most = as_whole(self.max_train_rows, "max_train_rows", least=1)
         candidates = tuple(as_candidates(self.scorer, scorer_seed))

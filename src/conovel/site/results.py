@@ -17,6 +17,7 @@ from conovel.site.tables import Rows, give_back, with_ids
 from conovel.spec.guarantee import Guarantee
 from conovel.stats.cells import reaches
 from conovel.stats.rank_counts import RankHistogram, within_limit
+from conovel.stats.repeats import Repeated, repeated_resolution
 from conovel.stats.resolution import Resolution, resolution
 from conovel.stats.stepup import StepUp, adjusted_pvalues
 
@@ -48,6 +49,10 @@ class SiteResult:
         In the regime `joint`, the lowest cell of this agent whose rows take part.
     choices : dict of Selection
         How the scorer and the composite were chosen, where there was a choice.
+    repeated : Repeated or None
+        With `repeats`, which runs rejected which rows, and their e-values. `rejected` then comes
+        from e-BH on these. Ranks, scores, p-values, cells and choices are those of the first run
+        alone: they do not decide, and :meth:`columns` leaves them out.
 
     See Also
     --------
@@ -66,11 +71,24 @@ class SiteResult:
     floor: int = 0
     ids: NDArray[Any] | None = None
     choices: Mapping[str, Selection] = field(default_factory=dict)
+    repeated: Repeated | None = None
 
     @property
     def n_rejected(self) -> int:
         """Number of rows declared novelties."""
         return int(self.rejected.sum())
+
+    @property
+    def repeats(self) -> int:
+        """The number of runs behind the decisions."""
+        return 1 if self.repeated is None else self.repeated.repeats
+
+    @property
+    def times_flagged(self) -> NDArray[np.int64]:
+        """In how many of the runs each row was rejected."""
+        if self.repeated is None:
+            return self.rejected.astype(np.int64)
+        return self.repeated.times_flagged
 
     @property
     def p_values(self) -> NDArray[np.float64]:
@@ -79,6 +97,15 @@ class SiteResult:
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Per-row results by column name, ids first when there are any."""
+        if self.repeated is not None:
+            return with_ids(
+                self.ids,
+                times_flagged=self.repeated.times_flagged,
+                flagged_in_runs=self.repeated.spelled_flags(),
+                e_value=self.repeated.e_values,
+                tested=self.tested,
+                rejected=self.rejected,
+            )
         return with_ids(
             self.ids,
             score=self.scores,
@@ -207,7 +234,8 @@ class OneSite:
 class Detection(OneSite, SiteResult):
     """The decisions of one site alone, one entry per row of ``X_test``.
 
-    It is a :class:`SiteResult` with a step-up, a guarantee and a summary of its own.
+    It is a :class:`SiteResult` with a step-up, a guarantee and a summary of its own. With
+    `repeats` the step-up is that of the first run, at its level.
 
     Attributes
     ----------
@@ -227,6 +255,39 @@ class Detection(OneSite, SiteResult):
         """How often each rank occurs."""
         return RankHistogram(self.ranks, self.n_calibration)
 
+    @property
+    def level(self) -> Fraction:
+        """The level α, exact."""
+        return self.stepup.level if self.repeated is None else self.repeated.level
+
+    @property
+    def n_rejected(self) -> int:
+        """Number of rows declared novelties."""
+        return int(self.rejected.sum())
+
+    @property
+    def resolution(self) -> Resolution:
+        """How few rows could have been rejected together with this calibration size."""
+        if self.repeated is None:
+            return super().resolution
+        return repeated_resolution(self.n_calibration, self.ranks.size, self.level)
+
+    def summary(self) -> dict[str, Any]:
+        """Everything but the rows, ready for JSON."""
+        summary = super().summary()
+        if self.repeated is None:
+            return summary
+        for of_one_run in ("largest_rejected_rank", "pi0", "selection"):
+            del summary[of_one_run]
+        return summary | {
+            "level": str(self.level),
+            "repeats": {
+                "level": str(self.repeated.run_level),
+                "seeds": list(self.repeated.seeds),
+                "n_rejected": list(self.repeated.n_rejected),
+            },
+        }
+
     @cached_property
     def adjusted(self) -> NDArray[np.float64]:
         """BH-adjusted p-values (plain BH, whatever `pi0`)."""
@@ -235,6 +296,8 @@ class Detection(OneSite, SiteResult):
     def columns(self) -> dict[str, NDArray[Any]]:
         """Per-row results by column name, ids first when there are any."""
         columns = super().columns()
-        rejected = columns.pop("rejected")
         del columns["tested"]  # every row is
+        if self.repeated is not None:
+            return columns
+        rejected = columns.pop("rejected")
         return columns | {"adjusted_p_value": self.adjusted, "rejected": rejected}

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.null_proportion import NullProportion
+from conovel.stats.repeats import run_level
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,17 @@ BLIND_SCORER = (
 )
 
 
-def one_site(level: Fraction, pi0: NullProportion | None) -> Guarantee:
+def one_site(level: Fraction, pi0: NullProportion | None, repeats: int = 1) -> Guarantee:
     """State the guarantee of AdaDetect at one site (docs/theory.md)."""
     alpha = f"{float(level):g}"
-    if pi0 is None:
+    if repeats > 1:
+        statement = (
+            f"The expected share of false alarms among the rejected rows is at most {alpha}."
+            f" {repeats} runs with splits of their own, each at level"
+            f" {float(run_level(level)):g}, gave evidence about every row; e-BH decided on its"
+            " average. Exact for every sample size; the runs need not be independent."
+        )
+    elif pi0 is None:
         statement = (
             f"The expected share of false alarms among the rejected rows is at most {alpha}"
             " times the share of normal rows in the test sample. Exact for every sample"
@@ -83,9 +91,16 @@ def guarantee(
     FDR over all tested rows of all agents at most 1/10 · m0/m, provided agents are ...
     """
     chosen, alpha, estimator = spec.regime, spec.level, spec.pi0
-    is_plain = estimator or chosen.divides_level or chosen.pools_calibration
+    repeats = spec.repeats
+    is_plain = estimator or chosen.divides_level or chosen.pools_calibration or repeats > 1
     bound = f"{alpha}" if is_plain else f"{alpha} · m0/m"
     said = [f"FDR over all tested rows of all agents at most {bound}, provided {chosen.needs}."]
+    if repeats > 1:
+        said.append(
+            f"{repeats} runs with splits of their own, each at level {run_level(alpha)}, gave"
+            " evidence about every row, and e-BH decided on its average. The runs need not be"
+            " independent."
+        )
     if estimator and chosen.uses_counts and not estimator.proven_for_several:
         name = type(estimator).__name__
         said.append(f"{name} is proven for one site only, so that bound is not proven here.")

@@ -19,6 +19,7 @@ from conovel.spec.regimes import REGIMES, Regime, as_regime
 from conovel.stats.arguments import as_whole
 from conovel.stats.levels import as_level
 from conovel.stats.null_proportion import NullProportion, as_estimator
+from conovel.stats.repeats import as_repeats
 
 MAX_SEED = 2**128 - 1  # what numpy draws as fresh entropy fits
 ON_DROPOUT = ("abort", "conservative")
@@ -46,6 +47,10 @@ class RunSpec:
         Share of the known normals that train; None lets each agent choose by its numbers.
     on_dropout : {"abort", "conservative"}
         When an agent vanishes during the counts: abort the run, or count it as zero.
+    repeats : int
+        The number B of runs, from 1 to 100. Above 1, each run has a seed of its own and the level
+        α/2, and e-BH at level α decides on the evidence averaged over the runs. A run in which an
+        agent vanishes is then broken off.
 
     Examples
     --------
@@ -62,6 +67,7 @@ class RunSpec:
     seed: int = 0
     train_fraction: Fraction | None = None
     on_dropout: str = "abort"
+    repeats: int = 1
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -81,6 +87,27 @@ class RunSpec:
         if not isinstance(self.on_dropout, str) or self.on_dropout not in ON_DROPOUT:
             raise InputError(
                 f"on_dropout must be 'abort' or 'conservative', not {self.on_dropout!r}"
+            )
+        put(self, "repeats", as_repeats(self.repeats))
+        if self.repeats > 1:
+            self._check_repeats()
+
+    def _check_repeats(self) -> None:
+        """Refuse what is not proven for evidence averaged over several runs."""
+        regime, pi0 = self.regime, self.pi0
+        if regime.splits_rows:
+            raise InputError(
+                f"repeats is not for the regime {regime.name!r}, in which each run tests other"
+                " rows: use the regime 'full', or repeats=1"
+            )
+        if pi0 is not None and regime.uses_counts and not pi0.proven_for_several:
+            raise InputError(
+                f"repeats needs runs with a proven bound, and pi0={spell_pi0(pi0)!r} has none for"
+                " several sites: use pi0='storey', or leave it out"
+            )
+        if self.on_dropout != "abort":
+            raise InputError(
+                "repeats breaks a run off when an agent vanishes: leave on_dropout at 'abort'"
             )
 
     @classmethod
@@ -109,6 +136,7 @@ class RunSpec:
             "seed": self.seed,
             "train_fraction": None if self.train_fraction is None else str(self.train_fraction),
             "on_dropout": self.on_dropout,
+            "repeats": self.repeats,
         }
 
     @classmethod

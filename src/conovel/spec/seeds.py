@@ -12,11 +12,13 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.arguments import SEED_BITS, RandomState, as_seed, as_whole
+from conovel.stats.repeats import run_level
 
 
 def agent_seeds(seed: int, n_agents: int) -> list[int]:
@@ -28,6 +30,42 @@ def agent_seeds(seed: int, n_agents: int) -> list[int]:
     [2968811710, 3677149159]
     """
     return [int(s) for s in np.random.SeedSequence(seed).generate_state(n_agents)]
+
+
+def repeat_seeds(seed: int, repeats: int) -> list[int]:
+    """Return the seed of each of B runs that are averaged; the seed itself for B = 1.
+
+    Run b has the first number of numpy's ``SeedSequence(seed, spawn_key=(b,))``, b from 0. So the
+    seeds of 5 runs are the first 5 of 20, and none of them is a seed of an agent of the same seed.
+
+    Examples
+    --------
+    >>> repeat_seeds(7, 1), repeat_seeds(7, 3) == repeat_seeds(7, 5)[:3]
+    ([7], True)
+    """
+    if repeats == 1:
+        return [seed]
+    runs = [np.random.SeedSequence(seed, spawn_key=(b,)) for b in range(repeats)]
+    return [int(run.generate_state(1)[0]) for run in runs]
+
+
+def repeated_specs(spec: RunSpec) -> list[RunSpec]:
+    """Return the settings of each run that is averaged: its own seed, and the level β.
+
+    Each is the whole record of a run of its own, which can be made again without the others.
+
+    Examples
+    --------
+    >>> [(one.level, one.repeats) for one in repeated_specs(RunSpec.of(level=0.1, repeats=2))]
+    [(Fraction(1, 20), 1), (Fraction(1, 20), 1)]
+    """
+    if spec.repeats == 1:
+        return [spec]
+    level = run_level(spec.level)
+    return [
+        replace(spec, seed=seed, level=level, repeats=1)
+        for seed in repeat_seeds(spec.seed, spec.repeats)
+    ]
 
 
 def detector_seeds(random_state: RandomState) -> tuple[int, int]:

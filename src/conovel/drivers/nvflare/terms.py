@@ -55,6 +55,11 @@ class Terms:
         put(self, "agents", _names(self.agents))
         put(self, "run_id", _run_id(self.run_id))
         as_deployable(self.spec.regime)
+        if self.spec.repeats != 1:
+            raise InputError(
+                f"repeats={self.spec.repeats} is for a network in one process, not for a run"
+                " between organisations: take repeats=1"
+            )
         for name in ("call_seconds", "stage_seconds", "run_seconds"):
             put(self, name, _seconds(name, getattr(self, name)))
 

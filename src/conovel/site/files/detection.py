@@ -73,7 +73,7 @@ def detect_files(
     Parameters
     ----------
     detector : AdaDetect
-        Scorer, level and all other settings.
+        Scorer, level and all other settings. `repeats` must be 1.
     null, test, columns, id_column, memory, engine, on_progress
         As of :class:`conovel.site.files.site.FileSite`.
     out : Path
@@ -81,6 +81,11 @@ def detect_files(
     """
     require_writable(out)
     work = detector.site_work()
+    if work.spec.repeats > 1:
+        raise InputError(
+            "repeats is for rows in memory, and these files are read in pieces: take repeats=1, or"
+            " read the rows and call AdaDetect(repeats=...).detect(X_null, X_test)"
+        )
     level, pi0 = work.spec.level, work.spec.pi0
     site = FileSite(
         null,
