@@ -4,21 +4,29 @@ This is the exact form of what a simulated false discovery rate can only suggest
 depends on which rows calibrate fails here at once (docs/theory.md, section 2).
 """
 
+import warnings
+from functools import reduce
+
 import numpy as np
 import pytest
 from support.roles import (
     KINDS,
     ArrivalOrder,
+    Block,
     assert_roles_do_not_matter,
+    assert_same_bits,
     between_file_sites,
     covering,
     draw,
+    exchange,
+    exchanged,
     in_detector,
     in_files,
     in_network,
     mixtures,
 )
 
+import conovel as cn
 from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import Mixture
 from conovel.scorers.registry import NAMED
@@ -27,6 +35,7 @@ from conovel.site.splitting import split_null, train_share
 from conovel.spec.composites import COMPOSITES
 from conovel.spec.regimes import REGIMES
 from conovel.spec.seeds import detector_seeds
+from conovel.stats.ranks import conformal_ranks
 
 SCORERS = (None, *(name for name in NAMED if name != "automatic"))
 BITS = (None, 1, 4, "compact", "compact:200")
@@ -231,3 +240,42 @@ def test_matrix_of_files(tmp_path, scorer, kind):
 @pytest.mark.parametrize("case", FILES, ids=map(label, FILES))
 def test_matrix_of_sites_with_files(tmp_path, case):
     check_file_sites(tmp_path, **case)
+
+
+def test_roles_in_the_runs_of_a_repeated_detection(monkeypatch):
+    """Rows that calibrate in all three runs change places with test rows: no score changes."""
+    samples, run = draw("duplicates"), in_detector(level=LEVEL, repeats=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        blocks = mixtures(run, samples, splits_rows=False)
+        assert len(blocks) == 3
+        always = reduce(np.intersect1d, [block.calibration for block in blocks])
+        assert any(not np.array_equal(block.calibration, always) for block in blocks)
+        pairs = exchange([Block(always, blocks[0].tests)], seed=0)
+        before = scores_of_runs(monkeypatch, samples, blocks)
+        after = scores_of_runs(monkeypatch, exchanged(samples, pairs), blocks)
+    cal, tests = pairs
+    assert cal.size >= 5
+    for (null, test), (null_after, test_after) in zip(before, after, strict=True):
+        expected_null, expected_test = null.copy(), test.copy()
+        expected_null[cal], expected_test[tests] = test[tests], null[cal]
+        assert_same_bits(test_after, expected_test, "test rows")
+        assert_same_bits(null_after, expected_null, "calibration rows")
+
+
+def scores_of_runs(monkeypatch, samples, blocks):
+    """Return for each run the scores of known normals, NaN where they train, and of tests."""
+    noted = []
+
+    def note(calibration, tests):
+        noted.append((calibration, tests))
+        return conformal_ranks(calibration, tests)
+
+    monkeypatch.setattr("conovel.site.site.conformal_ranks", note)
+    cn.AdaDetect("logistic", level=LEVEL, repeats=3).detect(*samples[0])
+    found = []
+    for (calibration, tests), block in zip(noted, blocks, strict=True):
+        null = np.full(len(samples[0].X_null), np.nan)
+        null[block.calibration] = calibration
+        found.append((null, tests))
+    return found

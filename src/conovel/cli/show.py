@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
     from rich.table import Table
+
+    from conovel.site.results import SiteResult
 
 
 @contextmanager
@@ -109,6 +111,26 @@ def is_dask(engine: str, scheduler: str | None) -> bool:
     if engine != "dask" or scheduler is None:
         raise InputError("--engine is local, or dask together with --scheduler ADDRESS")
     return True
+
+
+def spelled_range(numbers: Iterable[int]) -> str:
+    """Write the smallest and the largest of some numbers.
+
+    Examples
+    --------
+    >>> spelled_range([7, 5, 9]), spelled_range([4, 4]), spelled_range([])
+    ('5 to 9', '4', 'none')
+    """
+    ascending = sorted(numbers)
+    if not ascending:
+        return "none"
+    ends = [f"{ascending[0]:,}", f"{ascending[-1]:,}"]
+    return " to ".join(dict.fromkeys(ends))
+
+
+def times_in_words(result: SiteResult) -> str:
+    """Say in how many runs the flagged rows of a site were flagged."""
+    return f"{spelled_range(result.times_flagged[result.rejected].tolist())} of {result.repeats}"
 
 
 def print_json(content: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conovel.cli.show import print_json, split_names, stages
+from conovel.cli.show import print_json, split_names, stages, times_in_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,6 +74,13 @@ def simulate(
     on_dropout: Annotated[
         str, typer.Option(help="When an agent is lost during the counts: abort or conservative.")
     ] = "abort",
+    repeats: Annotated[
+        int,
+        typer.Option(
+            help="Number of whole runs with random splits of their own, 1 to 100, whose evidence"
+            " is averaged. Use it when another --seed must not change the answer."
+        ),
+    ] = 1,
     columns: Annotated[
         str | None, typer.Option(help="Feature columns of the files; all if not given.")
     ] = None,
@@ -121,6 +128,7 @@ def simulate(
                 train_fraction=train_fraction,
                 pi0=pi0,
                 on_dropout=on_dropout,  # type: ignore[arg-type]
+                repeats=repeats,
             ).run(dropouts=_read_dropouts(drop), on_stage=show_stage)
             for name in regimes
         ]
@@ -209,22 +217,26 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
     heads = ["nulls", "tested", "flagged", "bytes out", "bytes in"]
     for head in [*heads, *(["false", "found"] if truth else [])]:
         table.add_column(head, justify="right", no_wrap=True)
-    traffic = run.transcript.totals()["by_agent"]
+    if run.runs:  # how often the flagged rows of an agent were flagged
+        table.add_column("in runs", justify="right", no_wrap=True)
+    traffic = [transcript.totals()["by_agent"] for transcript in run.transcripts]
     totals = np.zeros(9, dtype=int)
     for name, site in run.items():
-        moved = traffic.get(name, {"sent": 0, "received": 0})
+        moved = [
+            sum(part.get(name, {}).get(way, 0) for part in traffic) for way in ("sent", "received")
+        ]
         novel = truth[name] if truth else np.zeros_like(site.rejected)
         counts = correct_counts(site.rejected, novel)
         numbers = [run.n_null[name], int(site.tested.sum()), site.tested.size, site.n_rejected]
-        numbers += [moved["sent"], moved["received"]]
-        numbers += [counts["false"], counts["found"], counts["novel"]]
+        numbers += [*moved, counts["false"], counts["found"], counts["novel"]]
         totals += numbers
-        table.add_row(name, *_cells(numbers, truth is not None))
+        times = [times_in_words(site)] if run.runs else []
+        table.add_row(name, *_cells(numbers, truth is not None), *times)
     table.add_section()
     table.add_row("all", *_cells(totals.tolist(), truth is not None), style="bold")
     console = Console()
     console.print(table)
-    for what in ("scorer", "composite"):
+    for what in () if run.runs else ("scorer", "composite"):  # every run has its own choices
         chosen = {
             name: site.choices[what].winner for name, site in run.items() if what in site.choices
         }

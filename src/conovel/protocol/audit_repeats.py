@@ -45,7 +45,7 @@ def network_findings(
         for b, (one, expected) in enumerate(zip(runs, repeated_specs(spec), strict=True), 1)
         for finding in _run_findings(one, expected, names, verify)
     ]
-    yield from wrong or _together_findings(run, spec, _combined(spec, runs, names))
+    yield from wrong or _together_findings(run, spec, combined(spec, run))
 
 
 def _together_findings(run: Mapping[str, Any], spec: RunSpec, found: Combined) -> Iterator[str]:
@@ -80,8 +80,9 @@ def _run_findings(
         yield "an agent is missing, and such a run is broken off"
 
 
-def _combined(spec: RunSpec, runs: list[Mapping[str, Any]], names: list[str]) -> Combined:
-    decisions = [one["decisions"] for one in runs]
+def combined(spec: RunSpec, run: Mapping[str, Any]) -> Combined:
+    """Decide again by what the runs of a network rejected."""
+    names, decisions = sorted(run["decisions"]), [one["decisions"] for one in run["runs"]]
     return combine(
         {name: np.array([of[name]["rejected"] for of in decisions]) for name in names},
         {name: sum(decisions[0][name]["tested"]) for name in names},

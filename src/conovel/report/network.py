@@ -49,34 +49,36 @@ def network_story(run: Checked) -> Story:
         raise RunFileError(
             "transcript: a number in it is negative or too large for a number of rows"
         )
-    drawn, truth = _picture(run, transcript), _truth(run)
+    drawn, truth = _picture(run, transcript), read_truth(run)
     headline, n_rejected = _headline(transcript, drawn)
     level = float(spec.level)
     return Story(
         kind="Several sites",
         headline=headline,
-        lead=lead(n_rejected, level, " of all sites together") + _realised(truth)
+        lead=lead(n_rejected, level, " of all sites together") + realised(truth)
         if n_rejected is not None
         else "",
         facts=_facts(transcript, drawn, level),
         warnings=_contradictions(run, transcript, drawn),
-        **_promise(run, transcript),
+        **promise(run, transcript),
         sections=[
             *(row_sections(drawn) if drawn else []),
             *selection_section(run),
             Section("The sites", tables=[agent_rows(transcript, drawn, truth)]),
             *_counting(transcript),
             *_messages(transcript),
-            settings_section(_settings(spec).items()),
+            settings_section(settings_of(spec).items()),
         ],
     )
 
 
-def _settings(spec: RunSpec) -> dict[str, Any]:
+def settings_of(spec: RunSpec) -> dict[str, Any]:
     """Give the settings that made a difference."""
     settings = spec.to_dict()
     if not spec.regime.exchanges_models:
         del settings["composite"], settings["bits"]
+    if spec.repeats == 1:
+        del settings["repeats"]
     return settings
 
 
@@ -168,7 +170,7 @@ def _facts(transcript: Transcript, drawn: Picture | None, level: float) -> list[
     return facts + (threshold_fact(drawn) if drawn else [])
 
 
-def _promise(run: Checked, transcript: Transcript) -> dict[str, Any]:
+def promise(run: Checked, transcript: Transcript) -> dict[str, Any]:
     """Return the guarantee in plain words, and its exact wording as a caveat."""
     exact, outcome = shortened(run.text("guarantee", ""), 2000), transcript.outcome
     if not exact or (outcome is None and transcript.entries):
@@ -268,7 +270,8 @@ def _contradictions(run: Checked, transcript: Transcript, drawn: Picture | None)
     return [shortened(sentence, 300) for sentence in found[:20]]
 
 
-def _truth(run: Checked) -> dict[str, Truth]:
+def read_truth(run: Checked) -> dict[str, Truth]:
+    """Read what is known of the truth, in a simulation."""
     truth = run.object("truth") if "truth" in run else Checked({})
     return {
         name: Truth(*(truth.object(name).integer(key) for key in ("novel", "found", "false")))
@@ -276,7 +279,8 @@ def _truth(run: Checked) -> dict[str, Truth]:
     }
 
 
-def _realised(truth: Mapping[str, Truth]) -> str:
+def realised(truth: Mapping[str, Truth]) -> str:
+    """Say how many of the decisions are right, where the truth is known."""
     if not truth:
         return ""
     novel, found, false = (

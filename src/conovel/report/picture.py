@@ -25,13 +25,14 @@ from conovel.report.picture_content import (
     site_content,
     thinned,
 )
+from conovel.report.repeats_content import RepeatedRows, of_repeats
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.stepup import step_up
 
 if TYPE_CHECKING:
     from conovel.drivers.results import NetworkRun
     from conovel.protocol.transcript import Transcript
-    from conovel.site.results import Detection
+    from conovel.site.results import Detection, SiteResult
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +100,8 @@ def picture(blocks: Mapping[str, SiteRanks], lines: Sequence[Line]) -> dict[str,
 
 def of_detection(detection: Detection) -> dict[str, Any]:
     """Summarise the decisions at one site."""
+    if detection.repeated is not None:
+        return of_repeats(_repeated_rows({detection.name: detection}))
     outcome = detection.stepup
     slope = outcome.level / (detection.ranks.size * (outcome.pi0 or 1))
     block = SiteRanks(
@@ -112,8 +115,18 @@ def of_detection(detection: Detection) -> dict[str, Any]:
     return picture({"": block}, [Line(("",), slope, detection.n_rejected)])
 
 
+def _repeated_rows(sites: Mapping[str, SiteResult]) -> dict[str, RepeatedRows]:
+    return {
+        name: RepeatedRows(site.repeated, site.rejected, site.n_calibration, site.ids)
+        for name, site in sites.items()
+        if site.repeated is not None
+    }
+
+
 def of_network(run: NetworkRun) -> dict[str, Any]:
     """Summarise the decisions of a network."""
+    if run.runs:
+        return of_repeats(_repeated_rows(run.sites))
     blocks = {}
     for name, site in run.items():
         if name in run.lost:

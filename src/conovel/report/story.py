@@ -11,6 +11,7 @@ from conovel.report.checked import Checked
 from conovel.report.experiment import experiment_story
 from conovel.report.network import network_story
 from conovel.report.picture_content import shortened
+from conovel.report.repeats import repeated_detection_story, repeated_network_story
 from conovel.report.sections import (
     NOT_CLAIMED,
     lead,
@@ -44,9 +45,11 @@ def story_of(content: Mapping[str, Any], folder: Path | None = None) -> Story:
     run = Checked(content)
     command = run.text("command")
     if command == "detect":
-        return detection_story(run)
+        return repeated_detection_story(run) if "repeats" in run else detection_story(run)
     if command == "reproduce":
         return experiment_story(run, folder)
+    if "runs" in run:
+        return repeated_network_story(run)
     if "transcript" not in run:
         run.refuse("transcript", f"is missing, and a result of {shortened(command)!r} needs it")
     return network_story(run)
