@@ -59,10 +59,10 @@ def test_the_decision_is_e_bh_on_runs_that_can_be_made_one_by_one(regime):
     if regime in ("isolated", "conservative"):
         assert run.evidence_rounds == ()
         for name, site in run.items():
-            parts = [rejection_evidence(one[name].rejected, "1/15") for one in alone]
+            parts = [rejection_evidence(one[name].rejected, "4/75") for one in alone]
             assert np.array_equal(site.rejected, cn.e_bh(averaged(parts), "2/15"))
     else:
-        evidence = averaged([rejection_evidence(rejected(one), "1/5") for one in alone])
+        evidence = averaged([rejection_evidence(rejected(one), "4/25") for one in alone])
         assert np.array_equal(rejected(run), cn.e_bh(evidence, "2/5"))
         assert run.evidence_rounds[-1].total == run.n_rejected
     assert run.n_rejected > 0

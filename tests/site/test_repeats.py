@@ -34,11 +34,11 @@ def test_one_run_is_what_it_was():
 def test_the_decision_is_e_bh_on_runs_that_can_be_made_one_by_one(pi0):
     found = detect(repeats=4, random_state=8, pi0=pi0)
     seeds = repeat_seeds(8, 4)
-    runs = [detect(level="1/10", random_state=seed, pi0=pi0) for seed in seeds]
+    runs = [detect(level="2/25", random_state=seed, pi0=pi0) for seed in seeds]
     assert found.repeated.seeds == tuple(seeds)
     assert np.array_equal(found.repeated.flags, [run.rejected for run in runs])
     assert found.repeated.n_rejected == tuple(run.n_rejected for run in runs)
-    evidence = averaged([rejection_evidence(run.rejected, "1/10") for run in runs])
+    evidence = averaged([rejection_evidence(run.rejected, "2/25") for run in runs])
     assert found.repeated.evidence.to_list() == evidence.to_list()
     assert np.array_equal(found.rejected, cn.e_bh(evidence, 0.2))
     assert found.n_rejected == found.rejected.sum() > 0

@@ -99,11 +99,11 @@ def test_no_fewer_rows_than_the_resolution_says():
 
 
 def test_as_few_rows_as_the_resolution_says():
-    """Five runs reject the same two rows and one more each: f = 3, and two rows stay."""
-    level, m, n_calibration = Fraction(1, 2), 8, 10
-    flags = np.zeros((5, m), bool)
-    flags[:, :2] = flags[range(5), range(2, 7)] = True
-    rejected = combine({"": flags}, {"": m}, level, range(5)).rejected[""]
+    """Eleven runs reject the same two rows and one more each: f = 3, and two rows stay."""
+    level, m, n_calibration = Fraction(1, 2), 13, 24
+    flags = np.zeros((11, m), bool)
+    flags[:, :2] = flags[range(11), range(2, 13)] = True
+    rejected = combine({"": flags}, {"": m}, level, range(11)).rejected[""]
     assert rejected.sum() == repeated_resolution(n_calibration, m, level).fewest == 2
 
 

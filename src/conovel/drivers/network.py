@@ -89,7 +89,7 @@ class Network:
         When an agent vanishes during the counts: break off, or count it as zero.
     repeats : int
         The number B of runs, from 1 to 100. With more than one, the whole protocol runs B times,
-        each time with seeds of its own and at level α/2, and e-BH at level α decides by counts on
+        each time with seeds of its own and at level 2α/5, and e-BH at level α decides by counts on
         the averaged evidence. When an agent vanishes in any run, all is broken off.
 
     See Also

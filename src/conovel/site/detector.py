@@ -68,7 +68,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         :mod:`conovel.site.sampling`.
     repeats : int
         The number B of runs, from 1 to 100. One run depends on its random split of the known
-        normals. With B runs, each with a seed of its own and at level α/2, evidence is averaged
+        normals. With B runs, each with a seed of its own and at level 2α/5, evidence is averaged
         and e-BH at level α decides, so that another `random_state` changes little. It takes B
         times as long. See :class:`conovel.Detection` for what the result has.
 

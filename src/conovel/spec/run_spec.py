@@ -49,7 +49,7 @@ class RunSpec:
         When an agent vanishes during the counts: abort the run, or count it as zero.
     repeats : int
         The number B of runs, from 1 to 100. Above 1, each run has a seed of its own and the level
-        α/2, and e-BH at level α decides on the evidence averaged over the runs. A run in which an
+        2α/5, and e-BH at level α decides on the evidence averaged over the runs. A run in which an
         agent vanishes is then broken off.
 
     Examples

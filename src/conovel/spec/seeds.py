@@ -57,7 +57,7 @@ def repeated_specs(spec: RunSpec) -> list[RunSpec]:
     Examples
     --------
     >>> [(one.level, one.repeats) for one in repeated_specs(RunSpec.of(level=0.1, repeats=2))]
-    [(Fraction(1, 20), 1), (Fraction(1, 20), 1)]
+    [(Fraction(1, 25), 1), (Fraction(1, 25), 1)]
     """
     if spec.repeats == 1:
         return [spec]

@@ -1,6 +1,6 @@
 """Several runs on the same rows as one decision: evidence averaged over the runs, then e-BH.
 
-Run b rejects R_b of the m rows that are tested, at level β = α/2. Its evidence for row i is
+Run b rejects R_b of the m rows that are tested, at level β = 2α/5. Its evidence for row i is
 m 1{i rejected}/(β R_b), the evidence of all B runs is the average
 
     E_i  =  (1/B) Σ_b  m 1{i rejected in run b} / (β R_b),
@@ -29,7 +29,7 @@ from conovel.stats.resolution import Resolution, resolution
 
 MAX_REPEATS = 100
 # β/α. docs/results/repeats.md has the measurement behind it.
-RUN_SHARE = Fraction(1, 2)
+RUN_SHARE = Fraction(2, 5)
 
 
 class EvidenceRound(NamedTuple):
@@ -71,7 +71,7 @@ class Repeated:
     >>> flags = np.array([[True, False], [True, True]])
     >>> both = Repeated(Fraction(1, 5), (3, 4), (1, 2), 2, flags)
     >>> both.times_flagged, both.evidence.to_list()
-    (array([2, 1]), [Fraction(15, 1), Fraction(5, 1)])
+    (array([2, 1]), [Fraction(75, 4), Fraction(25, 4)])
     >>> both.at_least(1)
     array([ True, False])
     """
@@ -235,9 +235,9 @@ def repeated_resolution(n_calibration: int, m: int, level: Fraction) -> Resoluti
     Examples
     --------
     >>> repeated_resolution(166, 999, Fraction(1, 10))
-    Resolution(fewest=60, rows_for_any=19, rows_for_one=9989)
-    >>> repeated_resolution(18, 100, Fraction(1, 10)).fewest
-    106
+    Resolution(fewest=60, rows_for_any=24, rows_for_one=9989)
+    >>> repeated_resolution(18, 100, Fraction(1, 10)).fewest  # above m: no row can be
+    132
     """
     each = resolution(n_calibration, m, run_level(level))
     whole = resolution(n_calibration, m, level)
