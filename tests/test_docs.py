@@ -25,6 +25,7 @@ RUN = {
     "how-to/choose.md": ["RandomForestClassifier: "],
     "how-to/resolution.md": ["Resolution(fewest=60", "9989", "at least"],
     "how-to/null-proportion.md": ["storey", "quantile", "π0 = 0."],
+    "how-to/repeats.md": ["in each of the runs", "flagged_in_runs", "EvidenceRound(k=120"],
     "how-to/networks.md": ["of them in the north", "'messages': 6", "('south',)", "isolated"],
     "how-to/results.md": ["adjusted_p_value", "rows at level 0.05"],
     "how-to/verify.md": ["MODEL", "the outcome follows from the transcript", "[]\n['"],

@@ -47,6 +47,7 @@ def run(
     on_dropout: Annotated[
         str, typer.Option(help="When a site is lost: abort, or conservative to go on without it.")
     ] = "abort",
+    repeats: Annotated[int, typer.Option(hidden=True)] = 1,  # refused by name, with what to do
     stage_seconds: Annotated[
         float, typer.Option(help="How long a site may take to answer.", min=0.1)
     ] = 900.0,
@@ -89,6 +90,7 @@ def run(
             seed=seed,
             train_fraction=train_fraction,
             on_dropout=on_dropout,
+            repeats=repeats,
         ),
         stage_seconds=stage_seconds,
         run_seconds=run_seconds,
