@@ -45,6 +45,9 @@ def test_every_form_of_a_value_is_the_same_spec():
         json.dumps({k: v for k, v in PLAIN.items() if k != "bits"}, separators=(",", ":")),
         json.dumps(PLAIN | {"seed": MAX_SEED + 1}, separators=(",", ":")),
         json.dumps(PLAIN | {"seed": True}, separators=(",", ":")),
+        json.dumps(PLAIN | {"repeats": True}, separators=(",", ":")),
+        json.dumps(PLAIN | {"repeats": 101}, separators=(",", ":")),
+        json.dumps(PLAIN | {"repeats": 2, "pi0": "quantile:1/2"}, separators=(",", ":")),
     ],
 )
 def test_only_the_one_spelling_is_read(text):
@@ -63,8 +66,12 @@ def test_plain_values_from_anybody_are_read_or_refused(name, value):
 
 
 def test_differences_name_the_setting_and_both_values():
-    ours, theirs = RunSpec.of(bits=4), RunSpec.of(bits=8, seed=3)
-    assert ours.differences(theirs) == ["bits is 8 instead of 4", "seed is 3 instead of 0"]
+    ours, theirs = RunSpec.of(bits=4), RunSpec.of(bits=8, seed=3, repeats=2)
+    assert ours.differences(theirs) == [
+        "bits is 8 instead of 4",
+        "seed is 3 instead of 0",
+        "repeats is 2 instead of 1",
+    ]
     assert ours.differences(ours) == []
 
 

@@ -78,7 +78,7 @@ def simulate(
         int,
         typer.Option(
             help="Number of whole runs with random splits of their own, 1 to 100, whose evidence"
-            " is averaged. Use it when another --seed must not change the answer."
+            " is averaged: the answer depends less on --seed. As in `conovel detect`."
         ),
     ] = 1,
     columns: Annotated[
