@@ -86,6 +86,10 @@ def test_a_run_that_is_exchanged_or_left_out_is_found():
     other["runs"][1] = json.loads(json.dumps(network(repeats=1, random_state=9).run().to_dict()))
     for forged in (swapped, short, other):
         assert verify(forged)
+    alone = copy.deepcopy(run["runs"][0])
+    assert verify(alone) == []
+    alone["transcript"]["spec"]["repeats"] = 3
+    assert "this is one run, and its settings have repeats=3" in verify(alone)
     nested = copy.deepcopy(run)
     nested["runs"][0] = run
     assert verify(nested)

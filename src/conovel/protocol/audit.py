@@ -91,6 +91,8 @@ class _Audit:
         outcome, decisions = self.transcript.outcome, self.run.get("decisions")
         if self.transcript.to_dict() != self.run["transcript"]:
             yield "the transcript is not written as this software writes it"
+        if self.spec.repeats != 1:
+            yield f"this is one run, and its settings have repeats={self.spec.repeats}"
         if not self.regime.deployable:
             yield from self.pooled(decisions or {})
             return

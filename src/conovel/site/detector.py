@@ -69,8 +69,9 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     repeats : int
         The number B of runs, from 1 to 100. One run depends on its random split of the known
         normals. With B runs, each with a seed of its own and at level 2α/5, evidence is averaged
-        and e-BH at level α decides, so that the answer depends less on `random_state`. It
-        takes B times as long, and flags nothing where the runs find little. See :class:`conovel.Detection` for what the result has.
+        and e-BH at level α decides, so that the answer depends less on `random_state`. It takes
+        B times as long, and flags nothing where the runs find little. See
+        :class:`conovel.SiteResult` for what the result has.
 
     Attributes
     ----------

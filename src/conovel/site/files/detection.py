@@ -21,6 +21,7 @@ from conovel.site.files.stream import Progress
 from conovel.site.results import OneSite
 from conovel.site.storage import require_writable
 from conovel.spec.guarantee import one_site
+from conovel.spec.run_spec import RunSpec
 from conovel.stats.rank_counts import RankHistogram
 from conovel.stats.resolution import warn_resolution
 from conovel.stats.stepup import step_up_counts
@@ -81,11 +82,7 @@ def detect_files(
     """
     require_writable(out)
     work = detector.site_work()
-    if work.spec.repeats > 1:
-        raise InputError(
-            "repeats is for rows in memory, and these files are read in pieces: take repeats=1, or"
-            " read the rows and call AdaDetect(repeats=...).detect(X_null, X_test)"
-        )
+    _check_one_run(work.spec)
     level, pi0 = work.spec.level, work.spec.pi0
     site = FileSite(
         null,
@@ -118,3 +115,11 @@ def detect_files(
         choices=site.choices,
         guarantee=one_site(level, pi0),
     )
+
+
+def _check_one_run(spec: RunSpec) -> None:
+    if spec.repeats > 1:
+        raise InputError(
+            "repeats is for rows in memory, and these files are read in pieces: take repeats=1, or"
+            " read the rows and call AdaDetect(repeats=...).detect(X_null, X_test)"
+        )
