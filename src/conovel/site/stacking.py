@@ -21,11 +21,13 @@ from conovel.scorers.base import (
 )
 from conovel.scorers.cross_fit import CrossFitScorer
 from conovel.scorers.one_class import OneClass
-from conovel.scorers.refined import Refined, shrunken_logistic
+from conovel.scorers.refined import Refined
+from conovel.scorers.shrunken_logistic import ShrunkenLogistic
+from conovel.site.near_peers import Standardised, model_weights, spread_of
 from conovel.site.scale import as_probability
 
-# Shares of the stacked score: what is learnt, the own score, the mean of all models.
-_SHARES = (0.5, 0.25, 0.25)
+# Shares of the stacked score: what is learnt, the own score, the weighted mean of all models.
+_SHARES = (0.2, 0.2, 0.6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +66,11 @@ def _stack_plain(
 def _stack_refined(
     local: FittedScorer, n_folds: int, surrogates: Sequence[ScoreModel], training: TrainingSet
 ) -> ScoreModel:
-    """Refine a linear model from where the own score and the mean of all models point.
+    """Refine a linear model, and add the own score and the peers' scores by weight.
 
-    Where agents differ the mean points elsewhere, where they have few rows the own score does.
-    The own score and the mean are then added to what is learnt: each errs in its own way.
+    The linear model starts from where the own score and the mean of all models point. Where agents
+    differ the mean points elsewhere, where they have few rows the own score does. The own score
+    and the weighted mean of all models are then added to what is learnt: each errs in its own way.
     """
     null_train = training.null_train
 
@@ -76,20 +79,38 @@ def _stack_refined(
         scores.append(as_probability(local, null_train, rows))
         return np.column_stack([rows, *(log_odds(one) for one in scores)])
 
-    last_columns = (1, len(surrogates) + 1)  # the own score; all scores
-    firsts = [OneClass(MeanOfLast(n), "novel", "score_samples") for n in last_columns]
+    n_models = len(surrogates) + 1
+    # Columns at the end: the own score is the last one, before it are the peers'.
+    firsts = [OneClass(MeanOfLast(n), "novel", "score_samples") for n in (1, n_models)]
     wide = _widened(training, widen)
-    fitted = Refined(firsts, shrunken_logistic(), n_folds, 1).fit(wide)
+    fitted = Refined(firsts, ShrunkenLogistic(), n_folds, 1).fit(wide)
 
-    def parts(wide_rows: Matrix) -> Matrix:
+    def learn(wide_rows: Matrix) -> Vector:
         learnt = fitted.score(wide_rows)
-        if fitted.scale == "probability":  # it is not where nothing stood out
-            learnt = log_odds(learnt, closest=1e-6)
-        return np.stack([learnt, *(mean_of(wide_rows[:, -n:].T) for n in last_columns)])
+        # It is no probability where nothing stood out.
+        return log_odds(learnt, closest=1e-6) if fitted.scale == "probability" else learnt
 
-    spread = parts(wide.null_train).std(axis=1)
-    weights = (np.array(_SHARES) / np.where(spread > 0, spread, 1))[:, np.newaxis]
-    return FunctionScore(lambda rows: add_up(weights * parts(widen(rows))))
+    models = Standardised.of(
+        *(r[:, -n_models:].T for r in (wide.null_train, wide.mixture.distinct))
+    )
+    learnt = learn(wide.mixture.distinct)[np.newaxis]
+    mean = mean_of(models.mixture)[np.newaxis]
+    first = add_up(
+        [(learnt / spread_of(learnt))[0], models.mixture[-1], 2 * mean[0] / spread_of(mean)]
+    )
+    weights = model_weights(models, first)
+    near = add_up(weights[:, np.newaxis] * models.mixture)[np.newaxis]
+    from_learnt, from_own, from_near = _SHARES
+    of_models = from_near / spread_of(near) * weights / models.spread
+    of_models[-1] += from_own / models.spread[-1]
+    of_learnt = from_learnt / spread_of(learnt)
+
+    def score(rows: Matrix) -> Vector:
+        wide_rows = widen(rows)
+        parts = of_models[:, np.newaxis] * wide_rows[:, -n_models:].T
+        return add_up([of_learnt * learn(wide_rows), *parts])
+
+    return FunctionScore(score)
 
 
 def _widened(training: TrainingSet, widen: Callable[[Matrix], Matrix]) -> TrainingSet:
