@@ -23,10 +23,11 @@ from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import Mixture
 from conovel.scorers.registry import NAMED
 from conovel.scorers.weighted_forests import WeightedForests
-from conovel.site.splitting import split_null, train_share
+from conovel.site.splitting import split_null
 from conovel.spec.composites import COMPOSITES
 from conovel.spec.regimes import REGIMES
 from conovel.spec.seeds import detector_seeds
+from conovel.spec.training import train_share
 
 SCORERS = (None, *(name for name in NAMED if name != "automatic"))
 BITS = (None, 1, 4, "compact", "compact:200")

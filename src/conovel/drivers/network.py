@@ -80,7 +80,7 @@ class Network:
         run draws its own seed; None draws a fresh one. The settings of the result name the seed.
     train_fraction : float, str, Fraction or None
         Share of the known normals used for training. None lets each agent weigh it by
-        numbers alone, see :func:`conovel.site.splitting.train_share`.
+        numbers alone, see :func:`conovel.spec.training.train_share`.
     pi0 : None, "storey", "quantile", Storey or Quantile
         Adapt to the proportion of nulls, from counts alone.
     on_dropout : {"abort", "conservative"}

@@ -8,7 +8,8 @@ from fractions import Fraction
 from conovel.errors import CountOutOfRangeError
 from conovel.protocol.messages import Histogram, Ready
 from conovel.spec.joint import N_CELLS
-from conovel.stats.pooled import PooledBlock, pooled_cut
+from conovel.stats.grouped import pooled_cut
+from conovel.stats.pooled import PooledBlock
 
 
 def block_of(agent: str, ready: Ready, histogram: Histogram, room: Fraction) -> PooledBlock:

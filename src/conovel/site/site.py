@@ -30,14 +30,15 @@ from conovel.scorers.base import (
 from conovel.scorers.selection import Selection, fit_best
 from conovel.site.common_scale import fit_scale
 from conovel.site.composite import fit_composite
-from conovel.site.sampling import MAX_TRAIN_ROWS, training_sample
-from conovel.site.splitting import TrainingRows, as_share, n_training, split_null
+from conovel.site.sampling import training_sample
+from conovel.site.splitting import TrainingRows, split_null
 from conovel.site.surrogate import decode, make_surrogate
 from conovel.site.tables import Rows
 from conovel.spec.facts import Facts
 from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import block_sizes, own_block
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.training import MAX_TRAIN_ROWS, n_training, share_that_trains
 from conovel.stats.cells import CellHistogram
 from conovel.stats.rank_counts import RankHistogram
 from conovel.stats.ranks import conformal_ranks
@@ -129,20 +130,9 @@ class Site(ABC):
         return split_null(n_null, share, self.spec.seed, self.work.max_train_rows)
 
     def _share(self, n_null: int, n_test: int, *, by_rule: bool = False) -> Fraction:
-        """Return the share of known normals that train, from numbers alone.
-
-        Where all tests are decided together, their number is taken to be this agent's own
-        times the number of agents. The totals of the roster come after the rows are cut. With
-        `by_rule` it is the site's own rule, whatever the run asks for.
-        """
-        regime, n_agents = self.spec.regime, self.work.n_agents
-        n_tests = n_test * (n_agents if regime.uses_counts else 1)
-        if regime.pools_calibration:  # calibration rows count together, as if of one agent
-            n_null *= n_agents
-        if regime.splits_rows:
-            n_tests //= n_agents
-        asked = None if by_rule else self.spec.train_fraction
-        return as_share(asked, n_null, n_tests, self.spec.test_level(n_agents))
+        """Return the share of known normals that train, from numbers alone."""
+        n_agents = self.work.n_agents
+        return share_that_trains(self.spec, n_null, n_test, n_agents, by_rule=by_rule)
 
     def _cuts(
         self, n_null: int, n_test: int, n_blocks: int
