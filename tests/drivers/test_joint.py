@@ -49,15 +49,15 @@ def test_one_round_and_what_the_transcript_says():
     run = run_of(agents)
     record = run.transcript
     assert run.rounds == 1
-    assert record.room in ROOMS
+    assert set(record.rooms.values()) <= set(ROOMS)
     kinds = [entry.kind for entry in record.entries]
     assert kinds.count("HISTOGRAM") == 3
     assert not {"BELOW", "STEP", "COUNT"} & set(kinds)
     for name, site in run.items():
         counts = record.histograms[name]
         above = sum(counts.tests) + sum(counts.calibration)
-        assert above <= record.room * (site.n_calibration + 1)
-        limit = max(record.outcome.cell, site.floor)
+        assert above <= record.rooms[name] * (site.n_calibration + 1)
+        limit = max(record.outcome.cell_of(name), site.floor)
         assert np.array_equal(site.rejected, site.cells >= limit)
         assert list(counts.tests[: site.floor]) == [0] * site.floor
     assert sum(site.n_rejected for site in run.values()) == record.outcome.n_rejected

@@ -294,7 +294,7 @@ def test_a_site_that_fails_does_not_say_why_to_others():
 @pytest.mark.parametrize("models", [{}, {"agent000": b""}, {"agent000": b"", "zorro": b""}])
 def test_a_site_must_make_one_model_for_every_peer(models):
     class Lazy(FakeSite):
-        def models(self, index, names):
+        def models(self, index, names, weight):
             return models
 
     link = run_with(sites_for([LOW, HIGH]) | {"lazy": Lazy("lazy", *LOW)})
@@ -402,9 +402,9 @@ def test_the_steps_begin_at_all_tests_also_with_an_estimator():
 
 
 def test_a_move_that_is_not_in_the_table_is_not_made(monkeypatch):
-    def jump(self, agents):
+    def jump(self, roster):
         self.state = State.DONE
-        return [FitModels(0, agents)]
+        return [FitModels(0, roster.agents)]
 
     monkeypatch.setattr(Agent, "_on_roster", jump)
     agent = lead(ROSTER)

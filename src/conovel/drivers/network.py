@@ -318,7 +318,7 @@ def _carry(
 
 def _is_last_word(body: Body, phase: str) -> bool:
     """Tell whether this is the message that an agent vanishes after; see `Network.run`."""
-    if isinstance(body, Start) and body.room:  # joint: the histogram is the answer to it
+    if isinstance(body, Start) and body.rooms:  # joint: the histogram is the answer to it
         return phase == "counts"
     return body.kind in _LAST_WORD.get(phase, ())
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from conovel.protocol.group_records import AgentGroup, groups_of
 from conovel.protocol.transcript import Transcript
 from conovel.site.results import SiteResult
 from conovel.site.storage import write_json
@@ -67,13 +68,23 @@ class NetworkRun(Mapping[str, SiteResult]):
         return len(self.transcript.rounds) or int(bool(self.transcript.histograms))
 
     @cached_property
+    def groups(self) -> tuple[AgentGroup, ...]:
+        """Which agents calibrated together in the regime `joint`, and what became of them.
+
+        Empty in other regimes. Groups whose agents need few calibration rows for a test come
+        first.
+        """
+        return groups_of(self.transcript, {name: site.floor for name, site in self.sites.items()})
+
+    @cached_property
     def n_bytes(self) -> int:
         """Bytes on the wire, over all messages."""
         return sum(entry.n_bytes for entry in self.transcript.entries)
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything as plain JSON types; ``conovel verify`` reads it back."""
-        return {
+        told = {"groups": [group.to_dict() for group in self.groups]} if self.groups else {}
+        return told | {
             "command": "network",
             "guarantee": self.guarantee,
             "n_rejected": self.n_rejected,

@@ -54,7 +54,11 @@ def split_null(
 
     No more than `most` train; those that are spared calibrate.
     """
+    return split_by_number(n, n_training(n, train_fraction, most), seed)
+
+
+def split_by_number(n: int, n_train: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Split n known normals at random, `n_train` of them to train on."""
     require_two(n)
-    k = n_training(n, train_fraction, most)
     order = np.random.default_rng(seed).permutation(n)
-    return np.sort(order[:k]), np.sort(order[k:])
+    return np.sort(order[:n_train]), np.sort(order[n_train:])
