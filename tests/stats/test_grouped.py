@@ -31,16 +31,17 @@ def grouped_networks(draw):
     groups = []
     for _ in range(draw(st.integers(1, 4))):
         x = draw(st.sampled_from([None, HALF, THIRD, Fraction(1, 10)]))
+        expected = draw(st.none() | st.integers(0, 12))
         agents = []
         for _ in range(1 if x is None else draw(st.integers(1, 3))):
             known = draw(st.lists(anywhere, max_size=4)) + [0] * draw(st.integers(0, 40))
             tests = draw(st.lists(anywhere | high | high, min_size=1, max_size=5))
             agents.append((known, tests))
-        groups.append((agents, x))
+        groups.append((agents, x, expected))
     return groups, n_cells
 
 
-def pooled(agents, x, n_cells):
+def pooled(agents, x, expected, n_cells):
     """The group as a network makes it: floors, then histograms above them."""
     blocks = []
     for known, tests in agents:
@@ -48,7 +49,7 @@ def pooled(agents, x, n_cells):
         floor = 0 if x is None else floor_cell(sum(counts), len(known), x)
         above = (np.where(np.arange(n_cells) >= floor, c, 0) for c in counts)
         blocks.append(PooledBlock(len(tests), len(known), *above))
-    return PooledGroup(blocks, x)
+    return PooledGroup(blocks, x, expected=expected)
 
 
 def cells_in(counts):
@@ -70,7 +71,7 @@ def test_the_rule_equals_its_definition(network, level):
             cells_in([getattr(b, f"{kind}_counts") for b in group.blocks])
             for kind in ("calibration", "test")
         ]
-        scored.append((*rows, w, a, share))
+        scored.append((*rows, w, a, share, group.n_test))
     cells, rejected = reference_groups(scored, level)
     found = grouped_cut(groups, level)
     assert [outcome.n_rejected for outcome in found] == rejected
@@ -84,10 +85,10 @@ def test_the_rule_equals_its_definition(network, level):
 
 @given(grouped_networks(), exact_levels)
 def test_agents_by_themselves_are_benjamini_hochberg_over_all_p_values(network, level):
-    agents = [agent for group, _ in network[0] for agent in group if agent[0]]
+    agents = [agent for group, *_ in network[0] for agent in group if agent[0]]
     if not agents:
         return
-    groups = [pooled([agent], None, network[1]) for agent in agents]
+    groups = [pooled([agent], None, None, network[1]) for agent in agents]
     able = [share > 0 for share in shares_of(groups, level)]
     found = grouped_cut(groups, level)
     # Who can never reject does not count as tested.
@@ -105,7 +106,7 @@ def test_agents_by_themselves_are_benjamini_hochberg_over_all_p_values(network, 
 @given(grouped_networks(), exact_levels)
 def test_an_agent_by_itself_sends_only_what_can_matter(network, level):
     """Below the lowest cell with 1 + C <= α(ℓ + 1) no row can be rejected, whatever k is."""
-    (agents, _), *others = network[0]
+    (agents, *_), *others = network[0]
     known, tests = agents[0]
     whole = CellHistogram.of(np.array(known, dtype=int), np.array(tests), network[1])
     floor = whole.floor_alone(level)
@@ -127,12 +128,12 @@ def test_shares_add_up_and_order_does_not_matter(network, level, data):
     groups = [pooled(*group, network[1]) for group in network[0]]
     shares = shares_of(groups, level)
     assert sum(shares) in (0, 1)
-    m = sum(g.n_test for g, share in zip(groups, shares, strict=True) if share)
+    e = sum(g.n_expected for g, share in zip(groups, shares, strict=True) if share)
     most = sum(g.most for g, share in zip(groups, shares, strict=True) if share)
     for group, share in zip(groups, shares, strict=True):
-        assert share in (0, Fraction(group.n_test, max(m, 1)))
+        assert share in (0, Fraction(group.n_expected, max(e, 1)))
         if share:
-            assert group.w <= group.level_used(level) * share * most
+            assert group.w <= group.level_used(level) * min(share * most, group.n_test)
     order = data.draw(st.permutations(range(len(groups))))
     outcomes = grouped_cut(groups, level)
     mixed = grouped_cut([groups[i] for i in order], level)
@@ -143,10 +144,29 @@ def test_an_agent_that_can_never_reject_takes_nothing_from_the_others():
     many = PooledGroup([PooledBlock(10, 69, [0, 0, 1, 3], [0, 2, 0, 0])] * 2, "1/10")
     hopeless = PooledGroup([PooledBlock(5000, 9, [0, 0, 1, 5], [0, 0, 0, 0])])
     together, by_itself = grouped_cut([many, hopeless], "1/10")
+    assert together.n_rejected == 8
     assert together == pooled_cut(many.blocks, "1/10", "1/10")
     assert by_itself.share == 0
     assert by_itself.cell is None
     assert pooled_cut([*many.blocks, *hopeless.blocks], "1/10", "3/4").n_rejected == 0
+
+
+def test_shares_follow_what_groups_expect():
+    """A group with many tests and few likely novelties leaves the level to the others."""
+    small = [PooledBlock(10, 69, [0, 0, 1, 3], [0, 2, 0, 0])] * 2
+    large = PooledBlock(400, 99, [0, 0, 0, 9], [0, 1, 0, 0])
+    by_tests = grouped_cut([PooledGroup(small, "1/10"), PooledGroup([large])], "1/10")
+    assert by_tests[0].share == Fraction(20, 420)
+    assert by_tests[0].n_rejected == 0
+    unlikely = PooledGroup([large], expected=36)  # w = 4, and α e = 3.6
+    hoped = PooledGroup(small, "1/10", expected=8)
+    found = grouped_cut([hoped, unlikely], "1/10")
+    assert [outcome.share for outcome in found] == [1, 0]
+    assert found[0].n_rejected == 8
+    # Where every group needs more than it expects, numbers of rows alone exclude one.
+    assert shares_of([unlikely], Fraction(1, 10)) == (1,)
+    likely = PooledGroup([large], expected=56)
+    assert shares_of([hoped, likely], Fraction(1, 10)) == (Fraction(1, 8), Fraction(7, 8))
 
 
 def test_groups_need_the_same_cells_and_x():
@@ -180,7 +200,8 @@ def group_cases(seed, number):
             else Fraction(1, int(rng.choice([2, 3, 4])))
             for group in groups
         ]
-        yield groups, xs, Fraction(int(rng.integers(2, 10)), 10)
+        expected = [None if rng.random() < 1 / 2 else int(rng.integers(0, 5)) for _ in groups]
+        yield groups, xs, Fraction(int(rng.integers(2, 10)), 10), expected
 
 
 def by_group_alone(groups, level):
@@ -190,7 +211,8 @@ def by_group_alone(groups, level):
 
 def test_small_networks_of_groups_keep_the_level_for_every_order():
     found = [
-        exact_group_fdr(groups, level, xs) / level for groups, xs, level in group_cases(0, 250)
+        exact_group_fdr(groups, level, xs, expected=expected) / level
+        for groups, xs, level, expected in group_cases(0, 250)
     ]
     assert max(found) <= 1
     assert sum(r > 0 for r in found) > 80
@@ -201,7 +223,10 @@ def test_small_networks_of_groups_keep_the_level_for_every_order():
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_many_small_networks_of_groups_keep_the_level(seed):
     cases = group_cases(seed, 2000)
-    assert all(exact_group_fdr(groups, level, xs) <= level for groups, xs, level in cases)
+    assert all(
+        exact_group_fdr(groups, level, xs, expected=expected) <= level
+        for groups, xs, level, expected in cases
+    )
 
 
 def test_groups_at_the_whole_level_each_are_caught():
@@ -213,7 +238,7 @@ def test_groups_at_the_whole_level_each_are_caught():
     assert exact_group_fdr(pair, level, [None, None]) <= level
     assert any(
         exact_group_fdr(groups, level, xs, decide=by_group_alone) > level
-        for groups, xs, level in group_cases(0, 120)
+        for groups, xs, level, _ in group_cases(0, 120)
         if len(groups) > 1
     )
 

@@ -194,17 +194,17 @@ def kept_without_floor(calibration, nulls, novel, x, n_cells):
 def reference_groups(groups, level):
     """The rule of Theorem 12 by its definition: try every k, from the largest.
 
-    `groups` holds (scores of the calibration rows and test rows that take part, w, a, π).
+    `groups` holds (scores of the calibration rows and test rows that take part, w, a, π, tests).
     """
     scores = sorted({s for known, tests, *_ in groups for s in (*known, *tests)})
 
     def lowest(group, k):
-        known, _, w, a, share = group
-        fits = (t for t in scores if w * (1 + sum(s >= t for s in known)) <= a * share * k)
+        known, _, w, a, share, m_g = group
+        most = a * min(share * k, m_g)
+        fits = (t for t in scores if w * (1 + sum(s >= t for s in known)) <= most)
         return next(fits, math.inf) if w else math.inf
 
-    m = sum(len(tests) for _, tests, *_ in groups)
-    for k in range(m, -1, -1):
+    for k in range(sum(len(tests) for _, tests, *_ in groups), -1, -1):
         cells = [lowest(group, k) for group in groups]
         rejected = [sum(s >= t for s in g[1]) for g, t in zip(groups, cells, strict=True)]
         if sum(rejected) >= k:
@@ -212,7 +212,7 @@ def reference_groups(groups, level):
     raise AssertionError("k = 0 always holds")
 
 
-def exact_group_fdr(groups, level, xs, decide=grouped_cut):
+def exact_group_fdr(groups, level, xs, decide=grouped_cut, expected=None):
     """FDR over all orders at all agents, for groups of agents; x is None for one by itself."""
     agents = [agent for group in groups for agent in group]
     owners = [g for g, group in enumerate(groups) for _ in group]
@@ -227,7 +227,9 @@ def exact_group_fdr(groups, level, xs, decide=grouped_cut):
             [b for (b, *_), o in zip(combination, owners, strict=True) if o == g]
             for g in range(len(groups))
         ]
-        found = decide([PooledGroup(b, x) for b, x in zip(blocks, xs, strict=True)], level)
+        hopes = expected or [None] * len(groups)
+        made = [PooledGroup(*g[:2], expected=g[2]) for g in zip(blocks, xs, hopes, strict=True)]
+        found = decide(made, level)
         false = sum(
             from_cell[found[g].cell]
             for (_, from_cell, _), g in zip(combination, owners, strict=True)

@@ -9,6 +9,7 @@ import pytest
 from support.roles import (
     KINDS,
     ArrivalOrder,
+    Sample,
     assert_roles_do_not_matter,
     between_file_sites,
     covering,
@@ -87,6 +88,24 @@ def test_roles_with_the_forests_of_the_default(tmp_path, regime, kind):
 
 def test_roles_in_a_network_of_three():
     check_network("full", "auto", 1, "logistic", "integers", n_agents=3)
+
+
+def unequal(kind):
+    """Samples of two equal agents and one with many known normals and few tests."""
+    thin, other, rich = draw(kind), draw(kind, seed=1), draw(kind, n_agents=4, seed=2)
+    X_null = np.concatenate([sample.X_null for sample in rich])
+    return [*thin, *other, Sample(X_null, rich[0].X_test[-6:])]
+
+
+def test_roles_where_a_group_leaves_rows_to_train_on(tmp_path):
+    """The third agent keeps 30 calibration rows and trains on the rest."""
+    run = in_network(regime="joint", composite="mean", bits=4, level=LEVEL)
+    samples = unequal("duplicates")
+    assert mixtures(run, samples, splits_rows=False)[2].calibration.size == 30
+    assert_roles_do_not_matter(run, samples, "logistic")
+    files = between_file_sites(tmp_path, regime="joint", composite="mean", bits=4)
+    assert mixtures(files, samples, splits_rows=False)[2].calibration.size == 30
+    assert_roles_do_not_matter(files, samples, "logistic")
 
 
 @pytest.mark.parametrize(

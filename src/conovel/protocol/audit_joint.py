@@ -35,12 +35,12 @@ def decided_groups(
 ) -> tuple[GroupOutcome, ...]:
     """Decide again from the histograms of those who stayed to the end."""
     level, rooms = transcript.agreed.level, transcript.rooms
+    ready = {name: _ready(s) for name, s in sizes.items() if name not in transcript.left}
     blocks = {
-        name: block_of(name, _ready(sizes[name]), transcript.histograms[name], rooms[name], level)
-        for name in sizes
-        if name not in transcript.left
+        name: block_of(name, one, transcript.histograms[name], rooms[name], level)
+        for name, one in ready.items()
     }
-    return decide_groups(groups, blocks, rooms, level)
+    return decide_groups(groups, blocks, rooms, ready, level)
 
 
 def outcome_findings(

@@ -262,7 +262,9 @@ class Coordinator(Machine):
     def _result(self) -> tuple[int, Fraction, int, tuple[int, ...]]:
         """Return rejections, slope, rounds and the lowest rejected cells, for the outcome."""
         if self.regime.pools_calibration:
-            found = decide_groups(self._groups, self._pooled, self._rooms, self.spec.level)
+            found = decide_groups(
+                self._groups, self._pooled, self._rooms, self._ready, self.spec.level
+            )
             n_rejected = sum(group.found.n_rejected for group in found)
             return n_rejected, Fraction(0), 1, told_cells(found, sorted(self._others()))
         if not self.regime.uses_counts:

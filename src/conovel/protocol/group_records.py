@@ -8,6 +8,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
+from conovel.errors import ConovelError
 from conovel.protocol.audit_joint import decided_groups, planned_groups
 from conovel.protocol.transcript import Transcript
 
@@ -29,7 +30,8 @@ class AgentGroup:
     level_used : Fraction
         What is left of the level α: (1 - x)·α, or α where one agent alone took part.
     share : Fraction
-        The group's share of all tests. Zero: by its numbers of rows it can never reject.
+        The group's share of the level. Zero: by its numbers of rows, and of rows in high cells,
+        it cannot expect to reject, and it takes nothing from the others.
     cell : int or None
         The lowest rejected cell; None if no row is rejected.
     n_rejected : int
@@ -52,7 +54,7 @@ class AgentGroup:
 
     @property
     def can_reject(self) -> bool:
-        """Whether the group could reject a row, by its numbers of rows."""
+        """Whether the group has a share of the level."""
         return self.share > 0
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,3 +107,14 @@ def groups_of(
             )
         )
     return tuple(groups)
+
+
+def are_groups_of(
+    transcript: Transcript, told: Any, decisions: Mapping[str, Mapping[str, Any]]
+) -> bool:
+    """Tell whether these are the groups of a run, as :meth:`AgentGroup.to_dict` gives them."""
+    floors = {name: one.get("floor", 0) for name, one in decisions.items()}
+    try:
+        return bool(told == [group.to_dict() for group in groups_of(transcript, floors)])
+    except (ConovelError, LookupError):  # the transcript contradicts itself
+        return False

@@ -14,6 +14,8 @@ from conovel.stats.cells import choose_room
 from conovel.stats.grouped import PooledGroup, PooledOutcome, grouped_cut
 from conovel.stats.pooled import PooledBlock
 
+_FEWEST_DISCOVERIES = 10  # one test in so many is expected to be rejected, if not more
+
 
 def rooms_of(
     groups: Sequence[Group], ready: Mapping[str, Ready], level: Fraction
@@ -60,6 +62,15 @@ def block_of(
     return PooledBlock(ready.n_tested, ready.n_calibration, histogram.tests, histogram.calibration)
 
 
+def expected_rejections(ready: Sequence[Ready]) -> int:
+    """Return how many rejections a group may expect: its rows in high cells, or 1 test in 10.
+
+    High cells hold strong novelties only, so a group may expect more than it has rows there.
+    """
+    tests = sum(one.n_tested for one in ready)
+    return max(sum(one.n_wanted for one in ready), -(-tests // _FEWEST_DISCOVERIES))
+
+
 @dataclass(frozen=True)
 class GroupOutcome:
     """What became of one group: who was in it, and where the rule stopped."""
@@ -73,6 +84,7 @@ def decide_groups(
     groups: Sequence[Group],
     blocks: Mapping[str, PooledBlock],
     rooms: Mapping[str, Fraction],
+    ready: Mapping[str, Ready],
     level: Fraction,
 ) -> tuple[GroupOutcome, ...]:
     """Decide for all agents that sent a histogram; agents without tests are in no group."""
@@ -82,7 +94,11 @@ def decide_groups(
         return ()
     x = [rooms[members[0]] for members in present]
     pooled = [
-        PooledGroup([blocks[name] for name in members], room or None)
+        PooledGroup(
+            [blocks[name] for name in members],
+            room or None,
+            expected=expected_rejections([ready[name] for name in members]),
+        )
         for members, room in zip(present, x, strict=True)
     ]
     return tuple(map(GroupOutcome, present, x, grouped_cut(pooled, level)))

@@ -191,7 +191,7 @@ def group_rows(transcript: Transcript, groups: Sequence[AgentGroup]) -> Table:
             rows.append(
                 [
                     shortened(name, 24),
-                    str(number) if group.can_reject else f"{number}, can never flag",
+                    str(number) if group.can_reject else f"{number}, cannot flag",
                     spelled(float(group.weight)),
                     str(group.x) if group.x else "no floor",
                     f"{float(1 - group.level_used / transcript.agreed.level):.0%}",

@@ -60,8 +60,7 @@ class CellHistogram:
         """Return the lowest cell with 1 + C <= α(ℓ + 1), for an agent that is a group by itself.
 
         It needs no floor. But below this cell nothing can be rejected: a group rejects where
-        w(1 + C) <= α π k, with w = m_j/(ℓ + 1), π = m_j/m and k at most m, the tests of the
-        groups that can reject. So π k is at most m_j. The counts below are not sent.
+        w(1 + C) <= α min(π k, m_j), with w = m_j/(ℓ + 1). The counts below are not sent.
         """
         above = np.cumsum(self.calibration[::-1])[::-1]
         most = level.numerator * (self.n_calibration + 1) // level.denominator

@@ -2,10 +2,10 @@
 
 The agents are divided into groups. For a cell t of the common scale let C_g(t) and R_g(t) be
 the numbers of calibration and test rows of group g at or above t and their agent's floor. Group
-g has a weight w_g, an x_g, the level a_g = α(1 - x_g) and a share π_g of all tests. If there are
+g has m_g tests, a weight w_g, an x_g, the level a_g = α(1 - x_g) and a share π_g. If there are
 k rejections in all, group g stops at the lowest cell T_g(k) with
 
-    w_g (1 + C_g(t))  <=  a_g π_g k
+    w_g (1 + C_g(t))  <=  a_g min(π_g k, m_g)
 
 and rejects its N_g(k) test rows at or above it and their floor. k is the largest number with
 Σ_g N_g(k) >= k. Then the false discovery rate over all groups is at most α (Theorem 12 of
@@ -46,6 +46,10 @@ class PooledGroup:
     weight : int, Fraction or None
         The weight w of a calibration row; None is the smallest that the theorem allows,
         :func:`conovel.stats.pooled.common_weight`.
+    expected : int or None
+        How many rejections the group may expect; None: as many as it has tests. Shares are in
+        proportion to it. Like x and floors, it must not depend on which mixture rows are
+        calibration rows.
 
     Examples
     --------
@@ -57,6 +61,7 @@ class PooledGroup:
     blocks: Sequence[PooledBlock]
     x: Level | None = None
     weight: Rational | None = None
+    expected: int | None = None
 
     def __post_init__(self) -> None:
         check_blocks(self.blocks)
@@ -74,6 +79,12 @@ class PooledGroup:
     def n_test(self) -> int:
         """The tests of the group, those below the floors included."""
         return sum(block.n_test for block in self.blocks)
+
+    @property
+    def n_expected(self) -> int:
+        """How many rejections the group may expect, from 1 to the number of its tests."""
+        n = self.n_test if self.expected is None else self.expected
+        return max(min(n, self.n_test), 1)
 
     @property
     def w(self) -> Fraction:
@@ -137,7 +148,7 @@ class PooledOutcome:
     level_used : Fraction
         (1 - x)·α, or α where one agent alone takes part.
     share : Fraction
-        The group's share π of all tests; zero if it can never reject, by its numbers of rows.
+        The group's share π; zero if it cannot expect to reject (:func:`shares_of`).
     """
 
     cell: int | None
@@ -169,12 +180,16 @@ class PooledOutcome:
 
 
 def shares_of(groups: Sequence[PooledGroup], level: Fraction) -> tuple[Fraction, ...]:
-    """Divide the tests among the groups that can reject, by their numbers of rows.
+    """Divide the level among the groups, in proportion to the rejections that they expect.
 
-    A group can reject only if w(1 + 0) <= a π k for the largest possible k. A group that cannot
-    gets share zero, and the others share the rest in proportion to their tests. The group that
-    needs most goes first (several, if equal); then the others are looked at again. Nothing here
-    depends on which mixture rows are calibration rows.
+    A group that cannot reject gets share zero, and takes nothing from the others:
+
+    - By its numbers of rows: w(1 + 0) > a min(π k, m_g) for the largest possible k. The group
+      that needs most goes first (several, if equal); then the others are looked at again.
+    - A group that would need more rejections than it expects, w > a e_g, where there is a group
+      that needs no more than it expects.
+
+    Nothing here depends on which mixture rows are calibration rows.
 
     Examples
     --------
@@ -183,21 +198,25 @@ def shares_of(groups: Sequence[PooledGroup], level: Fraction) -> tuple[Fraction,
     >>> [str(share) for share in shares_of([able, thin], Fraction(1, 10))]
     ['1', '0']
     """
+    used = [group.level_used(level) for group in groups]
     needs = {
-        g: group.w / (group.level_used(level) * group.n_test)
+        g: group.w / (used[g] * group.n_expected)
         for g, group in enumerate(groups)
-        if group.w
+        if 0 < group.w <= used[g] * group.n_test
     }
+    if any(need <= 1 for need in needs.values()):
+        needs = {g: need for g, need in needs.items() if need <= 1}
     while needs:
-        m = sum(groups[g].n_test for g in needs)
-        # w <= a (m_g/m) k_max  iff  w/(a m_g) <= k_max/m
-        largest = Fraction(sum(groups[g].most for g in needs), m)
+        e = sum(groups[g].n_expected for g in needs)
+        # w <= a (e_g/e) k_max  iff  w/(a e_g) <= k_max/e
+        largest = Fraction(sum(groups[g].most for g in needs), e)
         worst = max(needs.values())
         if worst <= largest:
             break
         needs = {g: need for g, need in needs.items() if need < worst}
     return tuple(
-        Fraction(group.n_test, m) if g in needs else Fraction(0) for g, group in enumerate(groups)
+        Fraction(group.n_expected, e) if g in needs else Fraction(0)
+        for g, group in enumerate(groups)
     )
 
 
@@ -275,12 +294,13 @@ class _Side:
         self.group, self.share, self.used = group, share, group.level_used(level)
         self.rejected = _from_each_cell([b.test_counts for b in group.blocks])
         self.above = _from_each_cell([b.calibration_counts for b in group.blocks])
-        # w(1 + C) <= a π k  iff  1 + C <= rate k, in integers
+        # w(1 + C) <= a min(π k, m)  iff  1 + C <= min(rate k, limit), in integers
         self.rate = self.used * share / group.w if group.w else Fraction(0)
+        self.limit = self.used * group.n_test / group.w // 1 if group.w else 0
 
     def cell(self, k: int) -> int:
         """Return the lowest cell T(k); the number of cells if there is none."""
-        most = self.rate.numerator * k // self.rate.denominator - 1
+        most = min(self.rate.numerator * k // self.rate.denominator, self.limit) - 1
         return next((t for t, above in enumerate(self.above) if above <= most), len(self.above))
 
     def n_rejected(self, k: int) -> int:
