@@ -101,6 +101,19 @@ def test_one_odd_agent_takes_nothing_from_the_others():
     assert verify(after.to_dict()) == []
 
 
+@pytest.mark.parametrize(("novel", "least"), [(0, 0), (400, 350)])
+def test_many_small_agents_beside_a_large_one(novel, least):
+    """In one group with it, no row could be rejected: there is no room above the floors."""
+    rng = np.random.default_rng(0)
+    agents = [sized(f"{i:02d}", 60, 15, rng, novel=2) for i in range(20)]
+    large = sized("large", 600, 4000, rng, novel=novel)
+    run = run_of([*agents, large])
+    assert [len(group.agents) for group in run.groups] == [20, 1]
+    assert sum(run[agent.name].n_rejected for agent in agents) >= 36
+    assert run["large"].n_rejected >= least
+    assert verify(run.to_dict()) == []
+
+
 def test_an_agent_with_many_normals_trains_on_those_it_need_not_count():
     rng = np.random.default_rng(1)
     agents = [sized(f"{i:02d}", 60, 15, rng, novel=2) for i in range(5)]

@@ -28,9 +28,17 @@ def weight_of(rows, n_agents):
     return Fraction(rows.n_test, planned_calibration(rows, SPEC, n_agents) + 1)
 
 
+def room(rows, w, n_agents):
+    """The tests of an agent for which there is room, if a tenth of them is above a floor."""
+    kept = min(planned_calibration(rows, SPEC, n_agents), needed_calibration(rows.n_test, w))
+    return min(rows.n_test, 3 * (kept + 1))
+
+
 def worth(group, agents):
-    m = sum(agents[name].n_test for name in group)
     w = max(weight_of(agents[name], len(agents)) for name in group)
+    m = sum(room(agents[name], w, len(agents)) for name in group)
+    if len(group) == 1:
+        m = agents[group[0]].n_test
     return m * math.sqrt(max(0, 1 - w / (Fraction(1, 100) * m)))
 
 
@@ -54,12 +62,14 @@ def test_the_division_is_the_best_of_all_divisions_of_the_order(agents):
 
 
 @given(networks)
-def test_groups_are_a_partition_with_different_weights(agents):
+def test_groups_are_a_partition_and_weights_name_them(agents):
     groups = divide(agents, SPEC, len(agents))
     inside = [name for group in groups for name in group.agents]
     assert sorted(inside) == sorted(name for name in agents if agents[name].n_test)
     weights = [group.weight for group in groups]
-    assert weights == sorted(set(weights))
+    assert weights == sorted(weights)
+    several = [group.weight for group in groups if len(group.agents) > 1]
+    assert len(several) == len(set(several))
     for group in groups:
         assert group.weight == max(weight_of(agents[n], len(agents)) for n in group.agents)
     told = dict(zip(agents, told_weights(groups, list(agents)), strict=True))
@@ -75,6 +85,13 @@ def test_equal_agents_are_one_group_and_an_odd_one_is_by_itself():
     groups = divide(equal | {"odd": Numbers(20, 2000)}, SPEC, 5)
     assert [group.agents for group in groups] == [tuple("abcd"), ("odd",)]
     assert told_weights(groups, [*"abcd", "odd"]) == (groups[0].weight,) * 4 + (0,)
+
+
+def test_agents_that_would_have_no_room_above_a_floor_are_by_themselves():
+    busy = dict.fromkeys("abc", Numbers(300, 1000))
+    groups = divide(busy, SPEC, 3)
+    assert [group.agents for group in groups] == [("a",), ("b",), ("c",)]
+    assert told_weights(groups, "abc") == (0, 0, 0)
 
 
 def test_where_nothing_can_be_rejected_there_is_one_group():

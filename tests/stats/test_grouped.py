@@ -28,10 +28,11 @@ def grouped_networks(draw):
     n_cells = draw(st.integers(2, 8))
     anywhere = st.integers(0, n_cells - 1)
     high = st.integers(n_cells // 2, n_cells - 1)
-    groups = []
+    groups, n_guesses = [], draw(st.integers(0, 2))
     for _ in range(draw(st.integers(1, 4))):
         x = draw(st.sampled_from([None, HALF, THIRD, Fraction(1, 10)]))
-        expected = draw(st.none() | st.integers(0, 12))
+        guesses = st.lists(st.integers(0, 12), min_size=n_guesses, max_size=n_guesses)
+        expected = draw(guesses) if n_guesses else None
         agents = []
         for _ in range(1 if x is None else draw(st.integers(1, 3))):
             known = draw(st.lists(anywhere, max_size=4)) + [0] * draw(st.integers(0, 40))
@@ -106,13 +107,15 @@ def test_agents_by_themselves_are_benjamini_hochberg_over_all_p_values(network, 
 @given(grouped_networks(), exact_levels)
 def test_an_agent_by_itself_sends_only_what_can_matter(network, level):
     """Below the lowest cell with 1 + C <= α(ℓ + 1) no row can be rejected, whatever k is."""
-    (agents, *_), *others = network[0]
+    (agents, _, expected), *others = network[0]
     known, tests = agents[0]
     whole = CellHistogram.of(np.array(known, dtype=int), np.array(tests), network[1])
     floor = whole.floor_alone(level)
     sent = whole.above(floor)
     alone = [
-        PooledGroup([PooledBlock(len(tests), len(known), h.tests, h.calibration)])
+        PooledGroup(
+            [PooledBlock(len(tests), len(known), h.tests, h.calibration)], expected=expected
+        )
         for h in (whole, sent)
     ]
     rest = [pooled(*other, network[1]) for other in others]
@@ -128,12 +131,13 @@ def test_shares_add_up_and_order_does_not_matter(network, level, data):
     groups = [pooled(*group, network[1]) for group in network[0]]
     shares = shares_of(groups, level)
     assert sum(shares) in (0, 1)
-    e = sum(g.n_expected for g, share in zip(groups, shares, strict=True) if share)
-    most = sum(g.most for g, share in zip(groups, shares, strict=True) if share)
-    for group, share in zip(groups, shares, strict=True):
-        assert share in (0, Fraction(group.n_expected, max(e, 1)))
-        if share:
-            assert group.w <= group.level_used(level) * min(share * most, group.n_test)
+    if len(groups[0].guesses) == 1:
+        e = sum(g.guesses[0] for g, share in zip(groups, shares, strict=True) if share)
+        most = sum(g.most for g, share in zip(groups, shares, strict=True) if share)
+        for group, share in zip(groups, shares, strict=True):
+            assert share in (0, Fraction(group.guesses[0], max(e, 1)))
+            if share:
+                assert group.w <= group.level_used(level) * min(share * most, group.n_test)
     order = data.draw(st.permutations(range(len(groups))))
     outcomes = grouped_cut(groups, level)
     mixed = grouped_cut([groups[i] for i in order], level)
@@ -158,14 +162,16 @@ def test_shares_follow_what_groups_expect():
     by_tests = grouped_cut([PooledGroup(small, "1/10"), PooledGroup([large])], "1/10")
     assert by_tests[0].share == Fraction(20, 420)
     assert by_tests[0].n_rejected == 0
-    unlikely = PooledGroup([large], expected=36)  # w = 4, and α e = 3.6
-    hoped = PooledGroup(small, "1/10", expected=8)
+    unlikely = PooledGroup([large], expected=[36])  # w = 4, and α e = 3.6
+    hoped = PooledGroup(small, "1/10", expected=[8])
     found = grouped_cut([hoped, unlikely], "1/10")
     assert [outcome.share for outcome in found] == [1, 0]
     assert found[0].n_rejected == 8
     # Where every group needs more than it expects, numbers of rows alone exclude one.
     assert shares_of([unlikely], Fraction(1, 10)) == (1,)
-    likely = PooledGroup([large], expected=56)
+    both = PooledGroup([large], expected=[36, 56]), PooledGroup(small, "1/10", expected=[8, 8])
+    assert shares_of(both, Fraction(1, 10)) == (Fraction(7, 16), Fraction(9, 16))
+    likely = PooledGroup([large], expected=[56])
     assert shares_of([hoped, likely], Fraction(1, 10)) == (Fraction(1, 8), Fraction(7, 8))
 
 
@@ -175,6 +181,8 @@ def test_groups_need_the_same_cells_and_x():
         PooledGroup([block, block])
     with pytest.raises(SampleError, match="same cells"):
         grouped_cut([PooledGroup([block]), PooledGroup([PooledBlock(1, 9, [1], [0])])], 0.1)
+    with pytest.raises(InputError, match="as many guesses"):
+        grouped_cut([PooledGroup([block]), PooledGroup([block], expected=[1, 2])], 0.1)
     with pytest.raises(InputError, match="at least one group"):
         grouped_cut([], 0.1)
     with pytest.raises(SampleError, match="nothing to test"):
@@ -200,7 +208,8 @@ def group_cases(seed, number):
             else Fraction(1, int(rng.choice([2, 3, 4])))
             for group in groups
         ]
-        expected = [None if rng.random() < 1 / 2 else int(rng.integers(0, 5)) for _ in groups]
+        n_guesses = int(rng.integers(0, 3))
+        expected = [rng.integers(0, 5, n_guesses).tolist() if n_guesses else None for _ in groups]
         yield groups, xs, Fraction(int(rng.integers(2, 10)), 10), expected
 
 

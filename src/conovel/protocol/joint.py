@@ -14,7 +14,7 @@ from conovel.stats.cells import choose_room
 from conovel.stats.grouped import PooledGroup, PooledOutcome, grouped_cut
 from conovel.stats.pooled import PooledBlock
 
-_FEWEST_DISCOVERIES = 10  # one test in so many is expected to be rejected, if not more
+_ONE_TEST_IN = (50, 10)  # is expected to be rejected, if not more; one guess each
 
 
 def rooms_of(
@@ -62,13 +62,14 @@ def block_of(
     return PooledBlock(ready.n_tested, ready.n_calibration, histogram.tests, histogram.calibration)
 
 
-def expected_rejections(ready: Sequence[Ready]) -> int:
-    """Return how many rejections a group may expect: its rows in high cells, or 1 test in 10.
+def expected_rejections(ready: Sequence[Ready]) -> tuple[int, ...]:
+    """Return how many rejections a group may expect, by two guesses.
 
-    High cells hold strong novelties only, so a group may expect more than it has rows there.
+    Both are at least its rows in high cells. Where these are few, one guess says that there are
+    few novelties, and the other that they are not in high cells.
     """
-    tests = sum(one.n_tested for one in ready)
-    return max(sum(one.n_wanted for one in ready), -(-tests // _FEWEST_DISCOVERIES))
+    tests, likely = (sum(n) for n in zip(*((r.n_tested, r.n_wanted) for r in ready), strict=True))
+    return tuple(max(likely, -(-tests // one_in)) for one_in in _ONE_TEST_IN)
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,11 @@ from typing import NamedTuple
 
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.training import MAX_TRAIN_ROWS, n_training, share_that_trains
+from conovel.stats.cells import ROOMS
 
 # The share of all tests that is expected to be rejected: groups are worth most at this share.
 _DISCOVERIES = Fraction(1, 10)
+_MOST_ROOM = ROOMS[-1]
 # In a group of several agents everybody keeps at least so many calibration rows, if it has them.
 FEWEST_CALIBRATION_ROWS = 30
 
@@ -27,6 +29,22 @@ class Numbers(NamedTuple):
 
     n_null: int
     n_test: int
+
+
+class _Planned(NamedTuple):
+    """The tests of an agent, and the calibration rows that it would keep by itself."""
+
+    n_test: int
+    n_calibration: int
+
+    @property
+    def weight(self) -> Fraction:
+        return Fraction(self.n_test, self.n_calibration + 1)
+
+    def with_room(self, weight: Fraction) -> int:
+        """Return for how many tests there is room above the floor, in a group of that weight."""
+        kept = min(self.n_calibration, needed_calibration(self.n_test, weight))
+        return min(self.n_test, int(_MOST_ROOM * (kept + 1) // _DISCOVERIES))
 
 
 class Group(NamedTuple):
@@ -43,10 +61,13 @@ def divide(agents: Mapping[str, Numbers], spec: RunSpec, n_agents: int) -> tuple
     the agent would keep by itself, and a group is a part of this order. Of all divisions the
     one is taken that maximises
 
-        Σ_g m_g sqrt(max(0, 1 - w_g/(α ν m_g))),   ν = 1/10.
+        Σ_g M_g sqrt(max(0, 1 - w_g/(α ν M_g))),   ν = 1/10.
 
-    A share ν of all tests lets group g reject rows with 1 + C_g <= α ν m_g/w_g. The root says
-    how much of its level is left after the leading 1. Agents without tests are in no group.
+    For one agent by itself, M_g is the number of its tests. A share ν of them lets it reject rows
+    with 1 + C_g <= α ν M_g/w_g, and the root says how much of its level is left after the leading
+    1. In a group of several agents at most a share x of ℓ_j + 1 is above a floor, and x is at
+    most 3/10. So of the tests of an agent only 3 (ℓ_j + 1) count in M_g, where ℓ_j is what it
+    keeps in this group. Agents without tests are in no group.
 
     Parameters
     ----------
@@ -64,16 +85,15 @@ def divide(agents: Mapping[str, Numbers], spec: RunSpec, n_agents: int) -> tuple
     >>> [group.agents for group in divide(sizes, spec, 3)]
     [('a', 'b'), ('odd',)]
     """
-    weights = {
-        name: Fraction(rows.n_test, planned_calibration(rows, spec, n_agents) + 1)
+    planned = {
+        name: _Planned(rows.n_test, planned_calibration(rows, spec, n_agents))
         for name, rows in agents.items()
         if rows.n_test
     }
-    order = sorted(weights, key=lambda name: (weights[name], name))
-    sizes = [agents[name].n_test for name in order]
-    stops = _best_stops([weights[name] for name in order], sizes, spec.level)
+    order = sorted(planned, key=lambda name: (planned[name].weight, name))
+    stops = _best_stops([planned[name] for name in order], spec.level)
     return tuple(
-        Group(tuple(sorted(order[start:stop])), weights[order[stop - 1]])
+        Group(tuple(sorted(order[start:stop])), planned[order[stop - 1]].weight)
         for start, stop in zip([0, *stops], stops, strict=False)
     )
 
@@ -103,28 +123,32 @@ def needed_calibration(n_test: int, weight: Fraction) -> int:
 def told_weights(groups: Sequence[Group], agents: Sequence[str]) -> tuple[Fraction, ...]:
     """Return the weight of every agent's group, zero for an agent that is in no other's group.
 
-    No two groups have the same weight, so this also says who is in a group with whom.
+    No two groups of several agents have the same weight, so this also says who is in a group
+    with whom.
     """
     several = {n: group.weight for group in groups if len(group.agents) > 1 for n in group.agents}
     return tuple(several.get(name, Fraction(0)) for name in agents)
 
 
-def _best_stops(weights: Sequence[Fraction], sizes: Sequence[int], level: Fraction) -> list[int]:
+def _best_stops(order: Sequence[_Planned], level: Fraction) -> list[int]:
     """Return where the groups of an ascending order end, by dynamic programming.
 
     Every machine finds the same: a quotient of integers and a root are rounded correctly by
     IEEE 754, and sums are made in a fixed order. Equal values: fewer groups, then the shorter
-    last group. Two groups of the same weight are never worth more than one, and are not tried.
+    last group. A group of several agents never follows a group of the same weight, so that
+    weights name such groups.
     """
+    weights = [agent.weight for agent in order]
     best: list[tuple[float, int, list[int]]] = [(0.0, 0, [])]  # value, -groups, stops
-    for stop in range(1, len(sizes) + 1):
-        m, found = 0, (-1.0, 0, [0])
+    for stop in range(1, len(order) + 1):
+        weight, with_room, found = weights[stop - 1], 0, (-1.0, 0, [0])
         for start in reversed(range(stop)):
-            m += sizes[start]
-            if start and weights[start - 1] == weights[stop - 1]:
+            with_room += order[start].with_room(weight)
+            is_alone = start == stop - 1
+            if start and not is_alone and weights[start - 1] == weight:
                 continue
             value, groups, stops = best[start]
-            value += _worth(m, weights[stop - 1], level)
+            value += _worth(order[start].n_test if is_alone else with_room, weight, level)
             if (value, groups - 1) > found[:2]:
                 found = value, groups - 1, [*stops, stop]
         best.append(found)

@@ -46,10 +46,10 @@ class PooledGroup:
     weight : int, Fraction or None
         The weight w of a calibration row; None is the smallest that the theorem allows,
         :func:`conovel.stats.pooled.common_weight`.
-    expected : int or None
-        How many rejections the group may expect; None: as many as it has tests. Shares are in
-        proportion to it. Like x and floors, it must not depend on which mixture rows are
-        calibration rows.
+    expected : sequence of int, or None
+        How many rejections the group may expect, by one or more guesses; None: as many as it has
+        tests. Shares are in proportion to it (:func:`shares_of`). Like x and floors, it must not
+        depend on which mixture rows are calibration rows.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class PooledGroup:
     blocks: Sequence[PooledBlock]
     x: Level | None = None
     weight: Rational | None = None
-    expected: int | None = None
+    expected: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         check_blocks(self.blocks)
@@ -81,10 +81,10 @@ class PooledGroup:
         return sum(block.n_test for block in self.blocks)
 
     @property
-    def n_expected(self) -> int:
+    def guesses(self) -> tuple[int, ...]:
         """How many rejections the group may expect, from 1 to the number of its tests."""
-        n = self.n_test if self.expected is None else self.expected
-        return max(min(n, self.n_test), 1)
+        given = (self.n_test,) if self.expected is None else self.expected
+        return tuple(max(min(n, self.n_test), 1) for n in given)
 
     @property
     def w(self) -> Fraction:
@@ -189,7 +189,8 @@ def shares_of(groups: Sequence[PooledGroup], level: Fraction) -> tuple[Fraction,
     - A group that would need more rejections than it expects, w > a e_g, where there is a group
       that needs no more than it expects.
 
-    Nothing here depends on which mixture rows are calibration rows.
+    With several guesses of what groups may expect, the shares are the average of what each
+    guess gives. Nothing here depends on which mixture rows are calibration rows.
 
     Examples
     --------
@@ -198,26 +199,36 @@ def shares_of(groups: Sequence[PooledGroup], level: Fraction) -> tuple[Fraction,
     >>> [str(share) for share in shares_of([able, thin], Fraction(1, 10))]
     ['1', '0']
     """
+    by_guess = [
+        _shares_by(guess, groups, level)
+        for guess in zip(*(group.guesses for group in groups), strict=True)
+    ]
+    useful = [shares for shares in by_guess if any(shares)] or by_guess[:1]
+    return tuple(sum(shares, Fraction(0)) / len(useful) for shares in zip(*useful, strict=True))
+
+
+def _shares_by(
+    expected: Sequence[int], groups: Sequence[PooledGroup], level: Fraction
+) -> list[Fraction]:
+    """Return the shares by one guess of how many rejections each group may expect."""
     used = [group.level_used(level) for group in groups]
     needs = {
-        g: group.w / (used[g] * group.n_expected)
+        g: group.w / (used[g] * expected[g])
         for g, group in enumerate(groups)
         if 0 < group.w <= used[g] * group.n_test
     }
     if any(need <= 1 for need in needs.values()):
         needs = {g: need for g, need in needs.items() if need <= 1}
+    e = 0
     while needs:
-        e = sum(groups[g].n_expected for g in needs)
+        e = sum(expected[g] for g in needs)
         # w <= a (e_g/e) k_max  iff  w/(a e_g) <= k_max/e
         largest = Fraction(sum(groups[g].most for g in needs), e)
         worst = max(needs.values())
         if worst <= largest:
             break
         needs = {g: need for g, need in needs.items() if need < worst}
-    return tuple(
-        Fraction(group.n_expected, e) if g in needs else Fraction(0)
-        for g, group in enumerate(groups)
-    )
+    return [Fraction(n, e) if g in needs else Fraction(0) for g, n in enumerate(expected)]
 
 
 def grouped_cut(groups: Sequence[PooledGroup], level: Level) -> tuple[PooledOutcome, ...]:
@@ -247,6 +258,8 @@ def grouped_cut(groups: Sequence[PooledGroup], level: Level) -> tuple[PooledOutc
         raise InputError("there must be at least one group")
     if len(cells := {len(group.blocks[0].test_counts) for group in groups}) > 1:
         raise SampleError(f"all groups must have the same cells, not {sorted(cells)} cells")
+    if len({len(group.guesses) for group in groups}) > 1:
+        raise InputError("all groups must have as many guesses of what they expect")
     shares = shares_of(groups, alpha)
     sides = [_Side(group, alpha, share) for group, share in zip(groups, shares, strict=True)]
     # Every number of rejections that is possible is at most the first k. As N is nondecreasing,
