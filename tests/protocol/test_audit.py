@@ -87,6 +87,9 @@ def test_every_value_of_groups_is_checked():
     for path, value, found in [
         (("weights", "a"), "1/2", "weights of the roster"),
         (("weights", "odd"), "7/3", "weights of the roster"),
+        (("agents", "a", "n_null"), -1, "a number of rows is negative"),
+        (("agents", "a", "n_null"), 10**400, "too large for a HELLO"),
+        (("agents", "b", "n_test"), 10**30, "too large for a HELLO"),
         (("rooms", "b"), "1/20", "x of b is 1/20"),
         (("rooms", "odd"), "1/20", "x of odd is 1/20"),
         (("outcome", "cells", 0), 1, "the lowest rejected cells"),

@@ -193,14 +193,14 @@ def test_groups_need_the_same_cells_and_x():
 
 
 def group_cases(seed, number):
-    """Small networks of two or three groups, with x and a level."""
+    """Small networks of up to three groups, with x, a level and what they expect."""
     rng = np.random.default_rng(seed)
     for _ in range(number):
         agents = [a for a in random_network(rng, most_orders=250) if a.n_test]
         while len(agents) < 2:
             agents = [a for a in random_network(rng, most_orders=250) if a.n_test]
-        owner = rng.integers(0, 2, size=len(agents))
-        groups = [[a for a, o in zip(agents, owner, strict=True) if o == g] for g in (0, 1)]
+        owner = rng.integers(0, 3, size=len(agents))
+        groups = [[a for a, o in zip(agents, owner, strict=True) if o == g] for g in range(3)]
         groups = [group for group in groups if group]
         xs = [
             None

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from conovel.errors import InputError
 from conovel.protocol.joint import (
     GroupOutcome,
     block_of,
@@ -26,6 +27,8 @@ def planned_groups(transcript: Transcript, outcome: Outcome) -> tuple[Group, ...
     """Derive the groups from the hellos of everybody on the roster."""
     hellos = {name: transcript.agents[name] for name in transcript.roster}
     numbers = {name: Numbers(sizes.n_null, sizes.n_test) for name, sizes in hellos.items()}
+    if not all(0 <= n < 1 << 64 for rows in numbers.values() for n in rows):
+        raise InputError("a number of rows is negative, or too large for a HELLO")
     n_invited = len({*outcome.participants, *outcome.left_out, *outcome.dropped})
     return divide(numbers, transcript.agreed, n_invited)
 
