@@ -79,6 +79,7 @@ Network(agents, *, regime='full', composite='auto', bits='compact', level=0.1, s
 Network.run(*, dropouts=None, on_stage=None)
 Network.spec()
 NetworkRun(sites, transcript, guarantee, spec, n_null, lost=(), runs=(), evidence_rounds=())
+NetworkRun.groups
 NetworkRun.n_bytes
 NetworkRun.n_rejected
 NetworkRun.rounds
@@ -139,8 +140,8 @@ Surrogate = conovel.models.forest.Forest | conovel.models.linear.Linear |
 TrainingSet(null_train, mixture)
 TrainingSet.labelled()
 Transcript(run_id='', spec=None, agents=<factory>, roster=(), n_tests=0, left=<factory>,
-    room=Fraction(0, 1), histograms=<factory>, rounds=<factory>, outcome=None, abort=None,
-    entries=<factory>)
+    weights=<factory>, rooms=<factory>, histograms=<factory>, rounds=<factory>, outcome=None,
+    abort=None, entries=<factory>)
 Transcript.agreed
 Transcript.charged(entry)
 Transcript.from_dict(plain)

@@ -49,15 +49,15 @@ def test_one_round_and_what_the_transcript_says():
     run = run_of(agents)
     record = run.transcript
     assert run.rounds == 1
-    assert record.room in ROOMS
+    assert set(record.rooms.values()) <= set(ROOMS)
     kinds = [entry.kind for entry in record.entries]
     assert kinds.count("HISTOGRAM") == 3
     assert not {"BELOW", "STEP", "COUNT"} & set(kinds)
     for name, site in run.items():
         counts = record.histograms[name]
         above = sum(counts.tests) + sum(counts.calibration)
-        assert above <= record.room * (site.n_calibration + 1)
-        limit = max(record.outcome.cell, site.floor)
+        assert above <= record.rooms[name] * (site.n_calibration + 1)
+        limit = max(record.outcome.cell_of(name), site.floor)
         assert np.array_equal(site.rejected, site.cells >= limit)
         assert list(counts.tests[: site.floor]) == [0] * site.floor
     assert sum(site.n_rejected for site in run.values()) == record.outcome.n_rejected
@@ -73,6 +73,118 @@ def test_agents_of_very_different_sizes_take_part():
     run = run_of(agents)
     assert run["large"].n_rejected >= 30
     assert verify(run.to_dict()) == []
+
+
+def sized(name, n_null, m, rng, novel):
+    test = rng.normal(size=(m, 2))
+    test[:novel] += 6.0
+    return cn.Agent(name, rng.normal(size=(n_null, 2)), test)
+
+
+def test_one_odd_agent_takes_nothing_from_the_others():
+    """It has a hundredth of the known normals for each of its tests."""
+    rng = np.random.default_rng(0)
+    agents = [sized(f"{i:02d}", 60, 15, rng, novel=2) for i in range(12)]
+    odd = sized("odd", 40, 1000, rng, novel=0)
+    before, after = run_of(agents), run_of([*agents, odd])
+    found = [sum(run[agent.name].n_rejected for agent in agents) for run in (before, after)]
+    assert found[0] >= 20
+    assert found[1] >= found[0] - 2  # the peers' models are one more
+    assert after["odd"].n_rejected == 0
+    first, last = after.groups
+    assert first.agents == tuple(agent.name for agent in agents)
+    assert last.agents == ("odd",)
+    assert (first.can_reject, last.can_reject) == (True, False)
+    assert (last.x, last.level_used, last.cell) == (0, Fraction(1, 10), None)
+    assert first.level_used == (1 - first.x) / 10
+    assert before.groups[0].weight == first.weight
+    assert verify(after.to_dict()) == []
+
+
+@pytest.mark.parametrize(("novel", "least"), [(0, 0), (400, 350)])
+def test_many_small_agents_beside_a_large_one(novel, least):
+    """In one group with it, no row could be rejected: there is no room above the floors."""
+    rng = np.random.default_rng(0)
+    agents = [sized(f"{i:02d}", 60, 15, rng, novel=2) for i in range(20)]
+    large = sized("large", 600, 4000, rng, novel=novel)
+    run = run_of([*agents, large])
+    assert [len(group.agents) for group in run.groups] == [20, 1]
+    assert sum(run[agent.name].n_rejected for agent in agents) >= 36
+    assert run["large"].n_rejected >= least
+    assert verify(run.to_dict()) == []
+
+
+def test_an_agent_with_many_normals_trains_on_those_it_need_not_count():
+    rng = np.random.default_rng(1)
+    agents = [sized(f"{i:02d}", 60, 15, rng, novel=2) for i in range(5)]
+    rich = sized("rich", 3000, 100, rng, novel=10)
+    run = run_of([*agents, rich])
+    [group] = run.groups
+    weight = run.transcript.weights["rich"]
+    assert set(run.transcript.weights.values()) == {weight} == {group.weight}
+    assert run["rich"].n_calibration == -(-100 // weight) - 1  # from 3,000 known normals
+    assert Fraction(100, run["rich"].n_calibration + 1) <= weight
+    assert verify(run.to_dict()) == []
+    asked = run_of([*agents, rich], train_fraction="1/2")
+    assert asked["rich"].n_calibration == 1500
+    assert verify(asked.to_dict()) == []
+
+
+def test_an_agent_by_itself_is_decided_by_its_own_calibration_rows():
+    """It sends only cells in which a row could be rejected, and has no floor."""
+    rng = np.random.default_rng(2)
+    agents = [sized(f"{i:02d}", 60, 15, rng, novel=2) for i in range(12)]
+    busy = sized("busy", 160, 1200, rng, novel=300)
+    run = run_of([*agents, busy], train_fraction="1/2")
+    others, by_itself = run.groups
+    assert by_itself.agents == ("busy",)
+    assert run["busy"].n_rejected >= 250
+    assert (by_itself.x, by_itself.floors_reached) == (0, ())
+    assert others.share + by_itself.share == 1
+    counts = run.transcript.histograms["busy"]
+    assert 1 + sum(counts.calibration) <= Fraction(81, 10)
+    assert sum(counts.tests) < 1200
+    assert sum(run[agent.name].n_rejected for agent in agents) >= 16
+    assert verify(run.to_dict()) == []
+
+
+def test_floors_that_were_reached_are_named():
+    rng = np.random.default_rng(3)
+    agents = [sized(f"{i:02d}", 60, 15, rng, novel=1) for i in range(10)]
+    full_of_novelties = sized("many", 60, 15, rng, novel=14)
+    run = run_of([*agents, full_of_novelties])
+    assert "many" in {name for group in run.groups for name in group.floors_reached}
+    site = run["many"]
+    cell = run.transcript.outcome.cell_of("many")
+    assert cell < site.floor
+    assert 0 < site.n_rejected < int((site.cells >= cell).sum())
+
+
+def test_groups_of_other_regimes_are_empty():
+    agents, _ = drawn(2, np.random.default_rng(0))
+    run = run_of(agents, regime="full", composite="mean")
+    assert run.groups == ()
+    assert "groups" not in run.to_dict()
+
+
+def test_agents_that_leave_leave_their_group():
+    rng = np.random.default_rng(4)
+    agents = [sized(f"{i:02d}", 60, 15, rng, novel=3) for i in range(8)]
+    odd = sized("odd", 40, 1000, rng, novel=0)
+    options = {"regime": "joint", "scorer": "logistic", "composite": "mean", "bits": 8}
+    network = cn.Network([*agents, odd], on_dropout="conservative", **options)
+    run = network.run(dropouts={"odd": "models", "03": "counts", "05": "models"})
+    [group] = run.groups
+    assert group.agents == ("00", "01", "02", "04", "06", "07")
+    assert verify(run.to_dict()) == []
+    # Of two in a group one is left when the counts begin: it has no floor.
+    pair = [sized(name, 300, 60, rng, novel=10) for name in ("a", "b")]
+    network = cn.Network([*pair, odd], on_dropout="conservative", **options)
+    alone = network.run(dropouts={"b": "models"})
+    assert alone.transcript.weights["a"] == alone.transcript.weights["b"] > 0
+    assert alone.transcript.rooms == {"a": 0, "odd": 0}
+    assert alone["a"].n_rejected >= 8
+    assert verify(alone.to_dict()) == []
 
 
 def test_pi0_is_refused():

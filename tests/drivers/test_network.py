@@ -24,10 +24,10 @@ from conovel.errors import (
 from conovel.experiments.gaussian import gaussian_design
 from conovel.protocol.audit import verify
 from conovel.site.site import LocalSite
-from conovel.site.splitting import train_share
 from conovel.spec.composites import COMPOSITES
 from conovel.spec.regimes import REGIMES, block_sizes
 from conovel.spec.seeds import agent_seeds
+from conovel.spec.training import train_share
 
 FAST = ExtraTreesClassifier(20, max_depth=4)
 LINEAR = LogisticRegression()
@@ -274,8 +274,8 @@ def test_dropouts_must_be_agents():
 def test_a_hostile_model_is_refused_by_name_and_nothing_is_decided(monkeypatch):
     honest = LocalSite.models
 
-    def hostile(site, index, names):
-        blobs = honest(site, index, names)
+    def hostile(site, index, names, weight):
+        blobs = honest(site, index, names, weight)
         return {peer: blob[:-1] for peer, blob in blobs.items()} if index == 1 else blobs
 
     monkeypatch.setattr(LocalSite, "models", hostile)

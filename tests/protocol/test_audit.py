@@ -71,6 +71,38 @@ def test_the_same_with_an_estimate_and_without_some_agents(options):
     assert_every_forgery_is_found(run_of(**options))
 
 
+def test_every_value_of_groups_is_checked():
+    """Two groups: one of several agents, and an agent by itself."""
+    rng = np.random.default_rng(5)
+    agents = []
+    for name, n_null, m in (("a", 60, 20), ("b", 60, 20), ("c", 60, 20), ("odd", 40, 400)):
+        X_test = rng.normal(size=(m, 2))
+        X_test[:5] += 6
+        agents.append(cn.Agent(name, rng.normal(size=(n_null, 2)), X_test))
+    run = cn.Network(agents, regime="joint", scorer="logistic", level=0.2).run()
+    assert [len(group.agents) for group in run.groups] == [3, 1]
+    assert run.n_rejected
+    plain = json.loads(json.dumps(network_content(run)))
+    assert_every_forgery_is_found(plain)
+    for path, value, found in [
+        (("weights", "a"), "1/2", "weights of the roster"),
+        (("weights", "odd"), "7/3", "weights of the roster"),
+        (("agents", "a", "n_null"), -1, "a number of rows is negative"),
+        (("agents", "a", "n_null"), 10**400, "too large for a HELLO"),
+        (("agents", "b", "n_test"), 10**30, "too large for a HELLO"),
+        (("rooms", "b"), "1/20", "x of b is 1/20"),
+        (("rooms", "odd"), "1/20", "x of odd is 1/20"),
+        (("outcome", "cells", 0), 1, "the lowest rejected cells"),
+        (("outcome", "cells", 3), 1, "the lowest rejected cells"),
+    ]:
+        changed = copy.deepcopy(plain)
+        holder = changed["transcript"]
+        for step in path[:-1]:
+            holder = holder[step]
+        holder[path[-1]] = value
+        assert any(found in sentence for sentence in verify(changed))
+
+
 def test_a_removed_value_is_no_way_out():
     run = run_of("full")
     for path in [("transcript", "totals"), ("transcript", "outcome"), ("transcript",)]:

@@ -29,11 +29,13 @@ from conovel.drivers.work import perform
 from conovel.protocol.agent import Agent
 from conovel.protocol.counting import CountCheck, limit_of
 from conovel.protocol.events import FitModels
+from conovel.protocol.joint import block_of
 from conovel.protocol.messages import (
     COORDINATOR,
     Below,
     Count,
     Hello,
+    Histogram,
     Kind,
     Left,
     Model,
@@ -45,6 +47,7 @@ from conovel.protocol.messages import (
     decode,
 )
 from conovel.protocol.states import TRANSITIONS, State
+from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.rank_counts import RankHistogram, as_block
 
@@ -294,7 +297,7 @@ def test_a_site_that_fails_does_not_say_why_to_others():
 @pytest.mark.parametrize("models", [{}, {"agent000": b""}, {"agent000": b"", "zorro": b""}])
 def test_a_site_must_make_one_model_for_every_peer(models):
     class Lazy(FakeSite):
-        def models(self, index, names):
+        def models(self, index, names, weight):
             return models
 
     link = run_with(sites_for([LOW, HIGH]) | {"lazy": Lazy("lazy", *LOW)})
@@ -336,7 +339,7 @@ def test_a_model_that_cannot_be_decoded_is_its_makers_fault():
 
 def lead(*bodies, pi0=None, regime="full"):
     """Play a coordinator to one agent: what it makes of these messages."""
-    site = FakeSite("agent000", *LOW)
+    site = FakeSite("agent000", *LOW, regime=regime)
     agent = Agent("agent000", spec=RunSpec.of(regime=regime, level=LEVEL, pi0=pi0), run_id=RUN_ID)
     agent.join(site.facts)
     for sender, round_, body in bodies:
@@ -394,6 +397,67 @@ def test_a_coordinator_that_contradicts_itself_is_found_out(bodies, error):
     assert agent.error.culprit == COORDINATOR
 
 
+JOINT = (COORDINATOR, 0, Roster(PAIR, 60, 10, (Fraction(1, 2),) * 2))
+ALONE = (COORDINATOR, 0, Roster(PAIR, 60, 10, (Fraction(0),) * 2))
+X = Fraction(1, 10)
+
+
+@pytest.mark.parametrize(
+    ("roster", "bodies"),
+    [
+        (ROSTER, []),
+        ((COORDINATOR, 0, Roster(PAIR, 60, 10, (Fraction(1, 2),))), []),
+        (JOINT, [(0, Start(PAIR, 10))]),
+        (JOINT, [(0, Start(PAIR, 10, (X,)))]),
+        (JOINT, [(0, Start(PAIR, 10, (Fraction(1, 7),) * 2))]),
+        (JOINT, [(0, Start(PAIR, 10, (Fraction(0),) * 2))]),
+        (JOINT, [(0, Start(PAIR, 10, (X, 2 * X)))]),
+        (ALONE, [(0, Start(PAIR, 10, (X, Fraction(0))))]),
+        (JOINT, [(0, Start(PAIR, 10, (X, X))), (1, Outcome(9, 10, 0 * X, 1, PAIR, (), ()))]),
+        (
+            JOINT,
+            [(0, Start(PAIR, 10, (X, X))), (1, Outcome(9, 10, 0 * X, 1, PAIR, (), (), (3, 4)))],
+        ),
+        (
+            JOINT,
+            [
+                (0, Start(PAIR, 10, (X, X))),
+                (1, Outcome(9, 10, 0 * X, 1, PAIR, (), (), (999,) * 2)),
+            ],
+        ),
+        (
+            JOINT,
+            [(0, Start(PAIR, 10, (X, X))), (1, Outcome(0, 10, 0 * X, 1, PAIR, (), (), (0, 0)))],
+        ),
+    ],
+)
+def test_weights_x_and_cells_must_fit_together(roster, bodies):
+    steps = [(COORDINATOR, *body) for body in bodies]
+    agent = lead(roster, MODEL, *steps, regime="joint")
+    assert isinstance(agent.error, errors.OutcomeMismatchError)
+
+
+@pytest.mark.parametrize(("roster", "x"), [(JOINT, X), (ALONE, 0 * X)])
+def test_an_agent_sends_what_its_group_needs(roster, x):
+    outcome = Outcome(5, 10, 0 * X, 1, PAIR, (), (), (100, 100))
+    steps = [(COORDINATOR, 0, Start(PAIR, 10, (x, x))), (COORDINATOR, 1, outcome)]
+    agent = lead(roster, MODEL, *steps, regime="joint")
+    assert agent.error is None
+    # 19 calibration rows in the cells from 126 down. With x two rows are above the floor: two
+    # tests in cell 127. Without a floor three calibration rows are above, α(ℓ + 1) - 1.
+    assert agent.floor == (127 if x else 124)
+
+
+@pytest.mark.parametrize(("x", "n", "most"), [(Fraction(0), 4, 3), (X, 3, 2)])
+def test_a_histogram_may_not_count_more_than_its_group_needs(x, n, most):
+    counts = Histogram((0,) * (N_CELLS - 1) + (n,), (0,) * N_CELLS)
+    with pytest.raises(errors.CountOutOfRangeError, match=f"x = {x} allows {most}") as raised:
+        block_of("agent000", Ready(5, 19), counts, x, LEVEL)
+    assert raised.value.culprit == "agent000"
+    fewer = Histogram((0,) * (N_CELLS - 1) + (most,), (0,) * N_CELLS)
+    assert block_of("agent000", Ready(5, 19), fewer, x, LEVEL).n_above == most
+
+
 def test_the_steps_begin_at_all_tests_also_with_an_estimator():
     steps = [(COORDINATOR, 1, Step(9, SLOPE)), (COORDINATOR, 1, Step(10, SLOPE * 2))]
     error = lead(ROSTER, MODEL, START, steps[0], pi0="storey").error
@@ -402,9 +466,9 @@ def test_the_steps_begin_at_all_tests_also_with_an_estimator():
 
 
 def test_a_move_that_is_not_in_the_table_is_not_made(monkeypatch):
-    def jump(self, agents):
+    def jump(self, roster):
         self.state = State.DONE
-        return [FitModels(0, agents)]
+        return [FitModels(0, roster.agents)]
 
     monkeypatch.setattr(Agent, "_on_roster", jump)
     agent = lead(ROSTER)

@@ -61,6 +61,8 @@ VALUES = {
     fields.TEXT: text,
     fields.DIGEST: st.binary(min_size=32, max_size=32),
     fields.FRACTION: st.fractions(min_value=0),
+    fields.FRACTIONS: st.lists(st.fractions(min_value=0), max_size=4).map(tuple),
+    fields.U32S: st.lists(st.integers(0, 2**32 - 1), max_size=4).map(tuple),
     fields.NAMES: names,
     fields.BLOB: st.binary(max_size=200),
     fields.SPEC: specs,
@@ -265,7 +267,7 @@ def test_the_layout_in_the_documentation():
     forms = {getattr(fields, form): form.lower() for form in ("U16", "U32", "U64", "DIGEST")}
     forms |= {getattr(fields, form): form.lower() for form in ("NAME", "TEXT", "FRACTION")}
     forms |= {fields.NAMES: "names", fields.BLOB: "blob", fields.SPEC: "settings"}
-    forms |= {fields.COUNTS: "counts"}
+    forms |= {fields.COUNTS: "counts", fields.FRACTIONS: "fractions", fields.U32S: "u32s"}
     rows = table_of("protocol.md", "kind", "message", "from → to", "body")
     assert [(number, name, body) for number, name, _, body in rows] == [
         (

@@ -2,10 +2,12 @@
 
 import copy
 
+import numpy as np
 import pytest
 from support.reports import PLAIN, sections
 
 import conovel as cn
+from conovel.cli.simulate import _group_lines
 from conovel.errors import RunFileError
 from conovel.report import network_content, render
 from conovel.report.story import story_of
@@ -129,3 +131,33 @@ def test_an_unproven_setting_is_not_promised(runs):
     content = copy.deepcopy(runs["counts"])
     content["transcript"]["spec"]["pi0"] = "quantile:1/2"
     assert "no proof covers" in story_of(content).guarantee
+
+
+def test_groups_say_what_became_of_every_site():
+    rng = np.random.default_rng(3)
+    agents = []
+    sizes = [(f"{i:02d}", 60, 15, 2) for i in range(10)]
+    for name, n_null, m, novel in (*sizes, ("many", 60, 15, 10), ("odd", 40, 800, 0)):
+        X_test = rng.normal(size=(m, 2))
+        X_test[:novel] += 6
+        agents.append(cn.Agent(name, rng.normal(size=(n_null, 2)), X_test))
+    run = cn.Network(agents, regime="joint", scorer="logistic", composite="mean").run()
+    content = network_content(run)
+    section = sections(story_of(content))["The counts"]
+    rows = {row[0]: row[1:] for row in section.tables[0].rows}
+    assert len(rows) == 12
+    assert rows["odd"][0] == "2, cannot flag"
+    assert rows["odd"][2:4] == ["no floor", "0%"]
+    assert rows["many"][0] == "1"
+    assert rows["many"][-1] == "reached"
+    assert rows["00"][-1] == "not reached"
+    assert rows["00"][4] == str(run["00"].n_calibration)
+    assert any("cannot flag a row: odd." in word for word in section.words)
+    assert any("floor was reached at many" in word for word in section.words)
+    lines = _group_lines(run.groups)
+    assert lines[0] == "2 groups calibrated by themselves: 11 agents; odd (cannot flag a row)"
+    assert "many" in lines[1]
+    assert render(content)
+    content["transcript"]["rooms"] = {}  # a file that contradicts itself has no groups
+    assert story_of(content).warnings
+    assert len(sections(story_of(content))["The counts"].tables) == 1

@@ -9,7 +9,7 @@ from support.scorers import both_sides
 import conovel as cn
 from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import Mixture, TrainingSet
-from conovel.site.splitting import train_share
+from conovel.spec.training import train_share
 
 
 def test_automatic_sees_what_a_linear_score_cannot():

@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conovel.site.splitting import as_share, train_share
+from conovel.spec.training import as_share, train_share
 
 
 @given(

@@ -58,7 +58,7 @@ class FakeSite:
         self.facts = Facts(n_calibration + 10, n_test, 3, schema)
         self.received = None
 
-    def models(self, index, names):
+    def models(self, index, names, weight):
         assert names[index] == self.name
         assert list(names) == sorted(names)
         return {peer: f"{self.name} for {peer}".encode() for peer in names if peer != self.name}

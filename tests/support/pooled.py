@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from conovel.stats.pooled import PooledBlock, common_weight, floor_cell, pooled_cut
+from conovel.stats.grouped import PooledGroup, grouped_cut, pooled_cut
+from conovel.stats.pooled import PooledBlock, common_weight, floor_cell
 
 
 class Agent(NamedTuple):
@@ -180,3 +181,60 @@ def random_network(rng, most_orders=400):
             rng.shuffle(rows)
         agents.append(Agent(tuple(rows[: size + null]), size, tuple(rows[size + null :])))
     return agents
+
+
+# Groups -------------------------------------------------------------------------------------
+
+
+def kept_without_floor(calibration, nulls, novel, x, n_cells):
+    """All rows take part: the one agent of a group."""
+    return Kept(tuple(calibration), tuple(nulls), tuple(novel))
+
+
+def reference_groups(groups, level):
+    """The rule of Theorem 12 by its definition: try every k, from the largest.
+
+    `groups` holds (scores of the calibration rows and test rows that take part, w, a, π, tests).
+    """
+    scores = sorted({s for known, tests, *_ in groups for s in (*known, *tests)})
+
+    def lowest(group, k):
+        known, _, w, a, share, m_g = group
+        most = a * min(share * k, m_g)
+        fits = (t for t in scores if w * (1 + sum(s >= t for s in known)) <= most)
+        return next(fits, math.inf) if w else math.inf
+
+    for k in range(sum(len(tests) for _, tests, *_ in groups), -1, -1):
+        cells = [lowest(group, k) for group in groups]
+        rejected = [sum(s >= t for s in g[1]) for g, t in zip(groups, cells, strict=True)]
+        if sum(rejected) >= k:
+            return cells, rejected
+    raise AssertionError("k = 0 always holds")
+
+
+def exact_group_fdr(groups, level, xs, decide=grouped_cut, expected=None):
+    """FDR over all orders at all agents, for groups of agents; x is None for one by itself."""
+    agents = [agent for group in groups for agent in group]
+    owners = [g for g, group in enumerate(groups) for _ in group]
+    n_cells = 1 + max(s for agent in agents for s in (*agent.nulls, *agent.novel))
+    choices = [
+        orders(agent, kept_without_floor if xs[g] is None else by_floor, xs[g], n_cells)
+        for agent, g in zip(agents, owners, strict=True)
+    ]
+    fdr = Fraction(0)
+    for combination in itertools.product(*choices):
+        blocks = [
+            [b for (b, *_), o in zip(combination, owners, strict=True) if o == g]
+            for g in range(len(groups))
+        ]
+        hopes = expected or [None] * len(groups)
+        made = [PooledGroup(*g[:2], expected=g[2]) for g in zip(blocks, xs, hopes, strict=True)]
+        found = decide(made, level)
+        false = sum(
+            from_cell[found[g].cell]
+            for (_, from_cell, _), g in zip(combination, owners, strict=True)
+            if found[g].cell is not None
+        )
+        if rejected := sum(outcome.n_rejected for outcome in found):
+            fdr += math.prod(p for *_, p in combination) * Fraction(false, rejected)
+    return fdr

@@ -13,6 +13,7 @@ from support.roles import (
     KINDS,
     ArrivalOrder,
     Block,
+    Sample,
     assert_roles_do_not_matter,
     assert_same_bits,
     between_file_sites,
@@ -31,10 +32,11 @@ from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import Mixture
 from conovel.scorers.registry import NAMED
 from conovel.scorers.weighted_forests import WeightedForests
-from conovel.site.splitting import split_null, train_share
+from conovel.site.splitting import split_null
 from conovel.spec.composites import COMPOSITES
 from conovel.spec.regimes import REGIMES
 from conovel.spec.seeds import detector_seeds
+from conovel.spec.training import train_share
 from conovel.stats.ranks import conformal_ranks
 
 SCORERS = (None, *(name for name in NAMED if name != "automatic"))
@@ -95,6 +97,24 @@ def test_roles_with_the_forests_of_the_default(tmp_path, regime, kind):
 
 def test_roles_in_a_network_of_three():
     check_network("full", "auto", 1, "logistic", "integers", n_agents=3)
+
+
+def unequal(kind):
+    """Samples of two equal agents and one with many known normals and few tests."""
+    thin, other, rich = draw(kind), draw(kind, seed=1), draw(kind, n_agents=4, seed=2)
+    X_null = np.concatenate([sample.X_null for sample in rich])
+    return [*thin, *other, Sample(X_null, rich[0].X_test[-6:])]
+
+
+def test_roles_where_a_group_leaves_rows_to_train_on(tmp_path):
+    """The third agent keeps 30 calibration rows and trains on the rest."""
+    run = in_network(regime="joint", composite="mean", bits=4, level=LEVEL)
+    samples = unequal("duplicates")
+    assert mixtures(run, samples, splits_rows=False)[2].calibration.size == 30
+    assert_roles_do_not_matter(run, samples, "logistic")
+    files = between_file_sites(tmp_path, regime="joint", composite="mean", bits=4)
+    assert mixtures(files, samples, splits_rows=False)[2].calibration.size == 30
+    assert_roles_do_not_matter(files, samples, "logistic")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from conovel.drivers.agents import Agent
     from conovel.drivers.network import Phase
     from conovel.drivers.results import NetworkRun
+    from conovel.protocol.group_records import AgentGroup
     from conovel.spec.precision import Bits
 
     Truth = dict[str, NDArray[np.bool_]]
@@ -244,6 +246,8 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
             winners = ", ".join(f"{winner} ({name})" for name, winner in chosen.items())
             console.print(f"{what} chosen: {winners}")
     console.print(f"{run.rounds} rounds of counts, {run.n_bytes:,} bytes in all messages")
+    for line in _group_lines(run.groups):
+        console.print(line)
     if truth:
         false, found_in_all, novel_in_all = totals[-3:]
         console.print(
@@ -251,6 +255,24 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
             f" novelties found: {found_in_all / max(novel_in_all, 1):.3f}"
         )
     console.print(f"[dim]{run.guarantee}[/dim]\n")
+
+
+def _group_lines(groups: Sequence[AgentGroup]) -> list[str]:
+    """Say who calibrated with whom, where there are several groups or a floor was reached."""
+    lines = []
+    if len(groups) > 1:
+        told = [
+            f"{len(group.agents)} agents" if len(group.agents) > 3 else ", ".join(group.agents)
+            for group in groups
+        ]
+        able = ["" if group.can_reject else " (cannot flag a row)" for group in groups]
+        parts = "; ".join(map("".join, zip(told, able, strict=True)))
+        lines.append(f"{len(groups)} groups calibrated by themselves: {parts}")
+    if reached := [name for group in groups for name in group.floors_reached]:
+        lines.append(
+            f"floor reached, so that more rows could not be flagged: {', '.join(reached)}"
+        )
+    return lines
 
 
 def _cells(numbers: list[int], with_truth: bool) -> list[str]:

@@ -82,7 +82,7 @@ class Network:
         run draws its own seed; None draws a fresh one. The settings of the result name the seed.
     train_fraction : float, str, Fraction or None
         Share of the known normals used for training. None lets each agent weigh it by
-        numbers alone, see :func:`conovel.site.splitting.train_share`.
+        numbers alone, see :func:`conovel.spec.training.train_share`.
     pi0 : None, "storey", "quantile", Storey or Quantile
         Adapt to the proportion of nulls, from counts alone.
     on_dropout : {"abort", "conservative"}
@@ -336,7 +336,7 @@ def _carry(
 
 def _is_last_word(body: Body, phase: str) -> bool:
     """Tell whether this is the message that an agent vanishes after; see `Network.run`."""
-    if isinstance(body, Start) and body.room:  # joint: the histogram is the answer to it
+    if isinstance(body, Start) and body.rooms:  # joint: the histogram is the answer to it
         return phase == "counts"
     return body.kind in _LAST_WORD.get(phase, ())
 

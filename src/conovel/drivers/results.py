@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from conovel.protocol.group_records import AgentGroup, groups_of
 from conovel.protocol.transcript import Transcript
 from conovel.site.results import SiteResult
 from conovel.site.storage import write_json
@@ -82,6 +83,15 @@ class NetworkRun(Mapping[str, SiteResult]):
         return tuple(run.transcript for run in self.runs) or (self.transcript,)
 
     @cached_property
+    def groups(self) -> tuple[AgentGroup, ...]:
+        """Which agents calibrated together in the regime `joint`, and what became of them.
+
+        Empty in other regimes. Groups whose agents need few calibration rows for a test come
+        first.
+        """
+        return groups_of(self.transcript, {name: site.floor for name, site in self.sites.items()})
+
+    @cached_property
     def n_bytes(self) -> int:
         """Bytes on the wire, over all messages of all runs."""
         return sum(entry.n_bytes for t in self.transcripts for entry in t.entries)
@@ -90,7 +100,8 @@ class NetworkRun(Mapping[str, SiteResult]):
         """Give everything as plain JSON types; ``conovel verify`` reads it back."""
         if self.runs:
             return self._repeated_as_plain()
-        return {
+        told = {"groups": [group.to_dict() for group in self.groups]} if self.groups else {}
+        return told | {
             "command": "network",
             "guarantee": self.guarantee,
             "n_rejected": self.n_rejected,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from fractions import Fraction
 from typing import Protocol
 
 from conovel.errors import WireError
@@ -20,8 +21,11 @@ from conovel.stats.rank_counts import RankHistogram
 class RowsAtWork(Protocol):
     """What a driver asks of a site."""
 
-    def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
-        """Make a model for every peer: names in canonical order, `index` is one's own place."""
+    def models(self, index: int, names: Sequence[str], weight: Fraction) -> Mapping[str, bytes]:
+        """Make a model for every peer: names in canonical order, `index` is one's own place.
+
+        `weight` is that of the agent's group in the regime `joint`.
+        """
 
     def ranks(self, models: Mapping[str, bytes]) -> RankHistogram | CellHistogram:
         """Rank the tested rows with the peers' models.
@@ -49,7 +53,7 @@ def perform(agent: Agent, site: RowsAtWork, events: Iterable[Event]) -> Outbox:
 def _work(agent: Agent, site: RowsAtWork, event: FitModels | RankRows) -> Sequence[Event]:
     try:
         if isinstance(event, FitModels):
-            return agent.models_ready(site.models(event.index, event.agents))
+            return agent.models_ready(site.models(event.index, event.agents, event.weight))
         return agent.ranks_ready(site.ranks(event.models))
     except Exception as error:  # whatever goes wrong at a site ends the run
         return agent.site_failed(error)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from typing import TypeVar
 
 from conovel.errors import (
     ConovelError,
@@ -43,12 +44,13 @@ from conovel.protocol.messages import (
 )
 from conovel.protocol.states import Cue, Machine, State
 from conovel.spec.facts import Facts
-from conovel.spec.joint import LIKELY_CELL
+from conovel.spec.joint import LIKELY_CELL, N_CELLS
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import ROOMS, CellHistogram
 from conovel.stats.rank_counts import RankHistogram
 
+V = TypeVar("V")
 MAX_BELOW = 64  # that many halvings exhaust any grid; more would only be prying
 
 
@@ -95,6 +97,7 @@ class Agent(Machine):
         self._n_tests = 0  # of all agents together
         self._questions: list[Question] = []
         self._count = 0
+        self._weights: dict[str, Fraction] = {}  # of the groups of the regime `joint`
         self._limit = 0
         self._floor = 0
 
@@ -179,7 +182,7 @@ class Agent(Machine):
             raise UnexpectedMessageError(f"{sender} may not send {body.kind.name}", sender)
         match body:
             case Roster():
-                return self._on_roster(body.agents)
+                return self._on_roster(body)
             case Model():
                 return self._on_model(sender, body.blob)
             case Left():
@@ -192,15 +195,18 @@ class Agent(Machine):
                 return self._on_outcome(body)
         raise AssertionError(body)  # the table lets nothing else through
 
-    def _on_roster(self, agents: tuple[str, ...]) -> Sequence[Event]:
+    def _on_roster(self, roster: Roster) -> Sequence[Event]:
+        agents = roster.agents
         self._insist(self.name in agents, "the roster leaves this agent out")
         for sender in sorted(set(self._models) - set(agents)):
             raise UnknownSenderError(f"{sender} sent a model and is not on the roster", sender)
         self._agents = agents
+        self._weights = self._by_agent(agents, roster.weights, "weights")
         if not self.regime.exchanges_models:
             return self._ask_for_ranks()
         self.state = State.FITTING
-        return [FitModels(agents.index(self.name), agents)]
+        weight = self._weights.get(self.name, Fraction(0))
+        return [FitModels(agents.index(self.name), agents, weight)]
 
     def _send_models(self, models: Mapping[str, bytes]) -> Sequence[Event]:
         if set(models) != set(self._agents) - {self.name}:
@@ -260,14 +266,35 @@ class Agent(Machine):
         self._insist(start.n_tests >= self._histogram.size, "the counts start without this agent")
         self._n_tests = start.n_tests
         self.state = State.COUNTING
+        rooms = self._by_agent(start.participants, start.rooms, "x")
         if isinstance(self._histogram, CellHistogram):
-            return self._send_histogram(self._histogram, start.room)
-        self._insist(start.room == 0, f"{self.regime.name} has no floors")
+            return self._send_histogram(self._histogram, rooms)
         return []
 
-    def _send_histogram(self, histogram: CellHistogram, room: Fraction) -> Outbox:
-        self._insist(room in ROOMS, f"x must be one of {', '.join(map(str, ROOMS))}, not {room}")
-        self._floor = histogram.floor(room)
+    def _by_agent(self, agents: Sequence[str], values: Sequence[V], what: str) -> dict[str, V]:
+        """Give what is told of every agent in the regime `joint`, and in no other, by name."""
+        told = len(agents) if self.regime.pools_calibration else 0
+        self._insist(len(values) == told, f"{len(values)} {what} are told, and not {told}")
+        return dict(zip(agents, values, strict=False))
+
+    def _in_group(self, told: Mapping[str, object], what: str) -> set[str]:
+        """Return who is in this agent's group; they must have been told the same."""
+        own = self._weights[self.name]
+        together = {name for name in told if own and self._weights[name] == own} | {self.name}
+        same = {told[name] for name in together}
+        self._insist(len(same) == 1, f"the agents of a group have one {what}")
+        return together
+
+    def _send_histogram(self, histogram: CellHistogram, rooms: Mapping[str, Fraction]) -> Outbox:
+        room, is_alone = rooms[self.name], len(self._in_group(rooms, "x")) == 1
+        allowed = (Fraction(0),) if is_alone else ROOMS
+        self._insist(room in allowed, f"x must be {' or '.join(map(str, allowed))}, not {room}")
+        if not histogram.size:
+            self._floor = N_CELLS  # nothing to test: its rows do not matter
+        elif is_alone:
+            self._floor = histogram.floor_alone(self.spec.level)
+        else:
+            self._floor = histogram.floor(room)
         above = histogram.above(self._floor)
         counts = Histogram(tuple(above.calibration.tolist()), tuple(above.tests.tolist()))
         return self._send([COORDINATOR], counts, 1)
@@ -295,11 +322,14 @@ class Agent(Machine):
 
     def _on_outcome(self, outcome: Outcome) -> Outbox:
         self._insist(set(outcome.participants) == self._here(), "the outcome is about others")
+        cells = self._by_agent(outcome.participants, outcome.cells, "cells")
         if isinstance(self._histogram, CellHistogram):
             self._insist(self.state is State.COUNTING, "an outcome before the counts")
             self._insist(outcome.n_tests == self._n_tests, "another number of tests")
-            self._limit = max(outcome.cell, self._floor)
+            self._in_group(cells, "lowest cell")
+            self._limit = max(cells[self.name], self._floor)
             own = self._histogram.above(self._limit).size
+            self._insist(cells[self.name] <= N_CELLS, "a cell that does not exist")
             self._insist(own <= outcome.n_rejected, "fewer rejections than at this agent")
         elif self.regime.uses_counts:
             last = self._questions[-1] if self._questions else Step(0, Fraction(0))

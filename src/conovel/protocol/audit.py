@@ -23,6 +23,7 @@ from conovel.protocol.audit_one_site import one_site_findings
 from conovel.protocol.audit_repeats import network_findings
 from conovel.protocol.audit_repeats import one_site_findings as repeated_one_site
 from conovel.protocol.counting import CountCheck, Counting, decide_alone, limit_of
+from conovel.protocol.group_records import are_groups_of
 from conovel.protocol.messages import COORDINATOR, IN_ROUNDS, Kind, Outcome
 from conovel.protocol.not_checked import FORMATS, kind_of
 from conovel.protocol.transcript import Transcript
@@ -152,6 +153,8 @@ class _Audit:
         total = self.total(outcome)
         if "n_rejected" in run and total is not None and run["n_rejected"] != total:
             yield f"{run['n_rejected']} rejections are told, and there are {total}"
+        if "groups" in run and not are_groups_of(self.transcript, run["groups"], decisions or {}):
+            yield "the groups are not those of this run"
         for name, sizes in self.sizes.items():
             if self.is_of_one_site and run.get("n_calibration", sizes.n_calibration) != (
                 sizes.n_calibration

@@ -3,49 +3,89 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from conovel.protocol.joint import block_of, pooled_result
+from conovel.errors import InputError
+from conovel.protocol.joint import (
+    GroupOutcome,
+    block_of,
+    decide_groups,
+    rooms_of,
+    told_cells,
+)
 from conovel.protocol.messages import Outcome, Ready
 from conovel.protocol.transcript import Sizes, Transcript
+from conovel.spec.groups import Group, Numbers, divide, told_weights
 from conovel.spec.joint import N_CELLS
-from conovel.stats.cells import choose_room, reaches
+from conovel.stats.cells import reaches
+
+
+def planned_groups(transcript: Transcript, outcome: Outcome) -> tuple[Group, ...]:
+    """Derive the groups from the hellos of everybody on the roster."""
+    hellos = {name: transcript.agents[name] for name in transcript.roster}
+    numbers = {name: Numbers(sizes.n_null, sizes.n_test) for name, sizes in hellos.items()}
+    if not all(0 <= n < 1 << 64 for rows in numbers.values() for n in rows):
+        raise InputError("a number of rows is negative, or too large for a HELLO")
+    n_invited = len({*outcome.participants, *outcome.left_out, *outcome.dropped})
+    return divide(numbers, transcript.agreed, n_invited)
+
+
+def decided_groups(
+    transcript: Transcript, sizes: Mapping[str, Sizes], groups: tuple[Group, ...]
+) -> tuple[GroupOutcome, ...]:
+    """Decide again from the histograms of those who stayed to the end."""
+    level, rooms = transcript.agreed.level, transcript.rooms
+    ready = {name: _ready(s) for name, s in sizes.items() if name not in transcript.left}
+    blocks = {
+        name: block_of(name, one, transcript.histograms[name], rooms[name], level)
+        for name, one in ready.items()
+    }
+    return decide_groups(groups, blocks, rooms, ready, level)
 
 
 def outcome_findings(
     transcript: Transcript, sizes: Mapping[str, Sizes], outcome: Outcome
 ) -> Iterator[str]:
-    """Check that x, the lowest rejected cell and the number of rejections follow."""
-    ready = {name: Ready(s.n_tested, s.n_calibration, s.n_wanted) for name, s in sizes.items()}
-    level, n_tests = transcript.agreed.level, sum(s.n_tested for s in sizes.values())
+    """Check that groups, x, the lowest rejected cells and the number of rejections follow."""
+    n_tests = sum(s.n_tested for s in sizes.values())
     if transcript.rounds or any(round_ > 1 for round_ in transcript.left.values()):
         yield "joint has one round, in which histograms are sent"
     if transcript.n_tests != n_tests:
         yield f"the counts began with {transcript.n_tests} tests, not {n_tests}"
-    room = choose_room([one.asks for one in ready.values() if one.n_tested], level)
-    if transcript.room != room:
-        yield f"x is {transcript.room}, and follows to be {room}"
+    groups = planned_groups(transcript, outcome)
+    weights = told_weights(groups, transcript.roster)
+    if transcript.weights != dict(zip(transcript.roster, weights, strict=True)):
+        yield "the weights of the roster are not those that follow from the hellos"
+    ready = {name: _ready(s) for name, s in sizes.items()}
+    rooms = rooms_of(groups, ready, transcript.agreed.level)
+    if transcript.rooms != rooms:
+        for name in sorted(rooms.keys() | transcript.rooms.keys()):
+            told, follows = transcript.rooms.get(name), rooms.get(name)
+            if told != follows:
+                yield f"x of {name} is {told}, and follows to be {follows}"
         return
     stayed = [name for name in sizes if name not in transcript.left]
     if missing := sorted(set(stayed) - set(transcript.histograms)):
         yield f"the histogram of {', '.join(missing)} is missing"
         return
-    blocks = [block_of(name, ready[name], transcript.histograms[name], room) for name in stayed]
-    found = pooled_result(blocks, level, room)
-    if found != (outcome.n_rejected, outcome.slope, outcome.rounds, outcome.cell):
-        yield (
-            f"the outcome has {outcome.n_rejected} rejections from cell {outcome.cell} on, the"
-            f" histograms {found[0]} from cell {found[3]} on"
-        )
+    decided = decided_groups(transcript, sizes, groups)
+    n_rejected = sum(group.found.n_rejected for group in decided)
+    cells = told_cells(decided, outcome.participants)
+    if (outcome.n_rejected, outcome.slope, outcome.rounds) != (n_rejected, Fraction(0), 1):
+        yield f"the outcome has {outcome.n_rejected} rejections, the histograms {n_rejected}"
+    if outcome.cells != cells:
+        yield f"the lowest rejected cells are {outcome.cells}, and follow to be {cells}"
 
 
 def foreign_findings(transcript: Transcript) -> Iterator[str]:
     """Check that a run of another regime has nothing that only `joint` has."""
     wanted = any(sizes.n_wanted for sizes in transcript.agents.values())
-    cell = transcript.outcome.cell if transcript.outcome else 0
-    if wanted or cell or transcript.room or transcript.histograms:
+    cells = transcript.outcome.cells if transcript.outcome else ()
+    told = (wanted, cells, transcript.weights, transcript.rooms, transcript.histograms)
+    if any(told):
         yield f"{transcript.agreed.regime.name} has no cells, and here are some"
 
 
@@ -66,6 +106,10 @@ def decision_findings(
         yield f"the histogram of {name} is not that of its rows above cell {floor}"
     elif any(histogram.calibration[:floor]):
         yield f"the histogram of {name} counts calibration rows below its floor"
-    rejected = np.asarray(decisions["rejected"])
-    if not np.array_equal(rejected, reaches(cells, max(outcome.cell, floor))):
-        yield f"{name} did not reject exactly its rows from cell {max(outcome.cell, floor)} on"
+    rejected, lowest = np.asarray(decisions["rejected"]), max(outcome.cell_of(name), floor)
+    if not np.array_equal(rejected, reaches(cells, lowest)):
+        yield f"{name} did not reject exactly its rows from cell {lowest} on"
+
+
+def _ready(sizes: Sizes) -> Ready:
+    return Ready(sizes.n_tested, sizes.n_calibration, sizes.n_wanted)

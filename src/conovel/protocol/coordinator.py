@@ -26,7 +26,7 @@ from conovel.errors import (
 from conovel.protocol.counting import CountCheck, Counting
 from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.fields import MAX_AGENTS
-from conovel.protocol.joint import block_of, pooled_result
+from conovel.protocol.joint import block_of, decide_groups, rooms_of, told_cells
 from conovel.protocol.messages import (
     COORDINATOR,
     Count,
@@ -41,9 +41,9 @@ from conovel.protocol.messages import (
     as_name,
 )
 from conovel.protocol.states import Cue, Machine, State
+from conovel.spec.groups import Group, Numbers, divide, told_weights
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.cells import choose_room
 from conovel.stats.pooled import PooledBlock
 
 
@@ -95,7 +95,8 @@ class Coordinator(Machine):
         self._tallies: dict[str, CountCheck] = {}  # whoever was there when the counts began
         self._counts: dict[str, int] = {}  # of this round
         self._pooled: dict[str, PooledBlock] = {}  # histograms of the regime `joint`
-        self._room = Fraction(0)
+        self._groups: tuple[Group, ...] = ()
+        self._rooms: dict[str, Fraction] = {}
         self._round = 0
 
     def drop(self, name: str) -> Outbox:
@@ -146,7 +147,12 @@ class Coordinator(Machine):
         self.state = State.WAITING
         hellos = self._hellos.values()
         totals = (sum(h.n_null for h in hellos), sum(h.n_test for h in hellos))
-        return self._send(self._roster, Roster(self._roster, *totals))
+        weights: tuple[Fraction, ...] = ()
+        if self.regime.pools_calibration:
+            numbers = {n: Numbers(h.n_null, h.n_test) for n, h in self._hellos.items()}
+            self._groups = divide(numbers, self.spec, len(self._expected))
+            weights = told_weights(self._groups, self._roster)
+        return self._send(self._roster, Roster(self._roster, *totals, weights))
 
     def _agree(
         self, of: Callable[[Hello], object], error: type[RemoteProtocolError], what: str
@@ -187,18 +193,19 @@ class Coordinator(Machine):
 
     def _begin_joint(self, names: Sequence[str]) -> Outbox:
         """Announce x, which follows from what the agents want; their histograms come back."""
-        ready = [self._ready[name] for name in names]
-        self._room = choose_room([one.asks for one in ready if one.n_tested], self.spec.level)
+        self._rooms = rooms_of(self._groups, self._ready, self.spec.level)
         self._round = 1
         self.state = State.ASKING
-        return self._send(names, Start(tuple(names), self._n_tests(), self._room))
+        rooms = tuple(self._rooms[name] for name in names)
+        return self._send(names, Start(tuple(names), self._n_tests(), rooms))
 
     def _on_histogram(self, sender: str, histogram: Histogram, round_: int) -> Outbox:
         if not self.regime.pools_calibration or round_ != self._round:
             raise UnexpectedMessageError(
                 f"{sender} sent a histogram that is not asked for", sender
             )
-        self._pooled[sender] = block_of(sender, self._ready[sender], histogram, self._room)
+        ready, room = self._ready[sender], self._rooms[sender]
+        self._pooled[sender] = block_of(sender, ready, histogram, room, self.spec.level)
         return self._close_joint()
 
     def _close_joint(self) -> Outbox:
@@ -252,23 +259,27 @@ class Coordinator(Machine):
             return outbox + self._close_joint()
         return outbox + self._close_round()
 
-    def _result(self) -> tuple[int, Fraction, int, int]:
-        """Return rejections, slope, rounds and the lowest rejected cell, for the outcome."""
+    def _result(self) -> tuple[int, Fraction, int, tuple[int, ...]]:
+        """Return rejections, slope, rounds and the lowest rejected cells, for the outcome."""
         if self.regime.pools_calibration:
-            return pooled_result(self._pooled.values(), self.spec.level, self._room)
+            found = decide_groups(
+                self._groups, self._pooled, self._rooms, self._ready, self.spec.level
+            )
+            n_rejected = sum(group.found.n_rejected for group in found)
+            return n_rejected, Fraction(0), 1, told_cells(found, sorted(self._others()))
         if not self.regime.uses_counts:
-            return 0, Fraction(0), 0, 0
-        return self._counting.k, self._counting.slope, self._counting.steps, 0
+            return 0, Fraction(0), 0, ()
+        return self._counting.k, self._counting.slope, self._counting.steps, ()
 
     def _finish(self) -> Outbox:
         here, dropped = self._others(), self._gone & set(self._tallies)
-        n_rejected, slope, rounds, cell = self._result()
+        n_rejected, slope, rounds, cells = self._result()
         self._outcome = Outcome(
             n_rejected=n_rejected,
             n_tests=self._n_tests(),
             slope=slope,
             rounds=rounds,
-            cell=cell,
+            cells=cells,
             participants=tuple(sorted(here)),
             left_out=tuple(sorted(self._gone - dropped)),
             dropped=tuple(sorted(dropped)),

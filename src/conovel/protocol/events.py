@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TypeAlias
 
 from conovel.protocol.messages import Message
@@ -26,11 +27,13 @@ class Send:
 class FitModels:
     """Fit, and make a model for every peer; then call ``models_ready``.
 
-    `agents` are all names in canonical order, `index` is the agent's own place among them.
+    `agents` are all names in canonical order, `index` is the agent's own place among them. In the
+    regime `joint`, `weight` is that of the agent's group, zero if it is in a group with no other.
     """
 
     index: int
     agents: tuple[str, ...]
+    weight: Fraction = Fraction(0)
 
 
 @dataclass(frozen=True)

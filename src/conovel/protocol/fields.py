@@ -166,6 +166,24 @@ def names() -> Field:
     return Field(pack, unpack)
 
 
+def listed(item: Field) -> Field:
+    """Build the field of one value for each of some agents, behind their number."""
+    count = unsigned(2)
+
+    def check(n: int) -> int:
+        if n > MAX_AGENTS:
+            raise Unfit(f"{n} values are more than the {MAX_AGENTS} allowed")
+        return n
+
+    def pack(values: Sequence[object]) -> bytes:
+        return count.pack(check(len(values))) + b"".join(map(item.pack, values))
+
+    def unpack(reader: Reader) -> tuple[Any, ...]:
+        return tuple(item.unpack(reader) for _ in range(check(count.unpack(reader))))
+
+    return Field(pack, unpack)
+
+
 def settings() -> Field:
     """Build the field of the settings of a run, as their one line of JSON."""
     line = text(MAX_SPEC_BYTES)
@@ -195,3 +213,4 @@ U16, U32, U64 = unsigned(2), unsigned(4), unsigned(8)
 NAME, TEXT, DIGEST = text(MAX_NAME_BYTES), text(MAX_TEXT_BYTES), fixed(32)
 FRACTION, NAMES, BLOB = fraction(), names(), counted(4, MAX_MODEL_BYTES)
 SPEC, COUNTS = settings(), counts()
+FRACTIONS, U32S = listed(FRACTION), listed(U32)

@@ -1,23 +1,48 @@
-"""The regime `joint` from the asking side: check a histogram, and decide from all of them."""
+"""The regime `joint` from the asking side: groups, x, checked histograms, and the decision."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from conovel.errors import CountOutOfRangeError
 from conovel.protocol.messages import Histogram, Ready
+from conovel.spec.groups import Group
 from conovel.spec.joint import N_CELLS
-from conovel.stats.pooled import PooledBlock, pooled_cut
+from conovel.stats.cells import choose_room
+from conovel.stats.grouped import PooledGroup, PooledOutcome, grouped_cut
+from conovel.stats.pooled import PooledBlock
+
+_ONE_TEST_IN = (50, 10)  # is expected to be rejected, if not more; one guess each
 
 
-def block_of(agent: str, ready: Ready, histogram: Histogram, room: Fraction) -> PooledBlock:
+def rooms_of(
+    groups: Sequence[Group], ready: Mapping[str, Ready], level: Fraction
+) -> dict[str, Fraction]:
+    """Choose x for every group, and give it by the names of those who are ready.
+
+    Zero, which means no floor, for whoever is in a group with no other.
+    """
+    rooms = dict.fromkeys(ready, Fraction(0))
+    for group in groups:
+        members = [name for name in group.agents if name in ready]
+        if len(members) > 1:
+            room = choose_room([ready[name].asks for name in members], level)
+            rooms |= dict.fromkeys(members, room)
+    return rooms
+
+
+def block_of(
+    agent: str, ready: Ready, histogram: Histogram, room: Fraction, level: Fraction
+) -> PooledBlock:
     """Check an agent's histogram against the numbers that it gave before.
 
     Raises
     ------
     CountOutOfRangeError
-        If it counts more rows than the agent has, or more above its floor than x allows.
+        If it counts more rows than the agent has, or more above its floor than x allows. Without
+        a floor, if it counts calibration rows where no row can be rejected.
     """
     n_calibration, n_tests = sum(histogram.calibration), sum(histogram.tests)
     if n_calibration > ready.n_calibration or n_tests > ready.n_tested:
@@ -26,21 +51,64 @@ def block_of(agent: str, ready: Ready, histogram: Histogram, room: Fraction) -> 
             f" {ready.n_calibration} and {ready.n_tested}",
             agent,
         )
-    most = room * (ready.n_calibration + 1) // 1
-    if n_calibration + n_tests > most:
+    if room:
+        counted, most = n_calibration + n_tests, room * (ready.n_calibration + 1) // 1
+    else:  # see CellHistogram.floor_alone
+        counted, most = n_calibration, max(level * (ready.n_calibration + 1) // 1 - 1, 0)
+    if counted > most:
         raise CountOutOfRangeError(
-            f"{agent} counts {n_calibration + n_tests} rows above its floor, and x = {room} allows"
-            f" {most}",
-            agent,
+            f"{agent} counts {counted} rows above its floor, and x = {room} allows {most}", agent
         )
     return PooledBlock(ready.n_tested, ready.n_calibration, histogram.tests, histogram.calibration)
 
 
-def pooled_result(
-    blocks: Collection[PooledBlock], level: Fraction, room: Fraction
-) -> tuple[int, Fraction, int, int]:
-    """Return rejections, slope, rounds and the lowest rejected cell, as an outcome has them."""
-    if not any(block.n_test for block in blocks):
-        return 0, Fraction(0), 1, N_CELLS
-    found = pooled_cut(list(blocks), level, room)
-    return found.n_rejected, Fraction(0), 1, N_CELLS if found.cell is None else found.cell
+def expected_rejections(ready: Sequence[Ready]) -> tuple[int, ...]:
+    """Return how many rejections a group may expect, by two guesses.
+
+    Both are at least its rows in high cells. Where these are few, one guess says that there are
+    few novelties, and the other that they are not in high cells.
+    """
+    tests, likely = (sum(n) for n in zip(*((r.n_tested, r.n_wanted) for r in ready), strict=True))
+    return tuple(max(likely, -(-tests // one_in)) for one_in in _ONE_TEST_IN)
+
+
+@dataclass(frozen=True)
+class GroupOutcome:
+    """What became of one group: who was in it, and where the rule stopped."""
+
+    agents: tuple[str, ...]
+    room: Fraction
+    found: PooledOutcome
+
+
+def decide_groups(
+    groups: Sequence[Group],
+    blocks: Mapping[str, PooledBlock],
+    rooms: Mapping[str, Fraction],
+    ready: Mapping[str, Ready],
+    level: Fraction,
+) -> tuple[GroupOutcome, ...]:
+    """Decide for all agents that sent a histogram; agents without tests are in no group."""
+    names = [[name for name in group.agents if name in blocks] for group in groups]
+    present = [tuple(members) for members in names if any(blocks[n].n_test for n in members)]
+    if not present:
+        return ()
+    x = [rooms[members[0]] for members in present]
+    pooled = [
+        PooledGroup(
+            [blocks[name] for name in members],
+            room or None,
+            expected=expected_rejections([ready[name] for name in members]),
+        )
+        for members, room in zip(present, x, strict=True)
+    ]
+    return tuple(map(GroupOutcome, present, x, grouped_cut(pooled, level)))
+
+
+def told_cells(decided: Sequence[GroupOutcome], participants: Sequence[str]) -> tuple[int, ...]:
+    """Return the lowest rejected cell of every participant, as an outcome has it."""
+    cells = dict.fromkeys(participants, N_CELLS)
+    for group in decided:
+        if group.found.cell is not None:
+            cells |= dict.fromkeys(group.agents, group.found.cell)
+    return tuple(cells[name] for name in participants)

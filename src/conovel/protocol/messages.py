@@ -25,12 +25,14 @@ from conovel.protocol.fields import (
     COUNTS,
     DIGEST,
     FRACTION,
+    FRACTIONS,
     NAME,
     NAMES,
     SPEC,
     TEXT,
     U16,
     U32,
+    U32S,
     U64,
     Field,
     Reader,
@@ -92,12 +94,18 @@ class Hello(Body):
 
 @dataclass(frozen=True)
 class Roster(Body):
-    """Coordinator to agents: who takes part, in canonical order, with the totals of rows."""
+    """Coordinator to agents: who takes part, in canonical order, with the totals of rows.
+
+    In the regime `joint`, `weights` has the planned weight of the group of every agent. It is
+    zero for an agent that is in a group with no other; no two groups have the same weight. In
+    other regimes it is empty.
+    """
 
     kind = Kind.ROSTER
     agents: Annotated[tuple[str, ...], NAMES]
     n_null: Annotated[int, U64]
     n_test: Annotated[int, U64]
+    weights: Annotated[tuple[Fraction, ...], FRACTIONS] = ()
 
 
 @dataclass(frozen=True)
@@ -135,13 +143,14 @@ class Left(Body):
 class Start(Body):
     """Coordinator to agents: the counts begin, over these agents and this many tests.
 
-    `room` is the x of the regime `joint`, and zero in others.
+    In the regime `joint`, `rooms` has the x of the group of every participant, zero where it is in
+    a group with no other. In other regimes it is empty.
     """
 
     kind = Kind.START
     participants: Annotated[tuple[str, ...], NAMES]
     n_tests: Annotated[int, U64]
-    room: Annotated[Fraction, FRACTION] = Fraction(0)
+    rooms: Annotated[tuple[Fraction, ...], FRACTIONS] = ()
 
 
 @dataclass(frozen=True)
@@ -183,8 +192,9 @@ class Outcome(Body):
     """Coordinator to agents: the fixed point, and on whom it rests.
 
     Where agents decide alone there is no common step-up: `n_rejected`, `slope` and `rounds`
-    are zero, and nobody learns the total. `cell` is the lowest rejected cell of the common scale
-    in the regime `joint`, and zero in others.
+    are zero, and nobody learns the total. In the regime `joint`, `cells` has the lowest rejected
+    cell of every participant's group, and the number of cells where none is rejected. In other
+    regimes it is empty.
     """
 
     kind = Kind.OUTCOME
@@ -195,7 +205,11 @@ class Outcome(Body):
     participants: Annotated[tuple[str, ...], NAMES]
     left_out: Annotated[tuple[str, ...], NAMES]
     dropped: Annotated[tuple[str, ...], NAMES]
-    cell: Annotated[int, U32] = 0
+    cells: Annotated[tuple[int, ...], U32S] = ()
+
+    def cell_of(self, agent: str) -> int:
+        """Return the lowest rejected cell of a participant's group, in the regime `joint`."""
+        return dict(zip(self.participants, self.cells, strict=True))[agent]
 
 
 @dataclass(frozen=True)

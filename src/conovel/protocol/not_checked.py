@@ -19,7 +19,14 @@ _JOINT = ("decisions.*.cells", "decisions.*.floor", "transcript.agents.*.n_wante
 _JOINT_HISTOGRAMS = {
     "network": ("transcript.histograms.*.calibration",),
     "run": ("transcript.histograms",),
-    "agent": ("limit", "n_rejected", "transcript.histograms", "transcript.room"),
+    "agent": (
+        "limit",
+        "n_rejected",
+        "transcript.histograms",
+        "transcript.outcome.cells",
+        "transcript.rooms",
+        "transcript.weights",
+    ),
 }
 # Published values that nothing else in the record determines, as patterns of their paths. Counts
 # and decisions are derived from ranks; that these are true cannot be seen here.

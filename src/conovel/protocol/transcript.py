@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from conovel.errors import ConovelError, InputError, SiteVanishedError
 from conovel.protocol.counting import Question
-from conovel.protocol.fields import COUNTS, FRACTION, MAX_AGENTS, NAMES, U32, U64, Field
+from conovel.protocol.fields import COUNTS, FRACTION, MAX_AGENTS, NAMES, U32, U32S, U64, Field
 from conovel.protocol.messages import (
     COORDINATOR,
     LAYOUT,
@@ -102,8 +102,11 @@ class Transcript:
         Tests of all agents when the counts began.
     left : dict of int
         Who vanished, in which round; 0 is before the counts.
-    room : Fraction
-        The x of the regime `joint`, zero in others.
+    weights : dict of Fraction
+        In the regime `joint`, the planned weight of each agent's group, as the roster had it: zero
+        for an agent in a group with no other.
+    rooms : dict of Fraction
+        In the regime `joint`, the x of each agent's group, zero for an agent without a floor.
     histograms : dict of Histogram
         In the regime `joint`, the rows of each agent above its floor, by cell.
     rounds : dict of Round
@@ -127,7 +130,8 @@ class Transcript:
     roster: tuple[str, ...] = ()
     n_tests: int = 0
     left: dict[str, int] = field(default_factory=dict)
-    room: Fraction = Fraction(0)
+    weights: dict[str, Fraction] = field(default_factory=dict)
+    rooms: dict[str, Fraction] = field(default_factory=dict)
     histograms: dict[str, Histogram] = field(default_factory=dict)
     rounds: dict[int, Round] = field(default_factory=dict)
     outcome: Outcome | None = None
@@ -191,6 +195,7 @@ class Transcript:
                 sizes.n_null, sizes.n_test = body.n_null, body.n_test
             case Roster():
                 self.roster = body.agents
+                self.weights = dict(zip(body.agents, body.weights, strict=False))
             case Ready():
                 sizes = self._sizes(sender)
                 sizes.n_tested, sizes.n_calibration = body.n_tested, body.n_calibration
@@ -198,7 +203,8 @@ class Transcript:
             case Left():
                 self.left.setdefault(body.agent, message.round)
             case Start():
-                self.n_tests, self.room = body.n_tests, body.room
+                self.n_tests = body.n_tests
+                self.rooms = dict(zip(body.participants, body.rooms, strict=False))
             case Histogram():
                 self.histograms[sender] = body
             case Below() | Step():
@@ -240,7 +246,8 @@ class Transcript:
             "roster": list(self.roster),
             "n_tests": self.n_tests,
             "left": dict(sorted(self.left.items())),
-            "room": str(self.room),
+            "weights": {name: str(w) for name, w in sorted(self.weights.items())},
+            "rooms": {name: str(x) for name, x in sorted(self.rooms.items())},
             "histograms": {
                 name: as_plain(self.histograms[name]) for name in sorted(self.histograms)
             },
@@ -270,10 +277,8 @@ class Transcript:
                 )
             if plain["format"] != FORMAT:
                 raise ValueError(f"its format is {plain['format']!r}")
-            if (
-                max(len(plain[key]) for key in ("roster", "agents", "left", "histograms"))
-                > MAX_AGENTS
-            ):
+            named = ("roster", "agents", "left", "weights", "rooms", "histograms")
+            if max(len(plain[key]) for key in named) > MAX_AGENTS:
                 raise ValueError(f"it names more than {MAX_AGENTS} agents")
             return cls(
                 run_id=_text(plain["run_id"]),
@@ -285,7 +290,8 @@ class Transcript:
                 roster=tuple(map(_text, plain["roster"])),
                 n_tests=index(plain["n_tests"]),
                 left={_text(name): index(n) for name, n in plain["left"].items()},
-                room=_fraction(plain["room"]),
+                weights={_text(name): _fraction(w) for name, w in plain["weights"].items()},
+                rooms={_text(name): _fraction(x) for name, x in plain["rooms"].items()},
                 histograms={
                     _text(name): as_body(Histogram, counts)
                     for name, counts in plain["histograms"].items()
@@ -322,7 +328,8 @@ def as_plain(body: Body) -> dict[str, Any]:
 def as_body(kind: type[B], plain: Mapping[str, Any]) -> B:
     """Read what :func:`as_plain` wrote, as strictly as if it came over the wire."""
     readers: dict[Field, Callable[[Any], Any]]
-    readers = {FRACTION: _fraction, NAMES: tuple, U32: index, U64: index, COUNTS: _as_counts}
+    readers = {FRACTION: _fraction, NAMES: tuple, U32: index, U64: index}
+    readers |= {COUNTS: _as_counts, U32S: _as_counts}
     values: dict[str, Any] = {}
     for part, code in zip(fields(kind), LAYOUT[kind], strict=True):
         read: Callable[[Any], Any] = readers.get(code, _text)

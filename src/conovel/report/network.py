@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from conovel.errors import ConovelError, InputError, RunFileError
 from conovel.protocol.audit import verify
+from conovel.protocol.group_records import AgentGroup, groups_of
 from conovel.protocol.messages import Step
 from conovel.protocol.transcript import Transcript
 from conovel.report.checked import Checked
@@ -30,6 +31,7 @@ from conovel.report.tables import (
     Truth,
     agent_rows,
     cell_rows,
+    group_rows,
     message_rows,
     revealed_rows,
     round_rows,
@@ -65,7 +67,7 @@ def network_story(run: Checked) -> Story:
             *(row_sections(drawn) if drawn else []),
             *selection_section(run),
             Section("The sites", tables=[agent_rows(transcript, drawn, truth)]),
-            *_counting(transcript),
+            *_counting(transcript, _groups(run, transcript)),
             *_messages(transcript),
             settings_section(settings_of(spec).items()),
         ],
@@ -200,9 +202,20 @@ def promise(run: Checked, transcript: Transcript) -> dict[str, Any]:
     return {"guarantee": statement, "assumptions": needs, "caveats": caveats}
 
 
-def _counting(transcript: Transcript) -> list[Section]:
+def _groups(run: Checked, transcript: Transcript) -> tuple[AgentGroup, ...]:
+    """Derive the groups of the regime `joint`; none from a file that contradicts itself."""
+    decisions = run.object("decisions") if "decisions" in run else Checked({})
+    sites = {name: decisions.object(name) for name in decisions}
+    floors = {name: site.integer("floor") for name, site in sites.items() if "floor" in site}
+    try:
+        return groups_of(transcript, floors)
+    except (ConovelError, LookupError, ValueError, ArithmeticError):
+        return ()
+
+
+def _counting(transcript: Transcript, groups: tuple[AgentGroup, ...]) -> list[Section]:
     if transcript.histograms:
-        return [_cells(transcript)]
+        return [_cells(transcript, groups)]
     if not transcript.rounds:
         return []
     words = (
@@ -219,18 +232,46 @@ def _counting(transcript: Transcript) -> list[Section]:
     return [Section(table.caption, [words], plots=plots, tables=[table])]
 
 
-def _cells(transcript: Transcript) -> Section:
-    spec, outcome = transcript.agreed, transcript.outcome
+def _cells(transcript: Transcript, groups: tuple[AgentGroup, ...]) -> Section:
     words = [
         "Each site counts its calibration rows and test rows in every cell above its floor, and"
-        " sends these counts. The calibration rows of all sites count together.",
-        f"At most {percent(float(transcript.room))} of a site's calibration rows may lie above its"
-        f" floor. That leaves {percent(float(spec.level * (1 - transcript.room)))} of the"
-        f" {percent(float(spec.level))} that are promised.",
+        " sends these counts. The calibration rows of all sites of a group count together. One"
+        " step-up decides for all groups."
     ]
-    if outcome and outcome.n_rejected:
-        words.append(f"The lowest flagged cell is {outcome.cell}.")
-    return Section("The counts", words, tables=[cell_rows(transcript)])
+    tables = [cell_rows(transcript)]
+    if groups:
+        tables.insert(0, group_rows(transcript, groups))
+        words += _notable(groups, transcript.agreed)
+    return Section("The counts", words, tables=tables)
+
+
+def _notable(groups: tuple[AgentGroup, ...], spec: RunSpec) -> Iterator[str]:
+    """Say what a reader should know of the groups."""
+    for group in groups:
+        if not group.can_reject:
+            yield (
+                f"This group cannot flag a row: {_named(group.agents)}. It has too many rows to"
+                " test for so few known normals, by its numbers of rows and of rows in high cells."
+                " It takes nothing from the others."
+            )
+    if reached := [name for group in groups for name in group.floors_reached]:
+        yield (
+            f"The floor was reached at {_named(reached)}: rows below it could not be flagged,"
+            " although their cell was low enough. More known normals would give them room."
+        )
+    if any(group.x for group in groups):
+        used = max(group.x for group in groups)
+        yield (
+            "At most a share x of a site's calibration rows, and as many test rows less, may lie"
+            f" above its floor. A group pays for x: the largest x here, {percent(float(used))},"
+            f" leaves {percent(float(spec.level * (1 - used)))} of the"
+            f" {percent(float(spec.level))} that are promised."
+        )
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(shortened(name, 24) for name in names[:12])
+    return f"{shown} and {len(names) - 12:,} more" if len(names) > 12 else shown
 
 
 def _messages(transcript: Transcript) -> list[Section]:

@@ -197,7 +197,8 @@ def _by_cells(name: str, block: SiteRanks) -> Line:
     """Say which rank of a site was the largest rejected one where cells decided."""
     k = int(block.rejected.sum())
     largest = int(block.ranks[block.rejected].max(initial=0))
-    slope = Fraction(largest, k * (block.n_calibration + 1)) if k else Fraction(0)
+    # Without a rejection any slope above 0 will do: k = 0 allows no rank.
+    slope = Fraction(max(largest, 1), max(k, 1) * (block.n_calibration + 1))
     return Line((name,), slope, k, is_step_up=False)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from conovel.protocol.counting import Question
+from conovel.protocol.group_records import AgentGroup
 from conovel.protocol.messages import COORDINATOR, Step
 from conovel.protocol.transcript import Transcript
 from conovel.report.drawing import spelled
 from conovel.report.picture_content import shortened
 from conovel.report.view import MOST_SITES, Picture, Table
+from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import Regime
 
 MOST_MESSAGES = 300
@@ -157,10 +159,11 @@ def round_rows(transcript: Transcript) -> Table:
 
 def cell_rows(transcript: Transcript) -> Table:
     """One line per site of the regime `joint`: its rows above its floor, and those flagged."""
-    cut = transcript.outcome.cell if transcript.outcome else 0
+    outcome = transcript.outcome
+    lowest = dict(zip(outcome.participants, outcome.cells, strict=False)) if outcome else {}
     rows = []
     for name in sorted(transcript.histograms):
-        counts = transcript.histograms[name]
+        counts, cut = transcript.histograms[name], lowest.get(name, N_CELLS)
         flagged = sum(counts.tests[cut:])
         above = [
             sum(counts.calibration),
@@ -177,6 +180,37 @@ def cell_rows(transcript: Transcript) -> Table:
         "test rows flagged",
     ]
     return Table("Rows above the floors", columns, rows, shown=12)
+
+
+def group_rows(transcript: Transcript, groups: Sequence[AgentGroup]) -> Table:
+    """One line per site of the regime `joint`: its group, and what the group's numbers are."""
+    rows = []
+    for number, group in enumerate(groups, 1):
+        for name in group.agents:
+            floor = "reached" if name in group.floors_reached else "not reached"
+            rows.append(
+                [
+                    shortened(name, 24),
+                    str(number) if group.can_reject else f"{number}, cannot flag",
+                    spelled(float(group.weight)),
+                    str(group.x) if group.x else "no floor",
+                    f"{float(1 - group.level_used / transcript.agreed.level):.0%}",
+                    f"{transcript.agents[name].n_calibration:,}",
+                    "none" if group.cell is None else f"{group.cell:,}",
+                    floor if group.x else "no floor",
+                ]
+            )
+    columns = [
+        "site",
+        "group",
+        "weight of a calibration row",
+        "x",
+        "share of the level that x cost",
+        "calibration rows counted",
+        "lowest flagged cell",
+        "floor",
+    ]
+    return Table("The groups", columns, rows[:MOST_SITES], text=frozenset({0, 1, 3, 7}), shown=30)
 
 
 def question_in_words(question: Question) -> str:

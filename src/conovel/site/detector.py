@@ -20,13 +20,13 @@ from conovel.scorers.classifier import ScorerLike
 from conovel.scorers.registry import as_candidates
 from conovel.site.repeats import in_run, once_warned
 from conovel.site.results import Detection, decide
-from conovel.site.sampling import MAX_TRAIN_ROWS
 from conovel.site.site import LocalSite, SiteWork
 from conovel.site.splitting import require_two
 from conovel.site.tables import as_ids, read_pair, read_rows
 from conovel.spec.guarantee import one_site
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import detector_seeds, repeat_seeds
+from conovel.spec.training import MAX_TRAIN_ROWS
 from conovel.stats.arguments import RandomState, as_callback, as_seed, as_whole
 from conovel.stats.levels import Level
 from conovel.stats.null_proportion import NullProportion
@@ -56,7 +56,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         Target false discovery rate α.
     train_fraction : float, str, Fraction or None
         Share of the known normals used for training; the others calibrate. None weighs
-        the two by their numbers, see :func:`conovel.site.splitting.train_share`.
+        the two by their numbers, see :func:`conovel.spec.training.train_share`.
     pi0 : None, "storey", "quantile", Storey or Quantile
         Adapt to the proportion of nulls.
     random_state : int, RandomState, Generator, SeedSequence or None

@@ -17,7 +17,6 @@ from conovel.scorers.base import Matrix, Mixture, Vector
 from conovel.scorers.hashing import content_hash
 
 _DRAW_BITS = 33  # the lower bits of the hash; folds are assigned by the upper ones
-MAX_TRAIN_ROWS = 100_000  # beyond, a score learns little more and takes much longer
 
 
 def draws(hashes: NDArray[np.uint64]) -> Vector:

@@ -30,14 +30,16 @@ from conovel.scorers.base import (
 from conovel.scorers.selection import Selection, fit_best
 from conovel.site.common_scale import fit_scale
 from conovel.site.composite import fit_composite
-from conovel.site.sampling import MAX_TRAIN_ROWS, training_sample
-from conovel.site.splitting import TrainingRows, as_share, n_training, split_null
+from conovel.site.sampling import training_sample
+from conovel.site.splitting import TrainingRows, split_by_number
 from conovel.site.surrogate import decode, make_surrogate
 from conovel.site.tables import Rows
 from conovel.spec.facts import Facts
+from conovel.spec.groups import needed_calibration
 from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import block_sizes, own_block
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.training import MAX_TRAIN_ROWS, n_training, share_that_trains
 from conovel.stats.cells import CellHistogram
 from conovel.stats.rank_counts import RankHistogram
 from conovel.stats.ranks import conformal_ranks
@@ -85,6 +87,7 @@ class Site(ABC):
         self.choices: dict[str, Selection] = {}
         self._columns = tuple(columns)
         self._own: FittedScorer | None = None
+        self._weight = Fraction(0)  # of the site's group in the regime `joint`
 
     @property
     @abstractmethod
@@ -92,8 +95,14 @@ class Site(ABC):
         """Row numbers and columns, as the hello tells them."""
 
     @abstractmethod
-    def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
-        """Fit, and make a model for every peer: one for all, or one per block in `split`."""
+    def models(
+        self, index: int, names: Sequence[str], weight: Fraction = Fraction(0)
+    ) -> Mapping[str, bytes]:
+        """Fit, and make a model for every peer: one for all, or one per block in `split`.
+
+        In the regime `joint`, `weight` is that of the site's group, zero if it is in a group with
+        no other site. The site then trains on the known normals that it need not count.
+        """
 
     @abstractmethod
     def ranks(self, models: Mapping[str, bytes]) -> RankHistogram | CellHistogram:
@@ -113,8 +122,7 @@ class Site(ABC):
         sizes = zip(*(block_sizes(n, n_blocks) for n in (facts.n_null, facts.n_test)), strict=True)
         for n_null, n_test in sorted(set(sizes)):
             n_train, n_by_rule = (
-                n_training(n_null, self._share(n_null, facts.n_test, by_rule=by_rule), most)
-                for by_rule in (False, True)
+                self._n_train(n_null, facts.n_test, by_rule=by_rule) for by_rule in (False, True)
             )
             n_mixture = n_null - n_train + n_test
             found.append(TrainingRows(n_null, n_train, n_by_rule, n_mixture, most))
@@ -125,24 +133,22 @@ class Site(ABC):
 
     def _split(self, n_null: int, n_test: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Say which known normals train and which calibrate; `n_test` is of the whole site."""
-        share = self._share(n_null, n_test)
-        return split_null(n_null, share, self.spec.seed, self.work.max_train_rows)
+        return split_by_number(n_null, self._n_train(n_null, n_test), self.spec.seed)
 
-    def _share(self, n_null: int, n_test: int, *, by_rule: bool = False) -> Fraction:
-        """Return the share of known normals that train, from numbers alone.
+    def _n_train(self, n_null: int, n_test: int, *, by_rule: bool = False) -> int:
+        """Return how many known normals train, from numbers alone.
 
-        Where all tests are decided together, their number is taken to be this agent's own
-        times the number of agents. The totals of the roster come after the rows are cut. With
-        `by_rule` it is the site's own rule, whatever the run asks for.
+        In a group of several sites a site need not count more calibration rows than the weight
+        of the group asks for. The coordinator names that weight, so the site never trains on
+        fewer rows because of it.
         """
-        regime, n_agents = self.spec.regime, self.work.n_agents
-        n_tests = n_test * (n_agents if regime.uses_counts else 1)
-        if regime.pools_calibration:  # calibration rows count together, as if of one agent
-            n_null *= n_agents
-        if regime.splits_rows:
-            n_tests //= n_agents
-        asked = None if by_rule else self.spec.train_fraction
-        return as_share(asked, n_null, n_tests, self.spec.test_level(n_agents))
+        most, n_agents = self.work.max_train_rows, self.work.n_agents
+        share = share_that_trains(self.spec, n_null, n_test, n_agents, by_rule=by_rule)
+        by_itself = n_training(n_null, share, most)
+        if by_rule or not self._weight or self.spec.train_fraction is not None:
+            return by_itself
+        spared = n_null - needed_calibration(n_test, self._weight)
+        return max(by_itself, min(spared, most))
 
     def _cuts(
         self, n_null: int, n_test: int, n_blocks: int
@@ -264,8 +270,11 @@ class LocalSite(Site):
         """Row numbers and columns, as the hello tells them."""
         return self._facts(len(self.null), len(self.test))
 
-    def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
+    def models(
+        self, index: int, names: Sequence[str], weight: Fraction = Fraction(0)
+    ) -> Mapping[str, bytes]:
         """Fit, and make a model for every peer: one for all, or one per block in `split`."""
+        self._weight = weight
         if not self.spec.regime.splits_rows:
             training = self._tested_block.training
             blob = self._surrogate(training, self._fit_own(training))
@@ -308,8 +317,7 @@ class LocalSite(Site):
         """How many calibration rows the tested block will have, before any work."""
         n = len(self.null)
         n = n // n_agents if self.spec.regime.splits_rows else n
-        share = self._share(n, len(self.test))
-        return n - n_training(n, share, self.work.max_train_rows)
+        return n - self._n_train(n, len(self.test))
 
     @cached_property
     def _tested_block(self) -> Block:

@@ -154,7 +154,10 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
                 uses_counts=True,
                 divides_level=False,
                 needs=_INDEPENDENT,
-                peers_learn="one model per agent; the total count",
+                peers_learn=(
+                    "one model per agent; the total count; the weight, x and lowest flagged cell"
+                    " of each group"
+                ),
                 coordinator_learns=(
                     "every agent's counts of calibration rows and test rows in each cell above its"
                     " floor, and the number of rows in high cells"

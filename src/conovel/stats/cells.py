@@ -56,6 +56,16 @@ class CellHistogram:
         """Return the agent's floor, from all rows together and never from one kind alone."""
         return floor_cell(self.calibration + self.tests, self.n_calibration, room)
 
+    def floor_alone(self, level: Fraction) -> int:
+        """Return the lowest cell with 1 + C <= α(ℓ + 1), for an agent that is a group by itself.
+
+        It needs no floor. But below this cell nothing can be rejected: a group rejects where
+        w(1 + C) <= α min(π k, m_j), with w = m_j/(ℓ + 1). The counts below are not sent.
+        """
+        above = np.cumsum(self.calibration[::-1])[::-1]
+        most = level.numerator * (self.n_calibration + 1) // level.denominator
+        return int(np.count_nonzero(1 + above > most))
+
     def wanted(self, likely: int) -> int:
         """Count the rows of both kinds from a cell on: the room that the agent would fill."""
         return int((self.calibration + self.tests)[likely:].sum())

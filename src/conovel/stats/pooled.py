@@ -1,16 +1,11 @@
-"""One calibration for a whole network: the rule of the regime `joint`, on integer histograms.
+"""The rows of agents on one common scale, as integer histograms: what the regime `joint` counts.
 
 All agents' mixture rows are compared on one common scale, cut into cells (ascending). Agent j
 has ℓ_j calibration rows, m_j test rows and a floor, a cell: only its rows at or above the floor
-take part. For a cell t let C(t) and R(t) be the numbers of calibration and test rows of all
-agents at or above t and their floor. The rule stops at the lowest cell with
-
-    w (1 + C(t))  <=  α (1 - x) R(t)
-
-and rejects the test rows at or above it and their floor. The weight w is at least m_j/(ℓ_j+1),
-and x is at least κ_j/(ℓ_j+1), for every agent j, where κ_j counts all its mixture rows at or
-above its floor. Then the false discovery rate is at most α (Theorem 10 of docs/theory.md).
-Floors, x and w must not depend on which mixture rows are calibration rows.
+take part. The rule that decides is in :mod:`conovel.stats.grouped`. It needs a weight w of at
+least m_j/(ℓ_j+1), and an x of at least κ_j/(ℓ_j+1), for every agent j of a group, where κ_j
+counts all its mixture rows at or above its floor (Theorem 10 of docs/theory.md). Floors, x and
+w must not depend on which mixture rows are calibration rows.
 """
 
 from __future__ import annotations
@@ -18,11 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Rational
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from conovel.errors import InputError, SampleError
 from conovel.stats.arguments import as_array, as_whole
@@ -83,51 +76,6 @@ class PooledBlock:
         return self.n_test > 0 and self.n_above > 0
 
 
-@dataclass(frozen=True)
-class PooledOutcome:
-    """Where the rule stopped, and what is above that cell.
-
-    Attributes
-    ----------
-    cell : int or None
-        Test rows at or above this cell and their floor are rejected; None: no row is.
-    n_rejected : int
-        Rejections R over all agents.
-    n_calibration_above : int
-        Calibration rows C at or above the cell and their floor; 0 without a cell.
-    weight : Fraction
-        The weight w of a calibration row.
-    level_used : Fraction
-        (1 - x)·α, or α where one agent alone takes part.
-    """
-
-    cell: int | None
-    n_rejected: int
-    n_calibration_above: int
-    weight: Fraction
-    level_used: Fraction
-
-    def rejects(self, cells: ArrayLike, floor: int) -> NDArray[np.bool_]:
-        """Return which test rows of an agent are rejected.
-
-        Parameters
-        ----------
-        cells : int array of shape (m_j,)
-            The cell of each test row.
-        floor : int
-            The agent's floor (:func:`floor_cell`).
-
-        Examples
-        --------
-        >>> PooledOutcome(2, 1, 0, Fraction(1), Fraction(1, 10)).rejects([1, 2, 3], floor=3)
-        array([False, False,  True])
-        """
-        rows = as_array(cells, "cells")
-        if self.cell is None:
-            return np.zeros(rows.shape, dtype=np.bool_)
-        return np.asarray(rows >= max(self.cell, floor))
-
-
 def common_weight(blocks: Sequence[PooledBlock]) -> Fraction:
     """Return the smallest weight w that the theorem allows: the largest m_j/(ℓ_j + 1).
 
@@ -173,71 +121,13 @@ def floor_cell(mixture_counts: ArrayLike, n_calibration: int, x: Level) -> int:
     """
     counts = _as_counts(mixture_counts, "mixture_counts")
     size = as_whole(n_calibration, "n_calibration")
-    most = _most_above(size, as_level(x, "x"))
+    most = most_above(size, as_level(x, "x"))
     above = 0
     for cell in reversed(range(len(counts))):
         above += counts[cell]
         if above > most:
             return cell + 1
     return 0
-
-
-def pooled_cut(
-    blocks: Sequence[PooledBlock], level: Level, x: Level, weight: Rational | None = None
-) -> PooledOutcome:
-    """Decide for all agents together, by one calibration for the network.
-
-    Parameters
-    ----------
-    blocks : sequence of PooledBlock
-        One per agent, all on the same cells. An agent may be empty, but not all of them.
-    level : float, str or Fraction
-        Target false discovery rate α over all agents together.
-    x : float, str or Fraction
-        No agent has more than x(ℓ_j + 1) mixture rows above its floor. Where only one agent
-        takes part, x and the floor are not needed, and the whole level is used.
-    weight : int or Fraction, optional
-        The weight w of a calibration row; by default :func:`common_weight`.
-
-    Returns
-    -------
-    PooledOutcome
-
-    Examples
-    --------
-    >>> north = PooledBlock(10, 69, [0, 0, 1, 3], [0, 2, 0, 0])
-    >>> south = PooledBlock(10, 69, [0, 0, 0, 2], [0, 3, 1, 0])
-    >>> outcome = pooled_cut([north, south], level=0.1, x=0.1)
-    >>> outcome.cell, outcome.n_rejected, outcome.n_calibration_above
-    (2, 6, 1)
-    >>> outcome.weight, outcome.level_used
-    (Fraction(1, 7), Fraction(9, 100))
-    """
-    alpha, share = as_level(level), as_level(x, "x")
-    _check_blocks(blocks)
-    lowest_weight = common_weight(blocks)
-    w = lowest_weight if weight is None else _as_weight(weight, lowest_weight)
-    if sum(block.takes_part for block in blocks) > 1:
-        _check_floors(blocks, share)
-        used = (1 - share) * alpha
-    else:  # Corollary 3 of docs/theory.md: no factor 1 - x
-        used = alpha
-    tests, calibration = (
-        [sum(cell) for cell in zip(*counts, strict=True)]
-        for counts in (
-            [b.test_counts for b in blocks],
-            [b.calibration_counts for b in blocks],
-        )
-    )
-    # w(1 + C) <= a R  iff  price (1 + C) <= gain R, in integers.
-    price, gain = w.numerator * used.denominator, used.numerator * w.denominator
-    n_rejected, above = sum(tests), sum(calibration)
-    for cell, (test, known) in enumerate(zip(tests, calibration, strict=True)):
-        if n_rejected and price * (1 + above) <= gain * n_rejected:
-            return PooledOutcome(cell, n_rejected, above, w, used)
-        n_rejected -= test
-        above -= known
-    return PooledOutcome(None, 0, 0, w, used)
 
 
 def fixed_threshold_evidence(blocks: Sequence[PooledBlock]) -> Fraction:
@@ -263,7 +153,7 @@ def fixed_threshold_evidence(blocks: Sequence[PooledBlock]) -> Fraction:
     >>> fixed_threshold_evidence([PooledBlock(4, 40, [3], [1]), PooledBlock(6, 30, [2], [2])])
     Fraction(100, 7)
     """
-    _check_blocks(blocks)
+    check_blocks(blocks)
     m = sum(block.n_test for block in blocks)
     weights = []
     for place, block in enumerate(blocks):
@@ -280,7 +170,7 @@ def fixed_threshold_evidence(blocks: Sequence[PooledBlock]) -> Fraction:
     return m / total if total else Fraction(0)
 
 
-def _most_above(n_calibration: int, x: Fraction) -> int:
+def most_above(n_calibration: int, x: Fraction) -> int:
     """Return the largest number of mixture rows that may be above a floor, floor(x(ℓ + 1))."""
     return x.numerator * (n_calibration + 1) // x.denominator
 
@@ -294,18 +184,8 @@ def _as_counts(counts: Any, name: str) -> tuple[int, ...]:
     return tuple(array.tolist())
 
 
-def _as_weight(weight: Any, lowest: Fraction) -> Fraction:
-    if not isinstance(weight, Rational) or isinstance(weight, bool):
-        raise InputError(f"weight must be an integer or a Fraction, not {weight!r}")
-    if weight < lowest or weight <= 0:
-        raise InputError(
-            f"weight must be above 0 and at least {lowest}, the largest m/(ℓ + 1) of an agent,"
-            f" not {weight}: see common_weight"
-        )
-    return Fraction(weight)
-
-
-def _check_blocks(blocks: Sequence[PooledBlock]) -> None:
+def check_blocks(blocks: Sequence[PooledBlock]) -> None:
+    """Refuse blocks on different cells, and blocks without any test."""
     if not blocks or not all(isinstance(block, PooledBlock) for block in blocks):
         raise InputError("blocks must be a list of PooledBlock, one for each agent")
     cells = {len(block.test_counts) for block in blocks}
@@ -313,14 +193,3 @@ def _check_blocks(blocks: Sequence[PooledBlock]) -> None:
         raise SampleError(f"all blocks must have the same cells, not {sorted(cells)} cells")
     if not any(block.n_test for block in blocks):
         raise SampleError("there is nothing to test: every block is empty")
-
-
-def _check_floors(blocks: Sequence[PooledBlock], x: Fraction) -> None:
-    """Refuse an agent with tests that has too many mixture rows above its floor."""
-    for place, block in enumerate(blocks):
-        most = _most_above(block.n_calibration, x)
-        if block.n_test and block.n_above > most:
-            raise InputError(
-                f"block {place} has {block.n_above} mixture rows above its floor, and x = {x} with"
-                f" {block.n_calibration} calibration rows allows {most}: see floor_cell"
-            )

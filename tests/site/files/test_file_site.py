@@ -22,6 +22,7 @@ from conovel.site.site import LocalSite, SiteWork
 from conovel.site.stacking import FunctionScore
 from conovel.site.storage import write_table
 from conovel.site.tables import read_pair
+from conovel.spec.groups import Numbers, needed_calibration, planned_calibration
 from conovel.spec.regimes import as_regime
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.rank_counts import RankHistogram
@@ -216,3 +217,20 @@ def test_what_goes_wrong_while_scoring_is_the_sites_own_fault(tmp_path, monkeypa
     (tmp_path / "test" / "1.parquet").unlink()
     link = Link({"big": site, "small": small(asked)}, regime=asked.spec.regime, level=LEVEL)
     assert isinstance(link.run().agents["big"].error, SiteFailedError)
+
+
+def test_a_group_leaves_rows_to_train_on(tmp_path, monkeypatch):
+    """What trains changes after the roster, so files are read for it once more."""
+    cut(monkeypatch, 128)
+    make_files(tmp_path)
+    asked, others = (settings(seed=seed, regime=as_regime("joint")) for seed in (3, 4))
+    sites = in_memory(draw(), asked), in_files(tmp_path, asked)
+    null, test = draw(1)
+    links = [run(site, in_memory((null[:90], test[:150]), others), asked) for site in sites]
+    weight = links[0].transcript.weights["big"]
+    spec = links[0].coordinator.spec
+    by_itself = planned_calibration(Numbers(N_NULL, N_TEST), spec, 2)
+    needed = needed_calibration(N_TEST, weight)
+    assert sites[0].n_calibration == sites[1].histogram.n_calibration == needed < by_itself
+    assert sites[1].n_train == N_NULL - needed
+    assert_same(tmp_path, sites, links)

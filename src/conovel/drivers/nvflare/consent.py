@@ -9,8 +9,9 @@ from fractions import Fraction
 from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import InputError
 from conovel.protocol.messages import Left, Message, Roster
-from conovel.site.splitting import TrainingRows, n_training
+from conovel.site.splitting import TrainingRows
 from conovel.spec.regimes import REGIMES, as_deployable
+from conovel.spec.training import n_training
 from conovel.stats.levels import as_level
 
 OWN_RULE = "own rule"  # the share that the site would choose itself
@@ -38,7 +39,7 @@ class Limits:
         train on one side, calibration and test rows on the other.
     min_train_share : str
         The smallest share of the known normals that trains such a model: ``"own rule"``, which is
-        what :func:`conovel.site.splitting.train_share` gives for the site's numbers, or a
+        what :func:`conovel.spec.training.train_share` gives for the site's numbers, or a
         fraction.
 
     Examples

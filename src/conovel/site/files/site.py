@@ -8,6 +8,7 @@ written when the run is over (:meth:`FileSite.write`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import cached_property
 from itertools import repeat
 from pathlib import Path
@@ -90,10 +91,11 @@ class FileSite(Site):
         self._tested: NDArray[np.bool_] | None = None  # None: all
         self._scale: CommonScale | None = None  # of the regime `joint`
 
-    def _learn(self, stream: Stream) -> TrainingSet:
+    def _learn(self, stream: Stream, name: str = "training") -> TrainingSet:
         return stream.learn(
             lambda n_null, n_test: self._split(n_null, self._all.n_test or n_test)[0],
             self.work.max_train_rows,
+            name,
         )
 
     @cached_property
@@ -107,9 +109,16 @@ class FileSite(Site):
         _ = self._training
         return self._facts(self._all.n_null, self._all.n_test)
 
-    def models(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
+    def models(
+        self, index: int, names: Sequence[str], weight: Fraction = Fraction(0)
+    ) -> Mapping[str, bytes]:
         """Fit, and make a model for every peer: one for all, or one per block in `split`."""
+        self._weight = weight
         if not self.spec.regime.splits_rows:
+            facts = self.facts
+            n_train = self._n_train(facts.n_null, facts.n_test)
+            if n_train != self.n_train:  # more of them train than was known before the roster
+                self._training = self._learn(self._all, f"training-{n_train}")
             blob = self._surrogate(self._training, self._fit_own(self._training))
             return {name: blob for i, name in enumerate(names) if i != index}
         facts = self.facts

@@ -90,7 +90,7 @@ class Stream:
             tell=self._tell,
         )
 
-    def learn(self, split: Split, most: int) -> TrainingSet:
+    def learn(self, split: Split, most: int, name: str = "training") -> TrainingSet:
         """Choose what is learnt from: a pass or two over both samples, or what they found before.
 
         Parameters
@@ -99,11 +99,13 @@ class Stream:
             Says which known normals train; the others calibrate.
         most : int
             About so many rows of the mixture are learnt from.
+        name : str
+            Under which the rows are kept in the folder.
         """
-        found = self.work.load("training")
+        found = self.work.load(name)
         if found is None:
             found = self._find_training(split, most)
-            self.work.save("training", found)
+            self.work.save(name, found)
         columns = tuple(self.null.features)
         warn_constant(*(Rows(extremes, columns) for extremes in found["extremes"]))
         self.n_null, self.n_test = found["sizes"].tolist()

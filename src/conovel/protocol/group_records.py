@@ -1,0 +1,120 @@
+"""What became of every group of agents in the regime `joint`, for results and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+from conovel.errors import ConovelError
+from conovel.protocol.audit_joint import decided_groups, planned_groups
+from conovel.protocol.transcript import Transcript
+
+_UNKNOWN: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class AgentGroup:
+    """Agents whose calibration rows counted together, and what was decided for them.
+
+    Attributes
+    ----------
+    agents : tuple of str
+        Those that stayed to the end.
+    weight : Fraction
+        The weight w of a calibration row: the largest m_j/(ℓ_j + 1) of an agent that took part.
+    x : Fraction
+        The share of ℓ + 1 that may lie above a floor; zero for one agent without a floor.
+    level_used : Fraction
+        What is left of the level α: (1 - x)·α, or α where one agent alone took part.
+    share : Fraction
+        The group's share of the level. Zero: by its numbers of rows, and of rows in high cells,
+        it cannot expect to reject, and it takes nothing from the others.
+    cell : int or None
+        The lowest rejected cell; None if no row is rejected.
+    n_rejected : int
+    floors_reached : tuple of str
+        Agents whose floor is above `cell`: rows between the two were not rejected.
+
+    See Also
+    --------
+    conovel.NetworkRun : Has them as `groups`.
+    """
+
+    agents: tuple[str, ...]
+    weight: Fraction
+    x: Fraction
+    level_used: Fraction
+    share: Fraction
+    cell: int | None
+    n_rejected: int
+    floors_reached: tuple[str, ...] = ()
+
+    @property
+    def can_reject(self) -> bool:
+        """Whether the group has a share of the level."""
+        return self.share > 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give it as JSON types, fractions as text."""
+        plain: dict[str, Any] = {}
+        for part in fields(self):
+            value = getattr(self, part.name)
+            plain[part.name] = str(value) if isinstance(value, Fraction) else value
+            if isinstance(value, tuple):
+                plain[part.name] = list(value)
+        return plain
+
+
+def groups_of(
+    transcript: Transcript, floors: Mapping[str, int] = _UNKNOWN
+) -> tuple[AgentGroup, ...]:
+    """Derive the groups of a finished run, in ascending order of their planned weight.
+
+    Empty in other regimes, and for the record of one site, which has no hello of the others.
+
+    Parameters
+    ----------
+    transcript : Transcript
+    floors : mapping of int
+        The floor of each agent, where it is known: no message tells it.
+    """
+    outcome = transcript.outcome
+    known = set(transcript.agents), set(transcript.histograms)
+    if outcome is None or not transcript.agreed.regime.pools_calibration:
+        return ()
+    if not set(transcript.roster) <= known[0] or not set(outcome.participants) <= known[1]:
+        return ()
+    sizes = {name: transcript.agents[name] for name in outcome.participants}
+    groups = []
+    for one in decided_groups(transcript, sizes, planned_groups(transcript, outcome)):
+        found = one.found
+        reached: tuple[str, ...] = ()
+        if one.room and found.cell is not None:
+            reached = tuple(name for name in one.agents if floors.get(name, 0) > found.cell)
+        groups.append(
+            AgentGroup(
+                one.agents,
+                found.weight,
+                one.room,
+                found.level_used,
+                found.share,
+                found.cell,
+                found.n_rejected,
+                reached,
+            )
+        )
+    return tuple(groups)
+
+
+def are_groups_of(
+    transcript: Transcript, told: Any, decisions: Mapping[str, Mapping[str, Any]]
+) -> bool:
+    """Tell whether these are the groups of a run, as :meth:`AgentGroup.to_dict` gives them."""
+    floors = {name: one.get("floor", 0) for name, one in decisions.items()}
+    try:
+        return bool(told == [group.to_dict() for group in groups_of(transcript, floors)])
+    except (ConovelError, LookupError):  # the transcript contradicts itself
+        return False

@@ -1,0 +1,163 @@
+"""Which agents calibrate together in the regime `joint`: a rule of numbers of rows.
+
+A group pays for its most expensive agent: its weight w_g is the largest m_j/(ℓ_j + 1) of its
+agents. An agent with few known normals and many tests would raise it for all others. So agents
+with similar m_j/(ℓ_j + 1) are put together, from what the hellos say, before any row is
+looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from conovel.spec.run_spec import RunSpec
+from conovel.spec.training import MAX_TRAIN_ROWS, n_training, share_that_trains
+from conovel.stats.cells import ROOMS
+
+# The share of all tests that is expected to be rejected: groups are worth most at this share.
+_DISCOVERIES = Fraction(1, 10)
+_MOST_ROOM = ROOMS[-1]
+# In a group of several agents everybody keeps at least so many calibration rows, if it has them.
+FEWEST_CALIBRATION_ROWS = 30
+
+
+class Numbers(NamedTuple):
+    """What the hello of an agent says of its rows."""
+
+    n_null: int
+    n_test: int
+
+
+class _Planned(NamedTuple):
+    """The tests of an agent, and the calibration rows that it would keep by itself."""
+
+    n_test: int
+    n_calibration: int
+
+    @property
+    def weight(self) -> Fraction:
+        return Fraction(self.n_test, self.n_calibration + 1)
+
+    def with_room(self, weight: Fraction) -> int:
+        """Return for how many tests there is room above the floor, in a group of that weight."""
+        kept = min(self.n_calibration, needed_calibration(self.n_test, weight))
+        return min(self.n_test, int(_MOST_ROOM * (kept + 1) // _DISCOVERIES))
+
+
+class Group(NamedTuple):
+    """Agents whose calibration rows count together, by their names, and the weight w planned."""
+
+    agents: tuple[str, ...]
+    weight: Fraction
+
+
+def divide(agents: Mapping[str, Numbers], spec: RunSpec, n_agents: int) -> tuple[Group, ...]:
+    """Divide agents into groups; the same for every party, as it follows from the hellos.
+
+    Agents are sorted by w_j = m_j/(ℓ_j + 1), where ℓ_j is the number of calibration rows that
+    the agent would keep by itself, and a group is a part of this order. Of all divisions the
+    one is taken that maximises
+
+        Σ_g M_g sqrt(max(0, 1 - w_g/(α ν M_g))),   ν = 1/10.
+
+    For one agent by itself, M_g is the number of its tests. A share ν of them lets it reject rows
+    with 1 + C_g <= α ν M_g/w_g, and the root says how much of its level is left after the leading
+    1. In a group of several agents at most a share x of ℓ_j + 1 is above a floor, and x is at
+    most 3/10. So of the tests of an agent only 3 (ℓ_j + 1) count in M_g, where ℓ_j is what it
+    keeps in this group. Agents without tests are in no group.
+
+    Parameters
+    ----------
+    agents : mapping of Numbers
+        Everybody on the roster.
+    spec : RunSpec
+        The settings of the run.
+    n_agents : int
+        How many agents were invited.
+
+    Examples
+    --------
+    >>> spec = RunSpec.of(regime="joint", level=0.1)
+    >>> sizes = {"a": Numbers(300, 100), "b": Numbers(300, 100), "odd": Numbers(20, 2000)}
+    >>> [group.agents for group in divide(sizes, spec, 3)]
+    [('a', 'b'), ('odd',)]
+    """
+    planned = {
+        name: _Planned(rows.n_test, planned_calibration(rows, spec, n_agents))
+        for name, rows in agents.items()
+        if rows.n_test
+    }
+    order = sorted(planned, key=lambda name: (planned[name].weight, name))
+    stops = _best_stops([planned[name] for name in order], spec.level)
+    return tuple(
+        Group(tuple(sorted(order[start:stop])), planned[order[stop - 1]].weight)
+        for start, stop in zip([0, *stops], stops, strict=False)
+    )
+
+
+def planned_calibration(rows: Numbers, spec: RunSpec, n_agents: int) -> int:
+    """Return how many calibration rows an agent would keep by itself."""
+    if rows.n_null < 2:  # no run accepts so few; none trains
+        return rows.n_null
+    share = share_that_trains(spec, rows.n_null, rows.n_test, n_agents)
+    return rows.n_null - n_training(rows.n_null, share, MAX_TRAIN_ROWS)
+
+
+def needed_calibration(n_test: int, weight: Fraction) -> int:
+    """Return how many calibration rows an agent needs in a group of that weight.
+
+    With so many its own m_j/(ℓ_j + 1) is at most the weight of the group. More would only make
+    its normal rows count more than those of the others.
+
+    Examples
+    --------
+    >>> needed_calibration(100, Fraction(1, 2)), needed_calibration(10, Fraction(1, 2))
+    (199, 30)
+    """
+    return max(math.ceil(n_test / weight) - 1, FEWEST_CALIBRATION_ROWS)
+
+
+def told_weights(groups: Sequence[Group], agents: Sequence[str]) -> tuple[Fraction, ...]:
+    """Return the weight of every agent's group, zero for an agent that is in no other's group.
+
+    No two groups of several agents have the same weight, so this also says who is in a group
+    with whom.
+    """
+    several = {n: group.weight for group in groups if len(group.agents) > 1 for n in group.agents}
+    return tuple(several.get(name, Fraction(0)) for name in agents)
+
+
+def _best_stops(order: Sequence[_Planned], level: Fraction) -> list[int]:
+    """Return where the groups of an ascending order end, by dynamic programming.
+
+    Every machine finds the same: a quotient of integers and a root are rounded correctly by
+    IEEE 754, and sums are made in a fixed order. Equal values: fewer groups, then the shorter
+    last group. A group of several agents never follows a group of the same weight, so that
+    weights name such groups.
+    """
+    weights = [agent.weight for agent in order]
+    best: list[tuple[float, int, list[int]]] = [(0.0, 0, [])]  # value, -groups, stops
+    for stop in range(1, len(order) + 1):
+        weight, with_room, found = weights[stop - 1], 0, (-1.0, 0, [0])
+        for start in reversed(range(stop)):
+            with_room += order[start].with_room(weight)
+            is_alone = start == stop - 1
+            if start and not is_alone and weights[start - 1] == weight:
+                continue
+            value, groups, stops = best[start]
+            value += _worth(order[start].n_test if is_alone else with_room, weight, level)
+            if (value, groups - 1) > found[:2]:
+                found = value, groups - 1, [*stops, stop]
+        best.append(found)
+    return best[-1][2]
+
+
+def _worth(m: int, weight: Fraction, level: Fraction) -> float:
+    """Return m sqrt(max(0, 1 - w/(α ν m))); the root is of a quotient of integers."""
+    used = level * _DISCOVERIES
+    whole = used.numerator * weight.denominator * m
+    left = whole - weight.numerator * used.denominator
+    return m * math.sqrt(left / whole) if left > 0 else 0.0

@@ -1,0 +1,100 @@
+"""How many known normals train and how many calibrate: a rule of numbers of rows.
+
+Calibration rows set the resolution: with ℓ of them p-values are multiples of 1/(ℓ+1), and a
+step-up that would stop at p-value t can only stop at the next multiple below, or nowhere.
+Training rows make the score. How many to give to each is decided before any row is looked
+at, from their number, the number of tests and the level. All parties of a run can derive it.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+
+from conovel.spec.run_spec import RunSpec
+from conovel.stats.levels import Level, as_level
+
+MAX_TRAIN_ROWS = 100_000  # beyond, a score learns little more and takes much longer
+_GRID = 20  # shares are multiples of 1/20, easy to read and to repeat
+# The share of discoveries among the tests is not known beforehand: anything from 1 in 50 to 1
+# in 5, on a logarithmic scale. Half of what a score can learn, it learns from 200 rows.
+# Made from decimals, so that they have the same bits on every machine.
+_DISCOVERIES = np.array(
+    [float(Decimal(2) / 100 * Decimal(10) ** (Decimal(i) / 100)) for i in range(101)]
+)
+_HALF_LEARNT = 200
+
+
+def train_share(n_null: int, n_tests: int, level: Level) -> Fraction:
+    """Return the share of known normals to train on.
+
+    It maximises (part of the level that the resolution leaves, on average over the share of
+    discoveries) × (part of a score that is learnt): from few known normals more calibrate,
+    from many a little more than half train.
+
+    Parameters
+    ----------
+    n_null : int
+        Known normals of the site.
+    n_tests : int
+        Tests that are decided together. In a network with counts an agent gives its own
+        number times the number of agents: it does not know the others' numbers when it cuts
+        its rows. A poor guess costs resolution, never validity.
+    level : float, str or Fraction
+        Level of the step-up.
+
+    Examples
+    --------
+    >>> [str(train_share(n, 1000, 0.1)) for n in (100, 333, 1000, 100_000)]
+    ['3/10', '2/5', '1/2', '13/20']
+    """
+    alpha = float(as_level(level))
+    shares = np.arange(2, 16) / _GRID
+    n_train = np.maximum(1, np.floor(shares * n_null))
+    threshold = alpha * np.maximum(1, _DISCOVERIES * n_tests) / max(n_tests, 1)
+    steps = (n_null - n_train + 1)[:, np.newaxis] * threshold
+    used = (np.floor(steps) / steps).mean(axis=1)
+    if not used.any():  # nothing can be rejected whatever the split
+        return Fraction(1, 2)
+    best = int(np.argmax(used * n_train / (n_train + _HALF_LEARNT)))
+    return Fraction(best + 2, _GRID)
+
+
+def as_share(train_fraction: Level | None, n_null: int, n_tests: int, level: Level) -> Fraction:
+    """Read `train_fraction`; None is :func:`train_share`."""
+    if train_fraction is None:
+        return train_share(n_null, n_tests, level)
+    return as_level(train_fraction, "train_fraction")
+
+
+def n_training(n: int, train_fraction: Level, most: int | None = None) -> int:
+    """Return how many of n known normals train: one at least, and all but one at most.
+
+    Examples
+    --------
+    >>> n_training(1000, "1/2"), n_training(1000, "1/5000"), n_training(1000, "1/2", most=100)
+    (500, 1, 100)
+    """
+    fraction = as_level(train_fraction, "train_fraction")
+    return max(min(max(int(fraction * n), 1), n - 1, n if most is None else most), 0)
+
+
+def share_that_trains(
+    spec: RunSpec, n_null: int, n_test: int, n_agents: int, *, by_rule: bool = False
+) -> Fraction:
+    """Return the share of an agent's known normals that train, in a run of so many agents.
+
+    Where all tests are decided together, their number is taken to be this agent's own times the
+    number of agents. The totals of the roster come after the rows are cut. With `by_rule` it is
+    the agent's own rule, whatever the run asks for.
+    """
+    regime = spec.regime
+    n_tests = n_test * (n_agents if regime.uses_counts else 1)
+    if regime.pools_calibration:  # calibration rows count together, as if of one agent
+        n_null *= n_agents
+    if regime.splits_rows:
+        n_tests //= n_agents
+    asked = None if by_rule else spec.train_fraction
+    return as_share(asked, n_null, n_tests, spec.test_level(n_agents))

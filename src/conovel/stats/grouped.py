@@ -1,0 +1,345 @@
+"""One step-up over groups of agents, each with one calibration: the rule of the regime `joint`.
+
+The agents are divided into groups. For a cell t of the common scale let C_g(t) and R_g(t) be
+the numbers of calibration and test rows of group g at or above t and their agent's floor. Group
+g has m_g tests, a weight w_g, an x_g, the level a_g = α(1 - x_g) and a share π_g. If there are
+k rejections in all, group g stops at the lowest cell T_g(k) with
+
+    w_g (1 + C_g(t))  <=  a_g min(π_g k, m_g)
+
+and rejects its N_g(k) test rows at or above it and their floor. k is the largest number with
+Σ_g N_g(k) >= k. Then the false discovery rate over all groups is at most α (Theorem 12 of
+docs/theory.md). With one group this is the rule of Theorem 10: the lowest cell with
+w(1 + C(t)) <= α(1 - x) R(t).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+from numbers import Rational
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from conovel.errors import InputError, SampleError
+from conovel.stats.arguments import as_array
+from conovel.stats.levels import Level, as_level
+from conovel.stats.pooled import PooledBlock, check_blocks, common_weight, most_above
+
+
+@dataclass(frozen=True)
+class PooledGroup:
+    """Agents whose calibration rows count together.
+
+    Attributes
+    ----------
+    blocks : sequence of PooledBlock
+        One per agent, all on the same cells.
+    x : float, str, Fraction or None
+        No agent has more than x(ℓ_j + 1) mixture rows above its floor. Where only one agent
+        takes part, x and the floor are not needed, and the whole level is used. None: there is
+        one agent, and it has no floor.
+    weight : int, Fraction or None
+        The weight w of a calibration row; None is the smallest that the theorem allows,
+        :func:`conovel.stats.pooled.common_weight`.
+    expected : sequence of int, or None
+        How many rejections the group may expect, by one or more guesses; None: as many as it has
+        tests. Shares are in proportion to it (:func:`shares_of`). Like x and floors, it must not
+        depend on which mixture rows are calibration rows.
+
+    Examples
+    --------
+    >>> group = PooledGroup([PooledBlock(3, 29, [0, 2], [1, 0])])
+    >>> group.w, group.level_used(Fraction(1, 10)), group.most
+    (Fraction(1, 10), Fraction(1, 10), 3)
+    """
+
+    blocks: Sequence[PooledBlock]
+    x: Level | None = None
+    weight: Rational | None = None
+    expected: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        check_blocks(self.blocks)
+        object.__setattr__(self, "blocks", tuple(self.blocks))
+        if self.x is not None:
+            object.__setattr__(self, "x", as_level(self.x, "x"))
+        elif len(self.blocks) > 1:
+            raise InputError(f"a group of {len(self.blocks)} agents needs x and floors")
+        if self.weight is not None:
+            object.__setattr__(self, "weight", _as_weight(self.weight, self._least_weight))
+        if self._is_several:
+            self._check_floors()
+
+    @property
+    def n_test(self) -> int:
+        """The tests of the group, those below the floors included."""
+        return sum(block.n_test for block in self.blocks)
+
+    @property
+    def guesses(self) -> tuple[int, ...]:
+        """How many rejections the group may expect, from 1 to the number of its tests."""
+        given = (self.n_test,) if self.expected is None else self.expected
+        return tuple(max(min(n, self.n_test), 1) for n in given)
+
+    @property
+    def w(self) -> Fraction:
+        """The weight of a calibration row; zero if the group cannot reject a row."""
+        return self._least_weight if self.weight is None else Fraction(self.weight)
+
+    @property
+    def most(self) -> int:
+        """The largest number of rows that the group can reject, by its numbers of rows."""
+        if not self._is_several:
+            return self.n_test
+        return sum(
+            min(block.n_test, most_above(block.n_calibration, Fraction(self.x or 0)))
+            for block in self.blocks
+            if block.takes_part
+        )
+
+    def level_used(self, level: Fraction) -> Fraction:
+        """Return (1 - x)·α, or α where one agent alone takes part (Corollary 3)."""
+        return (1 - Fraction(self.x or 0)) * level if self._is_several else level
+
+    @property
+    def _least_weight(self) -> Fraction:
+        if self.x is not None:
+            return common_weight(self.blocks)
+        # Without a floor the counts may be cut off where no row can be rejected. That cut sees
+        # the calibration rows, so the weight must not depend on what is above it.
+        [block] = self.blocks
+        return Fraction(block.n_test, block.n_calibration + 1)
+
+    @property
+    def _is_several(self) -> bool:
+        return self.x is not None and sum(block.takes_part for block in self.blocks) > 1
+
+    def _check_floors(self) -> None:
+        """Refuse an agent with tests that has too many mixture rows above its floor."""
+        for place, block in enumerate(self.blocks):
+            most = most_above(block.n_calibration, Fraction(self.x or 0))
+            if block.n_test and block.n_above > most:
+                raise InputError(
+                    f"block {place} has {block.n_above} mixture rows above its floor, and x ="
+                    f" {self.x} with {block.n_calibration} calibration rows allows {most}: see"
+                    " floor_cell"
+                )
+
+
+@dataclass(frozen=True)
+class PooledOutcome:
+    """Where the rule stopped in a group, and what is above that cell.
+
+    Attributes
+    ----------
+    cell : int or None
+        Test rows at or above this cell and their floor are rejected; None: no row is.
+    n_rejected : int
+        Rejections over all agents of the group.
+    n_calibration_above : int
+        Calibration rows at or above the cell and their floor; 0 without a cell.
+    weight : Fraction
+        The weight w of a calibration row.
+    level_used : Fraction
+        (1 - x)·α, or α where one agent alone takes part.
+    share : Fraction
+        The group's share π; zero if it cannot expect to reject (:func:`shares_of`).
+    """
+
+    cell: int | None
+    n_rejected: int
+    n_calibration_above: int
+    weight: Fraction
+    level_used: Fraction
+    share: Fraction = Fraction(1)
+
+    def rejects(self, cells: ArrayLike, floor: int) -> NDArray[np.bool_]:
+        """Return which test rows of an agent are rejected.
+
+        Parameters
+        ----------
+        cells : int array of shape (m_j,)
+            The cell of each test row.
+        floor : int
+            The agent's floor (:func:`conovel.stats.pooled.floor_cell`).
+
+        Examples
+        --------
+        >>> PooledOutcome(2, 1, 0, Fraction(1), Fraction(1, 10)).rejects([1, 2, 3], floor=3)
+        array([False, False,  True])
+        """
+        rows = as_array(cells, "cells")
+        if self.cell is None:
+            return np.zeros(rows.shape, dtype=np.bool_)
+        return np.asarray(rows >= max(self.cell, floor))
+
+
+def shares_of(groups: Sequence[PooledGroup], level: Fraction) -> tuple[Fraction, ...]:
+    """Divide the level among the groups, in proportion to the rejections that they expect.
+
+    A group that cannot reject gets share zero, and takes nothing from the others:
+
+    - By its numbers of rows: w(1 + 0) > a min(π k, m_g) for the largest possible k. The group
+      that needs most goes first (several, if equal); then the others are looked at again.
+    - A group that would need more rejections than it expects, w > a e_g, where there is a group
+      that needs no more than it expects.
+
+    With several guesses of what groups may expect, the shares are the average of what each
+    guess gives. Nothing here depends on which mixture rows are calibration rows.
+
+    Examples
+    --------
+    >>> able = PooledGroup([PooledBlock(10, 199, [1], [0])])
+    >>> thin = PooledGroup([PooledBlock(30, 1, [1], [0])])
+    >>> [str(share) for share in shares_of([able, thin], Fraction(1, 10))]
+    ['1', '0']
+    """
+    by_guess = [
+        _shares_by(guess, groups, level)
+        for guess in zip(*(group.guesses for group in groups), strict=True)
+    ]
+    useful = [shares for shares in by_guess if any(shares)] or by_guess[:1]
+    return tuple(sum(shares, Fraction(0)) / len(useful) for shares in zip(*useful, strict=True))
+
+
+def _shares_by(
+    expected: Sequence[int], groups: Sequence[PooledGroup], level: Fraction
+) -> list[Fraction]:
+    """Return the shares by one guess of how many rejections each group may expect."""
+    used = [group.level_used(level) for group in groups]
+    needs = {
+        g: group.w / (used[g] * expected[g])
+        for g, group in enumerate(groups)
+        if 0 < group.w <= used[g] * group.n_test
+    }
+    if any(need <= 1 for need in needs.values()):
+        needs = {g: need for g, need in needs.items() if need <= 1}
+    e = 0
+    while needs:
+        e = sum(expected[g] for g in needs)
+        # w <= a (e_g/e) k_max  iff  w/(a e_g) <= k_max/e
+        largest = Fraction(sum(groups[g].most for g in needs), e)
+        worst = max(needs.values())
+        if worst <= largest:
+            break
+        needs = {g: need for g, need in needs.items() if need < worst}
+    return [Fraction(n, e) if g in needs else Fraction(0) for g, n in enumerate(expected)]
+
+
+def grouped_cut(groups: Sequence[PooledGroup], level: Level) -> tuple[PooledOutcome, ...]:
+    """Decide for all groups by one step-up.
+
+    Parameters
+    ----------
+    groups : sequence of PooledGroup
+        Every agent with tests is in one of them, all on the same cells.
+    level : float, str or Fraction
+        Target false discovery rate α over all groups together.
+
+    Returns
+    -------
+    tuple of PooledOutcome
+        One for each group.
+
+    Examples
+    --------
+    >>> many = PooledGroup([PooledBlock(10, 69, [0, 0, 1, 3], [0, 2, 0, 0])] * 2, "1/10")
+    >>> thin = PooledGroup([PooledBlock(10, 19, [0, 0, 1, 5], [0, 2, 0, 0])])
+    >>> [(o.cell, o.n_rejected, str(o.share)) for o in grouped_cut([many, thin], "1/10")]
+    [(2, 8, '2/3'), (None, 0, '1/3')]
+    """
+    alpha = as_level(level)
+    if not groups:
+        raise InputError("there must be at least one group")
+    if len(cells := {len(group.blocks[0].test_counts) for group in groups}) > 1:
+        raise SampleError(f"all groups must have the same cells, not {sorted(cells)} cells")
+    if len({len(group.guesses) for group in groups}) > 1:
+        raise InputError("all groups must have as many guesses of what they expect")
+    shares = shares_of(groups, alpha)
+    sides = [_Side(group, alpha, share) for group, share in zip(groups, shares, strict=True)]
+    # Every number of rejections that is possible is at most the first k. As N is nondecreasing,
+    # k falls to the largest fixed point; each step but the last raises the cell of a group.
+    k, last = sum(side.rejected[0] for side in sides), -1
+    while k != last:
+        last, k = k, sum(side.n_rejected(k) for side in sides)
+    return tuple(side.outcome(k) for side in sides)
+
+
+def pooled_cut(
+    blocks: Sequence[PooledBlock], level: Level, x: Level, weight: Rational | None = None
+) -> PooledOutcome:
+    """Decide for all agents together, by one calibration for the network: a single group.
+
+    Parameters
+    ----------
+    blocks, x, weight
+        See :class:`PooledGroup`. An agent may be empty, but not all of them.
+    level : float, str or Fraction
+        Target false discovery rate α over all agents together.
+
+    Returns
+    -------
+    PooledOutcome
+
+    Examples
+    --------
+    >>> north = PooledBlock(10, 69, [0, 0, 1, 3], [0, 2, 0, 0])
+    >>> south = PooledBlock(10, 69, [0, 0, 0, 2], [0, 3, 1, 0])
+    >>> outcome = pooled_cut([north, south], level=0.1, x=0.1)
+    >>> outcome.cell, outcome.n_rejected, outcome.n_calibration_above
+    (2, 6, 1)
+    >>> outcome.weight, outcome.level_used
+    (Fraction(1, 7), Fraction(9, 100))
+    """
+    [outcome] = grouped_cut([PooledGroup(blocks, x, weight)], level)
+    return outcome
+
+
+class _Side:
+    """One group in the step-up: N(k), and where it stops."""
+
+    def __init__(self, group: PooledGroup, level: Fraction, share: Fraction) -> None:
+        self.group, self.share, self.used = group, share, group.level_used(level)
+        self.rejected = _from_each_cell([b.test_counts for b in group.blocks])
+        self.above = _from_each_cell([b.calibration_counts for b in group.blocks])
+        # w(1 + C) <= a min(π k, m)  iff  1 + C <= min(rate k, limit), in integers
+        self.rate = self.used * share / group.w if group.w else Fraction(0)
+        self.limit = self.used * group.n_test / group.w // 1 if group.w else 0
+
+    def cell(self, k: int) -> int:
+        """Return the lowest cell T(k); the number of cells if there is none."""
+        most = min(self.rate.numerator * k // self.rate.denominator, self.limit) - 1
+        return next((t for t, above in enumerate(self.above) if above <= most), len(self.above))
+
+    def n_rejected(self, k: int) -> int:
+        """Return N(k), the rows that are rejected if there are k in all."""
+        return (*self.rejected, 0)[self.cell(k)]
+
+    def outcome(self, k: int) -> PooledOutcome:
+        cell = self.cell(k)
+        n = (*self.rejected, 0)[cell]
+        above = self.above[cell] if n else 0
+        place = cell if n else None
+        return PooledOutcome(place, n, above, self.group.w, self.used, self.share)
+
+
+def _from_each_cell(counts: Sequence[Sequence[int]]) -> list[int]:
+    """Add up the rows of all agents from each cell on."""
+    by_cell = [sum(cell) for cell in zip(*counts, strict=True)]
+    return list(accumulate(reversed(by_cell)))[::-1]
+
+
+def _as_weight(weight: Any, lowest: Fraction) -> Fraction:
+    if not isinstance(weight, Rational) or isinstance(weight, bool):
+        raise InputError(f"weight must be an integer or a Fraction, not {weight!r}")
+    if weight < lowest or weight <= 0:
+        raise InputError(
+            f"weight must be above 0 and at least {lowest}, the largest m/(ℓ + 1) of an agent,"
+            f" not {weight}: see common_weight"
+        )
+    return Fraction(weight)
