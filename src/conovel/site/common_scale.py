@@ -1,9 +1,16 @@
 """One scale for the rows of all agents, in the regime `joint`.
 
 Rows of different agents are compared with each other there. An agent's score only orders its own
-rows. So each agent puts its scores on a common scale: log-odds of the score, minus their median
-in the mixture, in units of their median distance from it. Nearly all rows of a mixture are
-normal, so normal rows have about the same distribution on this scale at every agent.
+rows. So each agent estimates the log-odds that a row is a novelty. It brings its scores s to
+standard units z = (s - centre)/unit, in which normal rows have about the standard normal
+distribution. Novelties are taken to be normal too, around a mean μ with the same spread, and to
+be a share π of the mixture. Then the log-odds of a row are
+
+    λ = μ z - μ²/2 + log(π/(1 - π)).
+
+The unit comes from the upper half of the mixture and null_train together, where few rows are
+novelties. μ and π come from the rows that stand out. With few of them they stay near what is
+usual, so an agent without novelties has a scale, too.
 
 The scale is cut into cells. Cells are what agents count, and cells decide: rows of one cell are
 rejected together or not at all. A cell is a range of scores. So the order of an agent's own rows
@@ -18,12 +25,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.models.portable_math import expit
-from conovel.scorers.base import ScoreModel, TrainingSet, Vector
-from conovel.spec.joint import N_CELLS
+from conovel.scorers.base import ScoreModel, TrainingSet, Vector, log_odds
 
-# Cells have equal widths on the log scale: 16 in an octave, from 1 to 256 median distances.
-_PER_OCTAVE = 16
 _CLOSEST = 1e-12  # probabilities stay this far from 0 and 1 before their log-odds are taken
+_QUANTILE, _NORMAL_QUANTILE = 0.8, 0.8416212335729143  # Φ(0.84162...) = 0.8
+_STANDS_OUT = 2.5  # in standard units; a row counts in full from one unit further on
+_USUAL_MEAN = 5.0  # of novelties, in standard units
+_USUAL_SHARE = 0.04  # of novelties in a mixture
+_USUAL_ROWS = 4.0  # as many novelties as the usual values count for
+# Lower edges of the cells but the first, as log-odds: 1/8 wide where the limit usually lies, then
+# 6 in an octave. docs/results/joint.md has power against the number of cells.
+_EDGES = np.concatenate([np.arange(-48, 49) / 8, 6 * np.exp2(np.arange(1, 31) / 6)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,20 +66,32 @@ def fit_scale(model: ScoreModel, training: TrainingSet) -> CommonScale:
 
     Examples
     --------
+    Normal rows around 0 and a few novelties around 6; even odds are between cells 48 and 49:
+
     >>> from conovel.scorers.base import Mixture
     >>> from conovel.site.stacking import FunctionScore
-    >>> rows = np.arange(-50.0, 51.0)[:, np.newaxis]  # median distance 25
-    >>> training = TrainingSet(rows[:1], Mixture.of(rows))
+    >>> rng = np.random.default_rng(0)
+    >>> normal = rng.normal(size=(300, 1))
+    >>> training = TrainingSet(normal[:100], Mixture.of(np.vstack([normal[100:], normal[:9] + 6])))
     >>> scale = fit_scale(FunctionScore(lambda X: X[:, 0]), training)
-    >>> scale.cells(np.array([0.0, 25.0, 50.0, 100.0])).tolist()
-    [0, 1, 17, 33]
+    >>> scale.cells(np.array([0.0, 3.0, 4.0, 6.0])).tolist()
+    [0, 24, 62, 102]
     """
-    scores = np.sort(training.mixture.score(model))
-    is_probability = bool(scores[0] >= 0 and scores[-1] <= 1)
+    scores, known = (
+        np.sort(some) for some in (training.mixture.score(model), model.score(training.null_train))
+    )
+    is_probability = bool(min(scores[0], known[0]) >= 0 and max(scores[-1], known[-1]) <= 1)
     if is_probability:
-        p = np.clip(scores, _CLOSEST, 1 - _CLOSEST)
-        scores = np.log(p) - np.log1p(-p)
-    centre = float(np.median(scores))
-    distance = float(np.median(np.abs(scores - centre))) or float(scores.std()) or 1.0
-    edges = centre + distance * np.exp2(np.arange(N_CELLS - 1) / _PER_OCTAVE)
+        scores, known = (log_odds(some, _CLOSEST) for some in (scores, known))
+    both = np.concatenate([scores, known])
+    centre, upper = np.quantile(both, [0.5, _QUANTILE]).tolist()
+    unit = (upper - centre) / _NORMAL_QUANTILE or float(scores.std()) or 1.0
+    z = (scores - centre) / unit
+    novelty = np.clip(z - _STANDS_OUT, 0, 1)
+    n_novel = float(novelty.sum()) + _USUAL_ROWS
+    mean = (float((novelty * z).sum()) + _USUAL_ROWS * _USUAL_MEAN) / n_novel
+    share = n_novel / (z.size + _USUAL_ROWS / _USUAL_SHARE)
+    # λ = mean·z - least, solved for the score
+    least = mean**2 / 2 - np.log(share / (1 - share))
+    edges = centre + unit * (_EDGES + least) / mean
     return CommonScale(np.maximum.accumulate(expit(edges) if is_probability else edges))
