@@ -12,6 +12,7 @@ added tree after tree. numba is imported when a large enough job needs it, never
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -307,8 +308,12 @@ class _Loops(NamedTuple):
 
 
 def _loops(work: int) -> _Loops | None:
-    """Return the compiled loops if numba is installed and the work repays loading it."""
-    return _compile() if work >= _WORTH_COMPILING else None
+    """Return the compiled loops if numba is there and the work repays loading it, if need be."""
+    return _compile() if _repays(work) else None
+
+
+def _repays(work: int) -> bool:
+    return work >= _WORTH_COMPILING or "numba" in sys.modules
 
 
 def _compile() -> _Loops | None:
