@@ -9,8 +9,9 @@ be a share π of the mixture. Then the log-odds of a row are
     λ = μ z - μ²/2 + log(π/(1 - π)).
 
 The unit comes from the upper half of the mixture and null_train together, where few rows are
-novelties. μ and π come from the rows that stand out. With few of them they stay near what is
-usual, so an agent without novelties has a scale, too.
+novelties. Where many rows are far out, they are set aside first. μ and π come from the rows that
+stand out. With few of them they stay near what is usual, so an agent without novelties has a
+scale, too.
 
 The scale is cut into cells. Cells are what agents count, and cells decide: rows of one cell are
 rejected together or not at all. A cell is a range of scores. So the order of an agent's own rows
@@ -26,16 +27,19 @@ from numpy.typing import NDArray
 
 from conovel.models.portable_math import expit
 from conovel.scorers.base import ScoreModel, TrainingSet, Vector, log_odds
+from conovel.spec.joint import N_CELLS
 
 _CLOSEST = 1e-12  # probabilities stay this far from 0 and 1 before their log-odds are taken
 _QUANTILE, _NORMAL_QUANTILE = 0.8, 0.8416212335729143  # Φ(0.84162...) = 0.8
 _STANDS_OUT = 2.5  # in standard units; a row counts in full from one unit further on
+_FAR_OUT, _MANY = 3.5, 0.1  # rows this far out are set aside where they are more than a tenth
 _USUAL_MEAN = 5.0  # of novelties, in standard units
 _USUAL_SHARE = 0.04  # of novelties in a mixture
 _USUAL_ROWS = 4.0  # as many novelties as the usual values count for
-# Lower edges of the cells but the first, as log-odds: 1/8 wide where the limit usually lies, then
-# 6 in an octave. docs/results/joint.md has power against the number of cells.
-_EDGES = np.concatenate([np.arange(-48, 49) / 8, 6 * np.exp2(np.arange(1, 31) / 6)])
+# Lower edges of the cells but the first, as log-odds: about 1/12 wide at even odds, and wider in
+# proportion far from them. Where novelties are far from normal rows, the limit lies far below even
+# odds. docs/results/joint.md has power against the number of cells.
+_EDGES = np.sinh(np.arange(1 - N_CELLS // 2, N_CELLS // 2) / 12)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +87,7 @@ def fit_scale(model: ScoreModel, training: TrainingSet) -> CommonScale:
     is_probability = bool(min(scores[0], known[0]) >= 0 and max(scores[-1], known[-1]) <= 1)
     if is_probability:
         scores, known = (log_odds(some, _CLOSEST) for some in (scores, known))
-    both = np.concatenate([scores, known])
-    centre, upper = np.quantile(both, [0.5, _QUANTILE]).tolist()
+    centre, upper = np.quantile(_mostly_normal(scores, known), [0.5, _QUANTILE]).tolist()
     unit = (upper - centre) / _NORMAL_QUANTILE or float(scores.std()) or 1.0
     z = (scores - centre) / unit
     novelty = np.clip(z - _STANDS_OUT, 0, 1)
@@ -95,3 +98,17 @@ def fit_scale(model: ScoreModel, training: TrainingSet) -> CommonScale:
     least = mean**2 / 2 - np.log(share / (1 - share))
     edges = centre + unit * (_EDGES + least) / mean
     return CommonScale(np.maximum.accumulate(expit(edges) if is_probability else edges))
+
+
+def _mostly_normal(scores: Vector, known: Vector) -> Vector:
+    """Return the scores of the mixture and null_train without novelties, where there are many.
+
+    A row is far out if it is above the median by 3.5 times the spread of null_train, or of the
+    lower half where that is larger. A few such rows do not move the quantiles and are kept.
+    """
+    both = np.concatenate([scores, known])
+    centre, low = np.quantile(both, [0.5, 1 - _QUANTILE]).tolist()
+    middle, upper = np.quantile(known, [0.5, _QUANTILE]).tolist()
+    unit = max(centre - low, upper - middle) / _NORMAL_QUANTILE
+    is_near = both - centre <= _FAR_OUT * unit
+    return both if unit == 0 or is_near.mean() >= 1 - _MANY else both[is_near]

@@ -6,4 +6,4 @@ from __future__ import annotations
 N_CELLS = 128
 # Rows from this cell on are more likely novelties than not. Their number says how much room an
 # agent wants.
-LIKELY_CELL = 49
+LIKELY_CELL = N_CELLS // 2
