@@ -86,6 +86,17 @@ def model_weights(scores: Standardised, first: Vector) -> Vector:
     return weights / weights.sum() if weights.any() else equal
 
 
+def likely_novelties(first: Vector) -> float:
+    """Say how many mixture rows stand out; a row that only just does counts for a part.
+
+    Examples
+    --------
+    >>> likely_novelties(np.append(np.linspace(-1, 1, 21), [50.0, 60.0]))
+    2.0
+    """
+    return float(np.minimum(_novelty_weights(first), 1).sum())
+
+
 def _novelty_weights(first: Vector) -> Vector:
     """Weigh each mixture row by how far it stands out."""
     above = first - np.median(first)

@@ -23,11 +23,13 @@ from conovel.scorers.cross_fit import CrossFitScorer
 from conovel.scorers.one_class import OneClass
 from conovel.scorers.refined import Refined
 from conovel.scorers.shrunken_logistic import ShrunkenLogistic
-from conovel.site.near_peers import Standardised, model_weights, spread_of
+from conovel.site.near_peers import Standardised, likely_novelties, model_weights, spread_of
 from conovel.site.scale import as_probability
 
-# Shares of the stacked score: what is learnt, the own score, the weighted mean of all models.
-_SHARES = (0.2, 0.2, 0.6)
+# Shares of the stacked score: what is learnt, the own score, the weighted mean of all models. With
+# few likely novelties what is learnt from them is uncertain, and the models of others count more.
+_WITH_FEW, _WITH_MANY = np.array([0.2, 0.2, 0.6]), np.array([0.5, 0.25, 0.25])
+_MANY = 20  # likely novelties
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +102,8 @@ def _stack_refined(
     )
     weights = model_weights(models, first)
     near = add_up(weights[:, np.newaxis] * models.mixture)[np.newaxis]
-    from_learnt, from_own, from_near = _SHARES
+    many = min(likely_novelties(first) / _MANY, 1)
+    from_learnt, from_own, from_near = (1 - many) * _WITH_FEW + many * _WITH_MANY
     of_models = from_near / spread_of(near) * weights / models.spread
     of_models[-1] += from_own / models.spread[-1]
     of_learnt = from_learnt / spread_of(learnt)
