@@ -19,8 +19,12 @@ _FEDERATION = typer.Option("--federation", help="The operator's federation.toml.
 def run(
     federation: Annotated[Path, _FEDERATION],
     regime: Annotated[
-        str, typer.Option(help="full, joint, counts, isolated, split or conservative.")
-    ] = "full",
+        str,
+        typer.Option(
+            help="auto, joint, full, counts, isolated, split or conservative. auto is joint, or"
+            " full with --pi0."
+        ),
+    ] = "auto",
     level: Annotated[
         str, typer.Option(help="Largest tolerated share of false alarms over all sites.")
     ] = "0.1",
@@ -65,7 +69,7 @@ def run(
     transcript.
     Exit code 1 when the run was broken off or a site could not publish.
 
-    Example: `conovel run --federation federation.toml --level 0.1 --regime full`
+    Example: `conovel run --federation federation.toml --level 0.1`
     """
     from rich.markup import escape  # noqa: PLC0415
 

@@ -63,8 +63,9 @@ class Network:
     ----------
     agents : sequence of Agent
         2 to 200 of them.
-    regime : {"full", "counts", "isolated", "split", "conservative", "pooled"}
-        Who tests what at which level, see :mod:`conovel.spec.regimes`.
+    regime : {"auto", "joint", "full", "counts", "isolated", "split", "conservative", "pooled"}
+        Who tests what at which level, see :mod:`conovel.spec.regimes`. "auto" is `joint`, or
+        `full` if `pi0` is given. The settings of the result name the regime that was chosen.
     composite : {"auto", "mean", "max", "min", "stacked"}
         How an agent's own score and its peers' models go together; "max" is the paper's, and
         with "auto" each agent chooses for itself, its own score alone included.
@@ -111,7 +112,7 @@ class Network:
         self,
         agents: Sequence[Agent],
         *,
-        regime: str = "full",
+        regime: str = "auto",
         composite: str = "auto",
         bits: Bits = "compact",
         level: Level = 0.1,

@@ -46,7 +46,9 @@ def files(rows, tmp_path):
 
 
 def terms(**more):
-    return make_terms(SITES, **({"bits": 4, "call_seconds": 5, "stage_seconds": 20} | more))
+    return make_terms(
+        SITES, **({"regime": "full", "bits": 4, "call_seconds": 5, "stage_seconds": 20} | more)
+    )
 
 
 def agreeing_to(regime):
@@ -99,7 +101,9 @@ def test_every_regime_as_in_one_process(regime, files, rows):
 def test_the_defaults_are_those_of_one_process(files, rows):
     network = in_one_process(rows, states_of(files), 0, scorer=SCORER)
     expected = network.run()
-    account = FakeNVFlare(make_terms(SITES, run_id=run_id_of_network(network)), files).run()
+    assert expected.spec.regime.name == "joint"
+    asked = make_terms(SITES, run_id=run_id_of_network(network))
+    account = FakeNVFlare(asked, files, agreeing_to("joint")).run()
     assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
 
 
