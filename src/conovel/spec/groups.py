@@ -128,8 +128,7 @@ def can_reject(agents: Mapping[str, Numbers], spec: RunSpec, n_agents: int) -> b
         if len(planned) > 1:
             least = choose_room([RoomWanted(0, *agent) for agent in planned], spec.level)
             rooms = [x for x in ROOMS if x >= least]
-        first = (planned[:stop] for stop in range(len(planned), 0, -1))
-        if any(_rejects_at_best(some, x, spec.level) for some in first for x in rooms):
+        if any(_rejects_at_best(planned, x, spec.level) for x in rooms):
             return True
     return False
 
@@ -143,13 +142,15 @@ def _in_group(rows: Numbers, group: Group, spec: RunSpec, n_agents: int) -> _Pla
 
 
 def _rejects_at_best(agents: Sequence[_Planned], x: Fraction | None, level: Fraction) -> bool:
-    """Tell whether a group rejects a row if only tests are above its floors."""
+    """Tell whether all agents, or the first ones, reject if only tests are above their floors."""
     blocks = [
         PooledBlock(m, size, (m if x is None else min(m, most_above(size, x)),), (0,))
         for m, size in agents
     ]
-    [outcome] = grouped_cut([PooledGroup(blocks, x)], level)
-    return outcome.n_rejected > 0
+    return any(
+        grouped_cut([PooledGroup(blocks[:stop], x)], level)[0].n_rejected
+        for stop in range(len(blocks), 0, -1)
+    )
 
 
 def planned_calibration(rows: Numbers, spec: RunSpec, n_agents: int) -> int:
