@@ -17,7 +17,7 @@ PAGES = [page for page in DOCS.rglob("*.md") if not {"_build", "_generated"} & s
 
 # Page -> what its blocks must print.
 RUN = {
-    "start.md": ["of the 30 novelties", "needs: the known normals", "full: ", "rows in "],
+    "start.md": ["of the 30 novelties", "needs: the known normals", "joint: ", "rows in "],
     "how-to/arrays-and-frames.md": ["rows declared novel", "part-18", "'t18", "True"],
     "how-to/files.md": ["'rank'", "rows declared novel"],
     "how-to/large-files.md": ["rows declared novel", "True"],

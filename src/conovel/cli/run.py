@@ -232,9 +232,10 @@ def _print_account(account: dict[str, Any]) -> None:
     table.add_row("run", terms["run_id"])
     table.add_row("sites", ", ".join(outcome["participants"]))
     table.add_row("rows tested", f"{outcome['n_tests']:,}")
-    if outcome["slope"] != "0":
+    if outcome["rounds"]:
         table.add_row("rows flagged", f"[bold]{outcome['n_rejected']:,}[/bold] in all")
-        table.add_row("threshold", f"p ≤ {outcome['n_rejected']} · {outcome['slope']}")
+        if outcome["slope"] != "0":  # cells decide in joint, and no common p-value
+            table.add_row("threshold", f"p ≤ {outcome['n_rejected']} · {outcome['slope']}")
         table.add_row("rounds", str(outcome["rounds"]))
     for name, moved in transcript["totals"]["by_agent"].items():
         table.add_row(name, f"{moved['sent']:,} bytes out, {moved['received']:,} bytes in")
