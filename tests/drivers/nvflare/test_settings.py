@@ -107,8 +107,9 @@ def test_a_federation_file(tmp_path):
 
 def test_terms_have_the_defaults_of_a_network():
     network = inspect.signature(Network).parameters
-    plain = TERMS.to_dict()["spec"]
-    for name in ("regime", "composite", "bits", "on_dropout", "pi0", "train_fraction"):
+    plain = Terms(("north", "south")).to_dict()["spec"]
+    assert plain["regime"] == Network([]).spec().regime.name == "joint"
+    for name in ("composite", "bits", "on_dropout", "pi0", "train_fraction"):
         assert plain[name] == network[name].default, name
     assert plain["seed"] == network["random_state"].default
 
