@@ -22,7 +22,7 @@ from conovel.site.storage import write_json
 
 REPORT = Path("conovel-demo.html")
 NAMES = ("north", "south", "west")
-EXCHANGED = {"isolated": "nothing", "counts": "counts", "full": "models, counts"}
+EXCHANGED = {"isolated": "nothing", "counts": "counts", "joint": "models, counts"}
 
 
 def main() -> None:

@@ -1,12 +1,13 @@
 """The regime `joint` in whole runs: what it decides, whom it asks, and that the bound holds."""
 
+import warnings
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import conovel as cn
-from conovel.errors import InputError
+from conovel.errors import InputError, ResolutionWarning
 from conovel.protocol.audit import verify
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.common_scale import fit_scale
@@ -185,6 +186,21 @@ def test_agents_that_leave_leave_their_group():
     assert alone.transcript.rooms == {"a": 0, "odd": 0}
     assert alone["a"].n_rejected >= 8
     assert verify(alone.to_dict()) == []
+
+
+def test_thin_agents_are_warned_only_if_they_cannot_reject_together():
+    """By itself none of them has the nine calibration rows that a p-value of 1/10 needs."""
+    rng = np.random.default_rng(5)
+    thin = [sized(f"{i:02d}", 10, 3, rng, novel=1) for i in range(40)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run_of(thin).n_rejected > 0
+    with pytest.warns(ResolutionWarning, match="no row can be rejected at level 1/10: p-values"):
+        assert run_of(thin, regime="full").n_rejected == 0
+    busy = [sized(f"{i:02d}", 10, 20, rng, novel=10) for i in range(3)]
+    asked = "calibration rows of 3 agents are too few for 60 tests. Add known normals"
+    with pytest.warns(ResolutionWarning, match=asked):
+        assert run_of(busy).n_rejected == 0
 
 
 def test_pi0_is_refused():

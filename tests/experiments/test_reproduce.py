@@ -88,6 +88,7 @@ def test_sizes_are_those_of_the_models_on_the_wire(drawn):
     for bits in (None, 2, "compact"):
         run = cn.Network(
             [cn.Agent(name, a.X_null, a.X_test) for name, a in zip("abc", agents, strict=True)],
+            regime="full",
             bits=bits,
             scorer=forest,
             random_state=11,
@@ -370,7 +371,13 @@ def test_a_cell_of_a_model_that_is_imitated_is_what_a_network_decides(bits):
     trial = Trial(agents, scorer, level=0.3, train_fraction=None, seed=5, sized=True)
     named = [cn.Agent(name, a.X_null, a.X_test) for name, a in zip("abc", agents, strict=True)]
     run = cn.Network(
-        named, composite="max", bits=bits, level=0.3, scorer=scorer, random_state=5
+        named,
+        regime="full",
+        composite="max",
+        bits=bits,
+        level=0.3,
+        scorer=scorer,
+        random_state=5,
     ).run()
     decision = trial.decide(Cell("full", "max", bits))
     for name, ranks in zip("abc", decision.ranks, strict=True):

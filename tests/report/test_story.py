@@ -41,6 +41,10 @@ def test_every_regime(runs, regime):
     titles = sections(story)
     assert ("The counts" in titles) == (regime in ("counts", "split", "full", "joint"))
     assert "What was revealed to whom" in titles
+    rounds = len(runs[regime]["transcript"]["rounds"]) or int(regime == "joint")
+    facts = dict(story.facts)
+    assert facts.get("rounds of counts", "0") == str(rounds)
+    assert (rounds > 0) == (regime in ("counts", "split", "full", "joint"))
     curves = [p for p in titles["How it was decided"].plots if "tep-up" in p.title]
     n_curves = {"isolated": 3, "conservative": 3, "joint": 0}
     assert len(curves) == n_curves.get(regime, 1)

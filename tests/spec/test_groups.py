@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -10,12 +11,16 @@ from hypothesis import strategies as st
 
 from conovel.spec.groups import (
     Numbers,
+    can_reject,
     divide,
     needed_calibration,
     planned_calibration,
     told_weights,
 )
 from conovel.spec.run_spec import RunSpec
+from conovel.stats.cells import ROOMS, RoomWanted, choose_room
+from conovel.stats.grouped import PooledGroup, grouped_cut
+from conovel.stats.pooled import PooledBlock
 
 SPEC = RunSpec.of(regime="joint", level="1/10")
 numbers = st.builds(Numbers, st.integers(2, 3000), st.integers(0, 400))
@@ -111,3 +116,51 @@ def test_numbers_of_any_size_are_divided():
     assert sum(len(group.agents) for group in divide(huge, SPEC, 200)) == 3
     many = {f"{i:03d}": Numbers(50 + 7 * i, 10 + i * i % 91) for i in range(200)}
     assert 1 <= len(divide(many, SPEC, 200)) <= 200
+
+
+def blocks_at_best(group, agents, x, spec):
+    """Rows of a group of which only tests are above the floors, as many as x has room for."""
+    blocks = []
+    for name in group.agents:
+        rows = agents[name]
+        size = planned_calibration(rows, spec, len(agents))
+        if x is not None and spec.train_fraction is None:
+            size = min(size, needed_calibration(rows.n_test, group.weight))
+        above = rows.n_test if x is None else min(rows.n_test, int(x * (size + 1)))
+        blocks.append(PooledBlock(rows.n_test, size, [above], [0]))
+    return blocks
+
+
+@given(networks, st.sampled_from(["1/50", "1/10", "1/3"]), st.none() | st.just("1/2"), st.data())
+def test_where_no_group_can_reject_none_does(agents, level, train_fraction, data):
+    """Whatever x the groups get, whatever rejections they expect, and whoever has rows on top."""
+    spec = RunSpec.of(regime="joint", level=level, train_fraction=train_fraction)
+    if can_reject(agents, spec, len(agents)):
+        return
+    groups = []
+    for group in divide(agents, spec, len(agents)):
+        x = None
+        if len(group.agents) > 1:
+            wanted = [
+                RoomWanted(0, b.n_test, b.n_calibration)
+                for b in blocks_at_best(group, agents, ROOMS[0], spec)
+            ]
+            least = choose_room(wanted, spec.level)
+            x = data.draw(st.sampled_from([room for room in ROOMS if room >= least]))
+        blocks = [
+            block if data.draw(st.booleans()) else replace(block, test_counts=[0])
+            for block in blocks_at_best(group, agents, x, spec)
+        ]
+        groups.append(PooledGroup(blocks, x, expected=[data.draw(st.integers(1, 3000))]))
+    if groups:
+        assert sum(found.n_rejected for found in grouped_cut(groups, level)) == 0
+
+
+@given(networks, st.sampled_from(["1/50", "1/10", "1/3"]))
+def test_where_one_group_rejects_by_itself_it_can(agents, level):
+    spec = RunSpec.of(regime="joint", level=level)
+    for group in divide(agents, spec, len(agents)):
+        x = None if len(group.agents) == 1 else ROOMS[-1]
+        blocks = blocks_at_best(group, agents, x, spec)
+        if grouped_cut([PooledGroup(blocks, x)], level)[0].n_rejected:
+            assert can_reject(agents, spec, len(agents))

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 import conovel as cn
 from conovel.errors import ConovelError, InputError
+from conovel.spec.regimes import REGIMES
 from conovel.spec.run_spec import MAX_SEED, RunSpec
 
-PLAIN = RunSpec().to_dict()
+FULL = RunSpec.of(regime="full")
+PLAIN = FULL.to_dict()
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=2),
@@ -23,7 +25,12 @@ def test_every_form_of_a_value_is_the_same_spec():
     forms = [
         RunSpec.of(level=0.1, pi0="storey", train_fraction=0.5),
         RunSpec.of(level="1/10", pi0=cn.Storey(), train_fraction="1/2"),
-        RunSpec(level=Fraction(1, 10), pi0=cn.Storey("1/2"), train_fraction=Fraction(1, 2)),
+        RunSpec(
+            REGIMES["full"],
+            level=Fraction(1, 10),
+            pi0=cn.Storey("1/2"),
+            train_fraction=Fraction(1, 2),
+        ),
     ]
     assert forms[0] == forms[1] == forms[2]
     assert len({spec.to_text() for spec in forms}) == 1
@@ -38,13 +45,14 @@ def test_every_form_of_a_value_is_the_same_spec():
         "null",
         "{}",
         "[" * 100_000,
-        RunSpec().to_text() + " ",
+        FULL.to_text() + " ",
         json.dumps(PLAIN),  # spaces after the commas
         json.dumps(PLAIN | {"level": "0.1"}, separators=(",", ":")),
         json.dumps(PLAIN | {"path": "x"}, separators=(",", ":")),
         json.dumps({k: v for k, v in PLAIN.items() if k != "bits"}, separators=(",", ":")),
         json.dumps(PLAIN | {"seed": MAX_SEED + 1}, separators=(",", ":")),
         json.dumps(PLAIN | {"seed": True}, separators=(",", ":")),
+        json.dumps(PLAIN | {"regime": "auto"}, separators=(",", ":")),  # a request, no regime
         json.dumps(PLAIN | {"repeats": True}, separators=(",", ":")),
         json.dumps(PLAIN | {"repeats": 101}, separators=(",", ":")),
         json.dumps(PLAIN | {"repeats": 2, "pi0": "quantile:1/2"}, separators=(",", ":")),
@@ -63,6 +71,31 @@ def test_plain_values_from_anybody_are_read_or_refused(name, value):
         return
     assert RunSpec.from_dict(spec.to_dict()) == spec
     assert RunSpec.from_text(spec.to_text()) == spec
+
+
+@pytest.mark.parametrize(
+    ("asked", "chosen"),
+    [
+        ({}, "joint"),
+        ({"regime": "auto"}, "joint"),
+        ({"regime": "auto", "pi0": None, "repeats": 5}, "joint"),
+        ({"regime": "auto", "pi0": "storey"}, "full"),
+        ({"pi0": cn.Quantile(), "on_dropout": "conservative"}, "full"),
+        ({"regime": "counts", "pi0": "storey"}, "counts"),
+        ({"regime": "full"}, "full"),
+    ],
+)
+def test_auto_is_resolved_when_the_settings_are_made(asked, chosen):
+    spec = RunSpec.of(**asked)
+    assert spec.regime.name == spec.to_dict()["regime"] == chosen
+    assert cn.Network([], **asked).spec() == spec
+
+
+def test_an_unknown_regime_is_told_what_may_be_asked_for():
+    with pytest.raises(InputError, match=r"one of auto, isolated, .*, joint, not 'all'"):
+        RunSpec.of(regime="all")
+    with pytest.raises(InputError, match=r"one of isolated, .*, joint, not 'auto'"):
+        RunSpec("auto")
 
 
 def test_differences_name_the_setting_and_both_values():

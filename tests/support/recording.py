@@ -86,7 +86,8 @@ def detection(**options: object) -> dict[str, object]:
 
 
 def network(shift: float = 1.0, **options: object) -> dict[str, object]:
-    """Run a network of three agents in one process."""
+    """Run a network of three agents in one process, in the regime `full` if none is named."""
+    options = {"regime": "full"} | options
     agents = [cn.Agent(name, *rows(i, shift * i)) for i, name in enumerate(NAMES)]
     with sent_models() as models:
         run = cn.Network(agents, **options).run()

@@ -22,7 +22,7 @@ def demo(
         Path | None,
         typer.Option(help="Folder to make and keep; a temporary one if not given."),
     ] = None,
-    regime: Annotated[str, typer.Option(help="As in `conovel run`.")] = "full",
+    regime: Annotated[str, typer.Option(help="As in `conovel run`.")] = "auto",
 ) -> None:
     """Set up a federation on this machine, run it, show the result, and stop everything.
 
@@ -41,6 +41,7 @@ def demo(
 def _demo(folder: Path, regime: str) -> int:
     from conovel.drivers.nvflare.loopback import OPERATOR, Loopback  # noqa: PLC0415
     from conovel.experiments.gaussian import gaussian_design  # noqa: PLC0415
+    from conovel.spec.regimes import REGIMES  # noqa: PLC0415
 
     drawn = dict(
         zip(SITES, gaussian_design(2.0, 0, n_agents=3, n_null=3000, n_test=1000), strict=True)
@@ -48,7 +49,9 @@ def _demo(folder: Path, regime: str) -> int:
     sites = " ".join(f"--site {name}" for name in SITES)
     _print_line(f"$ conovel federation init hospitals {sites} --operator {OPERATOR}")
     federation = Loopback(
-        folder, {name: (_columns(a.X_null), _columns(a.X_test)) for name, a in drawn.items()}
+        folder,
+        {name: (_columns(a.X_null), _columns(a.X_test)) for name, a in drawn.items()},
+        consent=f"regimes = {[name for name, r in REGIMES.items() if r.deployable]}",
     )
     try:
         _print_line("$ conovel coordinate coordinator/federation.toml")

@@ -19,8 +19,12 @@ _FEDERATION = typer.Option("--federation", help="The operator's federation.toml.
 def run(
     federation: Annotated[Path, _FEDERATION],
     regime: Annotated[
-        str, typer.Option(help="full, joint, counts, isolated, split or conservative.")
-    ] = "full",
+        str,
+        typer.Option(
+            help="auto, joint, full, counts, isolated, split or conservative. auto is joint, or"
+            " full with --pi0."
+        ),
+    ] = "auto",
     level: Annotated[
         str, typer.Option(help="Largest tolerated share of false alarms over all sites.")
     ] = "0.1",
@@ -65,7 +69,7 @@ def run(
     transcript.
     Exit code 1 when the run was broken off or a site could not publish.
 
-    Example: `conovel run --federation federation.toml --level 0.1 --regime full`
+    Example: `conovel run --federation federation.toml --level 0.1`
     """
     from rich.markup import escape  # noqa: PLC0415
 
@@ -228,9 +232,10 @@ def _print_account(account: dict[str, Any]) -> None:
     table.add_row("run", terms["run_id"])
     table.add_row("sites", ", ".join(outcome["participants"]))
     table.add_row("rows tested", f"{outcome['n_tests']:,}")
-    if outcome["slope"] != "0":
+    if outcome["rounds"]:
         table.add_row("rows flagged", f"[bold]{outcome['n_rejected']:,}[/bold] in all")
-        table.add_row("threshold", f"p ≤ {outcome['n_rejected']} · {outcome['slope']}")
+        if outcome["slope"] != "0":  # cells decide in joint, and no common p-value
+            table.add_row("threshold", f"p ≤ {outcome['n_rejected']} · {outcome['slope']}")
         table.add_row("rounds", str(outcome["rounds"]))
     for name, moved in transcript["totals"]["by_agent"].items():
         table.add_row(name, f"{moved['sent']:,} bytes out, {moved['received']:,} bytes in")

@@ -40,10 +40,10 @@ def simulate(
     regime: Annotated[
         str,
         typer.Option(
-            help="full, joint, counts, isolated, split, conservative or pooled; or several,"
-            " with commas."
+            help="auto, joint, full, counts, isolated, split, conservative or pooled; or several,"
+            " with commas. auto is joint, or full with --pi0."
         ),
-    ] = "full",
+    ] = "auto",
     composite: Annotated[
         str,
         typer.Option(
@@ -100,7 +100,7 @@ def simulate(
 ) -> None:
     """Run agents that exchange models and counts, but no rows, in one process.
 
-    Example: `conovel simulate --regime isolated,counts,full --delta 2`
+    Example: `conovel simulate --regime isolated,counts,joint --delta 2`
 
     Example: `conovel simulate --agent north=n0.parquet,n1.csv --agent south=s0.parquet,s1.csv`
     """

@@ -6,6 +6,7 @@ carries bytes from one machine to the next, and writes down what it carried.
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -23,6 +24,7 @@ from conovel.errors import (
     ColumnError,
     ConovelError,
     InputError,
+    ResolutionWarning,
     RunAbortedError,
     SiteFailedError,
 )
@@ -37,6 +39,7 @@ from conovel.scorers.registry import as_candidates
 from conovel.site.results import decide
 from conovel.site.site import LocalSite, Ranked, SiteWork
 from conovel.site.tables import as_ids, pool_pairs, read_pair
+from conovel.spec.groups import Numbers, can_reject, planned_calibration
 from conovel.spec.guarantee import guarantee
 from conovel.spec.joint import N_CELLS
 from conovel.spec.precision import Bits
@@ -63,8 +66,9 @@ class Network:
     ----------
     agents : sequence of Agent
         2 to 200 of them.
-    regime : {"full", "counts", "isolated", "split", "conservative", "pooled"}
-        Who tests what at which level, see :mod:`conovel.spec.regimes`.
+    regime : {"auto", "joint", "full", "counts", "isolated", "split", "conservative", "pooled"}
+        Who tests what at which level, see :mod:`conovel.spec.regimes`. "auto" is `joint`, or
+        `full` if `pi0` is given. The settings of the result name the regime that was chosen.
     composite : {"auto", "mean", "max", "min", "stacked"}
         How an agent's own score and its peers' models go together; "max" is the paper's, and
         with "auto" each agent chooses for itself, its own score alone included.
@@ -111,7 +115,7 @@ class Network:
         self,
         agents: Sequence[Agent],
         *,
-        regime: str = "full",
+        regime: str = "auto",
         composite: str = "auto",
         bits: Bits = "compact",
         level: Level = 0.1,
@@ -243,6 +247,9 @@ def _check_columns(sites: Mapping[str, LocalSite]) -> None:
 
 def _warn_resolution(spec: RunSpec, sites: Mapping[str, LocalSite]) -> None:
     n_agents = len(sites)
+    if spec.regime.pools_calibration:
+        _warn_groups(spec, {name: Numbers(*site.facts[:2]) for name, site in sites.items()})
+        return
     blocks = [
         (spec.regime.n_tested(len(site.test), i, n_agents), site.n_calibration_planned(n_agents))
         for i, site in enumerate(sites.values())
@@ -251,6 +258,22 @@ def _warn_resolution(spec: RunSpec, sites: Mapping[str, LocalSite]) -> None:
         blocks = [max(blocks, key=lambda block: block[1])]
     if spec.pi0 is None:
         warn_resolution(blocks, spec.test_level(n_agents))
+
+
+def _warn_groups(spec: RunSpec, agents: Mapping[str, Numbers]) -> None:
+    """Warn when no group of the regime `joint` has enough calibration rows for its tests."""
+    n_agents = len(agents)
+    if can_reject(agents, spec, n_agents):
+        return
+    size = sum(planned_calibration(rows, spec, n_agents) for rows in agents.values())
+    warnings.warn(
+        f"no row can be rejected at level {spec.level} in the regime {spec.regime.name!r}: {size}"
+        f" calibration rows of {n_agents} agents are too few for"
+        f" {sum(rows.n_test for rows in agents.values())} tests. Add known normals or agents, or"
+        " lower train_fraction",
+        ResolutionWarning,
+        stacklevel=2,
+    )
 
 
 def _run_pooled(

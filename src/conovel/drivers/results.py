@@ -74,8 +74,7 @@ class NetworkRun(Mapping[str, SiteResult]):
     @property
     def rounds(self) -> int:
         """Rounds of counts, in all runs and about the evidence."""
-        own = [len(t.rounds) or int(bool(t.histograms)) for t in self.transcripts]
-        return sum(own) + len(self.evidence_rounds)
+        return sum(t.n_rounds for t in self.transcripts) + len(self.evidence_rounds)
 
     @property
     def transcripts(self) -> tuple[Transcript, ...]:

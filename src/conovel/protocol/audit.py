@@ -244,7 +244,7 @@ class _Audit:
             there = [n for n in self.sizes if transcript.left.get(n, number + 1) >= number]
             if not len(round_.counts) <= asked[number, round_.question.kind.name] <= len(there):
                 yield f"the questions of round {number} are not those of the messages"
-        last = max(transcript.rounds, default=int(bool(transcript.histograms)))
+        last = max(transcript.rounds, default=transcript.n_rounds)
         for entry in transcript.entries:
             is_last = entry.kind == Kind.OUTCOME.name
             if (entry.round and Kind[entry.kind] not in IN_ROUNDS) or (

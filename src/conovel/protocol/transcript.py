@@ -145,6 +145,11 @@ class Transcript:
             raise InputError("nobody said hello: the transcript has no settings")
         return self.spec
 
+    @property
+    def n_rounds(self) -> int:
+        """How many rounds of counts there were; histograms of the regime `joint` are one."""
+        return len(self.rounds) or int(bool(self.histograms))
+
     def record(self, data: bytes, paper_bits: float | None = None) -> None:
         """Take down one message.
 

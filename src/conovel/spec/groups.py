@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.training import MAX_TRAIN_ROWS, n_training, share_that_trains
-from conovel.stats.cells import ROOMS
+from conovel.stats.cells import ROOMS, RoomWanted, choose_room
+from conovel.stats.grouped import PooledGroup, grouped_cut
+from conovel.stats.pooled import PooledBlock, most_above
 
 # The share of all tests that is expected to be rejected: groups are worth most at this share.
 _DISCOVERIES = Fraction(1, 10)
@@ -95,6 +97,59 @@ def divide(agents: Mapping[str, Numbers], spec: RunSpec, n_agents: int) -> tuple
     return tuple(
         Group(tuple(sorted(order[start:stop])), planned[order[stop - 1]].weight)
         for start, stop in zip([0, *stops], stops, strict=False)
+    )
+
+
+def can_reject(agents: Mapping[str, Numbers], spec: RunSpec, n_agents: int) -> bool:
+    """Tell whether any group could reject a row, by its numbers of rows alone.
+
+    At best no calibration row is above a floor, and as many tests as x has room for. Each group
+    is looked at as if it were the only one: of several groups that reject, at least one rejects
+    no less than its share of all, so it could do so by itself. Agents without rows above their
+    floor do not count, so the first agents in the order of m_j/(ℓ_j + 1) may be enough.
+
+    Parameters
+    ----------
+    agents, spec, n_agents
+        As in :func:`divide`.
+
+    Examples
+    --------
+    >>> spec = RunSpec.of(regime="joint", level=0.1)
+    >>> [can_reject({str(j): Numbers(10, 3) for j in range(K)}, spec, K) for K in (2, 30)]
+    [False, True]
+    """
+    for group in divide(agents, spec, n_agents):
+        planned = sorted(
+            (_in_group(agents[name], group, spec, n_agents) for name in group.agents),
+            key=lambda agent: agent.weight,
+        )
+        rooms: list[Fraction | None] = [None]  # an agent by itself has no floor
+        if len(planned) > 1:
+            least = choose_room([RoomWanted(0, *agent) for agent in planned], spec.level)
+            rooms = [x for x in ROOMS if x >= least]
+        if any(_rejects_at_best(planned, x, spec.level) for x in rooms):
+            return True
+    return False
+
+
+def _in_group(rows: Numbers, group: Group, spec: RunSpec, n_agents: int) -> _Planned:
+    """Return the numbers of an agent that trains on what its group does not need."""
+    kept = planned_calibration(rows, spec, n_agents)
+    if len(group.agents) > 1 and spec.train_fraction is None:
+        kept = min(kept, needed_calibration(rows.n_test, group.weight))
+    return _Planned(rows.n_test, kept)
+
+
+def _rejects_at_best(agents: Sequence[_Planned], x: Fraction | None, level: Fraction) -> bool:
+    """Tell whether all agents, or the first ones, reject if only tests are above their floors."""
+    blocks = [
+        PooledBlock(m, size, (m if x is None else min(m, most_above(size, x)),), (0,))
+        for m, size in agents
+    ]
+    return any(
+        grouped_cut([PooledGroup(blocks[:stop], x)], level)[0].n_rejected
+        for stop in range(len(blocks), 0, -1)
     )
 
 

@@ -3,6 +3,11 @@
 A regime fixes three choices: whether models are exchanged, whether rows are split into
 blocks so that no model meets the rows it was trained on, and whether the agents share one
 step-up through counts (level α) or each runs its own (level α/K).
+
+Users may also ask for `auto`, which is the default. It is a request and not a regime:
+:func:`choose_regime` answers it with `joint`, or with `full` where the proportion of nulls is
+estimated (`pi0`), which is not proven for `joint`. Settings, messages, transcripts and reports
+have the regime that was chosen.
 """
 
 from __future__ import annotations
@@ -169,6 +174,29 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
 )
 
 
+AUTO = "auto"  # what users ask for by default, see choose_regime
+
+
+def choose_regime(asked: str | Regime, *, estimates_nulls: bool) -> Regime:
+    """Read a regime by its name, or choose one where `auto` is asked for.
+
+    Parameters
+    ----------
+    asked : str or Regime
+        "auto" is `joint`, or `full` where the proportion of nulls is estimated.
+    estimates_nulls : bool
+        Whether `pi0` is given.
+
+    Examples
+    --------
+    >>> [choose_regime("auto", estimates_nulls=given).name for given in (False, True)]
+    ['joint', 'full']
+    """
+    if not isinstance(asked, str) or asked != AUTO:
+        return _read(asked, (AUTO, *REGIMES))
+    return REGIMES["full" if estimates_nulls else "joint"]
+
+
 def as_regime(regime: str | Regime) -> Regime:
     """Read a regime by its name.
 
@@ -177,10 +205,15 @@ def as_regime(regime: str | Regime) -> Regime:
     >>> as_regime("split").paper_name
     'Model Exchange'
     """
+    return _read(regime, tuple(REGIMES))
+
+
+def _read(regime: str | Regime, allowed: tuple[str, ...]) -> Regime:
+    """Read a regime; an error names what is allowed."""
     if isinstance(regime, Regime):
         return regime
     if not isinstance(regime, str) or regime not in REGIMES:
-        raise InputError(f"regime must be one of {', '.join(REGIMES)}, not {regime!r}")
+        raise InputError(f"regime must be one of {', '.join(allowed)}, not {regime!r}")
     return REGIMES[regime]
 
 

@@ -15,7 +15,8 @@ from typing import Any
 from conovel.errors import InputError
 from conovel.spec.composites import AUTO, as_composite
 from conovel.spec.precision import COMPACT, Bits, as_bits
-from conovel.spec.regimes import REGIMES, Regime, as_regime
+from conovel.spec.regimes import AUTO as AUTO_REGIME
+from conovel.spec.regimes import Regime, as_regime, choose_regime
 from conovel.stats.arguments import as_whole
 from conovel.stats.levels import as_level
 from conovel.stats.null_proportion import NullProportion, as_estimator
@@ -32,7 +33,7 @@ class RunSpec:
     Attributes
     ----------
     regime : Regime
-        Who tests what, at which level. A name is read.
+        Who tests what, at which level. A name is read; :meth:`of` also reads "auto".
     level : Fraction
         Target false discovery rate over all agents. Floats and texts are read.
     composite : str
@@ -59,7 +60,7 @@ class RunSpec:
     (Fraction(1, 10), True)
     """
 
-    regime: Regime = REGIMES["full"]
+    regime: Regime
     level: Fraction = Fraction(1, 10)
     composite: str = AUTO
     bits: Bits = COMPACT
@@ -114,12 +115,17 @@ class RunSpec:
     def of(cls, **settings: Any) -> RunSpec:
         """Read settings in the forms that users write: names, floats, texts.
 
+        The regime "auto", which is the default, is resolved here:
+        :func:`conovel.spec.regimes.choose_regime`.
+
         Examples
         --------
         >>> RunSpec.of(regime="counts", level=0.2, train_fraction="1/2").train_fraction
         Fraction(1, 2)
         """
-        return cls(**settings)
+        asked = settings.pop("regime", AUTO_REGIME)
+        given = settings.get("pi0") is not None
+        return cls(regime=choose_regime(asked, estimates_nulls=given), **settings)
 
     def test_level(self, n_agents: int) -> Fraction:
         """Return the level of the step-up that decides; see :meth:`Regime.test_level`."""

@@ -107,7 +107,7 @@ def run_id_of(spec: RunSpec, names: Iterable[str]) -> bytes:
 
     Examples
     --------
-    >>> len(run_id_of(RunSpec(), ["north", "south"]))
+    >>> len(run_id_of(RunSpec.of(), ["north", "south"]))
     16
     """
     text = json.dumps([spec.to_text(), sorted(names)])

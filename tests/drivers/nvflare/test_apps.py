@@ -6,18 +6,17 @@ from types import SimpleNamespace
 
 import pytest
 from nvflare.collab.api.exceptions import CollabCallError
-from support.terms import changed_terms
+from support.terms import changed_terms, make_terms
 
 from conovel.cli.run import _in_words
 from conovel.drivers.nvflare import apps, kits
 from conovel.drivers.nvflare.run_monitor import RunMonitor
 from conovel.drivers.nvflare.run_records import DONE, FAILED, RunRecords
 from conovel.drivers.nvflare.settings import read_site
-from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import FederationError
 from conovel.protocol.events import Send
 
-TERMS = Terms(("north", "south"))
+TERMS = make_terms(("north", "south"), regime="full")
 
 
 def proxy(**methods):

@@ -16,7 +16,7 @@ from conovel.protocol.messages import Count, Message, encode
 from conovel.site.storage import read_json
 
 # The run id follows from the seed, and no run id is accepted twice.
-RUNS = [("full", 3), ("counts", 2), ("split", 1)]
+RUNS = [("full", 3), ("counts", 2), ("split", 1), ("joint", 4)]
 
 
 @pytest.fixture
@@ -87,8 +87,33 @@ def test_a_federation_decides_what_one_process_decides(
             if run["run_id"] == run_id
         ]
         assert record["seed"] == network.agents[SITES.index(name)].seed  # to repeat it there
-        senders = {row[1] for row in own["transcript"]["messages"] if row[3] == "COUNT"}
+        counted = "HISTOGRAM" if regime == "joint" else "COUNT"
+        senders = {row[1] for row in own["transcript"]["messages"] if row[3] == counted}
         assert senders == {name}  # nobody learns the counts of another
+
+
+@pytest.mark.slow
+def test_a_site_that_reads_its_files_in_pieces_decides_the_same(loopback, in_process, submit):
+    """The regime `joint` in memory, in files and between processes: the same bits."""
+    path = loopback.settings("south")
+    text = path.read_text()
+    network = in_process("joint", 5)
+    expected, run_id = network.run(), run_id_of_network(network)
+    terms = {"regime": "joint", "composite": "mean", "bits": 4, "train_fraction": "1/2"}
+    try:  # settings are read again for every run
+        path.write_text(text.replace("[data]", '[data]\nmemory = "1GB"'))
+        account = submit(**terms, level="0.1", seed=5, run_id=run_id)
+    finally:
+        path.write_text(text)
+    assert account["state"] == "done", account["message"]
+    assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
+    assert account["outcome"]["n_rejected"] == expected.n_rejected > 0
+    for name in SITES:
+        folder = loopback.folder / name / "results" / run_id
+        assert ("decisions" in read_json(folder / "run.json")) is (name != "south")
+        written = pq.read_table(folder / "decisions.parquet")
+        for column, values in expected[name].columns().items():
+            assert np.array_equal(written[column].to_numpy(), values, equal_nan=True), column
 
 
 def test_the_submitter_gets_no_decisions(account_of):

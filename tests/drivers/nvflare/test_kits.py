@@ -14,6 +14,7 @@ from conovel.drivers.nvflare.certificates import check_certificate
 from conovel.drivers.nvflare.hardening import SERVER_CLASSES, SITE_CLASSES
 from conovel.drivers.nvflare.kits import FederationPlan, make_federation, renew_federation
 from conovel.drivers.nvflare.settings import read_federation, read_site
+from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import FederationError, InputError
 
 OPERATOR = "ana@example.org"
@@ -90,7 +91,9 @@ def test_a_key_is_with_its_party_and_nowhere_else(folder):
 
 
 def test_the_files_that_are_handed_out_can_be_read(folder):
-    assert read_site(folder / "north" / "site.toml").limits.min_agents == 2
+    limits = read_site(folder / "north" / "site.toml").limits
+    assert limits.min_agents == 2
+    assert limits.objection(Terms(("north", "south"))) == ""  # the default regime
     assert read_federation(folder / "coordinator" / "federation.toml").coordinator_kit
     assert read_federation(folder / OPERATOR / "federation.toml").operator == OPERATOR
 

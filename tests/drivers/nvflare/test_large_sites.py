@@ -10,6 +10,7 @@ from support.fake_nvflare import FakeNVFlare
 from support.federation import SCORER, SITES, give_secret
 from support.terms import make_terms
 
+from conovel.drivers.nvflare.consent import Limits
 from conovel.drivers.nvflare.settings import read_site
 from conovel.errors import InputError
 from conovel.report import write_report
@@ -37,11 +38,12 @@ def make_files(folder, rows, large=""):
     return found
 
 
-def run(folder, rows, large, **more):
+def run(folder, rows, large, regime="full"):
     files = make_files(folder, rows, large)
     patient = {"call_seconds": 5, "stage_seconds": 30}
-    asked = make_terms(SITES, run_id=bytes(range(16)).hex(), level="1/2", **patient, **more)
-    return files, FakeNVFlare(asked, files).run()
+    asked = make_terms(SITES, run_id=bytes(range(16)).hex(), level="1/2", regime=regime, **patient)
+    limits = dict.fromkeys(SITES, Limits(regimes=(regime,)))
+    return files, FakeNVFlare(asked, files, limits).run()
 
 
 @pytest.fixture
@@ -49,11 +51,11 @@ def short_pieces(monkeypatch):
     monkeypatch.setattr(MemoryPlan, "of", classmethod(lambda cls, *_: cls(130, 16)))
 
 
-@pytest.mark.parametrize("regime", ["full", "isolated"])
+@pytest.mark.parametrize("regime", ["full", "isolated", "joint"])
 def test_nobody_can_tell(regime, rows, tmp_path, short_pieces):
     accounts, decisions = [], []
     for name, large in (("whole", ""), ("pieces", 'memory = "1GB"')):
-        files, account = run(tmp_path / name, rows, large, regime=regime)
+        files, account = run(tmp_path / name, rows, large, regime)
         assert account["state"] == "done", account["message"]
         accounts.append(json.dumps([account["transcript"], account["outcome"]]))
         results, run_id = files["south"].results, account["terms"]["run_id"]

@@ -16,6 +16,7 @@ from support.forgeries import assert_every_forgery_is_found
 from support.terms import make_terms
 
 import conovel as cn
+from conovel.cli.run import _print_account
 from conovel.drivers.nvflare.consent import Limits
 from conovel.drivers.nvflare.operator import checked
 from conovel.drivers.nvflare.processes import wait_for
@@ -46,7 +47,9 @@ def files(rows, tmp_path):
 
 
 def terms(**more):
-    return make_terms(SITES, **({"bits": 4, "call_seconds": 5, "stage_seconds": 20} | more))
+    return make_terms(
+        SITES, **({"regime": "full", "bits": 4, "call_seconds": 5, "stage_seconds": 20} | more)
+    )
 
 
 def agreeing_to(regime):
@@ -73,7 +76,7 @@ def published(files):
 @pytest.mark.parametrize(
     "regime", ["full", "counts", "isolated", "split", "conservative", "joint"]
 )
-def test_every_regime_as_in_one_process(regime, files, rows):
+def test_every_regime_as_in_one_process(regime, files, rows, capsys):
     options = {"regime": regime, "composite": "mean", "bits": 4, "scorer": SCORER}
     network = in_one_process(rows, states_of(files), 5, train_fraction="1/2", **options)
     expected = network.run()
@@ -90,6 +93,10 @@ def test_every_regime_as_in_one_process(regime, files, rows):
     assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
     assert verify(account) == []
     assert states(fake) == dict.fromkeys(SITES, "done")
+    _print_account(account)
+    told = f"rows flagged {expected.n_rejected} in all"
+    by_counts = regime not in ("isolated", "conservative")
+    assert (told in " ".join(capsys.readouterr().out.split())) is by_counts
     for name, file in files.items():
         table = pq.read_table(file.results / asked.run_id / "decisions.parquet")
         assert np.array_equal(table["rejected"].to_numpy(), expected[name].rejected)
@@ -99,7 +106,9 @@ def test_every_regime_as_in_one_process(regime, files, rows):
 def test_the_defaults_are_those_of_one_process(files, rows):
     network = in_one_process(rows, states_of(files), 0, scorer=SCORER)
     expected = network.run()
-    account = FakeNVFlare(make_terms(SITES, run_id=run_id_of_network(network)), files).run()
+    assert expected.spec.regime.name == "joint"
+    asked = make_terms(SITES, run_id=run_id_of_network(network))
+    account = FakeNVFlare(asked, files, agreeing_to("joint")).run()
     assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
 
 

@@ -40,7 +40,7 @@ kit = "kit"
 null = "n.parquet"
 test = "t.csv"
 """
-TERMS = Terms(("north", "south"))
+TERMS = make_terms(("north", "south"), regime="full")
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
@@ -107,8 +107,9 @@ def test_a_federation_file(tmp_path):
 
 def test_terms_have_the_defaults_of_a_network():
     network = inspect.signature(Network).parameters
-    plain = TERMS.to_dict()["spec"]
-    for name in ("regime", "composite", "bits", "on_dropout", "pi0", "train_fraction"):
+    plain = Terms(("north", "south")).to_dict()["spec"]
+    assert plain["regime"] == Network([]).spec().regime.name == "joint"
+    for name in ("composite", "bits", "on_dropout", "pi0", "train_fraction"):
         assert plain[name] == network[name].default, name
     assert plain["seed"] == network["random_state"].default
 
@@ -176,6 +177,7 @@ def test_a_deployment_refuses_to_pool_rows():
     [
         (Limits(), ""),
         (Limits(regimes=("counts",)), "regime 'full' is not among"),
+        (Limits(regimes=("joint",)), "(joint): choose one of these, or the site adds 'full' to"),
         (Limits(max_level="1/20"), "level 1/10 is above the 1/20"),
         (Limits(min_agents=3), "a run of 2 agents is too small"),
         (Limits(max_seconds=60), "a run of up to 3600 s is too long"),
@@ -185,6 +187,13 @@ def test_consent_has_a_reason(limits, said):
     objection = limits.objection(TERMS)
     assert said in objection
     assert bool(objection) is bool(said)
+
+
+def test_the_default_regime_must_be_named_by_a_site():
+    """A histogram says more than a total, so files from before it do not agree to it."""
+    default = Terms(("north", "south"))
+    assert "the site adds 'joint' to regimes in its site.toml" in Limits().objection(default)
+    assert Limits(regimes=("joint",)).objection(default) == ""
 
 
 def training(n_train, n_null=1000, n_by_rule=500, n_mixture=600):

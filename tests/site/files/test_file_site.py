@@ -33,6 +33,7 @@ TREES = ExtraTreesClassifier(8, max_depth=4)
 
 def settings(seed=3, **more):
     given = {"composite": "mean", "bits": 4, "scorer": TREES, "most": 10**5} | more
+    given = {"regime": "full"} | given
     candidates, most = tuple(as_candidates(given.pop("scorer"), seed)), given.pop("most")
     return SiteWork(RunSpec.of(level=LEVEL, seed=seed, **given), candidates, 2, most)
 
@@ -176,7 +177,8 @@ def test_a_network_has_the_messages_of_such_a_run(tmp_path, monkeypatch):
         cn.Agent("big", pa.table(named(null)), pa.table(named(test))),
         cn.Agent("small", pa.table(named(null[:250])), pa.table(named(test[:150]))),
     ]
-    network = cn.Network(agents, composite="mean", bits=4, level=LEVEL, scorer=TREES)
+    options = {"composite": "mean", "bits": 4, "level": LEVEL, "scorer": TREES}
+    network = cn.Network(agents, regime="full", **options)
     expected = network.run()["big"]
     checked = network.spec(), agents
     site = in_files(tmp_path, network._sites(*checked)["big"].work)

@@ -78,7 +78,8 @@ class Limits:
         if terms.spec.regime.name not in self.regimes:
             return (
                 f"regime {terms.spec.regime.name!r} is not among those this site agrees to"
-                f" ({', '.join(self.regimes) or 'none'})"
+                f" ({', '.join(self.regimes) or 'none'}): choose one of these, or the site adds"
+                f" {terms.spec.regime.name!r} to regimes in its site.toml"
             )
         if terms.spec.level > Fraction(self.max_level):
             return f"level {terms.spec.level} is above the {self.max_level} this site agrees to"

@@ -268,7 +268,7 @@ test = "test.parquet"     # rows to test
 # bits = "compact"        # how this site's model is sent; runs cannot change it
 
 [consent]
-regimes = ["full", "counts", "isolated", "split", "conservative"]
+regimes = ["joint", "full", "counts", "isolated", "split", "conservative"]
 max_level = 0.2
 min_agents = {n}
 max_bytes_in = 67_108_864

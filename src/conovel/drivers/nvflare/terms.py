@@ -44,7 +44,7 @@ class Terms:
     """
 
     agents: tuple[str, ...]
-    spec: RunSpec = field(default_factory=RunSpec)
+    spec: RunSpec = field(default_factory=RunSpec.of)
     run_id: str = ""
     call_seconds: float = 30.0
     stage_seconds: float = 900.0
