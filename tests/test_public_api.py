@@ -74,7 +74,7 @@ Mixture.of(rows)
 Mixture.rows
 Mixture.score(model)
 ModelError(InputError) is raised
-Network(agents, *, regime='full', composite='auto', bits='compact', level=0.1, scorer=None,
+Network(agents, *, regime='auto', composite='auto', bits='compact', level=0.1, scorer=None,
     random_state=0, train_fraction=None, pi0=None, on_dropout='abort', repeats=1)
 Network.run(*, dropouts=None, on_stage=None)
 Network.spec()
@@ -145,6 +145,7 @@ Transcript(run_id='', spec=None, agents=<factory>, roster=(), n_tests=0, left=<f
 Transcript.agreed
 Transcript.charged(entry)
 Transcript.from_dict(plain)
+Transcript.n_rounds
 Transcript.note(message, n_bytes, paper_bits=None)
 Transcript.record(data, paper_bits=None)
 Transcript.to_dict()

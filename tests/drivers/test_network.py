@@ -216,7 +216,8 @@ def test_frames_ids_and_results_in_kind():
 
 @pytest.mark.parametrize("phase", ["hello", "models"])
 def test_an_agent_that_vanishes_before_the_counts_is_left_out(phase):
-    run = cn.Network(agents(), scorer=LINEAR, bits=4).run(dropouts={"site-001": phase})
+    network = cn.Network(agents(), regime="full", scorer=LINEAR, bits=4)
+    run = network.run(dropouts={"site-001": phase})
     assert run.lost == ("site-001",)
     assert "Left out before the counts: site-001" in run.guarantee
     assert run["site-001"].n_rejected == 0

@@ -131,36 +131,67 @@ def blocks_at_best(group, agents, x, spec):
     return blocks
 
 
-@given(networks, st.sampled_from(["1/50", "1/10", "1/3"]), st.none() | st.just("1/2"), st.data())
-def test_where_no_group_can_reject_none_does(agents, level, train_fraction, data):
+def rooms_of(group, agents, spec):
+    """Every x that the group may get, whatever rows it has in high cells."""
+    if len(group.agents) == 1:
+        return [None]
+    blocks = blocks_at_best(group, agents, ROOMS[0], spec)
+    least = choose_room([RoomWanted(0, b.n_test, b.n_calibration) for b in blocks], spec.level)
+    return [x for x in ROOMS if x >= least]
+
+
+# Sizes at which some can reject and some cannot.
+thin_networks = st.lists(
+    st.builds(Numbers, st.integers(2, 60), st.integers(1, 40)), min_size=1, max_size=5
+).map(lambda sizes: {f"{i:02d}": rows for i, rows in enumerate(sizes)})
+specs = st.builds(
+    lambda level, share: RunSpec.of(regime="joint", level=level, train_fraction=share),
+    st.sampled_from(["1/20", "1/10", "1/3"]),
+    st.none() | st.just("1/2"),
+)
+
+
+@given(thin_networks | networks, specs)
+def test_a_group_can_reject_if_some_of_its_agents_can_at_best(agents, spec):
+    found = False
+    for group in divide(agents, spec, len(agents)):
+        for x in rooms_of(group, agents, spec):
+            blocks = blocks_at_best(group, agents, x, spec)
+            for n in range(1, len(blocks) + 1):
+                for some in itertools.combinations(blocks, n):
+                    [outcome] = grouped_cut([PooledGroup(some, x)], spec.level)
+                    found = found or outcome.n_rejected > 0
+    assert can_reject(agents, spec, len(agents)) is found
+
+
+@given(thin_networks | networks, specs, st.data())
+def test_where_no_group_can_reject_none_does(agents, spec, data):
     """Whatever x the groups get, whatever rejections they expect, and whoever has rows on top."""
-    spec = RunSpec.of(regime="joint", level=level, train_fraction=train_fraction)
     if can_reject(agents, spec, len(agents)):
         return
     groups = []
     for group in divide(agents, spec, len(agents)):
-        x = None
-        if len(group.agents) > 1:
-            wanted = [
-                RoomWanted(0, b.n_test, b.n_calibration)
-                for b in blocks_at_best(group, agents, ROOMS[0], spec)
-            ]
-            least = choose_room(wanted, spec.level)
-            x = data.draw(st.sampled_from([room for room in ROOMS if room >= least]))
+        x = data.draw(st.sampled_from(rooms_of(group, agents, spec)))
         blocks = [
             block if data.draw(st.booleans()) else replace(block, test_counts=[0])
             for block in blocks_at_best(group, agents, x, spec)
         ]
         groups.append(PooledGroup(blocks, x, expected=[data.draw(st.integers(1, 3000))]))
     if groups:
-        assert sum(found.n_rejected for found in grouped_cut(groups, level)) == 0
+        assert sum(found.n_rejected for found in grouped_cut(groups, spec.level)) == 0
 
 
-@given(networks, st.sampled_from(["1/50", "1/10", "1/3"]))
-def test_where_one_group_rejects_by_itself_it_can(agents, level):
+@pytest.mark.parametrize(
+    ("sizes", "level", "expected"),
+    [
+        ([(60, 1), (2, 40)], "1/10", True),
+        ([(10, 3)] * 2, "1/10", False),
+        ([(10, 3)] * 30, "1/10", True),
+        ([(5, 20)] * 3, "1/10", False),
+        ([(40, 0)] * 2, "1/10", False),
+    ],
+)
+def test_who_can_reject(sizes, level, expected):
+    agents = {f"{i:02d}": Numbers(*rows) for i, rows in enumerate(sizes)}
     spec = RunSpec.of(regime="joint", level=level)
-    for group in divide(agents, spec, len(agents)):
-        x = None if len(group.agents) == 1 else ROOMS[-1]
-        blocks = blocks_at_best(group, agents, x, spec)
-        if grouped_cut([PooledGroup(blocks, x)], level)[0].n_rejected:
-            assert can_reject(agents, spec, len(agents))
+    assert can_reject(agents, spec, len(agents)) is expected

@@ -1,4 +1,4 @@
-"""One long simulation of the whole default path, rows in and decisions out.
+"""One long simulation of whole runs of the regime `full`, rows in and decisions out.
 
 What makes the rate hold is tested exactly and in less time: scores do not depend on roles
 (tests/theory/test_roles.py), and the rate is what it should be for every order of the nulls
@@ -23,14 +23,14 @@ def false_discovery_share(trial):
         X_test = rng.normal(size=(N_NULL + N_NOVEL, 3))
         X_test[N_NULL:] += 2
         agents.append(cn.Agent(name, rng.normal(size=(N_KNOWN, 3)), X_test))
-    run = cn.Network(agents, level=LEVEL, random_state=trial).run()
+    run = cn.Network(agents, regime="full", level=LEVEL, random_state=trial).run()
     assert {site.n_calibration for site in run.values()} == {N_CALIBRATION}
     false = sum(site.rejected[:N_NULL].sum() for site in run.values())
     return false / max(run.n_rejected, 1)
 
 
 @pytest.mark.slow
-def test_fdr_of_the_whole_default_path():
+def test_fdr_of_whole_runs_of_full():
     shares = [false_discovery_share(trial) for trial in range(TRIALS)]
     error = np.std(shares) / TRIALS**0.5
     assert 3 * error < 0.3 * BOUND  # the test has the power to see 1.3·α

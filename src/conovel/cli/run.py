@@ -230,6 +230,7 @@ def _print_account(account: dict[str, Any]) -> None:
     outcome = account["outcome"]
     table = facts_table()
     table.add_row("run", terms["run_id"])
+    table.add_row("regime", terms["spec"]["regime"])  # the one that auto was resolved to
     table.add_row("sites", ", ".join(outcome["participants"]))
     table.add_row("rows tested", f"{outcome['n_tests']:,}")
     if outcome["rounds"]:

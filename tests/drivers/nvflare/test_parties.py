@@ -94,9 +94,9 @@ def test_every_regime_as_in_one_process(regime, files, rows, capsys):
     assert verify(account) == []
     assert states(fake) == dict.fromkeys(SITES, "done")
     _print_account(account)
-    told = f"rows flagged {expected.n_rejected} in all"
-    by_counts = regime not in ("isolated", "conservative")
-    assert (told in " ".join(capsys.readouterr().out.split())) is by_counts
+    told, said = f"rows flagged {expected.n_rejected} in all", capsys.readouterr().out
+    assert (told in " ".join(said.split())) is (regime not in ("isolated", "conservative"))
+    assert f"regime {regime}" in " ".join(said.split())
     for name, file in files.items():
         table = pq.read_table(file.results / asked.run_id / "decisions.parquet")
         assert np.array_equal(table["rejected"].to_numpy(), expected[name].rejected)
