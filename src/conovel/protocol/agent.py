@@ -98,6 +98,7 @@ class Agent(Machine):
         self._questions: list[Question] = []
         self._count = 0
         self._weights: dict[str, Fraction] = {}  # of the groups of the regime `joint`
+        self._rooms: dict[str, Fraction] = {}  # x of everybody there; zero where one decides alone
         self._limit = 0
         self._floor = 0
 
@@ -279,13 +280,18 @@ class Agent(Machine):
 
     def _in_group(self, told: Mapping[str, object], what: str) -> set[str]:
         """Return who is in this agent's group; they must have been told the same."""
-        own = self._weights[self.name]
-        together = {name for name in told if own and self._weights[name] == own} | {self.name}
+        own, decides_alone = self._weights[self.name], not self._rooms[self.name]
+        together = {
+            name
+            for name in told
+            if own and self._weights[name] == own and self._rooms[name] and not decides_alone
+        } | {self.name}
         same = {told[name] for name in together}
         self._insist(len(same) == 1, f"the agents of a group have one {what}")
         return together
 
     def _send_histogram(self, histogram: CellHistogram, rooms: Mapping[str, Fraction]) -> Outbox:
+        self._rooms = dict(rooms)
         room, is_alone = rooms[self.name], len(self._in_group(rooms, "x")) == 1
         allowed = (Fraction(0),) if is_alone else ROOMS
         self._insist(room in allowed, f"x must be {' or '.join(map(str, allowed))}, not {room}")

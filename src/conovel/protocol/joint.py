@@ -10,11 +10,33 @@ from conovel.errors import CountOutOfRangeError
 from conovel.protocol.messages import Histogram, Ready
 from conovel.spec.groups import Group
 from conovel.spec.joint import N_CELLS
-from conovel.stats.cells import choose_room
+from conovel.stats.cells import ROOMS, choose_room
 from conovel.stats.grouped import PooledGroup, PooledOutcome, grouped_cut
 from conovel.stats.pooled import PooledBlock
 
 _ONE_TEST_IN = (50, 10)  # is expected to be rejected, if not more; one guess each
+
+
+def crowded_apart(groups: Sequence[Group], ready: Mapping[str, Ready]) -> list[Group]:
+    """Let agents with more likely novelties than room above a floor decide by themselves.
+
+    By itself an agent needs no floor. It stays in its group where it could reject nothing by
+    itself: half of its likely novelties must be enough for its smallest p-value, at level 1/10.
+    Whether a row is a calibration row plays no part in these numbers.
+    """
+    found = []
+    for group in groups:
+        apart = [name for name in group.agents if name in ready and _is_crowded(ready[name])]
+        rest = tuple(name for name in group.agents if name not in apart)
+        found += [Group((name,), group.weight) for name in apart]
+        found += [Group(rest, group.weight)] if rest else []
+    return found
+
+
+def _is_crowded(ready: Ready) -> bool:
+    size = ready.n_calibration + 1
+    can_alone = ready.n_wanted * size >= 20 * ready.n_tested
+    return can_alone and ready.n_wanted > ROOMS[-1] * size
 
 
 def rooms_of(
@@ -25,7 +47,7 @@ def rooms_of(
     Zero, which means no floor, for whoever is in a group with no other.
     """
     rooms = dict.fromkeys(ready, Fraction(0))
-    for group in groups:
+    for group in crowded_apart(groups, ready):
         members = [name for name in group.agents if name in ready]
         if len(members) > 1:
             room = choose_room([ready[name].asks for name in members], level)
@@ -89,7 +111,9 @@ def decide_groups(
     level: Fraction,
 ) -> tuple[GroupOutcome, ...]:
     """Decide for all agents that sent a histogram; agents without tests are in no group."""
-    names = [[name for name in group.agents if name in blocks] for group in groups]
+    names = [
+        [name for name in group.agents if name in blocks] for group in crowded_apart(groups, ready)
+    ]
     present = [tuple(members) for members in names if any(blocks[n].n_test for n in members)]
     if not present:
         return ()

@@ -13,6 +13,7 @@ from conovel.scorers.base import (
     Matrix,
     Mixture,
     ScoreModel,
+    Scorer,
     TrainingSet,
     Vector,
     add_up,
@@ -42,37 +43,11 @@ class FunctionScore:
 def stack(
     local: FittedScorer, surrogates: Sequence[ScoreModel], training: TrainingSet
 ) -> ScoreModel:
-    """Learn again from the features and the scores of all models.
+    """Learn again, and add the own score and the scores of all models by weight.
 
-    A plain classifier is fitted again as it is. Where the local scorer cross-fits, a linear model
-    is refined instead: what is not linear is in the own score already.
-    """
-    if isinstance(local.scorer, CrossFitScorer):
-        return _stack_refined(local, local.scorer.n_folds, surrogates, training)
-    return _stack_plain(local, surrogates, training)
-
-
-def _stack_plain(
-    local: FittedScorer, surrogates: Sequence[ScoreModel], training: TrainingSet
-) -> ScoreModel:
-    """Fit the local scorer again, with the peers' log-odds as further features."""
-
-    def widen(rows: Matrix) -> Matrix:
-        scores = [model.score(rows) for model in surrogates]
-        return np.column_stack([rows, *(log_odds(one) for one in scores)])
-
-    fitted = local.scorer.fit(_widened(training, widen))
-    return FunctionScore(lambda rows: fitted.score(widen(rows)))
-
-
-def _stack_refined(
-    local: FittedScorer, n_folds: int, surrogates: Sequence[ScoreModel], training: TrainingSet
-) -> ScoreModel:
-    """Refine a linear model, and add the own score and the peers' scores by weight.
-
-    The linear model starts from where the own score and the mean of all models point. Where agents
-    differ the mean points elsewhere, where they have few rows the own score does. The own score
-    and the weighted mean of all models are then added to what is learnt: each errs in its own way.
+    Three scores that each err in their own way are added: what is learnt from the features and
+    the scores of the models, the own score, and the weighted mean of all models
+    (:mod:`conovel.site.near_peers`).
     """
     null_train = training.null_train
 
@@ -81,24 +56,16 @@ def _stack_refined(
         scores.append(as_probability(local, null_train, rows))
         return np.column_stack([rows, *(log_odds(one) for one in scores)])
 
-    n_models = len(surrogates) + 1
-    # Columns at the end: the own score is the last one, before it are the peers'.
-    firsts = [OneClass(MeanOfLast(n), "novel", "score_samples") for n in (1, n_models)]
     wide = _widened(training, widen)
-    fitted = Refined(firsts, ShrunkenLogistic(), n_folds, 1).fit(wide)
-
-    def learn(wide_rows: Matrix) -> Vector:
-        learnt = fitted.score(wide_rows)
-        # It is no probability where nothing stood out.
-        return log_odds(learnt, closest=1e-6) if fitted.scale == "probability" else learnt
-
-    models = Standardised.of(
-        *(r[:, -n_models:].T for r in (wide.null_train, wide.mixture.distinct))
-    )
+    n_models = len(surrogates) + 1
+    learn = _learner(local, n_models, wide)
+    known, mixture = (rows[:, -n_models:].T for rows in (wide.null_train, wide.mixture.distinct))
+    # A model that does not cross-fit has seen null_train: its scores there are too low.
+    models = Standardised.of(known if _cross_fits(local) else mixture, mixture)
     learnt = learn(wide.mixture.distinct)[np.newaxis]
     mean = mean_of(models.mixture)[np.newaxis]
     first = add_up(
-        [(learnt / spread_of(learnt))[0], models.mixture[-1], 2 * mean[0] / spread_of(mean)]
+        [*(learnt / spread_of(learnt)), models.mixture[-1], *(2 * mean / spread_of(mean))]
     )
     weights = model_weights(models, first)
     near = add_up(weights[:, np.newaxis] * models.mixture)[np.newaxis]
@@ -114,6 +81,35 @@ def _stack_refined(
         return add_up([of_learnt * learn(wide_rows), *parts])
 
     return FunctionScore(score)
+
+
+def _cross_fits(local: FittedScorer) -> bool:
+    return isinstance(local.scorer, CrossFitScorer)
+
+
+def _learner(local: FittedScorer, n_models: int, wide: TrainingSet) -> Callable[[Matrix], Vector]:
+    """Learn from rows that end with the scores of all models, the own score last.
+
+    A plain scorer is fitted again as it is, without its own score, which has seen these rows.
+    Where the local scorer cross-fits, a linear model is refined instead: what is not linear is in
+    the own score already. It starts from where the own score and the mean of all models point.
+    Where agents differ the mean points elsewhere, where they have few rows the own score does.
+    """
+    if isinstance(local.scorer, CrossFitScorer):
+        firsts = [OneClass(MeanOfLast(n), "novel", "score_samples") for n in (1, n_models)]
+        scorer: Scorer = Refined(firsts, ShrunkenLogistic(), local.scorer.n_folds, 1)
+        last = None
+    else:
+        scorer, last = local.scorer, -1
+    mixture = Mixture(wide.mixture.distinct[:, :last], wide.mixture.position)
+    fitted = scorer.fit(TrainingSet(wide.null_train[:, :last], mixture))
+
+    def learn(wide_rows: Matrix) -> Vector:
+        learnt = fitted.score(wide_rows[:, :last])
+        # It is no probability where nothing stood out.
+        return log_odds(learnt, closest=1e-6) if fitted.scale == "probability" else learnt
+
+    return learn
 
 
 def _widened(training: TrainingSet, widen: Callable[[Matrix], Matrix]) -> TrainingSet:
