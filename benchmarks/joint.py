@@ -6,7 +6,7 @@
 Rows are those of the paper's Gaussian design: 3000 known normals and 1000 tests, divided among the
 agents. With ``--real``, rows of the named tables below FOLDER are dealt to the agents at random
 instead: each has 100 known normals and 33 tests, 3 of them novel. All regimes see the same draws
-and have default settings. Each trial is a line of JSON in FILE; what was broken off goes on from
+and have default settings; ``joint:mean`` is `joint` with the composite `mean`. Each trial is a line of JSON in FILE; what was broken off goes on from
 there. The tables are about all lines of FILE, so ``--trials 0`` only prints. ``--means`` writes
 them as CSV, from which docs/figures.py draws.
 """
@@ -63,7 +63,9 @@ def draw(row: dict[str, Any], tables: dict[str, Path]) -> list[Labelled] | list[
 def measure(rows: list[Labelled] | list[Site], regime: str) -> dict[str, float]:
     """Return the share of novelties that are found, and of what is found that is false."""
     agents = [cn.Agent(f"a{i:03d}", site.X_null, site.X_test) for i, site in enumerate(rows)]
-    run = cn.Network(agents, regime=regime).run()
+    name, _, composite = regime.partition(":")
+    options = {"composite": composite} if composite else {}
+    run = cn.Network(agents, regime=name, **options).run()
     rejected = np.concatenate([run[agent.name].rejected for agent in agents])
     is_novel = np.concatenate([site.is_novel for site in rows])
     found = np.count_nonzero(rejected & is_novel)
