@@ -6,9 +6,10 @@
 Rows are those of the paper's Gaussian design: 3000 known normals and 1000 tests, divided among the
 agents. With ``--real``, rows of the named tables below FOLDER are dealt to the agents at random
 instead: each has 100 known normals and 33 tests, 3 of them novel. All regimes see the same draws
-and have default settings; ``joint:mean`` is `joint` with the composite `mean`. Each trial is a line of JSON in FILE; what was broken off goes on from
-there. The tables are about all lines of FILE, so ``--trials 0`` only prints. ``--means`` writes
-them as CSV, from which docs/figures.py draws.
+and have default settings; ``joint:mean`` is `joint` with the composite `mean`. Each trial is a
+line of JSON in FILE; what was broken off goes on from there. The tables are about all lines of
+FILE, so ``--trials 0`` only prints. ``--means`` writes them as CSV, from which docs/figures.py
+draws.
 """
 
 from __future__ import annotations
