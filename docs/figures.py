@@ -18,7 +18,8 @@ from conovel.experiments.gaussian import gaussian_design
 
 FOLDER = Path(__file__).parent / "_static"
 MEANS = Path(__file__).parent / "results" / "joint.csv"
-BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"  # told apart without colour vision too
+# Told apart without colour vision too.
+BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#8a8a8a"
 
 mpl.rcParams.update(
     {
@@ -87,7 +88,12 @@ def draw_panels(panels: list[tuple[str, list[dict[str, str]]]], name: str) -> No
         1, len(panels), figsize=(3 * len(panels), 2.9), sharey=True, layout="constrained"
     )
     ticks = sorted({int(row["agents"]) for _, rows in panels for row in rows})
-    looks = {"joint": (BLUE, "o", "-"), "full": (ORANGE, "s", "--"), "isolated": (GREY, "^", ":")}
+    looks = {
+        "joint": (BLUE, "o", "-"),
+        "joint:mean": (GREEN, "D", "-."),
+        "full": (ORANGE, "s", "--"),
+        "isolated": (GREY, "^", ":"),
+    }
     for axis, (title, rows) in zip(axes, panels, strict=True):
         points = defaultdict(list)
         for row in rows:
