@@ -69,13 +69,9 @@ def record(rows: Sequence[Labelled]) -> list[Recorded]:
         def mean(X):
             return log_odds(all_scores(local, peers, known, X), 1e-3).mean(axis=0)
 
-        def own(X):
-            scores = local.score(X)
-            return log_odds(scores, CLOSEST) if local.scale == "probability" else scores
-
         mixture = site._tested_block.mixture
-        kinds = zip(KINDS, (model, FunctionScore(mean), FunctionScore(own)), strict=True)
-        scores = {kind: Scores(mixture.score(one), one.score(known)) for kind, one in kinds}
+        kinds = zip(KINDS, (model, FunctionScore(mean), local), strict=True)
+        scores = {kind: unbounded(mixture.score(one), one.score(known)) for kind, one in kinds}
         test = np.ascontiguousarray(site.test.values).tobytes()
         n_calibration = site._tested_block.n_calibration
         found[test] = Recorded(n_calibration, novel[test], scores)
@@ -88,6 +84,13 @@ def record(rows: Sequence[Labelled]) -> list[Recorded]:
     finally:
         LocalSite._composite = fit
     return [found[site.X_test.tobytes()] for site in rows]
+
+
+def unbounded(*scores: np.ndarray) -> Scores:
+    """Take log-odds of probabilities, as the network's scale does."""
+    both = np.concatenate(scores)
+    is_probability = both.min() >= 0 and both.max() <= 1
+    return Scores(*(log_odds(some, CLOSEST) if is_probability else some for some in scores))
 
 
 def median_distance(scores: Scores) -> np.ndarray:
@@ -209,9 +212,9 @@ def cell_edges() -> dict[str, np.ndarray | None]:
     """Return the edges of 8 to 256 cells on the same range; None: every score is a cell."""
     edges = common_scale._EDGES
     coarse = {str((edges.size + 1) // n): edges[n - 1 :: n] for n in (16, 8, 4, 2, 1)}
-    middles = (edges[1:] + edges[:-1]) / 2
-    outer = [edges[0] - 1 / 16, edges[-1] * 2 ** (1 / 12)]
-    return {**coarse, "256": np.sort([*edges, *middles, *outer]), "all scores": None}
+    half = np.diff(edges) / 2
+    finer = [edges[0] - half[0], *(edges[:-1] + half), edges[-1] + half[-1]]
+    return {**coarse, "256": np.sort([*edges, *finer]), "all scores": None}
 
 
 def decide(
