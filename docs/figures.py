@@ -1,7 +1,12 @@
-"""Draw the pictures of the docs and the README from real runs: ``python docs/figures.py``."""
+"""Draw the pictures of the docs and the README from real runs: ``python docs/figures.py``.
+
+The picture of many agents is drawn from means that ``python -m benchmarks joint --means`` wrote.
+"""
 
 from __future__ import annotations
 
+import csv
+from collections import defaultdict
 from pathlib import Path
 
 import matplotlib as mpl
@@ -12,7 +17,9 @@ import conovel as cn
 from conovel.experiments.gaussian import gaussian_design
 
 FOLDER = Path(__file__).parent / "_static"
-BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a8a8a"  # told apart without colour vision too
+MEANS = Path(__file__).parent / "results" / "joint.csv"
+# Told apart without colour vision too.
+BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#8a8a8a"
 
 mpl.rcParams.update(
     {
@@ -58,6 +65,57 @@ def detect() -> None:
     save(figure, "detect")
 
 
+def joint() -> None:
+    """Power against the number of agents, of `joint` and of regimes that rank agent by agent."""
+    with MEANS.open(encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    gaussian = [row for row in rows if row["set"] == "gaussian"]
+    panels = [
+        (f"agents' normals shifted by {shift:g}" if shift else "agents with equal normals", some)
+        for shift in (0.0, 2.0, 4.0)
+        if (some := [row for row in gaussian if float(row["shift"]) == shift])
+    ]
+    draw_panels(panels, "joint-agents")
+    real = sorted({row["set"] for row in rows} - {"gaussian"})
+    if real:
+        panels = [(name, [row for row in rows if row["set"] == name]) for name in real]
+        draw_panels(panels, "joint-real")
+
+
+def draw_panels(panels: list[tuple[str, list[dict[str, str]]]], name: str) -> None:
+    """Draw one panel for each design, with bars of two standard errors."""
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(3 * len(panels), 2.9), sharey=True, layout="constrained"
+    )
+    ticks = sorted({int(row["agents"]) for _, rows in panels for row in rows})
+    looks = {
+        "joint": (BLUE, "o", "-"),
+        "joint:mean": (GREEN, "D", "-."),
+        "full": (ORANGE, "s", "--"),
+        "isolated": (GREY, "^", ":"),
+    }
+    for axis, (title, rows) in zip(axes, panels, strict=True):
+        points = defaultdict(list)
+        for row in rows:
+            errors = float(row["power_error"])
+            shown = 0.0 if np.isnan(errors) else 2 * errors
+            points[row["regime"]].append((int(row["agents"]), float(row["power"]), shown))
+        for regime, (colour, marker, line) in looks.items():
+            if regime in points:
+                style = {"color": colour, "marker": marker, "linestyle": line, "ms": 5}
+                x, y, bars = zip(*sorted(points[regime]), strict=True)
+                axis.errorbar(x, y, bars, label=regime, capsize=3, **style)
+        axis.set_xscale("log")
+        axis.set_xticks(ticks, [str(tick) for tick in ticks])
+        axis.minorticks_off()
+        limits = {"xlim": (ticks[0] / 1.3, ticks[-1] * 1.3), "ylim": (-0.03, 1.04)}
+        axis.set(xlabel="agents", title=title, **limits)
+        axis.title.set_fontsize(10)
+    axes[0].set_ylabel("power")
+    axes[-1].legend()
+    save(figure, name)
+
+
 def save(figure: plt.Figure, name: str) -> None:
     """Write a figure as SVG and PNG, the same bytes for the same data."""
     FOLDER.mkdir(exist_ok=True)
@@ -68,3 +126,4 @@ def save(figure: plt.Figure, name: str) -> None:
 
 if __name__ == "__main__":
     detect()
+    joint()
