@@ -9,9 +9,12 @@ import pytest
 import conovel as cn
 from conovel.errors import InputError, ResolutionWarning
 from conovel.protocol.audit import verify
+from conovel.protocol.joint import crowded_apart
+from conovel.protocol.messages import Ready
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.common_scale import fit_scale
 from conovel.site.stacking import FunctionScore
+from conovel.spec.groups import Group
 from conovel.spec.joint import N_CELLS
 from conovel.stats.cells import ROOMS, RoomWanted, choose_room
 
@@ -152,13 +155,30 @@ def test_an_agent_by_itself_is_decided_by_its_own_calibration_rows():
 def test_floors_that_were_reached_are_named():
     rng = np.random.default_rng(3)
     agents = [sized(f"{i:02d}", 60, 15, rng, novel=1) for i in range(10)]
-    full_of_novelties = sized("many", 60, 15, rng, novel=14)
+    full_of_novelties = sized("many", 60, 15, rng, novel=8)
     run = run_of([*agents, full_of_novelties])
     assert "many" in {name for group in run.groups for name in group.floors_reached}
     site = run["many"]
     cell = run.transcript.outcome.cell_of("many")
     assert cell < site.floor
     assert 0 < site.n_rejected < int((site.cells >= cell).sum())
+
+
+def test_an_agent_with_more_novelties_than_room_decides_by_itself():
+    rng = np.random.default_rng(5)
+    large, crowded = sized("large", 900, 600, rng, 80), sized("crowded", 200, 150, rng, 80)
+    run = run_of([large, crowded])
+    assert {group.agents for group in run.groups} == {("large",), ("crowded",)}
+    assert all(run[name].rejected[:80].sum() >= 78 for name in run)
+    assert verify(run.to_dict()) == []
+
+
+def test_an_agent_that_could_reject_nothing_by_itself_stays_in_its_group():
+    group = Group(("a", "b", "c"), Fraction(1, 2))
+    calm, crowded = Ready(150, 200, 10), Ready(150, 200, 80)
+    assert crowded_apart([group], {"a": calm, "b": Ready(150, 20, 50), "c": calm}) == [group]
+    found = crowded_apart([group], {"a": calm, "b": crowded, "c": calm})
+    assert [one.agents for one in found] == [("b",), ("a", "c")]
 
 
 def test_groups_of_other_regimes_are_empty():

@@ -410,7 +410,6 @@ X = Fraction(1, 10)
         (JOINT, [(0, Start(PAIR, 10))]),
         (JOINT, [(0, Start(PAIR, 10, (X,)))]),
         (JOINT, [(0, Start(PAIR, 10, (Fraction(1, 7),) * 2))]),
-        (JOINT, [(0, Start(PAIR, 10, (Fraction(0),) * 2))]),
         (JOINT, [(0, Start(PAIR, 10, (X, 2 * X)))]),
         (ALONE, [(0, Start(PAIR, 10, (X, Fraction(0))))]),
         (JOINT, [(0, Start(PAIR, 10, (X, X))), (1, Outcome(9, 10, 0 * X, 1, PAIR, (), ()))]),

@@ -70,7 +70,7 @@ def fit_scale(model: ScoreModel, training: TrainingSet) -> CommonScale:
 
     Examples
     --------
-    Normal rows around 0 and a few novelties around 6; even odds are between cells 48 and 49:
+    Normal rows around 0 and a few novelties around 6; even odds are between cells 63 and 64:
 
     >>> from conovel.scorers.base import Mixture
     >>> from conovel.site.stacking import FunctionScore
@@ -79,7 +79,7 @@ def fit_scale(model: ScoreModel, training: TrainingSet) -> CommonScale:
     >>> training = TrainingSet(normal[:100], Mixture.of(np.vstack([normal[100:], normal[:9] + 6])))
     >>> scale = fit_scale(FunctionScore(lambda X: X[:, 0]), training)
     >>> scale.cells(np.array([0.0, 3.0, 4.0, 6.0])).tolist()
-    [0, 24, 62, 102]
+    [21, 42, 79, 101]
     """
     scores, known = (
         np.sort(some) for some in (training.mixture.score(model), model.score(training.null_train))
