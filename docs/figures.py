@@ -15,6 +15,7 @@ import numpy as np
 
 import conovel as cn
 from conovel.experiments.gaussian import gaussian_design
+from conovel.experiments.roaming import composite_limit
 
 FOLDER = Path(__file__).parent / "_static"
 MEANS = Path(__file__).parent / "results" / "joint.csv"
@@ -116,6 +117,40 @@ def draw_panels(panels: list[tuple[str, list[dict[str, str]]]], name: str) -> No
     save(figure, name)
 
 
+def consensus() -> None:
+    """False alarms over composite nulls, and power beside the limit, with a tenth roaming."""
+    with (MEANS.parent / "consensus.csv").open(encoding="utf-8", newline="") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["set"] == "gaussian"]
+    rows = [row for row in rows if float(row["share"]) == 0.1]
+    figure, axes = plt.subplots(1, 2, figsize=(7.5, 3), layout="constrained")
+    looks = {
+        "consensus": (BLUE, "o", "-"),
+        "full": (ORANGE, "s", "--"),
+        "joint": (GREEN, "D", "-."),
+        "full:min": (GREY, "^", ":"),
+        "split:max": (GREY, "v", "--"),
+    }
+    for regime, (colour, marker, line) in looks.items():
+        points = sorted(
+            [float(row[name]) for name in ("shift", "fdp", "fdp_error", "power", "power_error")]
+            for row in rows
+            if row["regime"] == regime
+        )
+        if points:
+            shift, *columns = zip(*points, strict=True)
+            style = {"color": colour, "marker": marker, "linestyle": line, "ms": 5, "capsize": 3}
+            for axis, (mean, error) in zip(axes, (columns[:2], columns[2:]), strict=True):
+                axis.errorbar(shift, mean, 2 * np.array(error), label=regime, **style)
+    axes[0].axhline(0.1, color="black", linewidth=0.8)
+    shifts = np.arange(0, 4.5, 0.5)
+    limit = [composite_limit(delta) for delta in shifts]
+    axes[1].plot(shifts, limit, color="black", linewidth=0.8, label="limit")
+    axes[0].set(xlabel="shift", ylabel="false alarms, composite null", ylim=(-0.02, 0.7))
+    axes[1].set(xlabel="shift", ylabel="power", ylim=(-0.03, 1.04))
+    axes[1].legend(fontsize=8)
+    save(figure, "consensus")
+
+
 def save(figure: plt.Figure, name: str) -> None:
     """Write a figure as SVG and PNG, the same bytes for the same data."""
     FOLDER.mkdir(exist_ok=True)
@@ -127,3 +162,4 @@ def save(figure: plt.Figure, name: str) -> None:
 if __name__ == "__main__":
     detect()
     joint()
+    consensus()

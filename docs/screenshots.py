@@ -1,17 +1,20 @@
-"""Photograph reports of real runs for the docs: ``python docs/screenshots.py``.
+"""Photograph reports of real runs for the docs: ``python docs/screenshots.py [ai4i2020.csv]``.
 
 Needs Chromium and the extra ``dev``. The one site is scikit-learn's breast cancer data: benign
 tumours are the known normals, and malignant ones hide among the rows to test. The network is
-that of ``make demo``, with more rows.
+that of ``make demo``, with more rows. The analyst's part is of the milling machines of the AI4I
+2020 data (UCI, CC BY 4.0), if their file is given: at one site, and each type of machine a site.
 """
 
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from playwright.sync_api import Browser, sync_playwright
 from sklearn.datasets import load_breast_cancer
 
@@ -50,6 +53,40 @@ def network() -> dict[str, object]:
     return network_content(cn.Network(agents).run(), truth)
 
 
+MACHINES = [
+    "Air temperature [K]",
+    "Process temperature [K]",
+    "Rotational speed [rpm]",
+    "Torque [Nm]",
+    "Tool wear [min]",
+]
+
+
+def machines(file: Path) -> tuple[cn.Detection, cn.NetworkRun]:
+    """Find failures among milling machines: at one site, and where each type is a site."""
+    table = pd.read_csv(file, encoding="utf-8-sig")
+    rng = np.random.default_rng(0)
+
+    def split(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+        normal = rows[rows["Machine_failure"] == 0].iloc
+        failed = rows[rows["Machine_failure"] == 1]
+        order = rng.permutation(int((rows["Machine_failure"] == 0).sum()))
+        cut = 3 * order.size // 4
+        return normal[order[:cut]], pd.concat([normal[order[cut:]], failed])
+
+    known, tests = split(table)
+    columns = ["Type", *MACHINES]
+    result = cn.AdaDetect(level=0.2).detect(
+        known[columns], tests[columns], ids=tests["Product ID"].to_numpy()
+    )
+    agents = []
+    for name, rows in table.groupby("Type"):
+        known, tests = split(rows)
+        ids = tests["Product ID"].to_numpy()
+        agents.append(cn.Agent(f"type {name}", known[MACHINES], tests[MACHINES], ids=ids))
+    return result, cn.Network(agents, level=0.2).run()
+
+
 def photograph(
     browser: Browser,
     page: Path,
@@ -67,6 +104,8 @@ def photograph(
         device_scale_factor=2 if phone else 1,
     )
     opened.goto(page.as_uri())
+    for folded in opened.query_selector_all("#flagged-rows details")[:1]:
+        folded.evaluate("element => element.open = true")
     if start:
         opened.locator("h2", has_text=start).evaluate(
             "heading => window.scrollTo(0, heading.getBoundingClientRect().top + scrollY - 32)"
@@ -90,6 +129,13 @@ def main() -> None:
         photograph(browser, together, "report-counts", 1180, 1080, "dark", "The counts")
         photograph(browser, site, "report-phone", 390, 844, "light")
         photograph(browser, site, "report-phone-dark", 390, 844, "dark", "How it was decided")
+        if len(sys.argv) > 1:
+            result, run = machines(Path(sys.argv[1]))
+            why, network_why = (Path(folder) / f"{name}.html" for name in ("why", "network-why"))
+            result.report(why)
+            run.report(network_why)
+            photograph(browser, why, "report-why", 1180, 1000, "light", "Why these rows?")
+            photograph(browser, network_why, "report-why-network", 1180, 1000, "dark", "Why these")
         browser.close()
 
 

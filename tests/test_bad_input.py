@@ -54,8 +54,6 @@ SAMPLES = {
     "dates": (np.zeros((3, 2), "M8[s]"), ColumnError, "encode them as numbers"),
     "an object": ([[{}, 1], [2, 3]], ColumnError, "column 0, first in row 0: float() argument"),
     "huge integers": ([[10**400, 1]] * 3, ColumnError, "encode them as numbers"),
-    "NaN": ([[1, np.nan], [2, 0]], ColumnError, "column 1 has 1 (first in row 0)"),
-    "None within": ([[None, 1], [2, 0]], ColumnError, "column 0 has 1 (first in row 0)"),
     "nothing but NaN": ([[1, np.nan]] * 3, ColumnError, "entirely missing"),
     "empty column": (
         pd.DataFrame({"a": [None] * 3, "b": [1] * 3}),
@@ -67,10 +65,9 @@ SAMPLES = {
     "same names": (pd.DataFrame(NULL, columns=["a", "a"]), ColumnError, "called 'a': rename"),
     "same names in arrow": (twice(pa.table), ColumnError, "called 'a': rename"),
     "names that read alike": (pd.DataFrame(NULL, columns=[1, "1"]), ColumnError, "called '1'"),
-    "mixed objects": (pd.DataFrame({"a": [1, "x"], "b": [1, 2]}), ColumnError, "not numeric: 'a'"),
-    "structs": (pa.table({"a": [{"x": 1}], "b": [1]}), ColumnError, "not numeric: 'a'"),
-    "lists": (pl.DataFrame({"a": [[1]], "b": [1]}), ColumnError, "not numeric: 'a'"),
-    "categories": (pd.DataFrame({"a": pd.Categorical(["u"])}), ColumnError, "not numeric: 'a'"),
+    "structs": (pa.table({"a": [{"x": 1}], "b": [1]}), ColumnError, "column 'a' holds values"),
+    "lists": (pl.DataFrame({"a": [[1]], "b": [1]}), ColumnError, "column 'a' holds values"),
+    "sets": (pd.DataFrame({"a": [{1}], "b": [1]}), ColumnError, "of type set, which are no"),
     "other columns": (NULL[:, :1], ColumnError, "columns"),
 }
 
@@ -95,6 +92,23 @@ def test_samples(run, sample, error, words, which):
     with pytest.raises(error) as raised:
         run(*((sample, TEST) if which == "null" else (NULL, sample)))
     assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("which", ["null", "test"])
+@pytest.mark.parametrize(
+    ("sample", "words"),
+    [
+        ([[1, np.nan], [2, 0]], "column 1 has 1 (first in row 0)"),
+        ([[None, 1], [2, 0]], "column 0 has 1 (first in row 0)"),
+        (pd.DataFrame({"a": [1, "x"], "b": [1, 2]}), "not numeric: 'a'"),
+        (pd.DataFrame({"a": pd.Categorical(["u", "v"]), "b": [1, 2]}), "not numeric: 'a'"),
+    ],
+)
+def test_agents_need_a_schema_for_what_is_no_plain_number(sample, words, which):
+    with pytest.raises(ColumnError) as raised:
+        as_network(*((sample, TEST) if which == "null" else (NULL, sample)))
+    assert words in str(raised.value)
+    assert "Network(schema=infer_schema(X_null))" in str(raised.value)
 
 
 @pytest.mark.parametrize("null", [pd.DataFrame(NULL), pd.DataFrame(NULL, columns=[1, "x"])])

@@ -16,11 +16,17 @@ from conovel import errors
 # A test compares it with the code; `python tests/test_public_api.py` prints the lines of today.
 PUBLIC = r"""
 AdaDetect(scorer=None, level=0.1, train_fraction=None, pi0=None, random_state=0,
-    max_train_rows=100000, repeats=1)
-AdaDetect.detect(X_null, X_test, *, ids=None, on_stage=None)
-AdaDetect.fit(X, y=None)
+    max_train_rows=100000, repeats=1, schema=None)
+AdaDetect.decision_function(X)
+AdaDetect.detect(X_null, X_test, *, ids=None, on_stage=None, ledger=None, name=None,
+    check=True)
+AdaDetect.fit(X, y=None, *, X_unlabelled=None)
 AdaDetect.fit_predict
+AdaDetect.keep(X_null, X_unlabelled=None, *, explain=False, on_stage=None)
 AdaDetect.predict(X)
+AdaDetect.read_fitted(X)
+AdaDetect.score_samples(X)
+AdaDetect.set_fit_request(*, X_unlabelled='$UNCHANGED$')
 AdaDetect.site_work()
 Agent(name, X_null, X_test, scorer='as the network', bits='as the network', ids=None,
     seed=None)
@@ -28,37 +34,75 @@ Automatic(n_folds=4, random_state=None)
 Automatic.candidates()
 Automatic.fit(training)
 Automatic.label
+Automatic.one_class(null_train)
 Automatic.with_seed(seed)
+BatchRefusedError(InputError) is raised
 Blend(first, members, n_refits=(), n_folds=5, lead=1.0)
 Blend.cross_fit(fitter)
 Blend.fit(training)
 Blend.label
 Blend.with_seed(seed)
+Check(p_value, columns, since, n_rows, n_latest, n_flagged, level, drift, p_columns,
+    p_rehearsal, warnings=())
+Check.exchangeable
+Check.plot(ax=None)
+Check.to_dict()
+Column(name, kind, missing=False, fill=None, low=None, high=None, levels=(), rare=(),
+    buckets=0, parts=())
+Column.digest
+Column.features
+Column.is_apart
+Column.neutral
+Column.to_dict()
+ColumnDrift(column, p_value, since, before, after)
 ColumnError(InputError) is raised
 ConovelError(Exception) is raised
 ConovelWarning(UserWarning) is raised
 DataWarning(ConovelWarning) is raised
 Detection(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows, cells=None,
-    floor=0, ids=None, choices=<factory>, repeated=None, stepup, n_train, scorer, guarantee,
-    calibration_scores)
+    floor=0, roaming=None, ids=None, choices=<factory>, repeated=None, ledger=None,
+    explainer=None, warnings=(), stepup, n_train, scorer, guarantee, calibration_scores)
 Detection.adjusted
 Detection.cells_as_plain()
 Detection.columns()
+Detection.explain(top=3)
+Detection.headline
 Detection.histogram
 Detection.level
+Detection.most_novel_reasons(most=10000)
 Detection.n_rejected
+Detection.normal_at
 Detection.p_values
+Detection.patterns(top=3)
+Detection.plot(ax=None)
+Detection.reasons
 Detection.repeats
+Detection.report(path)
 Detection.resolution
 Detection.selection
 Detection.summary()
 Detection.times_flagged
 Detection.to_frame()
+Drift(n_rows, p_value, columns, places, traces)
+Drift.drifting(level=Fraction(1, 100))
+Drift.trace(column)
+Evaluation(trials, level, normal, by_order)
+Evaluation.fdp
+Evaluation.headline
+Evaluation.n_warned
+Evaluation.power
+Evaluation.spread(what)
+Evaluation.to_dict()
+Evaluation.warnings
 Evidence(values, codes)
 Evidence.to_list()
 EvidenceRound(k, counts)
 EvidenceRound.total
 FileError(ConovelError, OSError) is raised
+Finding(kind, message, fix, columns=(), agent='', numbers=<factory>, trace=())
+Finding.breaks_promise
+Finding.of_agent(name)
+Finding.to_dict()
 FittedScorer(scorer, read, scale, estimator=None, weights=None, selection=None)
 FittedScorer.flat
 FittedScorer.name
@@ -66,6 +110,38 @@ FittedScorer.score(X)
 Guarantee(statement, assumptions)
 GuaranteeWarning(ConovelWarning) is raised
 InputError(ConovelError, ValueError) is raised
+KeptDetector(level, scorer, imitated, schema, columns, kinds, n_features, n_train,
+    n_unlabelled, unlabelled, calibration_scores, model, normals, software)
+KeptDetector.detect(X_test, *, ids=None, level=None, on_stage=None, ledger=None, name=None,
+    check=True)
+KeptDetector.digest
+KeptDetector.explainer
+KeptDetector.fitted
+KeptDetector.from_bytes(data)
+KeptDetector.load(path)
+KeptDetector.n_calibration
+KeptDetector.read(X, name='X')
+KeptDetector.save(path)
+KeptDetector.score(X)
+KeptDetector.to_bytes()
+Ledger(level=0.1, final=False, n_batches=30)
+Ledger.add(ranks, n_calibration, facts, ids=None, name=None)
+Ledger.add_of_network(rejected, network, facts, ids=None, name=None)
+Ledger.count(k)
+Ledger.decisions()
+Ledger.history
+Ledger.in_network
+Ledger.listed()
+Ledger.load(path)
+Ledger.n_listed
+Ledger.n_tests
+Ledger.needs(n_tests, n_calibration=None)
+Ledger.reaches(k, entry)
+Ledger.require(facts)
+Ledger.save(path)
+Ledger.update_since(before)
+LedgerUpdate(number, name, rejected, n_listed, n_tests, joined, left, needs, guarantee)
+LedgerUpdate.summary()
 LevelError(InputError) is raised
 LocalProtocolError(ProtocolError) is raised
 MissingExtraError(ConovelError, ImportError) is raised
@@ -75,17 +151,24 @@ Mixture.rows
 Mixture.score(model)
 ModelError(InputError) is raised
 Network(agents, *, regime='auto', composite='auto', bits='compact', level=0.1, scorer=None,
-    random_state=0, train_fraction=None, pi0=None, on_dropout='abort', repeats=1)
-Network.run(*, dropouts=None, on_stage=None)
+    random_state=0, train_fraction=None, pi0=None, on_dropout='abort', repeats=1, ledger=None,
+    schema=None)
+Network.run(*, dropouts=None, on_stage=None, check=True)
 Network.spec()
-NetworkRun(sites, transcript, guarantee, spec, n_null, lost=(), runs=(), evidence_rounds=())
+NetworkRun(sites, transcript, guarantee, spec, n_null, lost=(), runs=(), evidence_rounds=(),
+    batch=None)
 NetworkRun.groups
+NetworkRun.headline
 NetworkRun.n_bytes
 NetworkRun.n_rejected
+NetworkRun.plot(ax=None)
+NetworkRun.report(path)
 NetworkRun.rounds
 NetworkRun.save(path)
 NetworkRun.to_dict()
+NetworkRun.to_frame()
 NetworkRun.transcripts
+NetworkRun.warnings
 OneClass(model, higher, method='decision_function')
 OneClass.fit(training)
 OneClass.fit_nulls(null_train)
@@ -112,6 +195,18 @@ Repeated.times_flagged
 Resolution(fewest, rows_for_any, rows_for_one)
 ResolutionWarning(ConovelWarning) is raised
 SampleError(InputError) is raised
+SavedFileError(FileError) is raised
+Schema(columns)
+Schema.digests
+Schema.features
+Schema.from_dict(plain)
+Schema.from_toml(text)
+Schema.names
+Schema.require_small()
+Schema.source
+Schema.to_dict()
+Schema.to_toml()
+Schema.used
 Scorer()
 Scorer.fit(training)
 Scorer.label
@@ -121,12 +216,20 @@ Selection(names, values, chosen, criterion='enrichment', rule='')
 Selection.to_dict()
 Selection.winner
 SiteResult(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows, cells=None,
-    floor=0, ids=None, choices=<factory>, repeated=None)
+    floor=0, roaming=None, ids=None, choices=<factory>, repeated=None, ledger=None,
+    explainer=None, warnings=())
 SiteResult.cells_as_plain()
 SiteResult.columns()
+SiteResult.explain(top=3)
+SiteResult.most_novel_reasons(most=10000)
 SiteResult.n_rejected
+SiteResult.normal_at
 SiteResult.p_values
+SiteResult.patterns(top=3)
+SiteResult.plot(ax=None)
+SiteResult.reasons
 SiteResult.repeats
+SiteResult.report(path)
 SiteResult.times_flagged
 SiteResult.to_frame()
 SiteVanishedError(RemoteProtocolError) is raised
@@ -140,8 +243,8 @@ Surrogate = conovel.models.forest.Forest | conovel.models.linear.Linear |
 TrainingSet(null_train, mixture)
 TrainingSet.labelled()
 Transcript(run_id='', spec=None, agents=<factory>, roster=(), n_tests=0, left=<factory>,
-    weights=<factory>, rooms=<factory>, histograms=<factory>, rounds=<factory>, outcome=None,
-    abort=None, entries=<factory>)
+    weights=<factory>, rooms=<factory>, histograms=<factory>, folds=<factory>,
+    rounds=<factory>, outcome=None, abort=None, entries=<factory>)
 Transcript.agreed
 Transcript.charged(entry)
 Transcript.from_dict(plain)
@@ -150,16 +253,22 @@ Transcript.note(message, n_bytes, paper_bits=None)
 Transcript.record(data, paper_bits=None)
 Transcript.to_dict()
 Transcript.totals()
+Transcript.uncovered
 ValueTypeError(ColumnError, TypeError) is raised
 WireError(ConovelError, ValueError) is raised
 adjusted_pvalues(ranks, n_calibration)
 benjamini_hochberg(ranks, n_calibration, level, *, pi0=None)
+check(X_null, order=None, *, level=0.1, scorer=None, random_state=0, schema=None)
 conformal_pvalues(calibration_scores, test_scores)
 conformal_ranks(calibration_scores, test_scores)
 decode(message, *, schema=None)
 e_bh(e_values, level, *, denominator=1)
 encode(model, *, bits=None, schema=b'\x00\x00\x00\x00')
+evaluate(X, label, *, order=None, trials=None, normal=None, test_share='0.3', keep=(),
+    level=0.1, scorer=None, train_fraction=None, pi0=None, random_state=0, schema=None,
+    on_stage=None)
 fast_lsu(blocks, level, *, pi0=None)
+infer_schema(X_null, X_test=None, *, kinds=None)
 reject(calibration_scores, test_scores, level)
 resolution(n_calibration, m, level)
 """
@@ -262,7 +371,15 @@ def test_promised_members(name, members):
 def test_options_of_a_network_mean_what_they_mean_in_adadetect():
     ours, theirs = (inspect.signature(c).parameters for c in (cn.Network, cn.AdaDetect))
     shared = [name for name in ours if name in theirs]
-    assert shared == ["level", "scorer", "random_state", "train_fraction", "pi0", "repeats"]
+    assert shared == [
+        "level",
+        "scorer",
+        "random_state",
+        "train_fraction",
+        "pi0",
+        "repeats",
+        "schema",
+    ]
     for name in shared:
         assert ours[name].default == theirs[name].default
         assert ours[name].annotation == theirs[name].annotation

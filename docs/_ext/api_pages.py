@@ -23,7 +23,8 @@ _DIRECTIVES = {
 # (file, title, first parts of the modules it covers). The first group that fits takes a name.
 GROUPS = [
     ("models", "Models as bytes", ("conovel.site.surrogate", "conovel.models")),
-    ("one-site", "Detection at one site", ("conovel.site",)),
+    ("tables", "Tables", ("conovel.spec.schema", "conovel.site.pairs")),
+    ("one-site", "Detection at one site", ("conovel.site", "conovel.experiments")),
     ("networks", "Networks of agents", ("conovel.drivers", "conovel.protocol")),
     ("scorers", "Scorers", ("conovel.scorers",)),
     ("statistics", "Statistics on integers", ("conovel.stats",)),
@@ -67,7 +68,9 @@ def _page(title: str, things: dict[str, object]) -> str:
     for name, thing in things.items():
         kind = _kind(thing)
         lines += ["", name, "-" * len(name), "", f".. {_DIRECTIVES[kind]}:: conovel.{name}"]
-        lines += ["   :members:"] if kind == "class" else []
+        if kind == "class":
+            # scikit-learn makes the request methods, and their text refers to its own pages.
+            lines += ["   :members:", "   :exclude-members: set_fit_request"]
     return "\n".join([*lines, ""])
 
 

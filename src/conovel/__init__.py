@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from conovel.drivers.agents import Agent as Agent
     from conovel.drivers.network import Network as Network
     from conovel.drivers.results import NetworkRun as NetworkRun
+    from conovel.errors import BatchRefusedError as BatchRefusedError
     from conovel.errors import ColumnError as ColumnError
     from conovel.errors import ConovelError as ConovelError
     from conovel.errors import ConovelWarning as ConovelWarning
@@ -30,10 +31,13 @@ if TYPE_CHECKING:
     from conovel.errors import RemoteProtocolError as RemoteProtocolError
     from conovel.errors import ResolutionWarning as ResolutionWarning
     from conovel.errors import SampleError as SampleError
+    from conovel.errors import SavedFileError as SavedFileError
     from conovel.errors import ScorerError as ScorerError
     from conovel.errors import SiteVanishedError as SiteVanishedError
     from conovel.errors import ValueTypeError as ValueTypeError
     from conovel.errors import WireError as WireError
+    from conovel.experiments.evaluation import Evaluation as Evaluation
+    from conovel.experiments.evaluation import evaluate as evaluate
     from conovel.models.wire import Surrogate as Surrogate
     from conovel.protocol.transcript import Transcript as Transcript
     from conovel.scorers.automatic import Automatic as Automatic
@@ -45,12 +49,23 @@ if TYPE_CHECKING:
     from conovel.scorers.one_class import OneClass as OneClass
     from conovel.scorers.refined import Refined as Refined
     from conovel.scorers.selection import Selection as Selection
+    from conovel.site.checks.drift import ColumnDrift as ColumnDrift
+    from conovel.site.checks.drift import Drift as Drift
+    from conovel.site.checks.order import Check as Check
+    from conovel.site.checks.order import check as check
     from conovel.site.detector import AdaDetect as AdaDetect
+    from conovel.site.ledger import Ledger as Ledger
+    from conovel.site.ledger_records import LedgerUpdate as LedgerUpdate
+    from conovel.site.pairs import infer_schema as infer_schema
     from conovel.site.results import Detection as Detection
     from conovel.site.results import SiteResult as SiteResult
+    from conovel.site.saved import KeptDetector as KeptDetector
     from conovel.site.surrogate import decode as decode
     from conovel.site.surrogate import encode as encode
+    from conovel.spec.findings import Finding as Finding
     from conovel.spec.guarantee import Guarantee as Guarantee
+    from conovel.spec.schema import Column as Column
+    from conovel.spec.schema import Schema as Schema
     from conovel.stats.evidence import Evidence as Evidence
     from conovel.stats.evidence import e_bh as e_bh
     from conovel.stats.null_proportion import Quantile as Quantile
@@ -73,19 +88,29 @@ _HOMES = {
     "AdaDetect": "site.detector",
     "Agent": "drivers.agents",
     "Automatic": "scorers.automatic",
+    "BatchRefusedError": "errors",
     "Blend": "scorers.blend",
+    "Check": "site.checks.order",
+    "Column": "spec.schema",
+    "ColumnDrift": "site.checks.drift",
     "ColumnError": "errors",
     "ConovelError": "errors",
     "ConovelWarning": "errors",
     "DataWarning": "errors",
     "Detection": "site.results",
+    "Drift": "site.checks.drift",
+    "Evaluation": "experiments.evaluation",
     "Evidence": "stats.evidence",
     "EvidenceRound": "stats.repeats",
     "FileError": "errors",
+    "Finding": "spec.findings",
     "FittedScorer": "scorers.base",
     "Guarantee": "spec.guarantee",
     "GuaranteeWarning": "errors",
     "InputError": "errors",
+    "KeptDetector": "site.saved",
+    "Ledger": "site.ledger",
+    "LedgerUpdate": "site.ledger_records",
     "LevelError": "errors",
     "LocalProtocolError": "errors",
     "MissingExtraError": "errors",
@@ -102,6 +127,8 @@ _HOMES = {
     "Resolution": "stats.resolution",
     "ResolutionWarning": "errors",
     "SampleError": "errors",
+    "SavedFileError": "errors",
+    "Schema": "spec.schema",
     "Scorer": "scorers.base",
     "ScorerError": "errors",
     "Selection": "scorers.selection",
@@ -116,12 +143,15 @@ _HOMES = {
     "WireError": "errors",
     "adjusted_pvalues": "stats.stepup",
     "benjamini_hochberg": "stats.stepup",
+    "check": "site.checks.order",
     "conformal_pvalues": "stats.ranks",
     "conformal_ranks": "stats.ranks",
     "decode": "site.surrogate",
     "e_bh": "stats.evidence",
     "encode": "site.surrogate",
+    "evaluate": "experiments.evaluation",
     "fast_lsu": "stats.stepup",
+    "infer_schema": "site.pairs",
     "reject": "stats.stepup",
     "resolution": "stats.resolution",
 }

@@ -7,11 +7,14 @@
     │   ├── LevelError           a level or fraction outside (0, 1)
     │   ├── SampleError          an empty or too small sample, or a wrong shape
     │   ├── ColumnError          missing, extra, non-numeric or non-finite columns
-    │   │   └── ValueTypeError       values that are no numbers            (also TypeError)
+    │   │   ├── ValueTypeError       values that are no numbers            (also TypeError)
+    │   │   └── MissingValueError    missing values where there must be none
     │   ├── ScorerError          a scorer without a usable, declared score
-    │   └── ModelError           a fitted model that has no flat form
+    │   ├── ModelError           a fitted model that has no flat form
+    │   └── BatchRefusedError    a batch that a ledger does not take
     ├── FileError                a file that cannot be read or written (also OSError)
-    │   └── RunFileError         a file that is not a run, or not a whole one
+    │   ├── RunFileError         a file that is not a run, or not a whole one
+    │   └── SavedFileError       a file that is not a ledger or a detector, or not a whole one
     ├── MissingExtraError        an optional dependency is not installed (also ImportError)
     ├── ClusterError             a cluster that does not answer or loses its workers
     ├── FederationError          a kit, a certificate or a process that does not work
@@ -82,6 +85,10 @@ class ValueTypeError(ColumnError, TypeError):
     """Values that are no numbers, such as texts, dates and other objects."""
 
 
+class MissingValueError(ColumnError):
+    """Missing values where there must be none."""
+
+
 class ScorerError(InputError):
     """A scorer that offers no usable score, or whose polarity was not declared."""
 
@@ -90,12 +97,20 @@ class ModelError(InputError):
     """A fitted model that has no flat form."""
 
 
+class BatchRefusedError(InputError):
+    """A batch that a ledger does not take: seen before, or of other normals or columns."""
+
+
 class FileError(ConovelError, OSError):
     """A file or folder that cannot be read or written."""
 
 
 class RunFileError(FileError):
     """A file that is not a run; the message names the field that is missing or wrong."""
+
+
+class SavedFileError(FileError):
+    """A file that is not a ledger or a detector, or was damaged or changed."""
 
 
 class MissingExtraError(ConovelError, ImportError):

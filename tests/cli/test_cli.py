@@ -44,9 +44,12 @@ def test_detect_writes_decisions_and_a_summary(detect, folder, out):
     assert "rows flagged" in run.stdout
     assert "at most 0.1" in run.stdout
     frame = (pd.read_parquet if out.endswith("parquet") else pd.read_csv)(folder / out)
-    assert list(frame) == ["id", "score", "rank", "p_value", "adjusted_p_value", "rejected"]
+    decided = ["id", "score", "rank", "p_value", "adjusted_p_value", "rejected"]
+    assert list(frame) == [*decided, "reason_1", "reason_2", "reason_3", "pattern"]
+    assert frame["reason_1"].notna().equals(frame["rejected"])
+    assert frame["pattern"].notna().equals(frame["rejected"])
     assert list(frame["id"]) == [f"t{i}" for i in range(100)]
-    summary = json.loads((folder / "decisions.json").read_text())
+    summary = json.loads((folder / f"{out}.json").read_text())
     assert summary["n_rejected"] == frame["rejected"].sum() >= 8
     assert not list(folder.glob(".decisions*"))
 
@@ -54,7 +57,7 @@ def test_detect_writes_decisions_and_a_summary(detect, folder, out):
 def test_a_folder_is_read_like_the_file_it_was_cut_from(detect):
     options = ("--id", "txn", "--scorer", "logistic", "--json")
     whole, parts = detect(*options), detect(*options, test="parts")
-    skip = {"test"}
+    skip = {"test", "read_as"}
     first, second = (json.loads(run.stdout) for run in (whole, parts))
     assert {k: v for k, v in first.items() if k not in skip} == {
         k: v for k, v in second.items() if k not in skip
@@ -101,7 +104,7 @@ def test_a_broken_file_is_named(detect, folder):
     assert (run.returncode, "broken.parquet cannot be read" in run.stderr) == (2, True)
     (folder / "words.txt").write_text("a")
     run = detect("--columns", "a", test="words.txt")
-    assert (run.returncode, "expected .csv or .parquet" in run.stderr) == (2, True)
+    assert (run.returncode, "expected .csv, .csv.gz" in run.stderr) == (2, True)
 
 
 def test_warnings_are_one_line_on_standard_error(detect):
@@ -121,7 +124,7 @@ def test_the_installed_command_answers():
     command = [sys.executable, "-c", "from conovel.cli import main; main()", "detect"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 2
-    assert "--null" in run.stderr
+    assert "--test" in run.stderr
 
 
 @pytest.fixture(scope="module")
@@ -174,10 +177,28 @@ def test_columns_of_one_name_are_named(detect, folder, memory, ending):
         (["--columns", "a,a"], "the column 'a' is asked for twice"),
         (["--columns", "a,txn", "--id", "txn"], "'txn' names the rows and is never a feature"),
         (["--columns", "a,txn"], "normal.parquet has no column 'txn'"),
-        (["--null", "today.csv"], "today.csv: not numeric: 'txn' (string)"),
+        (["--null", "today.csv"], "'txn' has 100 different texts in 200 rows"),
     ],
 )
 def test_features_must_be_numbers_and_named_once(detect, more, words):
     run = detect(*more)
     assert run.returncode == 2
     assert words in run.stderr
+
+
+def test_a_missing_file_is_named_before_anything_slow_is_loaded(folder):
+    code = """
+import sys
+sys.argv = ["conovel", "detect", "--null", "nothing.csv", "--test", "today.csv"]
+from conovel.cli import main
+try:
+    main()
+except SystemExit as end:
+    slow = {"numpy", "pandas", "pyarrow", "sklearn"} & set(sys.modules)
+    print(end.code, sorted(slow))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert "nothing.csv does not exist" in done.stderr
+    assert done.stdout.strip() == "2 []"

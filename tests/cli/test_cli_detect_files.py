@@ -26,7 +26,7 @@ def test_the_command_gives_the_same_files_with_a_budget(files):
         done = command(files, files / f"{name}.parquet", *more)
         assert done.exit_code == 0, done.output
     assert (files / "a.parquet").read_bytes() == (files / "b.parquet").read_bytes()
-    results = [json.loads((files / f"{name}.json").read_text()) for name in "ab"]
+    results = [json.loads((files / f"{name}.parquet.json").read_text()) for name in "ab"]
     assert [result.pop("table") for result in results] == ["a.parquet", "b.parquet"]
     assert results[0] == results[1]
 

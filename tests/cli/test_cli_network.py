@@ -78,6 +78,18 @@ def test_dropouts(conovel):
     assert (run.returncode, "vanished during the counts" in run.stderr) == (2, True)
 
 
+def test_every_regime_has_a_file_of_its_own(conovel, tmp_path):
+    out = tmp_path / "run.json"
+    run = conovel("simulate", *SMALL, "--regime", "isolated,counts", "--out", out)
+    assert run.returncode == 0, run.stderr
+    assert not out.exists()
+    for regime in ("isolated", "counts"):
+        written = tmp_path / f"run.{regime}.json"
+        assert json.loads(written.read_text())["transcript"]["spec"]["regime"] == regime
+        assert str(written) in run.stdout.replace("\n", "")
+        assert conovel("verify", written).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
@@ -89,7 +101,6 @@ def test_dropouts(conovel):
         (["--agent", "a=x.csv,y.csv"], "x.csv does not exist"),
         (["--drop", "agent-1=never"], "write NAME=hello, NAME=models or NAME=counts"),
         (["--drop", "nobody=hello"], "no agent called nobody"),
-        (["--regime", "full,counts", "--out", "r.json"], "one run only"),
         (["--nulls", "1"], "are too few for 3 agents"),
         (["--on-dropout", "panic"], "on_dropout must be"),
     ],

@@ -24,6 +24,7 @@ def files(tmp_path):
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_detect_writes_how_often_and_verify_derives_it(files, tmp_path, conovel, kind):
     out = tmp_path / f"out.{kind}"
+    result = tmp_path / f"out.{kind}.json"
     options = ["--scorer", "logistic", "--level", "0.2", "--repeats", "4"]
     done = conovel("detect", *files, "--out", out, *options)
     assert done.returncode == 0, done.stderr
@@ -31,20 +32,21 @@ def test_detect_writes_how_often_and_verify_derives_it(files, tmp_path, conovel,
     assert " of 4" in done.stdout
     if kind == "csv":
         rows = list(csv.DictReader(out.open()))
-        assert list(rows[0]) == ["id", "times_flagged", "flagged_in_runs", "e_value", "rejected"]
+        told = ["id", "times_flagged", "flagged_in_runs", "e_value", "rejected"]
+        assert list(rows[0])[:5] == told
         assert all(row["flagged_in_runs"].count("F") == int(row["times_flagged"]) for row in rows)
-    checked = conovel("verify", out.with_suffix(".json"))
+    checked = conovel("verify", result)
     assert checked.returncode == 0, checked.stdout
     assert "follow from the flags" in checked.stdout
     assert "not checked: repeats.seeds" in checked.stdout
-    run = _with_ranks(json.loads(out.with_suffix(".json").read_text()), out.with_suffix(".json"))
+    run = _with_ranks(json.loads(result.read_text()), result)
     assert run["n_rejected"]
     assert_every_forgery_is_found(run)
-    page = conovel("report", out.with_suffix(".json"))
+    page = conovel("report", result)
     assert page.returncode == 0, page.stderr
-    assert "of 4 runs" in (tmp_path / "out.html").read_text()
+    assert "of 4 runs" in result.with_suffix(".html").read_text()
     out.unlink()
-    without = conovel("verify", out.with_suffix(".json"))
+    without = conovel("verify", result)
     assert without.returncode == 0
     assert "its flags are not here" in without.stdout
     assert "not checked: repeats.n_rejected" in without.stdout

@@ -20,7 +20,7 @@ from conovel.report.page import render
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.levels import as_level
 
-REGIMES = ["isolated", "counts", "split", "conservative", "full", "pooled", "joint"]
+REGIMES = ["isolated", "counts", "split", "conservative", "full", "pooled", "joint", "consensus"]
 HOSTILE_LEVELS = [
     "1/0",
     "1e300000000",
@@ -123,7 +123,9 @@ def test_what_is_not_checked_is_short_and_printed(tmp_path, conovel):
         "not checked: decisions.*.choices",
         "not checked: decisions.*.ranks",
         "not checked: picture",
+        "not checked: reasons",
         "not checked: transcript.agents.*.n_null",
+        "not checked: warnings",
     ]
 
 
@@ -140,7 +142,7 @@ def detection(tmp_path, conovel):
         "detect", "--null", paths[0], "--test", paths[1], "--out", paths[2], "--scorer", "logistic"
     )
     assert done.returncode == 0
-    return tmp_path / "out.json"
+    return tmp_path / "out.csv.json"
 
 
 def test_a_result_of_one_site_gets_a_clear_answer(detection, conovel):
@@ -152,7 +154,7 @@ def test_a_result_of_one_site_gets_a_clear_answer(detection, conovel):
     run = _with_ranks(json.loads(detection.read_text()), detection)
     assert run["n_rejected"]
     assert_every_forgery_is_found(run)
-    detection.with_suffix(".csv").unlink()
+    detection.with_name("out.csv").unlink()
     without = conovel("verify", detection)
     assert without.returncode == 0
     assert "its ranks are not here" in without.stdout

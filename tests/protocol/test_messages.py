@@ -29,6 +29,7 @@ from conovel.protocol.messages import (
     Left,
     Message,
     Model,
+    Ready,
     Roster,
     Step,
     as_name,
@@ -63,6 +64,7 @@ VALUES = {
     fields.FRACTION: st.fractions(min_value=0),
     fields.FRACTIONS: st.lists(st.fractions(min_value=0), max_size=4).map(tuple),
     fields.U32S: st.lists(st.integers(0, 2**32 - 1), max_size=4).map(tuple),
+    fields.U32S_OF_FOLDS: st.lists(st.integers(0, 2**32 - 1), max_size=4).map(tuple),
     fields.NAMES: names,
     fields.BLOB: st.binary(max_size=200),
     fields.SPEC: specs,
@@ -112,11 +114,11 @@ def test_there_is_a_body_for_every_kind():
 def test_the_bytes_of_a_count():
     data = encode(Message(bytes(range(16)), "north", "coordinator", 3, Count(258)))
     assert data == (
-        b"CNVL\x02\x09"
+        b"CNVL\x03\x09"
         + bytes(range(16))
         + b"\x03\0\0\0"
         + b"\x1a\0\0\0"
-        + bytes.fromhex("0c979e1f")
+        + bytes.fromhex("016b5276")
         + b"\x05north\x0bcoordinator"
         + b"\x02\x01\0\0\0\0\0\0"
     )
@@ -174,7 +176,7 @@ def test_a_part_of_a_message_is_refused(message, data):
 
 
 def message_of(payload, kind=Kind.COUNT, round_=1):
-    header = HEADER.pack(b"CNVL", 2, kind, bytes(16), round_, 0, 0)
+    header = HEADER.pack(b"CNVL", 3, kind, bytes(16), round_, 0, 0)
     return sealed(header + b"\x01a\x01b" + payload)
 
 
@@ -223,8 +225,8 @@ def test_the_names_of_too_many_agents_are_refused():
 
 def test_a_later_version_is_told_apart_from_noise():
     data = encode(Message(bytes(16), "a", "b", 0, Model(b"")))
-    with pytest.raises(VersionMismatchError, match="version 3") as caught:
-        decode(data[:4] + b"\x03" + data[5:] + b"whatever follows", "south")
+    with pytest.raises(VersionMismatchError, match="version 4") as caught:
+        decode(data[:4] + b"\x04" + data[5:] + b"whatever follows", "south")
     assert caught.value.culprit == "south"
 
 
@@ -236,7 +238,7 @@ def test_a_later_version_is_told_apart_from_noise():
         Message(bytes(16), "a", "b\0", 0, Count(1)),
         Message(bytes(16), "a", "b", -1, Count(1)),
         Message(bytes(16), "a", "b", 2**32, Count(1)),
-        Message(bytes(16), "a", "b", 1, Model(b"")),
+        Message(bytes(16), "a", "b", 1, Ready(1, 1)),
         Message(bytes(16), "a", "b", 0, Count(-1)),
         Message(bytes(16), "a", "b", 0, Count(2**64)),
         Message(bytes(16), "a", "b", 0, Model(bytes(fields.MAX_MODEL_BYTES + 1))),
@@ -268,6 +270,7 @@ def test_the_layout_in_the_documentation():
     forms |= {getattr(fields, form): form.lower() for form in ("NAME", "TEXT", "FRACTION")}
     forms |= {fields.NAMES: "names", fields.BLOB: "blob", fields.SPEC: "settings"}
     forms |= {fields.COUNTS: "counts", fields.FRACTIONS: "fractions", fields.U32S: "u32s"}
+    forms |= {fields.U32S_OF_FOLDS: "u32s of folds"}
     rows = table_of("protocol.md", "kind", "message", "from → to", "body")
     assert [(number, name, body) for number, name, _, body in rows] == [
         (

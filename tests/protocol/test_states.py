@@ -183,6 +183,9 @@ def test_every_row_of_the_table_happens_and_nothing_else(monkeypatch):
             for when in range(60):
                 play((regime, "conservative", "agent001", when, pi0))
                 play((regime, "conservative", "agent001", when, pi0), slow_sites=True)
+    for when in range(60):
+        play(("consensus", "abort", None, when, None))
+        play(("consensus", "abort", None, when, None), slow_sites=True)
     # What only happens when the one who vanishes is the last one waited for.
     for regime, kind, n in [
         ("full", Kind.HELLO, 2),

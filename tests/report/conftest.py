@@ -24,5 +24,14 @@ def rows():
 
 @pytest.fixture(scope="session")
 def runs(rows):
-    regimes = ("isolated", "counts", "pooled", "split", "conservative", "full", "joint")
+    regimes = (
+        "isolated",
+        "counts",
+        "pooled",
+        "split",
+        "conservative",
+        "full",
+        "joint",
+        "consensus",
+    )
     return {regime: network_run(rows, regime) for regime in regimes}

@@ -30,7 +30,8 @@ def test_one_site(detection):
 
 
 @pytest.mark.parametrize(
-    "regime", ["isolated", "counts", "pooled", "split", "conservative", "full", "joint"]
+    "regime",
+    ["isolated", "counts", "pooled", "split", "conservative", "full", "joint", "consensus"],
 )
 def test_every_regime(runs, regime):
     story = story_of(runs[regime])
@@ -39,14 +40,17 @@ def test_every_regime(runs, regime):
     assert "at most 10 %" in story.guarantee
     assert "novelties were found" in story.lead
     titles = sections(story)
-    assert ("The counts" in titles) == (regime in ("counts", "split", "full", "joint"))
+    counting = ("counts", "split", "full", "joint", "consensus")
+    assert ("The counts" in titles) == (regime in counting)
+    assert ("Rows that roam" in titles) == (regime == "consensus")
     assert "What was revealed to whom" in titles
-    rounds = len(runs[regime]["transcript"]["rounds"]) or int(regime == "joint")
+    by_cells = {"joint": 1, "consensus": 2}
+    rounds = len(runs[regime]["transcript"]["rounds"]) or by_cells.get(regime, 0)
     facts = dict(story.facts)
     assert facts.get("rounds of counts", "0") == str(rounds)
-    assert (rounds > 0) == (regime in ("counts", "split", "full", "joint"))
+    assert (rounds > 0) == (regime in counting)
     curves = [p for p in titles["How it was decided"].plots if "tep-up" in p.title]
-    n_curves = {"isolated": 3, "conservative": 3, "joint": 0}
+    n_curves = {"isolated": 3, "conservative": 3, "joint": 0, "consensus": 0}
     assert len(curves) == n_curves.get(regime, 1)
     render(runs[regime])
 

@@ -18,8 +18,8 @@ from conovel.site.composite import choose_composite
 QUICK = Refined(LogisticRegression(), n_folds=2, n_refits=2)
 
 
-def agents(seed=0, **design):
-    drawn = gaussian_design(2.0, seed, n_null=300, n_test=150, **design)
+def agents(seed=0, n_null=600, **design):
+    drawn = gaussian_design(2.0, seed, n_null=n_null, n_test=150, **design)
     return [cn.Agent(f"site-{j}", a.X_null, a.X_test) for j, a in enumerate(drawn)]
 
 
@@ -35,6 +35,16 @@ def test_each_agent_chooses_its_composite_and_says_so(few_trees):
     )
     automatic = cn.Network(agents(), regime="counts").run()
     assert all(set(site.choices) == {"scorer"} for site in automatic.values())
+
+
+def test_an_agent_with_few_training_rows_stacks_without_a_choice(few_trees):
+    runs = [
+        cn.Network(agents(n_null=300), scorer=QUICK, composite=composite).run()
+        for composite in ("auto", "stacked")
+    ]
+    for site in runs[0]:
+        assert "composite" not in runs[0][site].choices
+        assert runs[0][site].scores.tobytes() == runs[1][site].scores.tobytes()
 
 
 def test_a_composite_is_what_its_choice_names():

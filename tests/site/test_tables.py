@@ -10,7 +10,8 @@ import pytest
 from scipy import sparse
 
 from conovel.errors import ColumnError, DataWarning, SampleError
-from conovel.site.tables import read_pair, read_rows
+from conovel.site.pairs import read_pair
+from conovel.site.tables import read_rows
 
 GOOD = pd.DataFrame({"amount": [1.0, 2.0, 3.0], "hour": [3, 4, 5]})
 

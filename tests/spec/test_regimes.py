@@ -28,8 +28,10 @@ def test_the_table_of_the_design():
         "conservative": "10011",
         "full": "10101",
         "joint": "10101",
+        "consensus": "10101",
     }
     assert [name for name, regime in REGIMES.items() if regime.pools_calibration] == ["joint"]
+    assert [name for name, regime in REGIMES.items() if regime.composite_null] == ["consensus"]
 
 
 @given(st.integers(0, 10_000), st.integers(1, 200))
@@ -71,7 +73,7 @@ def test_what_is_claimed_names_its_assumptions(name):
     assert REGIMES[name].needs in said
     is_plain = REGIMES[name].divides_level or REGIMES[name].pools_calibration
     assert ("at most 1/10 · m0/m" in said) is not is_plain
-    assert ("agents are independent" in said) is (name not in ("isolated", "pooled"))
+    assert ("agents are independent" in said) is (name not in ("isolated", "pooled", "consensus"))
 
 
 def test_dropouts_change_what_is_claimed():

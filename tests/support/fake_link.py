@@ -23,6 +23,7 @@ from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import as_regime
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import CellHistogram
+from conovel.stats.consensus import FoldHistogram, FoldHistograms
 from conovel.stats.rank_counts import RankHistogram, as_block
 from support.paths import DOCS
 
@@ -70,11 +71,33 @@ class FakeSite:
             return cells_of(self.given, self.n_calibration)
         return RankHistogram(*as_block(self.given, self.n_calibration))
 
+    def refit(self, models):
+        assert models == {peer: f"{peer} for {self.name}".encode() for peer in models}
+        return [f"{self.name} in fold {fold}".encode() for fold in (1, 2)]
+
+    def compare(self, models):
+        assert all(
+            both == tuple(f"{name} in fold {fold}".encode() for fold in (1, 2))
+            for name, both in models.items()
+        )
+        self.received = [name for name in models if name != self.name]
+        return folds_of(self.given, self.n_calibration)
+
 
 def cells_of(ranks, n_calibration):
     """Put calibration rows one below the other into cells, and test rows where their ranks are."""
     places = [np.arange(1, n_calibration + 1), np.asarray(ranks, dtype=np.int64) - 1]
     return CellHistogram.of(*(N_CELLS - 1 - np.minimum(p, N_CELLS - 1) for p in places), N_CELLS)
+
+
+def folds_of(ranks, n_calibration):
+    """The same for two folds: test rows in turn, and the same cells by either score."""
+    whole = cells_of(ranks, n_calibration)
+    parts = [cells_of(ranks[fold::2], n_calibration).tests.tolist() for fold in (0, 1)]
+    known = tuple(whole.calibration.tolist())
+    return FoldHistograms(
+        tuple(FoldHistogram(known, tuple(parts[f]), tuple(parts[1 - f]), 100) for f in (0, 1))
+    )
 
 
 def sites_for(blocks, regime="full"):

@@ -22,7 +22,8 @@ def in_one_process(rows, states, seed, **more):
     agents = []
     for name, (null, test) in rows.items():
         own = site_seed(own_secret(states[name]), seed, name)
-        agents.append(cn.Agent(name, pa.table(null), pa.table(test), seed=own))
+        tables = (part if isinstance(part, pa.Table) else pa.table(part) for part in (null, test))
+        agents.append(cn.Agent(name, *tables, seed=own))
     return cn.Network(agents, random_state=seed, **more)
 
 

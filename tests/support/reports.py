@@ -27,6 +27,11 @@ def three_sites():
     }
 
 
+def has_reasons(content):
+    """Tell whether a result explains any row."""
+    return any(site["rows"] for site in content.get("reasons", {}).values())
+
+
 def network_run(sites, regime):
     """Run the sites in a regime; give back the content of its file."""
     agents = [cn.Agent(name, site.X_null, site.X_test) for name, site in sites.items()]

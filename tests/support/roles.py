@@ -121,6 +121,35 @@ def exchanged(samples: Sequence[Sample], pairs: tuple[Any, Any]) -> list[Sample]
     ]
 
 
+def of_tables(run: Run, rows: Any, as_sample: Callable[[Any], Any] = lambda rows: rows) -> Run:
+    """Give a run the rows of a table in place of their numbers.
+
+    Parameters
+    ----------
+    rows : pandas DataFrame
+        All rows of all samples; samples hold numbers of rows.
+    as_sample : callable
+        Makes what a user would give of the rows of a sample.
+    """
+
+    def run_tables(samples: Sequence[Sample], scorer: Any, blocks: Any) -> Seen | None:
+        if blocks is not None:
+            samples = [
+                Sample(*(as_sample(rows.iloc[numbers[:, 0]]) for numbers in sample))
+                for sample in samples
+            ]
+        return run(samples, scorer, blocks)
+
+    return run_tables
+
+
+def numbered(*sizes: tuple[int, int]) -> list[Sample]:
+    """Number the rows of agents with so many known normals and tests."""
+    stops = np.cumsum([0, *(n for pair in sizes for n in pair)])
+    parts = [np.arange(a, b)[:, np.newaxis] for a, b in itertools.pairwise(stops)]
+    return [Sample(*parts[2 * j : 2 * j + 2]) for j in range(len(sizes))]
+
+
 # Which rows calibrate ------------------------------------------------------------------------
 
 
@@ -215,7 +244,7 @@ def in_network(**options: Any) -> Run:
 
         given = dict(options)
         if blocks is None:  # only the cut is asked for, and a composite does not change it
-            given |= {"composite": "max", "bits": 1}
+            given |= {"composite": "max", "bits": 1, "schema": None}
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("conovel.site.site.conformal_ranks", note_scores)
             patch.setattr(Agent, "take", note_models)
@@ -236,7 +265,8 @@ def in_detector(**options: Any) -> Run:
 
     def run(samples: Sequence[Sample], scorer: Any, blocks: Sequence[Block] | None) -> Seen | None:
         [sample] = samples
-        result = cn.AdaDetect(scorer, **options).detect(*sample)
+        given = options if blocks else {k: v for k, v in options.items() if k != "schema"}
+        result = cn.AdaDetect(scorer, **given).detect(*sample)
         if blocks is None:
             return None
         null_scores = np.full(len(sample.X_null), np.nan)
@@ -253,8 +283,9 @@ def in_files(folder: Path, *, piece: int = 16, **options: Any) -> Run:
     def run(samples: Sequence[Sample], scorer: Any, blocks: Sequence[Block] | None) -> Seen | None:
         [sample] = samples
         here = _write(folder / f"run-{next(numbers)}", sample)
+        given = options if blocks else {k: v for k, v in options.items() if k != "schema"}
         with _cut_into(piece) as noted:
-            detector = cn.AdaDetect(scorer, **options)
+            detector = cn.AdaDetect(scorer, **given)
             result = detect_files(detector, here / "null", here / "test", here / "out.parquet")
         if blocks is None:
             return None
@@ -326,8 +357,10 @@ def _write(folder: Path, sample: Sample) -> Path:
     folder.mkdir(parents=True)
     for name, rows in zip(("null", "test"), sample, strict=True):
         (folder / name).mkdir()
-        columns = {f"x{j}": column for j, column in enumerate(rows.T)}
-        table = pa.table(columns)
+        if isinstance(rows, pa.Table):
+            table = rows
+        else:
+            table = pa.table({f"x{j}": column for j, column in enumerate(rows.T)})
         for i, part in enumerate(np.array_split(np.arange(len(rows)), 2)):
             pa_parquet.write_table(table.take(part), folder / name / f"{i}.parquet")
     return folder

@@ -41,8 +41,10 @@ from conovel.stats.ranks import conformal_ranks
 
 SCORERS = (None, *(name for name in NAMED if name != "automatic"))
 BITS = (None, 1, 4, "compact", "compact:200")
-EXCHANGING = tuple(name for name, regime in REGIMES.items() if regime.exchanges_models)
-ALONE = tuple(name for name in REGIMES if name not in EXCHANGING)
+# In `consensus` test rows train and calibration rows do not: tests/theory/test_consensus.py.
+MIXING = {name: regime for name, regime in REGIMES.items() if not regime.composite_null}
+EXCHANGING = tuple(name for name, regime in MIXING.items() if regime.exchanges_models)
+ALONE = tuple(name for name in MIXING if name not in EXCHANGING)
 LEVEL = "1/5"
 
 
@@ -217,7 +219,7 @@ def test_combinations_cover_every_choice_of_three():
 # combinations where models are exchanged, any two elsewhere.
 
 FACTORS = {"kind": tuple(KINDS), "scorer": SCORERS, "bits": BITS, "composite": COMPOSITES}
-DEPLOYABLE = tuple(name for name, regime in REGIMES.items() if regime.deployable)
+DEPLOYABLE = tuple(name for name, regime in MIXING.items() if regime.deployable)
 MATRIX = list(covering({**FACTORS, "regime": EXCHANGING}, strength=3))
 FILES = list(covering({**FACTORS, "regime": DEPLOYABLE}, strength=2))
 ONE_EACH = {"bits": ("compact",), "composite": ("auto",)}

@@ -9,15 +9,21 @@ import typer
 
 from conovel.cli import (
     agent,
+    check,
     detect,
+    evaluate,
     federation,
+    fit,
     inspect,
+    ledger,
     limit,
     report,
     reproduce,
     run,
+    schema,
     simulate,
     verify,
+    watch,
 )
 from conovel.errors import ConovelError, ConovelWarning
 
@@ -30,6 +36,12 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.command("detect")(detect.detect)
+app.command("check")(check.check)
+app.command("evaluate")(evaluate.evaluate)
+app.command("fit")(fit.fit)
+app.command("watch")(watch.watch)
+app.command("ledger")(ledger.ledger)
+app.command("schema")(schema.schema)
 app.command("simulate")(simulate.simulate)
 app.command("verify")(verify.verify)
 app.command("report")(report.report)

@@ -30,7 +30,7 @@ def agent(
 
     file = read_site(settings)
     for path in (file.null, file.test):
-        open_files(path)  # a wrong path is an error now, not in the middle of a run
+        open_files(path, file.reading)  # a wrong path is an error now, not in the middle of a run
     code = serve_site(
         file,
         _print_line,

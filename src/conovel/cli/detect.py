@@ -3,39 +3,73 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from conovel.cli.show import (
-    bars,
-    facts_table,
-    is_dask,
-    print_json,
-    spelled_range,
-    split_names,
-    stages,
-    times_in_words,
+from conovel.cli.detected import DetectFiles, print_summary, write_decisions
+from conovel.cli.show import bars, is_dask, print_json, require_there, split_names, stages
+from conovel.cli.tables import (
+    Decimal,
+    Encoding,
+    Exclude,
+    Kind,
+    Na,
+    SchemaFile,
+    Separator,
+    reading_of,
+    schema_of,
 )
 
 if TYPE_CHECKING:
     from conovel.site.detector import AdaDetect
     from conovel.site.files import Engine, FileDetection
+    from conovel.site.reasons import Reasons
     from conovel.site.results import Detection
 
 
 def detect(
-    null: Annotated[
-        Path, typer.Option(help="Known normals: a CSV or Parquet file, or a folder of them.")
-    ],
     test: Annotated[Path, typer.Option(help="Rows to test: a file or a folder.")],
+    null: Annotated[
+        Path | None,
+        typer.Option(
+            help="Known normals: a CSV, Parquet, Arrow or Excel file, or a folder of them."
+        ),
+    ] = None,
+    detector: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead of known normals, a detector of `conovel fit`. It has not seen the rows"
+            " to test, and answers in milliseconds."
+        ),
+    ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of a ledger: decide together with all earlier batches, with one guarantee"
+            " for the list of all flagged rows. It is made if it is not there."
+        ),
+    ] = None,
+    final: Annotated[
+        bool,
+        typer.Option(
+            "--final", help="Begin a ledger whose decisions are final; it finds far less."
+        ),
+    ] = False,
+    batches: Annotated[
+        int, typer.Option(help="With --final, how many batches share the level.", min=1)
+    ] = 30,
     out: Annotated[
         Path | None,
         typer.Option(help="Where to write the decisions (.parquet or .csv); a .json goes beside."),
     ] = None,
     level: Annotated[
-        str, typer.Option(help="Largest tolerated share of false alarms among the flagged rows.")
-    ] = "0.1",
+        str | None,
+        typer.Option(
+            help="Largest tolerated share of false alarms among the flagged rows. If not given,"
+            " that of the ledger or of the detector, else 0.1."
+        ),
+    ] = None,
     columns: Annotated[
         str | None,
         typer.Option(help="Feature columns, separated by commas; all of them if not given."),
@@ -43,6 +77,13 @@ def detect(
     id_column: Annotated[
         str | None, typer.Option("--id", help="Column that names the rows; never a feature.")
     ] = None,
+    exclude: Exclude = None,
+    kind: Kind = None,
+    schema: SchemaFile = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    na: Na = None,
     scorer: Annotated[
         str,
         typer.Option(
@@ -96,6 +137,26 @@ def detect(
     scheduler: Annotated[
         str | None, typer.Option(help="Address of the Dask scheduler, such as tcp://host:8786.")
     ] = None,
+    reasons: Annotated[
+        int,
+        typer.Option(
+            help="Say for at most so many flagged rows why they were flagged, the most novel"
+            " first; 0 explains none.",
+            min=0,
+        ),
+    ] = 10_000,
+    keep_columns: Annotated[
+        bool,
+        typer.Option("--keep-columns", help="Copy the columns of the test file into --out."),
+    ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check/--no-check",
+            help="Look for what speaks against the result: drift, an id or a label among the"
+            " columns, an implausible outcome. It changes no decision.",
+        ),
+    ] = True,
     json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON instead of a table.")
     ] = False,
@@ -104,47 +165,116 @@ def detect(
 
     Example: `conovel detect --null normal.parquet --test today.csv --id txn --out flagged.parquet`
 
-    Columns are matched by name. At most the fraction LEVEL of the flagged rows is expected to
-    be false alarms, whatever the model, provided the known normals and the normal test rows
-    come from the same source.
+    Every day, with one guarantee for the list of all flagged rows:
+    `conovel detect --detector detector.conovel --test today.csv --ledger month.json`
+
+    Columns are matched by name. They may be numbers, categories, texts of few values and, with
+    --kind, dates; values may be missing. At most the fraction LEVEL of the flagged rows is
+    expected to be false alarms, whatever the model, provided the known normals and the normal test
+    rows come from the same source.
     """
-    from conovel.site.detector import AdaDetect  # noqa: PLC0415
-    from conovel.site.files.memory import DEFAULT_MEMORY  # noqa: PLC0415
-    from conovel.site.storage import require_writable, write_json  # noqa: PLC0415
+    require_there(null, test, detector)
+    from conovel.cli.kept import begin_ledger  # noqa: PLC0415
+    from conovel.site.datafiles import describe_files  # noqa: PLC0415
+    from conovel.site.storage import beside, require_writable, write_json  # noqa: PLC0415
 
     if out is not None:
         require_writable(out)
-    settings = split_names(scorer), level, train_fraction, pi0, seed, max_train_rows, repeats
-    detector = AdaDetect(*settings)
     features = split_names(columns) if columns else None
-    files = _Files(null, test, out, features, id_column)
-    scoring = _engine(engine, scheduler)
-    result, picture = (
-        _in_pieces(detector, files, memory or DEFAULT_MEMORY, scoring)
-        if _wants_pieces(files, memory, engine)
-        else _in_memory(detector, files)
+    reading = reading_of(exclude, separator, decimal, encoding, na)
+    files = DetectFiles(
+        null, test, out, features, id_column, ledger, reading, check, reasons, keep_columns
     )
-    summary = {"command": "detect", "null": str(null), "test": str(test), **result.summary()}
+    if detector is not None or ledger is not None:
+        level = begin_ledger(ledger, level, final=final, batches=batches)
+        _refuse_pieces(memory, engine)
+    if detector is not None:
+        result, picture, why = _with_kept(detector, files, level)
+    else:
+        result, picture, why = _with_normals(
+            [
+                split_names(scorer),
+                level or "0.1",
+                train_fraction,
+                pi0,
+                seed,
+                max_train_rows,
+                repeats,
+                schema_of(kind, schema),
+            ],
+            files,
+            memory,
+            _engine(engine, scheduler),
+        )
+    source = {"null": str(null)} if detector is None else {"detector": str(detector)}
+    read_as = describe_files([path for path in (null, test) if path is not None], reading)
+    summary = {"command": "detect", **source, "test": str(test), "read_as": read_as}
+    summary |= result.summary()
     if out is not None:
         content = {**summary, "table": out.name, "picture": picture}
-        write_json(out.with_suffix(".json"), content)
+        if why is not None:
+            content["reasons"] = {"": why.to_dict(result.n_rejected)}
+        write_json(beside(out), content)
     if json:
         print_json(summary)
     else:
-        _print_summary(result, out)
+        print_summary(result, files, read_as, why)
 
 
-def _wants_pieces(files: _Files, memory: str | None, engine: str) -> bool:
+def _refuse_pieces(memory: str | None, engine: str) -> None:
+    from conovel.errors import InputError  # noqa: PLC0415
+
+    if memory is not None or engine != "local":
+        raise InputError("--memory and --engine do not work with --detector or --ledger")
+
+
+def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
+    from conovel.cli.kept import read_batch  # noqa: PLC0415
+    from conovel.errors import InputError  # noqa: PLC0415
+    from conovel.report import of_detection  # noqa: PLC0415
+    from conovel.site.saved import KeptDetector  # noqa: PLC0415
+
+    if files.null is not None or files.columns is not None:
+        raise InputError(
+            "a detector has its known normals and columns: leave --null and --columns"
+        )
+    kept = KeptDetector.load(detector)
+    rows, ids = read_batch(kept, files.test, files.id_column, files.reading)
+    name = None if files.ledger is None else files.test.name
+    result = kept.detect(rows, ids=ids, level=level, ledger=files.ledger, name=name)
+    why = None
+    if result.explainer is not None and files.most_reasons:  # else it holds no normals
+        why = result.most_novel_reasons(files.most_reasons)
+    write_decisions(result, why, files)
+    return result, of_detection(result), why
+
+
+def _with_normals(
+    settings: list[Any], files: DetectFiles, memory: str | None, engine: Engine | None
+) -> _Found:
+    from conovel.errors import InputError  # noqa: PLC0415
+    from conovel.site.detector import AdaDetect  # noqa: PLC0415
+    from conovel.site.files.memory import DEFAULT_MEMORY  # noqa: PLC0415
+
+    if files.null is None:
+        raise InputError("give the known normals with --null, or a detector with --detector")
+    detector = AdaDetect(*settings)
+    if files.ledger is None and _wants_pieces(files, memory, engine):
+        return _in_pieces(detector, files, memory or DEFAULT_MEMORY, engine)
+    return _in_memory(detector, files)
+
+
+def _wants_pieces(files: DetectFiles, memory: str | None, engine: Engine | None) -> bool:
     """Return whether the files are read in pieces; the results are the same."""
     from conovel.errors import InputError  # noqa: PLC0415
     from conovel.site.files.memory import are_large  # noqa: PLC0415
 
-    wanted = memory is not None or engine != "local"
+    wanted = memory is not None or engine is not None
     if wanted and files.out is None:
         raise InputError(
             "--memory and --engine need --out, because decisions are written piece by piece"
         )
-    return wanted or (files.out is not None and are_large(files.null, files.test))
+    return wanted or (files.out is not None and are_large(*files.both))
 
 
 def _engine(name: str, scheduler: str | None) -> Engine | None:
@@ -155,32 +285,38 @@ def _engine(name: str, scheduler: str | None) -> Engine | None:
     return DaskEngine(str(scheduler))
 
 
-class _Files(NamedTuple):
-    """The files to read, and the file for the decisions."""
-
-    null: Path
-    test: Path
-    out: Path | None
-    columns: list[str] | None
-    id_column: str | None
+# The decisions, what a report draws of them, and why rows were flagged.
+_Found: TypeAlias = "tuple[Detection | FileDetection, dict[str, Any], Reasons | None]"
 
 
-def _in_memory(detector: AdaDetect, files: _Files) -> tuple[Detection, dict[str, Any]]:
+def _in_memory(detector: AdaDetect, files: DetectFiles) -> _Found:
     from conovel.report import of_detection  # noqa: PLC0415
-    from conovel.site.storage import read_pair_of_files, write_table  # noqa: PLC0415
+    from conovel.site.asked import columns_read  # noqa: PLC0415
+    from conovel.site.storage import read_pair_of_files  # noqa: PLC0415
 
     with stages() as show_stage:
         show_stage("reading files")
-        known, rows = read_pair_of_files(files.null, files.test, files.columns, files.id_column)
-        result = detector.detect(known.features, rows.features, ids=rows.ids, on_stage=show_stage)
-    if files.out is not None:
-        write_table(files.out, result.columns())
-    return result, of_detection(result)
+        reading, columns = columns_read(detector.schema, files.reading, files.columns)
+        known, rows = read_pair_of_files(*files.both, columns, files.id_column, reading)
+        result = detector.detect(
+            known.features,
+            rows.features,
+            ids=rows.ids,
+            on_stage=show_stage,
+            ledger=files.ledger,
+            name=None if files.ledger is None else files.test.name,
+            check=files.check,
+        )
+        show_stage("explaining flagged rows")
+        why = result.most_novel_reasons(files.most_reasons) if files.most_reasons else None
+        show_stage("writing")
+        write_decisions(result, why, files)
+    return result, of_detection(result), why
 
 
 def _in_pieces(
-    detector: AdaDetect, files: _Files, memory: str | int, engine: Engine | None
-) -> tuple[FileDetection, dict[str, Any]]:
+    detector: AdaDetect, files: DetectFiles, memory: str | int, engine: Engine | None
+) -> _Found:
     from conovel.report import of_files  # noqa: PLC0415
     from conovel.site.files import detect_files  # noqa: PLC0415
 
@@ -188,43 +324,16 @@ def _in_pieces(
     with bars() as show_progress:
         result = detect_files(
             detector,
-            files.null,
-            files.test,
+            *files.both,
             files.out,
             columns=files.columns,
             id_column=files.id_column,
+            reading=files.reading,
             memory=memory,
             engine=engine,
             on_progress=show_progress,
+            check=files.check,
+            most_reasons=files.most_reasons,
+            keep_columns=files.keep_columns,
         )
-    return result, of_files(result)
-
-
-def _print_summary(result: Detection | FileDetection, out: Path | None) -> None:
-    from rich.console import Console  # noqa: PLC0415
-
-    from conovel.site.results import SiteResult  # noqa: PLC0415
-
-    summary = result.summary()
-    table = facts_table()
-    table.add_row(
-        "known normals", f"{result.n_train:,} train + {result.n_calibration:,} calibrate"
-    )
-    table.add_row("rows tested", f"{summary['n_test']:,}")
-    table.add_row("rows flagged", f"[bold]{result.n_rejected:,}[/bold]")
-    table.add_row("level", f"{float(result.level):g}")
-    table.add_row("scorer", result.scorer)
-    if isinstance(result, SiteResult) and result.repeated is not None:
-        sizes = spelled_range(result.repeated.n_rejected)
-        table.add_row("runs", f"{result.repeats}, which flag {sizes} rows each")
-        table.add_row("times flagged", f"{times_in_words(result)}, where a row is flagged")
-    if summary.get("pi0") is not None:
-        table.add_row("share of normals", f"{summary['pi0']:.3f} (estimated)")
-    table.add_row("resolution", f"could flag {result.resolution.fewest:,} rows or more together")
-    table.add_row("guaranteed", result.guarantee.statement)
-    for assumption in result.guarantee.assumptions:
-        table.add_row("", f"[dim]needs:[/dim] {assumption}")
-    if out is not None:
-        table.add_row("written", f"{out} and {out.with_suffix('.json').name}")
-        table.add_row("a page", f"conovel report {out.with_suffix('.json')}")
-    Console().print(table)
+    return result, of_files(result), result.reasons

@@ -22,7 +22,7 @@ def report(
 ) -> None:
     """Write one self-contained HTML page about a run.
 
-    Example: `conovel report flagged.json -o report.html`
+    Example: `conovel report flagged.parquet.json -o report.html`
 
     The page says what was decided and what is guaranteed. It shows the most novel rows, the
     step-up, p-values and scores, and for networks every message and what it revealed. It works

@@ -9,6 +9,7 @@ import typer
 
 from conovel.cli.show import facts_table, print_json, split_names, stages
 from conovel.cli.simulate import read_bits
+from conovel.cli.tables import SchemaFile
 
 if TYPE_CHECKING:
     from conovel.drivers.nvflare.settings import FederationFile
@@ -21,8 +22,8 @@ def run(
     regime: Annotated[
         str,
         typer.Option(
-            help="auto, joint, full, counts, isolated, split or conservative. auto is joint, or"
-            " full with --pi0."
+            help="auto, joint, consensus, full, counts, isolated, split or conservative. auto is"
+            " joint, or full with --pi0."
         ),
     ] = "auto",
     level: Annotated[
@@ -51,6 +52,7 @@ def run(
     on_dropout: Annotated[
         str, typer.Option(help="When a site is lost: abort, or conservative to go on without it.")
     ] = "abort",
+    schema: SchemaFile = None,
     repeats: Annotated[int, typer.Option(hidden=True)] = 1,  # refused by name, with what to do
     stage_seconds: Annotated[
         float, typer.Option(help="How long a site may take to answer.", min=0.1)
@@ -78,6 +80,7 @@ def run(
     from conovel.drivers.nvflare.session import connect  # noqa: PLC0415
     from conovel.drivers.nvflare.settings import read_federation  # noqa: PLC0415
     from conovel.drivers.nvflare.terms import Terms  # noqa: PLC0415
+    from conovel.site.asked import as_whole_schema  # noqa: PLC0415
     from conovel.site.storage import write_json  # noqa: PLC0415
     from conovel.spec.run_spec import RunSpec  # noqa: PLC0415
 
@@ -95,6 +98,7 @@ def run(
             train_fraction=train_fraction,
             on_dropout=on_dropout,
             repeats=repeats,
+            schema=as_whole_schema(schema),
         ),
         stage_seconds=stage_seconds,
         run_seconds=run_seconds,

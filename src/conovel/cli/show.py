@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.progress import Progress, ProgressColumn, TaskID
     from rich.table import Table
 
     from conovel.site.results import SiteResult
+    from conovel.spec.findings import Finding
+
+
+_MOST_NOTES = 10  # findings that a terminal shows
 
 
 @contextmanager
 def stages() -> Iterator[Callable[[str], None]]:
-    """Show the current stage and the time spent, on standard error if it is a terminal."""
+    """Show the current stage and the time spent, on standard error if it is a terminal.
+
+    A stage that begins with "note: " is printed there and stays.
+    """
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn  # noqa: PLC0415
 
@@ -29,7 +39,17 @@ def stages() -> Iterator[Callable[[str], None]]:
         disable=not console.is_terminal,
     ) as progress:
         task = progress.add_task("starting", total=None)
-        yield lambda stage: progress.update(task, description=stage)
+        notes = count(1)
+
+        def show(stage: str) -> None:
+            if not stage.startswith("note: "):
+                progress.update(task, description=stage)
+            elif (number := next(notes)) <= _MOST_NOTES:
+                console.print(f"conovel: {stage}", markup=False, highlight=False, soft_wrap=True)
+            elif number == _MOST_NOTES + 1:
+                console.print("conovel: note: further findings are in the result")
+
+        yield show
 
 
 def bar(done: ProgressColumn, speed_seconds: float) -> Progress:
@@ -91,15 +111,27 @@ def facts_table() -> Table:
     return table
 
 
+def require_there(*paths: Path | None) -> None:
+    """Refuse files that do not exist, before anything slow is loaded."""
+    from conovel.errors import FileError  # noqa: PLC0415
+
+    for path in paths:
+        if path is not None and not path.exists():
+            raise FileError(f"{path} does not exist")
+
+
 def split_names(text: str) -> list[str]:
-    """Read names separated by commas.
+    """Read names separated by commas; a name with a comma stands in quotes.
 
     Examples
     --------
-    >>> split_names("amount, hour")
-    ['amount', 'hour']
+    >>> split_names('amount, "price, net"')
+    ['amount', 'price, net']
     """
-    return [name.strip() for name in text.split(",") if name.strip()]
+    import csv  # noqa: PLC0415
+
+    rows = csv.reader([text], skipinitialspace=True)
+    return [name.strip() for row in rows for name in row if name.strip()]
 
 
 def is_dask(engine: str, scheduler: str | None) -> bool:
@@ -128,9 +160,50 @@ def spelled_range(numbers: Iterable[int]) -> str:
     return " to ".join(dict.fromkeys(ends))
 
 
+def rows_in_words(n: int) -> str:
+    """Write a number of rows.
+
+    Examples
+    --------
+    >>> rows_in_words(1), rows_in_words(1500)
+    ('1 row', '1,500 rows')
+    """
+    return "1 row" if n == 1 else f"{n:,} rows"
+
+
 def times_in_words(result: SiteResult) -> str:
     """Say in how many runs the flagged rows of a site were flagged."""
     return f"{spelled_range(result.times_flagged[result.rejected].tolist())} of {result.repeats}"
+
+
+def print_findings(findings: Sequence[Finding], headline: str = "") -> None:
+    """Print a box with what speaks against a result, and the headline that goes with it."""
+    from rich import box  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.panel import Panel  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    from conovel.spec.findings import worst_of  # noqa: PLC0415
+
+    if not findings:
+        return
+    worst, words, others = worst_of(findings), [], list(findings)
+    if worst is not None and headline:
+        words.append(f"{headline}.")
+        if worst.message in headline:  # then it need not be said again
+            words[0] += f" What to do: {worst.fix}."
+            others.remove(worst)
+    words += map(str, others[:_MOST_NOTES])
+    if (more := len(others) - _MOST_NOTES) > 0:
+        words.append(f"{more:,} more findings are in the JSON, under warnings.")
+    Console().print(
+        Panel(
+            Text("\n\n".join(words)),
+            title="What speaks against this result" if worst else "Worth knowing",
+            box=box.ASCII2,
+            border_style="bold" if worst else "dim",
+        )
+    )
 
 
 def print_json(content: Any) -> None:

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conovel.cli.show import print_json, split_names, stages, times_in_words
+from conovel.cli.show import print_findings, print_json, split_names, stages, times_in_words
+from conovel.cli.tables import (
+    Decimal,
+    Encoding,
+    Exclude,
+    Na,
+    SchemaFile,
+    Separator,
+    reading_of,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +27,7 @@ if TYPE_CHECKING:
     from conovel.drivers.network import Phase
     from conovel.drivers.results import NetworkRun
     from conovel.protocol.group_records import AgentGroup
+    from conovel.site.dialects import Reading
     from conovel.spec.precision import Bits
 
     Truth = dict[str, NDArray[np.bool_]]
@@ -27,7 +37,7 @@ def simulate(
     agent: Annotated[
         list[str] | None,
         typer.Option(
-            help="An agent's files as NAME=NULL,TEST (CSV or Parquet); repeat for each agent."
+            help="An agent's files as NAME=NULL,TEST; repeat for each agent."
             " Without any, the paper's Gaussian design is drawn."
         ),
     ] = None,
@@ -40,8 +50,8 @@ def simulate(
     regime: Annotated[
         str,
         typer.Option(
-            help="auto, joint, full, counts, isolated, split, conservative or pooled; or several,"
-            " with commas. auto is joint, or full with --pi0."
+            help="auto, joint, consensus, full, counts, isolated, split, conservative or pooled;"
+            " or several, with commas. auto is joint, or full with --pi0."
         ),
     ] = "auto",
     composite: Annotated[
@@ -83,17 +93,38 @@ def simulate(
             " is averaged: the answer depends less on --seed. As in `conovel detect`."
         ),
     ] = 1,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder with the ledgers of the agents: decide together with all earlier"
+            " batches, with one guarantee for the list of all flagged rows. It is made if it is"
+            " not there."
+        ),
+    ] = None,
     columns: Annotated[
         str | None, typer.Option(help="Feature columns of the files; all if not given.")
     ] = None,
     id_column: Annotated[
         str | None, typer.Option("--id", help="Column of the test files that names the rows.")
     ] = None,
+    exclude: Exclude = None,
+    schema: SchemaFile = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    na: Na = None,
     seed: Annotated[int, typer.Option(help="Seed of data, splits and scorers.", min=0)] = 0,
     out: Annotated[
         Path | None,
-        typer.Option(help="Where to write the run (.json); `conovel verify` reads it."),
+        typer.Option(
+            help="Where to write the run (.json); `conovel verify` reads it. With several regimes"
+            " each has a file of its own: run.counts.json, run.joint.json."
+        ),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check/--no-check", help="As in `conovel detect`, for every agent."),
+    ] = True,
     json: Annotated[
         bool, typer.Option("--json", help="Print the runs as JSON instead of tables.")
     ] = False,
@@ -110,12 +141,14 @@ def simulate(
     from conovel.site.storage import write_json  # noqa: PLC0415
 
     regimes = split_names(regime)
-    if out is not None and len(regimes) > 1:
-        raise InputError("--out can hold one run only: choose a single --regime")
+    if ledger is not None and len(regimes) > 1:
+        raise InputError("a ledger belongs to one regime: name a single one with --regime")
+    outs = _named_by_regime(out, regimes)
     with stages() as show_stage:
         show_stage("reading rows")
         if agent:
-            participants, truth = _read_agents(agent, columns, id_column), None
+            reading = reading_of(exclude, separator, decimal, encoding, na)
+            participants, truth = _read_agents(agent, columns, id_column, reading, schema), None
         else:
             participants, truth = _draw_agents(delta, seed, agents, nulls, tests)
         runs = [
@@ -131,19 +164,34 @@ def simulate(
                 pi0=pi0,
                 on_dropout=on_dropout,  # type: ignore[arg-type]
                 repeats=repeats,
-            ).run(dropouts=_read_dropouts(drop), on_stage=show_stage)
+                ledger=ledger,
+                schema=schema,
+            ).run(dropouts=_read_dropouts(drop), on_stage=show_stage, check=check)
             for name in regimes
         ]
-    if out is not None:
-        write_json(out, network_content(runs[0], truth))
+    for path, run in zip(outs, runs, strict=False):
+        write_json(path, network_content(run, truth))
     if json:
         print_json([run.to_dict() for run in runs])
         return
     for run in runs:
         _print_run(run, truth)
-    if out is not None:
-        typer.echo(f"written to {out}; check it with: conovel verify {out}")
-        typer.echo(f"a page about it: conovel report {out}")
+    for path in outs:
+        typer.echo(f"written to {path}; check it with: conovel verify {path}")
+        typer.echo(f"a page about it: conovel report {path}")
+
+
+def _named_by_regime(out: Path | None, regimes: Sequence[str]) -> list[Path]:
+    """Return the file of each run; with several, the regime is part of its name.
+
+    Examples
+    --------
+    >>> [path.name for path in _named_by_regime(Path("run.json"), ["counts", "full"])]
+    ['run.counts.json', 'run.full.json']
+    """
+    if out is None or len(regimes) == 1:
+        return [] if out is None else [out]
+    return [out.with_name(f"{out.stem}.{name}{out.suffix}") for name in regimes]
 
 
 def read_bits(text: str) -> Bits:
@@ -173,9 +221,16 @@ def _draw_agents(
     return participants, {name: a.is_novel for name, a in zip(names, drawn, strict=True)}
 
 
-def _read_agents(texts: list[str], columns: str | None, id_column: str | None) -> list[Agent]:
+def _read_agents(
+    texts: list[str],
+    columns: str | None,
+    id_column: str | None,
+    said: Reading,
+    schema: Path | None,
+) -> list[Agent]:
     from conovel.drivers.agents import Agent  # noqa: PLC0415
     from conovel.errors import InputError  # noqa: PLC0415
+    from conovel.site.asked import columns_read  # noqa: PLC0415
     from conovel.site.storage import read_pair_of_files  # noqa: PLC0415
 
     participants = []
@@ -184,8 +239,9 @@ def _read_agents(texts: list[str], columns: str | None, id_column: str | None) -
         null, comma, test = files.partition(",")
         if not (name and equals and null and comma and test):
             raise InputError(f"--agent {text}: write NAME=NULL,TEST")
-        features = split_names(columns) if columns else None
-        known, rows = read_pair_of_files(Path(null), Path(test), features, id_column)
+        named = split_names(columns) if columns else None
+        reading, features = columns_read(schema, said, named)
+        known, rows = read_pair_of_files(Path(null), Path(test), features, id_column, reading)
         participants.append(Agent(name, known.features, rows.features, ids=rows.ids))
     return participants
 
@@ -246,7 +302,7 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
             winners = ", ".join(f"{winner} ({name})" for name, winner in chosen.items())
             console.print(f"{what} chosen: {winners}")
     console.print(f"{run.rounds} rounds of counts, {run.n_bytes:,} bytes in all messages")
-    for line in _group_lines(run.groups):
+    for line in [*_group_lines(run.groups), *_list_lines(run)]:
         console.print(line)
     if truth:
         false, found_in_all, novel_in_all = totals[-3:]
@@ -255,6 +311,18 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
             f" novelties found: {found_in_all / max(novel_in_all, 1):.3f}"
         )
     console.print(f"[dim]{run.guarantee}[/dim]\n")
+    print_findings(run.warnings, run.headline)
+
+
+def _list_lines(run: NetworkRun) -> list[str]:
+    """Say what is on the list of all batches so far, where there is a ledger."""
+    updates = {name: site.ledger for name, site in run.items() if site.ledger is not None}
+    if not updates:
+        return []
+    listed = ", ".join(f"{update.n_listed:,} ({name})" for name, update in updates.items())
+    left = sum(len(update.left) for update in updates.values())
+    number = next(iter(updates.values())).number
+    return [f"batch {number:,}; rows on the list so far: {listed}; {left:,} left it"]
 
 
 def _group_lines(groups: Sequence[AgentGroup]) -> list[str]:

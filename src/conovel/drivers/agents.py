@@ -12,12 +12,13 @@ from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.messages import as_name
 from conovel.scorers.classifier import ScorerLike
 from conovel.spec.precision import Bits
+from conovel.spec.shown import Shown
 
 INHERIT: Any = "as the network"
 
 
-@dataclass(frozen=True, eq=False)
-class Agent:
+@dataclass(frozen=True, eq=False, repr=False)
+class Agent(Shown):
     """One organisation and its rows.
 
     Parameters
@@ -49,6 +50,11 @@ class Agent:
     bits: Bits = INHERIT
     ids: ArrayLike | None = None
     seed: int | None = None
+
+    def _shown(self) -> dict[str, str]:
+        sizes = {"known normals": self.X_null, "rows to test": self.X_test}
+        told = {term: f"{len(X):,}" for term, X in sizes.items() if hasattr(X, "__len__")}
+        return {"name": self.name, **told}
 
 
 def as_agents(agents: Any) -> list[Agent]:

@@ -6,17 +6,19 @@ carries bytes from one machine to the next, and writes down what it carried.
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from conovel.drivers.agents import INHERIT, Agent, as_agents
+from conovel.drivers.checks import check_sites, warn_thin, with_checks
+from conovel.drivers.ledgers import as_folder, run_with_ledger
 from conovel.drivers.repeats import run_repeatedly
 from conovel.drivers.results import NetworkRun
 from conovel.drivers.work import note_sent, perform
@@ -24,39 +26,44 @@ from conovel.errors import (
     ColumnError,
     ConovelError,
     InputError,
-    ResolutionWarning,
     RunAbortedError,
     SiteFailedError,
 )
 from conovel.models.wire.header import VERSION as WIRE_VERSION
 from conovel.protocol import agent as protocol
+from conovel.protocol.consensus import agreed_of
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.events import Send, messages_of
 from conovel.protocol.messages import COORDINATOR, Body, Kind, Start
 from conovel.protocol.transcript import Transcript
 from conovel.scorers.classifier import ScorerLike
 from conovel.scorers.registry import as_candidates
+from conovel.site.asked import SchemaLike, as_whole_schema
+from conovel.site.consensus_site import open_site
+from conovel.site.pairs import read_pair
+from conovel.site.repeats import once_warned
 from conovel.site.results import decide
 from conovel.site.site import LocalSite, Ranked, SiteWork
-from conovel.site.tables import as_ids, pool_pairs, read_pair
-from conovel.spec.groups import Numbers, can_reject, planned_calibration
+from conovel.site.tables import as_ids, pool_pairs, unify
+from conovel.spec.consensus import Agreed
 from conovel.spec.guarantee import guarantee
 from conovel.spec.joint import N_CELLS
 from conovel.spec.precision import Bits
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.schema import differing_columns
 from conovel.spec.seeds import agent_seeds, as_agent_seed, run_id_of
+from conovel.spec.shown import Shown
 from conovel.spec.version import __version__
 from conovel.stats.arguments import RandomState, as_callback, as_seed
 from conovel.stats.levels import Level
 from conovel.stats.null_proportion import NullProportion
-from conovel.stats.resolution import warn_resolution
 from conovel.stats.stepup import step_up
 
 Phase: TypeAlias = Literal["hello", "models", "counts"]
 _LAST_WORD = {"models": {Kind.ROSTER}, "counts": {Kind.BELOW, Kind.STEP}}
 
 
-class Network:
+class Network(Shown):
     """Agents that decide together without pooling their rows.
 
     All options are given by name, and have the names and meanings that they have in
@@ -66,9 +73,11 @@ class Network:
     ----------
     agents : sequence of Agent
         2 to 200 of them.
-    regime : {"auto", "joint", "full", "counts", "isolated", "split", "conservative", "pooled"}
-        Who tests what at which level, see :mod:`conovel.spec.regimes`. "auto" is `joint`, or
-        `full` if `pi0` is given. The settings of the result name the regime that was chosen.
+    regime : str
+        "auto", "joint", "consensus", "full", "counts", "isolated", "split", "conservative" or
+        "pooled": who tests what at which level, see :mod:`conovel.spec.regimes`. "auto" is
+        `joint`, or `full` if `pi0` is given. The settings of the result name the regime that was
+        chosen. In `consensus` a row that is normal at some agent is no novelty, wherever it is.
     composite : {"auto", "mean", "max", "min", "stacked"}
         How an agent's own score and its peers' models go together; "max" is the paper's, and
         with "auto" each agent chooses for itself, its own score alone included.
@@ -95,6 +104,13 @@ class Network:
         The number B of runs, from 1 to 100. With more than one, the whole protocol runs B times,
         each time with seeds of its own and at level 2α/5, and e-BH at level α decides by counts on
         the averaged evidence. When an agent vanishes in any run, all is broken off.
+    ledger : path or None
+        A folder in which each agent has the file of its ledger. The batch runs at half the level,
+        and e-BH at the level decides by counts about all batches so far. See
+        :class:`conovel.Ledger`.
+    schema : Schema, path or None
+        What the columns are, where they are not all plain numbers. All agents have the same, so
+        that their models are about the same features; :func:`conovel.infer_schema` makes one.
 
     See Also
     --------
@@ -125,6 +141,8 @@ class Network:
         pi0: str | NullProportion | None = None,
         on_dropout: Literal["abort", "conservative"] = "abort",
         repeats: int = 1,
+        ledger: str | Path | None = None,
+        schema: SchemaLike = None,
     ) -> None:
         self.agents = agents
         self.regime = regime
@@ -137,6 +155,8 @@ class Network:
         self.pi0 = pi0
         self.on_dropout = on_dropout
         self.repeats = repeats
+        self.ledger = ledger
+        self.schema = schema
 
     def spec(self) -> RunSpec:
         """Check the settings and give them as the one record that all agents agree on."""
@@ -150,13 +170,19 @@ class Network:
             train_fraction=self.train_fraction,
             on_dropout=self.on_dropout,
             repeats=self.repeats,
+            schema=as_whole_schema(self.schema),
         )
+
+    def _shown(self) -> dict[str, str]:
+        agents = [str(getattr(agent, "name", agent)) for agent in self.agents]
+        return {"agents": ", ".join(agents), "regime": str(self.regime), "level": str(self.level)}
 
     def run(
         self,
         *,
         dropouts: Mapping[str, Phase] | None = None,
         on_stage: Callable[[str], None] | None = None,
+        check: bool = True,
     ) -> NetworkRun:
         """Run the protocol to its end.
 
@@ -166,41 +192,35 @@ class Network:
             Let agents vanish, to see what happens: before they say hello, when they should
             send models, or in the first round of counts.
         on_stage : callable, optional
-            Told what is going on, for a progress display.
+            Told what is going on, for a progress display. A text that begins with "note: " is a
+            finding.
+        check : bool
+            Let every agent look for what speaks against its result, such as drift or an id among
+            the columns; the findings are ``run.warnings``. It changes no decision and no message.
         """
         tell = as_callback(on_stage, "on_stage")
         spec, agents = self.spec(), as_agents(self.agents)
         vanishing = _as_dropouts(dropouts, agents)
-        if spec.repeats > 1:
-
-            def run_once(one: RunSpec, members: list[Agent], tell_run: Any) -> NetworkRun:
-                network = copy(self)
-                network.agents, network.repeats = members, one.repeats
-                network.level, network.random_state = one.level, one.seed
-                return network.run(dropouts=vanishing, on_stage=tell_run)
-
-            return run_repeatedly(spec, agents, run_once, tell)
         tell("checking rows")
-        sites = self._sites(spec, agents)
-        if not spec.regime.deployable:
-            return _run_pooled(spec, agents, sites, tell)
-        run_id = run_id_of(spec, sites)
-        coordinator = Coordinator(list(sites), spec=spec, run_id=run_id)
-        machines = {
-            name: protocol.Agent(
-                name, spec=spec, run_id=run_id, software=__version__, wire_version=WIRE_VERSION
-            )
-            for name in sites
-        }
-        transcript = _carry(coordinator, machines, sites, vanishing, tell)
-        _raise_first_fault(machines)
-        outcome = coordinator.outcome
-        lost = tuple(name for name in sites if name not in outcome.participants)
-        none = N_CELLS if spec.regime.pools_calibration else 0  # rejects no row
-        limits = {name: none if name in lost else machines[name].limit for name in sites}
-        said = guarantee(spec, left_out=outcome.left_out, dropped=outcome.dropped)
-        floors = {name: machine.floor for name, machine in machines.items()}
-        return _result(spec, agents, sites, limits, transcript, said, lost, floors)
+        with once_warned(int(spec.repeats > 1)):  # then the first of the runs warns
+            sites = self._sites(spec, agents)
+        found = check_sites(spec, agents, sites, tell) if check else {}
+
+        def run_once(one: RunSpec, members: list[Agent], tell_run: Any) -> NetworkRun:
+            network = copy(self)
+            network.agents, network.repeats, network.ledger = members, one.repeats, None
+            network.level, network.random_state = one.level, one.seed
+            return network.run(dropouts=vanishing, on_stage=tell_run, check=False)
+
+        if self.ledger is not None:
+            run = run_with_ledger(spec, agents, as_folder(self.ledger), run_once, tell)
+        elif spec.repeats > 1:
+            run = run_repeatedly(spec, agents, run_once, tell)
+        elif spec.regime.deployable:
+            run = _run_protocol(spec, agents, sites, vanishing, tell)
+        else:
+            run = _run_pooled(spec, agents, sites, tell)
+        return with_checks(run, sites, found) if check else run
 
     def _sites(self, spec: RunSpec, agents: Sequence[Agent]) -> dict[str, LocalSite]:
         """Read every agent's rows and say how each works."""
@@ -208,7 +228,7 @@ class Network:
         for agent, drawn in zip(agents, agent_seeds(spec.seed, len(agents)), strict=True):
             try:
                 seed = drawn if agent.seed is None else as_agent_seed(agent.seed)
-                null, test = read_pair(agent.X_null, agent.X_test)
+                null, test = read_pair(agent.X_null, agent.X_test, self.schema, agreed=True)
                 scorer = self.scorer if agent.scorer is INHERIT else agent.scorer
                 bits = spec.bits if agent.bits is INHERIT else agent.bits
                 own = replace(spec, seed=seed, bits=bits)
@@ -216,9 +236,11 @@ class Network:
                 as_ids(agent.ids, len(test))
             except ConovelError as error:
                 raise type(error)(f"agent {agent.name}: {error}") from error
-            sites[agent.name] = LocalSite(null, test, work)
+            sites[agent.name] = open_site(null, test, work)
         _check_columns(sites)
-        _warn_resolution(spec, sites)
+        if spec.regime.composite_null:
+            _unify(sites)
+        warn_thin(spec, sites)
         return sites
 
 
@@ -242,38 +264,49 @@ def _check_columns(sites: Mapping[str, LocalSite]) -> None:
     first, *others = sites
     for name in others:
         if sites[name].facts[2:] != sites[first].facts[2:]:
-            raise ColumnError(f"agents {first} and {name} do not have the same columns")
+            columns = [sites[agent].columns for agent in (first, name)]
+            which = differing_columns(*(dict.fromkeys(names, "") for names in columns))
+            raise ColumnError(
+                f"agents {first} and {name} do not have the same columns; at {name},"
+                f" {', '.join(which[:3])}"
+            )
 
 
-def _warn_resolution(spec: RunSpec, sites: Mapping[str, LocalSite]) -> None:
-    n_agents = len(sites)
-    if spec.regime.pools_calibration:
-        _warn_groups(spec, {name: Numbers(*site.facts[:2]) for name, site in sites.items()})
-        return
-    blocks = [
-        (spec.regime.n_tested(len(site.test), i, n_agents), site.n_calibration_planned(n_agents))
-        for i, site in enumerate(sites.values())
-    ]
-    if spec.regime.divides_level:  # each decides alone: warn when not even the largest can
-        blocks = [max(blocks, key=lambda block: block[1])]
-    if spec.pi0 is None:
-        warn_resolution(blocks, spec.test_level(n_agents))
+def _unify(sites: Mapping[str, LocalSite]) -> None:
+    """Give all agents' columns one type each: rows of one agent are compared with another's."""
+    everybody = [rows for site in sites.values() for rows in (site.null, site.test)]
+    alike = iter(unify(*everybody))
+    for site in sites.values():
+        site.null, site.test = next(alike), next(alike)
 
 
-def _warn_groups(spec: RunSpec, agents: Mapping[str, Numbers]) -> None:
-    """Warn when no group of the regime `joint` has enough calibration rows for its tests."""
-    n_agents = len(agents)
-    if can_reject(agents, spec, n_agents):
-        return
-    size = sum(planned_calibration(rows, spec, n_agents) for rows in agents.values())
-    warnings.warn(
-        f"no row can be rejected at level {spec.level} in the regime {spec.regime.name!r}: {size}"
-        f" calibration rows of {n_agents} agents are too few for"
-        f" {sum(rows.n_test for rows in agents.values())} tests. Add known normals or agents, or"
-        " lower train_fraction",
-        ResolutionWarning,
-        stacklevel=2,
-    )
+def _run_protocol(
+    spec: RunSpec,
+    agents: Sequence[Agent],
+    sites: Mapping[str, LocalSite],
+    vanishing: dict[str, Phase],
+    tell: Callable[[str], None],
+) -> NetworkRun:
+    """Let the agents and the coordinator exchange messages until all is decided."""
+    run_id = run_id_of(spec, sites)
+    coordinator = Coordinator(list(sites), spec=spec, run_id=run_id)
+    machines = {
+        name: protocol.Agent(
+            name, spec=spec, run_id=run_id, software=__version__, wire_version=WIRE_VERSION
+        )
+        for name in sites
+    }
+    transcript = _carry(coordinator, machines, sites, vanishing, tell)
+    _raise_first_fault(machines)
+    outcome = coordinator.outcome
+    lost = tuple(name for name in sites if name not in outcome.participants)
+    none = N_CELLS if spec.regime.decides_by_cells else 0  # rejects no row
+    limits = {name: none if name in lost else machines[name].limit for name in sites}
+    told = {"left_out": outcome.left_out, "dropped": outcome.dropped}
+    said = guarantee(spec, **told, uncovered=transcript.uncovered)
+    floors = {name: machine.floor for name, machine in machines.items()}
+    told_of = lost, floors, agreed_of(outcome)
+    return _result(spec, agents, sites, limits, transcript, said, *told_of)
 
 
 def _run_pooled(
@@ -294,7 +327,7 @@ def _run_pooled(
     shares = zip(np.split(pool.scores, stops), np.split(pool.test_ranks, stops), strict=True)
     for site, (scores, ranks) in zip(sites.values(), shares, strict=True):
         site.take(np.arange(ranks.size), Ranked(pool.calibration_scores, scores, ranks))
-        site.choices = pool.choices
+        site.choices, site.explainer = pool.choices, pool.explainer
     limits = dict.fromkeys(sites, outcome.limits[0])
     return _result(spec, agents, sites, limits, Transcript(spec=spec), guarantee(spec))
 
@@ -308,10 +341,18 @@ def _result(
     said: str,
     lost: tuple[str, ...] = (),
     floors: Mapping[str, int] = MappingProxyType({}),
+    agreed: Agreed | None = None,
 ) -> NetworkRun:
     ids = {agent.name: as_ids(agent.ids, len(sites[agent.name].test)) for agent in agents}
     results = {
-        name: decide(site, limits[name], ids[name], name, floors.get(name, 0))
+        name: decide(
+            site,
+            limits[name],
+            ids[name],
+            name,
+            floors.get(name, 0),
+            None if name in lost else agreed,
+        )
         for name, site in sites.items()
     }
     n_null = {name: len(site.null) for name, site in sites.items()}

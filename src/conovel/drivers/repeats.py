@@ -65,7 +65,7 @@ def _decided(spec: RunSpec, runs: Sequence[NetworkRun]) -> NetworkRun:
     return replace(
         first,
         sites=sites,
-        guarantee=guarantee(spec),
+        guarantee=guarantee(spec, uncovered=first.transcript.uncovered),
         spec=spec,
         runs=tuple(runs),
         evidence_rounds=found.rounds,

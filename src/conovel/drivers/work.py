@@ -11,10 +11,20 @@ from typing import Protocol
 from conovel.errors import WireError
 from conovel.models.wire import paper_bits
 from conovel.protocol.agent import Agent
-from conovel.protocol.events import Event, FitModels, Outbox, RankRows, Send
+from conovel.protocol.events import (
+    CompareRows,
+    Event,
+    FitModels,
+    Outbox,
+    RankRows,
+    RefitModels,
+    Send,
+    Work,
+)
 from conovel.protocol.messages import Model
 from conovel.protocol.transcript import Transcript
 from conovel.stats.cells import CellHistogram
+from conovel.stats.consensus import FoldHistograms
 from conovel.stats.rank_counts import RankHistogram
 
 
@@ -36,6 +46,12 @@ class RowsAtWork(Protocol):
             If a model cannot be decoded; its `culprit` is the peer.
         """
 
+    def refit(self, models: Mapping[str, bytes]) -> Sequence[bytes]:
+        """Learn again with the first models of the peers; give a model for each fold."""
+
+    def compare(self, models: Mapping[str, tuple[bytes, ...]]) -> FoldHistograms:
+        """Count rows by the score of each fold, made of these models of all agents."""
+
 
 def perform(agent: Agent, site: RowsAtWork, events: Iterable[Event]) -> Outbox:
     """Do the work that events ask for, and what follows from it; return the messages to send."""
@@ -50,11 +66,17 @@ def perform(agent: Agent, site: RowsAtWork, events: Iterable[Event]) -> Outbox:
     return outbox
 
 
-def _work(agent: Agent, site: RowsAtWork, event: FitModels | RankRows) -> Sequence[Event]:
+def _work(agent: Agent, site: RowsAtWork, event: Work) -> Sequence[Event]:
     try:
-        if isinstance(event, FitModels):
-            return agent.models_ready(site.models(event.index, event.agents, event.weight))
-        return agent.ranks_ready(site.ranks(event.models))
+        match event:
+            case FitModels():
+                return agent.models_ready(site.models(event.index, event.agents, event.weight))
+            case RefitModels():
+                return agent.refit_ready(site.refit(event.models))
+            case CompareRows():
+                return agent.ranks_ready(site.compare(event.models))
+            case RankRows():
+                return agent.ranks_ready(site.ranks(event.models))
     except Exception as error:  # whatever goes wrong at a site ends the run
         return agent.site_failed(error)
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import ColumnError, ModelError, SampleError
+from conovel.spec.shown import Shown
 
 
 class FlatModel(Protocol):
@@ -26,8 +27,12 @@ class FlatModel(Protocol):
         """Return the probability, in [0, 1], that each row is novel."""
 
 
-class Described:
-    """Base of models: adds `describe`."""
+class Described(Shown):
+    """Base of models: adds `describe`, and shows a model by its size."""
+
+    def _shown(self) -> dict[str, str]:
+        sizes = {"trees": "n_trees", "features": "n_features"}
+        return {term: f"{getattr(self, n):,}" for term, n in sizes.items() if hasattr(self, n)}
 
     def describe(self) -> dict[str, Any]:
         """Return size, shape and bytes by part; see `conovel.models.wire.describe`."""

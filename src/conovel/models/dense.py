@@ -24,7 +24,7 @@ from conovel.models.arrays import (
 Activation = Literal["relu", "tanh", "logistic", "identity"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dense(Described):
     """An immutable perceptron with one logistic output, and its scaler if it has one.
 

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import ModelError
 from conovel.models.arrays import Described, check_rows, freeze, logistic
-from conovel.models.kernels import bin_features, check_trees, leaf_sums, tree_depths
+from conovel.models.kernel_loops import Trees
+from conovel.models.kernels import Bins, add_leaves, as_trees, check_trees, tree_depths
 
 
 class Tree(NamedTuple):
@@ -25,7 +26,7 @@ class Tree(NamedTuple):
     value: NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Forest(Described):
     """An immutable ensemble of binary trees; node arrays are concatenated over the trees.
 
@@ -161,6 +162,13 @@ class Forest(Described):
         """Position of each node's threshold among the edges of its feature; 0 at a leaf."""
         return self._distinct[1]
 
+    @cached_property
+    def _prepared(self) -> tuple[Bins, Trees]:
+        """Edges and nodes as the loops use them; `__post_init__` has checked the nodes."""
+        bins = Bins(self.edges)
+        nodes = self.feature, self.threshold_code, self.left, self.value, self.roots
+        return bins, as_trees(bins.dtype, *nodes, self.depths)
+
     def score(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability that each row is novel.
 
@@ -178,16 +186,8 @@ class Forest(Described):
             Probabilities in [0, 1].
         """
         rows = check_rows(X, self.n_features)
-        sums: NDArray[np.float64] = leaf_sums(
-            bin_features(rows, self.edges, self.single),
-            self.feature,
-            self.threshold_code,
-            self.left,
-            self.value,
-            self.roots,
-            self.depths,
-            start=self.base,
-        )
+        bins, trees = self._prepared
+        sums: NDArray[np.float64] = add_leaves(bins.codes(rows, self.single), trees, self.base)
         return sums / self.n_trees if self.link == "mean" else logistic(sums)
 
 

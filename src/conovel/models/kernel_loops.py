@@ -1,15 +1,39 @@
-"""The loops of :mod:`conovel.models.kernels`, which numba compiles."""
+"""The loops of :mod:`conovel.models.kernels`, which numba compiles, and what they take."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 SMALL = 127  # nodes; for up to 64 leaves, deciding every split is faster than following paths
 ROWS = 512  # rows that the compiled loops take together, so that they stay in the level-1 cache
+
+
+class Trees(NamedTuple):
+    """Nodes as the loops use them: unsigned, and a leaf is a split that leads to itself."""
+
+    feature: NDArray[np.uint32]  # 0 at a leaf
+    bound: NDArray[Any]  # the largest code at a leaf: every row goes "left"
+    left: NDArray[np.uint32]
+    leaf: NDArray[Any]  # int64 or float64
+    starts: NDArray[np.int64]  # (n_trees + 1,): the roots, then the end of the last tree
+    depths: NDArray[np.int64]
+
+
+class Buckets(NamedTuple):
+    """Edges, and for each of many equal intervals the number of edges before it."""
+
+    edges: NDArray[np.float64]  # feature after feature, each followed by infinities
+    starts: NDArray[np.int64]  # where the edges of each feature begin
+    low: NDArray[np.float64]  # of each feature: x is in interval (x - low) * scale, rounded down
+    scale: NDArray[np.float64]
+    before: NDArray[np.uint32]  # by feature and interval
+    offsets: NDArray[np.int64]  # where the intervals of each feature begin
+    bits: NDArray[np.int64]  # of the largest number of edges in an interval
 
 
 def jit(source: Callable[..., Any]) -> Callable[..., Any]:

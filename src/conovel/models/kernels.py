@@ -14,14 +14,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from conovel.errors import ColumnError, ModelError, SampleError
-from conovel.models.kernel_loops import SMALL, bin_loop, blend_loop, compiled, walk_loop
+from conovel.models.kernel_loops import (
+    SMALL,
+    Buckets,
+    Trees,
+    bin_loop,
+    blend_loop,
+    compiled,
+    walk_loop,
+)
 
 _NUMPY_ROWS = 1 << 16  # rows that the numpy expressions take together
 _WORTH_COMPILING = (
@@ -60,22 +70,51 @@ def bin_features(
            [1],
            [2]], dtype=uint8)
     """
-    X = np.ascontiguousarray(X, dtype=np.float64)
-    if X.ndim != 2 or X.shape[1] != len(edges):
-        raise SampleError(f"rows of shape {X.shape} do not fit the edges of {len(edges)} features")
-    if np.any(np.isnan(X)):
-        raise ColumnError("rows hold NaN, which cannot be compared with the edges of a feature")
-    columns = np.empty(X.shape[::-1], dtype=_code_dtype(max(map(len, edges), default=0)))
-    loops = _loops(X.size)
-    if loops is None:
-        if single:
-            with np.errstate(over="ignore"):
-                X = X.astype(np.float32).astype(np.float64)
-        for column, values, steps in zip(columns, X.T, edges, strict=True):
-            column[:] = np.searchsorted(steps, values, side="left")
-    else:
-        loops.bin(X, single, _bucketed(edges), columns)
-    return columns.T
+    return Bins(tuple(edges)).codes(X, single)
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """The edges of all features; what the search needs is prepared once.
+
+    Attributes
+    ----------
+    edges : tuple of arrays
+        Strictly increasing edges of each feature; a feature may have none.
+    """
+
+    edges: tuple[NDArray[np.float64], ...]
+
+    @cached_property
+    def dtype(self) -> type[np.unsignedinteger[Any]]:
+        """The type of the codes."""
+        return _code_dtype(max(map(len, self.edges), default=0))
+
+    @cached_property
+    def _buckets(self) -> Buckets:
+        return _bucketed(self.edges)
+
+    def codes(self, X: NDArray[np.float64], single: bool = False) -> NDArray[Any]:
+        """Bin rows as :func:`bin_features` does."""
+        X = np.ascontiguousarray(X, dtype=np.float64)
+        d = len(self.edges)
+        if X.ndim != 2 or X.shape[1] != d:
+            raise SampleError(f"rows of shape {X.shape} do not fit the edges of {d} features")
+        if np.any(np.isnan(X)):
+            raise ColumnError(
+                "rows hold NaN, which cannot be compared with the edges of a feature"
+            )
+        columns = np.empty(X.shape[::-1], dtype=self.dtype)
+        loops = _loops(X.size)
+        if loops is None:
+            if single:
+                with np.errstate(over="ignore"):
+                    X = X.astype(np.float32).astype(np.float64)
+            for column, values, steps in zip(columns, X.T, self.edges, strict=True):
+                column[:] = np.searchsorted(steps, values, side="left")
+        else:
+            loops.bin(X, single, self._buckets, columns)
+        return columns.T
 
 
 def leaf_sums(
@@ -124,37 +163,43 @@ def leaf_sums(
     array([3, 3, 5])
     """
     check_trees(feature, left, roots, codes.shape[1])
-    columns = np.ascontiguousarray(codes.T)
     if depths is None:
         depths = tree_depths(left, roots)
-    trees = _as_trees(columns.dtype, feature, threshold_code, left, leaf, roots, depths)
+    trees = as_trees(codes.dtype, feature, threshold_code, left, leaf, roots, depths)
+    return add_leaves(codes, trees, start)
+
+
+def add_leaves(codes: NDArray[Any], trees: Trees, start: float = 0) -> NDArray[Any]:
+    """Add up leaf values as :func:`leaf_sums` does, by nodes that were checked before."""
+    columns = np.ascontiguousarray(codes.T)
     sums = np.full(len(codes), start, dtype=trees.leaf.dtype)
-    loops = _loops(sums.size * len(roots))
+    n_trees = len(trees.depths)
+    loops = _loops(sums.size * n_trees)
     blend, walk = (_blend, _walk) if loops is None else (loops.blend, loops.walk)
     small = np.diff(trees.starts) <= SMALL
     changes = np.flatnonzero(small[1:] != small[:-1]) + 1
-    for i, j in pairwise([0, *changes, len(roots)]):
+    for i, j in pairwise([0, *changes, n_trees]):
         run = trees._replace(starts=trees.starts[i : j + 1], depths=trees.depths[i:j])
         (blend if small[i] else walk)(columns, run, sums)
     return sums
 
 
-def _as_trees(
-    code_dtype: np.dtype[Any],
+def as_trees(
+    code_dtype: DTypeLike,
     feature: NDArray[np.int32],
     threshold_code: NDArray[Any],
     left: NDArray[np.int32],
     leaf: NDArray[Any],
     roots: NDArray[np.int32],
     depths: NDArray[Any],
-) -> _Trees:
-    """Convert checked nodes to the types that the loops use."""
-    largest = np.iinfo(code_dtype).max
+) -> Trees:
+    """Convert checked nodes to the types that the loops use, for codes of one type."""
+    largest = int(np.iinfo(np.dtype(code_dtype)).max)
     bound = np.where(feature < 0, largest, np.asarray(threshold_code, dtype=np.int64))
     leaf = np.asarray(leaf)
     if leaf.shape != bound.shape or bound.min() < 0 or bound.max() > largest:
         raise ModelError(f"every node needs a leaf value and a threshold code up to {largest}")
-    return _Trees(
+    return Trees(
         feature=np.maximum(feature, 0).astype(np.uint32),
         bound=bound.astype(code_dtype),
         left=np.array(left, dtype=np.uint32),
@@ -210,18 +255,7 @@ def check_trees(
         raise ModelError("every node must be a root or the child of exactly one node")
 
 
-class _Trees(NamedTuple):
-    """Nodes as the loops use them: unsigned, and a leaf is a split that leads to itself."""
-
-    feature: NDArray[np.uint32]  # 0 at a leaf
-    bound: NDArray[Any]  # the largest code at a leaf: every row goes "left"
-    left: NDArray[np.uint32]
-    leaf: NDArray[Any]  # int64 or float64
-    starts: NDArray[np.int64]  # (n_trees + 1,): the roots, then the end of the last tree
-    depths: NDArray[np.int64]
-
-
-def _blend(columns: NDArray[Any], trees: _Trees, sums: NDArray[Any]) -> None:
+def _blend(columns: NDArray[Any], trees: Trees, sums: NDArray[Any]) -> None:
     """Add small trees, from the leaves up: a split picks one child's answer for each row."""
     for first in range(0, len(sums), _NUMPY_ROWS):
         block = columns[:, first : first + _NUMPY_ROWS]
@@ -238,7 +272,7 @@ def _blend(columns: NDArray[Any], trees: _Trees, sums: NDArray[Any]) -> None:
             sums[first : first + _NUMPY_ROWS] += trees.leaf[root:end][answer[0]]
 
 
-def _walk(columns: NDArray[Any], trees: _Trees, sums: NDArray[Any]) -> None:
+def _walk(columns: NDArray[Any], trees: Trees, sums: NDArray[Any]) -> None:
     """Add large trees, from the root down: all rows of a block take one level at a time."""
     n = len(sums)
     codes = columns.ravel()
@@ -261,19 +295,7 @@ def _code_dtype(n_edges: int) -> type[np.unsignedinteger[Any]]:
     return np.uint32
 
 
-class _Buckets(NamedTuple):
-    """Edges, and for each of many equal intervals the number of edges before it."""
-
-    edges: NDArray[np.float64]  # feature after feature, each followed by infinities
-    starts: NDArray[np.int64]  # where the edges of each feature begin
-    low: NDArray[np.float64]  # of each feature: x is in interval (x - low) * scale, rounded down
-    scale: NDArray[np.float64]
-    before: NDArray[np.uint32]  # by feature and interval
-    offsets: NDArray[np.int64]  # where the intervals of each feature begin
-    bits: NDArray[np.int64]  # of the largest number of edges in an interval
-
-
-def _bucketed(edges: Sequence[NDArray[np.float64]]) -> _Buckets:
+def _bucketed(edges: Sequence[NDArray[np.float64]]) -> Buckets:
     """Prepare the search of `bin_loop`; each feature has about as many intervals as edges."""
     parts = []
     for steps in edges:
@@ -290,7 +312,7 @@ def _bucketed(edges: Sequence[NDArray[np.float64]]) -> _Buckets:
         before = np.cumsum(full) - full
         parts.append((np.append(steps, np.full(1 << bits, np.inf)), low, scale, before, bits))
     padded, lows, scales, befores, widths = zip(*parts, strict=True)
-    return _Buckets(
+    return Buckets(
         edges=np.concatenate(padded),
         starts=np.cumsum([0, *map(len, padded)]),
         low=np.array(lows),

@@ -19,7 +19,7 @@ from conovel.models.arrays import (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Linear(Described):
     """An immutable logistic regression, and its scaler if it has one.
 

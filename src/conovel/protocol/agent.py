@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from conovel.errors import (
     ConovelError,
@@ -23,8 +23,24 @@ from conovel.errors import (
     UnexpectedMessageError,
     UnknownSenderError,
 )
+from conovel.protocol.consensus import (
+    FIRST_ROUND,
+    SECOND_ROUNDS,
+    fold_counts,
+    fold_faults,
+    model_rounds,
+    score_digest,
+)
 from conovel.protocol.counting import Question, decide_alone, limit_of
-from conovel.protocol.events import Event, FitModels, Outbox, RankRows
+from conovel.protocol.events import (
+    CompareRows,
+    Event,
+    FitModels,
+    Outbox,
+    RankRows,
+    RefitModels,
+)
+from conovel.protocol.joint import group_of, own_floor
 from conovel.protocol.messages import (
     COORDINATOR,
     Below,
@@ -42,15 +58,18 @@ from conovel.protocol.messages import (
     Step,
     as_name,
 )
+from conovel.protocol.model_box import ModelBox
 from conovel.protocol.states import Cue, Machine, State
 from conovel.spec.facts import Facts
 from conovel.spec.joint import LIKELY_CELL, N_CELLS
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import ROOMS, CellHistogram
+from conovel.stats.consensus import FoldHistograms
 from conovel.stats.rank_counts import RankHistogram
 
 V = TypeVar("V")
+Counted: TypeAlias = RankHistogram | CellHistogram | FoldHistograms
 MAX_BELOW = 64  # that many halvings exhaust any grid; more would only be prying
 
 
@@ -92,8 +111,7 @@ class Agent(Machine):
         self.regime = as_deployable(spec.regime)
         self._versions = (software, wire_version)
         self._agents: tuple[str, ...] = ()  # the roster
-        self._models: dict[str, bytes] = {}
-        self._awaited: set[str] = set()  # peers whose model has not come
+        self._models = ModelBox()
         self._n_tests = 0  # of all agents together
         self._questions: list[Question] = []
         self._count = 0
@@ -101,12 +119,18 @@ class Agent(Machine):
         self._rooms: dict[str, Fraction] = {}  # x of everybody there; zero where one decides alone
         self._limit = 0
         self._floor = 0
+        self._score = b""  # digest of the score of the regime `consensus`
 
     @property
     def limit(self) -> int:
         """The largest rejected rank; raises the error of a broken run."""
         _ = self.outcome
         return self._limit
+
+    @property
+    def awaited(self) -> list[str]:
+        """The peers whose models have not come."""
+        return sorted({sender for sender, _ in tuple(self._models.awaited)})
 
     @property
     def floor(self) -> int:
@@ -117,6 +141,8 @@ class Agent(Machine):
     def n_rejected(self) -> int:
         """How many rows of this agent are rejected; raises the error of a broken run."""
         limit = self.limit
+        if isinstance(self._histogram, FoldHistograms):
+            return self._histogram.n_rejected(self.outcome.cells)
         if isinstance(self._histogram, CellHistogram):
             return self._histogram.above(limit).size
         return self._histogram.at_most(limit)
@@ -132,7 +158,11 @@ class Agent(Machine):
         """Take the models that :class:`FitModels` asked for: one for every peer."""
         return self._hand_in(Cue.MODELS_READY, lambda: self._send_models(models))
 
-    def ranks_ready(self, histogram: RankHistogram | CellHistogram) -> Sequence[Event]:
+    def refit_ready(self, models: Sequence[bytes]) -> Sequence[Event]:
+        """Take the models that :class:`RefitModels` asked for: one for each fold."""
+        return self._hand_in(Cue.REFIT_READY, lambda: self._send_second(models))
+
+    def ranks_ready(self, histogram: Counted) -> Sequence[Event]:
         """Take the ranks that :class:`RankRows` asked for, as counts; in `joint` the cells."""
         return self._hand_in(Cue.RANKS_READY, lambda: self._send_ready(histogram))
 
@@ -158,7 +188,7 @@ class Agent(Machine):
 
     def _say_hello(self) -> Outbox:
         software, wire_version = self._versions
-        hello = Hello(*self._facts, software=software, wire_version=wire_version, spec=self.spec)
+        hello = Hello(*self._facts, software, wire_version, self.spec.told)
         outbox = self._send([COORDINATOR], hello)
         self.state = State.JOINING
         return outbox
@@ -185,7 +215,7 @@ class Agent(Machine):
             case Roster():
                 return self._on_roster(body)
             case Model():
-                return self._on_model(sender, body.blob)
+                return self._on_model(sender, body.blob, message.round)
             case Left():
                 return self._on_left(body.agent)
             case Start():
@@ -199,10 +229,10 @@ class Agent(Machine):
     def _on_roster(self, roster: Roster) -> Sequence[Event]:
         agents = roster.agents
         self._insist(self.name in agents, "the roster leaves this agent out")
-        for sender in sorted(set(self._models) - set(agents)):
+        for sender in sorted(self._models.senders - set(agents)):
             raise UnknownSenderError(f"{sender} sent a model and is not on the roster", sender)
         self._agents = agents
-        self._weights = self._by_agent(agents, roster.weights, "weights")
+        self._weights = self._by_agent(agents, roster.weights, "weights", folds=True)
         if not self.regime.exchanges_models:
             return self._ask_for_ranks()
         self.state = State.FITTING
@@ -213,38 +243,67 @@ class Agent(Machine):
         if set(models) != set(self._agents) - {self.name}:
             raise SiteFailedError("the site did not make one model for every peer")
         events: list[Event] = []
+        round_ = model_rounds(self.regime)[0]
         for peer in sorted(self._peers()):
-            events += self._send([peer], Model(models[peer]))
-        self._awaited = self._peers() - self._models.keys()
-        self.state = State.EXCHANGING
-        return [*events, *self._rank_when_complete()]
+            events += self._send([peer], Model(models[peer]), round_)
+        return [*events, *self._await_models((round_,))]
 
-    def _on_model(self, sender: str, blob: bytes) -> Sequence[Event]:
+    def _send_second(self, models: Sequence[bytes]) -> Sequence[Event]:
+        if len(models) != len(SECOND_ROUNDS):
+            raise SiteFailedError("the site did not make one model for every fold")
+        events: list[Event] = []
+        for round_, blob in zip(SECOND_ROUNDS, models, strict=True):
+            events += self._send(self._peers(), Model(blob), round_)
+            self._models.add(self.name, round_, blob)
+        return [*events, *self._await_models(SECOND_ROUNDS)]
+
+    def _await_models(self, rounds: Sequence[int]) -> Sequence[Event]:
+        """Wait for the models of all peers in these rounds."""
+        self._models.wait_for(self._peers(), rounds)
+        self.state = State.EXCHANGING
+        return self._rank_when_complete()
+
+    def _on_model(self, sender: str, blob: bytes, round_: int) -> Sequence[Event]:
         if not self.regime.exchanges_models:
             raise UnexpectedMessageError(f"{sender} sent a model: none are exchanged", sender)
-        self._models[sender] = blob
-        self._awaited.discard(sender)
+        if round_ not in model_rounds(self.regime):
+            raise UnexpectedMessageError(f"{sender} sent a model of round {round_}", sender)
+        self._models.add(sender, round_, blob)
         return self._rank_when_complete()
 
     def _on_left(self, agent: str) -> Sequence[Event]:
         self._insist(agent in self._peers(), f"{agent} left, who is not here")
         self._gone.add(agent)
-        self._awaited.discard(agent)
+        self._models.give_up(agent)
         return self._rank_when_complete()
 
     def _rank_when_complete(self) -> Sequence[Event]:
         """Ask for ranks as soon as every peer that is still there has sent its model."""
-        if self.state is not State.EXCHANGING or self._awaited:
+        if self.state is not State.EXCHANGING or self._models.awaited:
             return []
+        if self.regime.composite_null:
+            return self._refit_or_compare()
         return self._ask_for_ranks()
+
+    def _refit_or_compare(self) -> Sequence[Event]:
+        """Ask for second models, or for the counts once these have come."""
+        if not self._models.has(self.name):
+            self.state = State.REFITTING
+            return [RefitModels(self._models.of_round(FIRST_ROUND))]
+        second = [self._models.of_round(round_) for round_ in SECOND_ROUNDS]
+        models = {name: tuple(one[name] for one in second) for name in self._agents}
+        self._models.clear()
+        self._score = score_digest(models)
+        self.state = State.RANKING
+        return [CompareRows(models)]
 
     def _ask_for_ranks(self) -> Sequence[Event]:
         self.state = State.RANKING
-        models = {peer: self._models[peer] for peer in sorted(self._models)}
+        models = self._models.of_round(0)
         self._models.clear()  # their bytes are not needed any more
         return [RankRows(models)]
 
-    def _send_ready(self, histogram: RankHistogram | CellHistogram) -> Sequence[Event]:
+    def _send_ready(self, histogram: Counted) -> Sequence[Event]:
         n_calibration = histogram.n_calibration
         n_agents, index = len(self._agents), self._agents.index(self.name)
         n_tested = self.regime.n_tested(self._facts.n_test, index, n_agents)
@@ -252,7 +311,9 @@ class Agent(Machine):
             error = SampleError(f"{histogram.size} ranks among {n_calibration}, not {n_tested}")
             return self.site_failed(error)
         self._histogram = histogram
-        if isinstance(histogram, CellHistogram) is not self.regime.pools_calibration:
+        kinds = RankHistogram, CellHistogram, FoldHistograms
+        by_regime = self.regime.pools_calibration + 2 * self.regime.composite_null
+        if not isinstance(histogram, kinds[by_regime]):
             return self.site_failed(InputError("the site counted for another regime"))
         wanted = histogram.wanted(LIKELY_CELL) if isinstance(histogram, CellHistogram) else 0
         if isinstance(histogram, RankHistogram) and self.regime.divides_level:
@@ -270,22 +331,26 @@ class Agent(Machine):
         rooms = self._by_agent(start.participants, start.rooms, "x")
         if isinstance(self._histogram, CellHistogram):
             return self._send_histogram(self._histogram, rooms)
+        if isinstance(self._histogram, FoldHistograms):
+            bodies = fold_counts(self._histogram, self._score)
+            return [m for r, body in bodies for m in self._send([COORDINATOR], body, r)]
         return []
 
-    def _by_agent(self, agents: Sequence[str], values: Sequence[V], what: str) -> dict[str, V]:
-        """Give what is told of every agent in the regime `joint`, and in no other, by name."""
-        told = len(agents) if self.regime.pools_calibration else 0
+    def _by_agent(
+        self, agents: Sequence[str], values: Sequence[V], what: str, *, folds: bool = False
+    ) -> dict[str, V]:
+        """Give what is told of every agent, in the regime `joint` and no other, by name.
+
+        With `folds`, also in the regime `consensus`.
+        """
+        is_told = self.regime.pools_calibration or (folds and self.regime.composite_null)
+        told = len(agents) if is_told else 0
         self._insist(len(values) == told, f"{len(values)} {what} are told, and not {told}")
         return dict(zip(agents, values, strict=False))
 
     def _in_group(self, told: Mapping[str, object], what: str) -> set[str]:
         """Return who is in this agent's group; they must have been told the same."""
-        own, decides_alone = self._weights[self.name], not self._rooms[self.name]
-        together = {
-            name
-            for name in told
-            if own and self._weights[name] == own and self._rooms[name] and not decides_alone
-        } | {self.name}
+        together = group_of(self.name, told, self._weights, self._rooms)
         same = {told[name] for name in together}
         self._insist(len(same) == 1, f"the agents of a group have one {what}")
         return together
@@ -295,12 +360,7 @@ class Agent(Machine):
         room, is_alone = rooms[self.name], len(self._in_group(rooms, "x")) == 1
         allowed = (Fraction(0),) if is_alone else ROOMS
         self._insist(room in allowed, f"x must be {' or '.join(map(str, allowed))}, not {room}")
-        if not histogram.size:
-            self._floor = N_CELLS  # nothing to test: its rows do not matter
-        elif is_alone:
-            self._floor = histogram.floor_alone(self.spec.level)
-        else:
-            self._floor = histogram.floor(room)
+        self._floor = own_floor(histogram, room, is_alone=is_alone, level=self.spec.level)
         above = histogram.above(self._floor)
         counts = Histogram(tuple(above.calibration.tolist()), tuple(above.tests.tolist()))
         return self._send([COORDINATOR], counts, 1)
@@ -328,8 +388,12 @@ class Agent(Machine):
 
     def _on_outcome(self, outcome: Outcome) -> Outbox:
         self._insist(set(outcome.participants) == self._here(), "the outcome is about others")
-        cells = self._by_agent(outcome.participants, outcome.cells, "cells")
-        if isinstance(self._histogram, CellHistogram):
+        if isinstance(self._histogram, FoldHistograms):
+            self._insist(self.state is State.COUNTING, "an outcome before the counts")
+            for fault in fold_faults(self._histogram, outcome, self.name, self._n_tests):
+                self._insist(False, fault)
+        elif isinstance(self._histogram, CellHistogram):
+            cells = self._by_agent(outcome.participants, outcome.cells, "cells")
             self._insist(self.state is State.COUNTING, "an outcome before the counts")
             self._insist(outcome.n_tests == self._n_tests, "another number of tests")
             self._in_group(cells, "lowest cell")

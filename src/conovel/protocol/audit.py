@@ -12,16 +12,19 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import permutations
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ConovelError
-from conovel.protocol.audit_joint import decision_findings, foreign_findings, outcome_findings
+from conovel.protocol import audit_consensus, audit_joint
+from conovel.protocol.audit_list import list_findings
 from conovel.protocol.audit_one_site import one_site_findings
 from conovel.protocol.audit_repeats import network_findings
 from conovel.protocol.audit_repeats import one_site_findings as repeated_one_site
+from conovel.protocol.consensus import model_rounds
 from conovel.protocol.counting import CountCheck, Counting, decide_alone, limit_of
 from conovel.protocol.group_records import are_groups_of
 from conovel.protocol.messages import COORDINATOR, IN_ROUNDS, Kind, Outcome
@@ -44,7 +47,8 @@ def verify(run: Mapping[str, Any]) -> list[str]:
         optionally ``decisions``: for every agent ``ranks`` (one per row of its test sample, 0
         where it was not tested) and ``rejected``. Or the result of ``conovel detect``, with
         the columns ``ranks``, ``p_values`` and ``rejected`` of its decisions if they are at hand.
-        With `repeats`: ``runs``, each a result by itself, and what they decided together.
+        With `repeats`: ``runs``, each a result by itself, and what they decided together. With a
+        ledger: the run of the batch, and under ``ledger`` the list over all batches.
 
     Returns
     -------
@@ -66,7 +70,8 @@ def verify(run: Mapping[str, Any]) -> list[str]:
         if "transcript" not in plain:
             return ["this is no result of a run: it has no transcript"]
         transcript = Transcript.from_dict(plain["transcript"])
-        return list(_Audit(transcript, plain).findings())
+        found = list(_Audit(transcript, plain).findings())
+        return found + list(list_findings(plain, transcript.agreed) if "ledger" in plain else ())
     except (ConovelError, LookupError, TypeError, ValueError, AttributeError) as error:
         return [str(error) or type(error).__name__]
 
@@ -109,17 +114,28 @@ class _Audit:
             yield "the roster names others than took part"
         yield from self.places()
         yield from self.agents()
-        if self.has_rank_limit:
-            yield from foreign_findings(self.transcript)
+        yield from self.foreign()
         yield from self.published(outcome)
         if decisions is not None:
             yield from self.decisions(outcome, decisions)
+
+    def foreign(self) -> Iterator[str]:
+        """Check that the run has nothing that only other regimes have."""
+        if self.has_rank_limit:
+            yield from audit_joint.foreign_findings(self.transcript)
+        if not self.regime.composite_null:
+            yield from audit_consensus.foreign_findings(self.transcript)
 
     def published(self, outcome: Outcome) -> Iterator[str]:
         """Check what is told beside the transcript: settings or terms, guarantee, totals."""
         run = self.run
         yield from self.settings(outcome)
-        told = guarantee(self.spec, left_out=outcome.left_out, dropped=outcome.dropped)
+        told = guarantee(
+            self.spec,
+            left_out=outcome.left_out,
+            dropped=outcome.dropped,
+            uncovered=self.transcript.uncovered,
+        )
         if run.get("guarantee", told) != told:
             yield "the guarantee is not that of this run"
         if run.get("format") != FORMATS.get(kind_of(run)):
@@ -168,8 +184,13 @@ class _Audit:
 
     @property
     def has_rank_limit(self) -> bool:
-        """Whether ranks decide, and not the cells of the regime `joint`."""
-        return not self.regime.pools_calibration
+        """Whether ranks decide, and not the cells of a common scale."""
+        return not self.regime.decides_by_cells
+
+    @property
+    def _by_cells(self) -> ModuleType:
+        """Return what derives the decisions of a regime with cells."""
+        return audit_consensus if self.regime.composite_null else audit_joint
 
     def total(self, outcome: Outcome) -> int | None:
         """Add up the rejections that a record tells of, as far as they are known."""
@@ -220,11 +241,15 @@ class _Audit:
             yield "the totals are not the sums of the messages"
         if any(transcript.charged(entry) != entry for entry in transcript.entries):
             yield "a message is not charged by the paper's formula"
-        models = Counter((e.sender, e.receiver) for e in transcript.entries if e.kind == "MODEL")
-        pairs = set(permutations(self.roster, 2)) if self.regime.exchanges_models else set()
-        if any(n > 1 for n in models.values()) or not models.keys() <= pairs:
+        models = Counter(
+            (e.round, e.sender, e.receiver) for e in transcript.entries if e.kind == "MODEL"
+        )
+        rounds = model_rounds(self.regime)
+        peers = permutations(self.roster, 2) if self.regime.exchanges_models else ()
+        due = {(round_, *pair) for pair in peers for round_ in rounds}
+        if any(n > 1 for n in models.values()) or not models.keys() <= due:
             yield "a model was sent twice, or where none is sent"
-        for sender, receiver in sorted(pairs - models.keys()):
+        for _, sender, receiver in sorted(due - models.keys()):
             if sender in self.sizes and receiver in self.sizes:
                 yield f"the model of {sender} for {receiver} is missing"
 
@@ -239,6 +264,10 @@ class _Audit:
         sent = [(e.round, e.sender) for e in transcript.entries if e.kind == Kind.HISTOGRAM.name]
         if sorted(sent) != [(1, name) for name in sorted(transcript.histograms)]:
             yield "the histograms are not those of the messages"
+        sent = [(e.round, e.sender) for e in transcript.entries if e.kind == Kind.FOLD.name]
+        due = [(r + 1, n) for n, both in transcript.folds.items() for r in range(len(both))]
+        if sorted(sent) != sorted(due):
+            yield "the counts of folds are not those of the messages"
         asked = Counter((e.round, e.kind) for e in transcript.entries if e.sender == COORDINATOR)
         for number, round_ in transcript.rounds.items():
             there = [n for n in self.sizes if transcript.left.get(n, number + 1) >= number]
@@ -246,9 +275,11 @@ class _Audit:
                 yield f"the questions of round {number} are not those of the messages"
         last = max(transcript.rounds, default=transcript.n_rounds)
         for entry in transcript.entries:
-            is_last = entry.kind == Kind.OUTCOME.name
-            if (entry.round and Kind[entry.kind] not in IN_ROUNDS) or (
-                is_last and entry.round != last
+            kind = Kind[entry.kind]
+            if (
+                (entry.round and kind not in IN_ROUNDS)
+                or (kind is Kind.OUTCOME and entry.round != last)
+                or (kind is Kind.MODEL and entry.round not in model_rounds(self.regime))
             ):
                 yield f"a {entry.kind} has no place in round {entry.round}"
 
@@ -258,7 +289,8 @@ class _Audit:
             n = self.regime.n_tested(sizes.n_test, self.roster.index(name), len(self.roster))
             if sizes.n_tested != n:
                 yield f"{name} tested {sizes.n_tested} rows and should have tested {n}"
-            if not 1 <= sizes.n_calibration <= sizes.n_null:
+            least = 0 if self.regime.composite_null else 1
+            if not least <= sizes.n_calibration <= sizes.n_null:
                 yield f"{name} cannot calibrate on {sizes.n_calibration} of {sizes.n_null} rows"
 
     def outcome(self, outcome: Outcome) -> Iterator[str]:
@@ -279,8 +311,8 @@ class _Audit:
                 yield f"{self.regime.name} has no counts, and here are some"
             return
         try:
-            if self.regime.pools_calibration:
-                yield from outcome_findings(self.transcript, self.sizes, outcome)
+            if self.regime.decides_by_cells:
+                yield from self._by_cells.outcome_findings(self.transcript, self.sizes, outcome)
             else:
                 yield from self.counts(outcome)
         except ConovelError as error:  # a count out of bounds, or an estimator without answer
@@ -335,7 +367,8 @@ class _Audit:
             elif self.has_rank_limit:
                 yield from self.rank_decisions(outcome, name, given, rejected)
             else:
-                yield from decision_findings(self.transcript, outcome, name, decisions[name])
+                told = self.transcript, outcome, name, decisions[name]
+                yield from self._by_cells.decision_findings(*told)
         if self.regime.uses_counts and not self.is_of_one_site and total != outcome.n_rejected:
             yield f"{total} rows are rejected, and the outcome says {outcome.n_rejected}"
 

@@ -23,6 +23,13 @@ from conovel.errors import (
     UnexpectedMessageError,
     VersionMismatchError,
 )
+from conovel.protocol.consensus import (
+    COUNT_ROUNDS,
+    check_counts,
+    check_score,
+    decide_consensus,
+    told_limits,
+)
 from conovel.protocol.counting import CountCheck, Counting
 from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.fields import MAX_AGENTS
@@ -30,6 +37,7 @@ from conovel.protocol.joint import block_of, decide_groups, rooms_of, told_cells
 from conovel.protocol.messages import (
     COORDINATOR,
     Count,
+    FoldCounts,
     Hello,
     Histogram,
     Left,
@@ -41,6 +49,7 @@ from conovel.protocol.messages import (
     as_name,
 )
 from conovel.protocol.states import Cue, Machine, State
+from conovel.spec.consensus import N_FOLDS, told_types, types_of
 from conovel.spec.groups import Group, Numbers, divide, told_weights
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
@@ -96,6 +105,8 @@ class Coordinator(Machine):
         self._counts: dict[str, int] = {}  # of this round
         self._pooled: dict[str, PooledBlock] = {}  # histograms of the regime `joint`
         self._groups: tuple[Group, ...] = ()
+        self._folds: dict[str, list[FoldCounts]] = {}  # of the regime `consensus`
+        self._types: tuple[str, ...] = ()
         self._rooms: dict[str, Fraction] = {}
         self._round = 0
 
@@ -128,6 +139,8 @@ class Coordinator(Machine):
                 return self._on_ready(message.sender, ready)
             case Histogram() as histogram:
                 return self._on_histogram(message.sender, histogram, message.round)
+            case FoldCounts() as counts:
+                return self._on_fold(message.sender, counts, message.round)
             case Count() as count:
                 return self._on_count(message.sender, count.count, message.round)
         raise AssertionError(message)  # the table lets nothing else through
@@ -148,8 +161,11 @@ class Coordinator(Machine):
         hellos = self._hellos.values()
         totals = (sum(h.n_null for h in hellos), sum(h.n_test for h in hellos))
         weights: tuple[Fraction, ...] = ()
+        numbers = {n: Numbers(h.n_null, h.n_test) for n, h in self._hellos.items()}
+        if self.regime.composite_null:
+            self._types = types_of(numbers, self.spec, len(self._expected))
+            weights = told_types(self._types, self._roster)
         if self.regime.pools_calibration:
-            numbers = {n: Numbers(h.n_null, h.n_test) for n, h in self._hellos.items()}
             self._groups = divide(numbers, self.spec, len(self._expected))
             weights = told_weights(self._groups, self._roster)
         return self._send(self._roster, Roster(self._roster, *totals, weights))
@@ -167,7 +183,8 @@ class Coordinator(Machine):
     def _on_ready(self, sender: str, ready: Ready) -> Outbox:
         hello, index = self._hellos[sender], self._roster.index(sender)
         n_tested = self.regime.n_tested(hello.n_test, index, len(self._roster))
-        if ready.n_tested != n_tested or not 1 <= ready.n_calibration <= hello.n_null:
+        least = 0 if self.regime.composite_null else 1
+        if ready.n_tested != n_tested or not least <= ready.n_calibration <= hello.n_null:
             raise CountOutOfRangeError(
                 f"{sender} tests {ready.n_tested} rows against {ready.n_calibration}, but said it"
                 f" had {hello.n_test} (to test {n_tested}) and {hello.n_null}",
@@ -187,6 +204,9 @@ class Coordinator(Machine):
             self._tallies[name] = CountCheck(name, ready.n_tested, ready.n_calibration)
         if self.regime.pools_calibration:
             return self._begin_joint(names)
+        if self.regime.composite_null:
+            self._round, self.state = N_FOLDS, State.ASKING
+            return self._send(names, Start(tuple(names), self._n_tests()))
         self._counting = Counting(self.spec.level, [*self._tallies.values()], self.spec.pi0)
         self.state = State.ASKING
         return self._send(names, Start(tuple(names), self._n_tests())) + self._ask()
@@ -208,6 +228,15 @@ class Coordinator(Machine):
         self._pooled[sender] = block_of(sender, ready, histogram, room, self.spec.level)
         return self._close_joint()
 
+    def _on_fold(self, sender: str, counts: FoldCounts, round_: int) -> Outbox:
+        got = self._folds.setdefault(sender, [])
+        if not self.regime.composite_null or round_ != len(got) + 1:
+            raise UnexpectedMessageError(f"{sender} sent counts that are not asked for", sender)
+        check_counts(sender, self._ready[sender], counts, len(got))
+        got.append(counts)
+        complete = [name for name, both in self._folds.items() if len(both) == len(COUNT_ROUNDS)]
+        return [] if self._others() - set(complete) else self._finish()
+
     def _close_joint(self) -> Outbox:
         return [] if self._others() - set(self._pooled) else self._finish()
 
@@ -222,7 +251,7 @@ class Coordinator(Machine):
         return self._send(self._others(), self._counting.question, self._round)
 
     def _on_count(self, sender: str, count: int, round_: int) -> Outbox:
-        question = None if self.regime.pools_calibration else self._counting.question
+        question = None if self.regime.decides_by_cells else self._counting.question
         if question is None or round_ != self._round:
             raise UnexpectedMessageError(
                 f"{sender} counts for round {round_} in round {self._round}", sender
@@ -246,6 +275,8 @@ class Coordinator(Machine):
         if self.state is State.GATHERING:
             self._hellos.pop(name, None)
             return self._close_roster()
+        if self.regime.composite_null:  # the score, and the worst case, are over all agents
+            raise SiteVanishedError(f"{name} vanished, and consensus needs every agent", name)
         outbox = self._send(self._others(), Left(name), self._round)
         if self.state is State.WAITING:
             self._ready.pop(name, None)
@@ -261,6 +292,10 @@ class Coordinator(Machine):
 
     def _result(self) -> tuple[int, Fraction, int, tuple[int, ...]]:
         """Return rejections, slope, rounds and the lowest rejected cells, for the outcome."""
+        if self.regime.composite_null:
+            check_score(self._folds)
+            agreed = decide_consensus(self._folds, self._ready, self._types, self.spec.level)
+            return sum(agreed.n_rejected), Fraction(0), N_FOLDS, agreed.cells
         if self.regime.pools_calibration:
             found = decide_groups(
                 self._groups, self._pooled, self._rooms, self._ready, self.spec.level
@@ -280,6 +315,7 @@ class Coordinator(Machine):
             slope=slope,
             rounds=rounds,
             cells=cells,
+            conforms=told_limits(self._folds, sorted(here)) if self._folds else (),
             participants=tuple(sorted(here)),
             left_out=tuple(sorted(self._gone - dropped)),
             dropped=tuple(sorted(dropped)),

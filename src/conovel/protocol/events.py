@@ -1,7 +1,8 @@
 """What a machine of the protocol asks of its driver.
 
 A machine does no work itself. It returns events; the driver carries messages and lets the site
-work, and hands results back (``models_ready``, ``ranks_ready``, ``site_failed``).
+work, and hands results back (``models_ready``, ``refit_ready``, ``ranks_ready``,
+``site_failed``).
 """
 
 from __future__ import annotations
@@ -43,7 +44,28 @@ class RankRows:
     models: Mapping[str, bytes]
 
 
-Event: TypeAlias = Send | FitModels | RankRows
+@dataclass(frozen=True)
+class RefitModels:
+    """Learn again with the first models of the peers; then call ``refit_ready``.
+
+    In the regime `consensus` alone.
+    """
+
+    models: Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class CompareRows:
+    """Count rows by the score that these models make together; then call ``ranks_ready``.
+
+    In the regime `consensus` alone. For each agent, its own included, a model for each fold.
+    """
+
+    models: Mapping[str, tuple[bytes, ...]]
+
+
+Work: TypeAlias = FitModels | RankRows | RefitModels | CompareRows
+Event: TypeAlias = Send | Work
 Outbox: TypeAlias = list[Send]
 
 

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 from conovel.errors import ConovelError
 from conovel.models.wire.header import MAX_BYTES as MAX_MODEL_BYTES
+from conovel.spec.consensus import N_FOLDS
 from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec
 
 MAX_NAME_BYTES = 64
 MAX_TEXT_BYTES = 512
-MAX_SPEC_BYTES = 4096  # a level may have 360 digits above and below
+MAX_SPEC_BYTES = 0xFFFF  # a level may have 360 digits above and below, a schema 2000 columns
 MAX_INTEGER_BYTES = 255
 MAX_AGENTS = 200  # of a run: every pair of them exchanges models
 
@@ -166,13 +167,13 @@ def names() -> Field:
     return Field(pack, unpack)
 
 
-def listed(item: Field) -> Field:
+def listed(item: Field, most: int = MAX_AGENTS) -> Field:
     """Build the field of one value for each of some agents, behind their number."""
     count = unsigned(2)
 
     def check(n: int) -> int:
-        if n > MAX_AGENTS:
-            raise Unfit(f"{n} values are more than the {MAX_AGENTS} allowed")
+        if n > most:
+            raise Unfit(f"{n} values are more than the {most} allowed")
         return n
 
     def pack(values: Sequence[object]) -> bytes:
@@ -214,3 +215,4 @@ NAME, TEXT, DIGEST = text(MAX_NAME_BYTES), text(MAX_TEXT_BYTES), fixed(32)
 FRACTION, NAMES, BLOB = fraction(), names(), counted(4, MAX_MODEL_BYTES)
 SPEC, COUNTS = settings(), counts()
 FRACTIONS, U32S = listed(FRACTION), listed(U32)
+U32S_OF_FOLDS = listed(U32, N_FOLDS * MAX_AGENTS)

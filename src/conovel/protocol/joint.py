@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,7 +10,7 @@ from conovel.errors import CountOutOfRangeError
 from conovel.protocol.messages import Histogram, Ready
 from conovel.spec.groups import Group
 from conovel.spec.joint import N_CELLS
-from conovel.stats.cells import ROOMS, choose_room
+from conovel.stats.cells import ROOMS, CellHistogram, choose_room
 from conovel.stats.grouped import PooledGroup, PooledOutcome, grouped_cut
 from conovel.stats.pooled import PooledBlock
 
@@ -53,6 +53,26 @@ def rooms_of(
             room = choose_room([ready[name].asks for name in members], level)
             rooms |= dict.fromkeys(members, room)
     return rooms
+
+
+def own_floor(histogram: CellHistogram, room: Fraction, *, is_alone: bool, level: Fraction) -> int:
+    """Return the lowest cell whose rows an agent sends."""
+    if not histogram.size:
+        return N_CELLS  # nothing to test: its rows do not matter
+    return histogram.floor_alone(level) if is_alone else histogram.floor(room)
+
+
+def group_of(
+    agent: str,
+    told: Iterable[str],
+    weights: Mapping[str, Fraction],
+    rooms: Mapping[str, Fraction],
+) -> set[str]:
+    """Return who is in an agent's group, by what was told of everybody."""
+    own = weights[agent]
+    if not own or not rooms[agent]:  # it decides alone
+        return {agent}
+    return {name for name in told if weights[name] == own and rooms[name]} | {agent}
 
 
 def block_of(

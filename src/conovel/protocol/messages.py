@@ -33,6 +33,7 @@ from conovel.protocol.fields import (
     U16,
     U32,
     U32S,
+    U32S_OF_FOLDS,
     U64,
     Field,
     Reader,
@@ -44,7 +45,7 @@ from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import RoomWanted
 
 MAGIC = b"CNVL"
-VERSION = 2
+VERSION = 3
 HEADER = struct.Struct("<4sBB16sIII")  # magic, version, kind, run id, round, length, crc32
 CHECKED_BYTES = HEADER.size - 4  # the checksum covers everything but itself
 COORDINATOR = "coordinator"  # reserved; that party may well live at one of the agents
@@ -65,10 +66,28 @@ class Kind(IntEnum):
     OUTCOME = 10
     ABORT = 11
     HISTOGRAM = 12
+    FOLD = 13
+    HISTORY = 20
+    LISTING = 21
+    LISTED = 22
 
 
 # Everything else happens once in a run and has round 0.
-IN_ROUNDS = frozenset({Kind.LEFT, Kind.BELOW, Kind.STEP, Kind.COUNT, Kind.OUTCOME, Kind.HISTOGRAM})
+# Models have rounds in the regime `consensus` alone.
+IN_ROUNDS = frozenset(
+    {
+        Kind.MODEL,
+        Kind.LEFT,
+        Kind.BELOW,
+        Kind.STEP,
+        Kind.COUNT,
+        Kind.OUTCOME,
+        Kind.HISTOGRAM,
+        Kind.FOLD,
+        Kind.LISTING,
+        Kind.LISTED,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -97,8 +116,9 @@ class Roster(Body):
     """Coordinator to agents: who takes part, in canonical order, with the totals of rows.
 
     In the regime `joint`, `weights` has the planned weight of the group of every agent. It is
-    zero for an agent that is in a group with no other; no two groups have the same weight. In
-    other regimes it is empty.
+    zero for an agent that is in a group with no other; no two groups have the same weight. In the
+    regime `consensus` it is 1 for an agent that is a type, and 0 for the others. In other regimes
+    it is empty.
     """
 
     kind = Kind.ROSTER
@@ -110,7 +130,11 @@ class Roster(Body):
 
 @dataclass(frozen=True)
 class Model(Body):
-    """Agent to agent: a score model in the wire format."""
+    """Agent to agent: a score model in the wire format.
+
+    In the regime `consensus` the first models have round 1, the second models of the two folds
+    have rounds 2 and 3. In other regimes a model has round 0.
+    """
 
     kind = Kind.MODEL
     blob: Annotated[bytes, BLOB]
@@ -188,13 +212,31 @@ class Histogram(Body):
 
 
 @dataclass(frozen=True)
+class FoldCounts(Body):
+    """Agent to coordinator: its rows in each cell, by the score of one fold; rounds 1 and 2.
+
+    `others` are the test rows of the other fold. `conforms` is the lowest cell, by the agent's own
+    model, in which a row does not conform to its normals. `score` is the digest of all models that
+    the scores of both folds are made of: the same at every agent.
+    """
+
+    kind = Kind.FOLD
+    calibration: Annotated[tuple[int, ...], COUNTS]
+    tests: Annotated[tuple[int, ...], COUNTS]
+    others: Annotated[tuple[int, ...], COUNTS]
+    conforms: Annotated[int, U32]
+    score: Annotated[bytes, DIGEST]
+
+
+@dataclass(frozen=True)
 class Outcome(Body):
     """Coordinator to agents: the fixed point, and on whom it rests.
 
     Where agents decide alone there is no common step-up: `n_rejected`, `slope` and `rounds`
     are zero, and nobody learns the total. In the regime `joint`, `cells` has the lowest rejected
-    cell of every participant's group, and the number of cells where none is rejected. In other
-    regimes it is empty.
+    cell of every participant's group, and the number of cells where none is rejected. In the
+    regime `consensus` it has the lowest rejected cell of each fold, and `conforms` has what each
+    participant said of the first fold, then of the second. In other regimes both are empty.
     """
 
     kind = Kind.OUTCOME
@@ -206,6 +248,11 @@ class Outcome(Body):
     left_out: Annotated[tuple[str, ...], NAMES]
     dropped: Annotated[tuple[str, ...], NAMES]
     cells: Annotated[tuple[int, ...], U32S] = ()
+    conforms: Annotated[tuple[int, ...], U32S_OF_FOLDS] = ()
+
+    def limits_of(self, agent: str) -> tuple[int, ...]:
+        """Return from which cell on rows do not conform to an agent's normals, for each fold."""
+        return self.conforms[self.participants.index(agent) :: len(self.participants)]
 
     def cell_of(self, agent: str) -> int:
         """Return the lowest rejected cell of a participant's group, in the regime `joint`."""
@@ -220,6 +267,36 @@ class Abort(Body):
     culprit: Annotated[str, NAME]
     fault: Annotated[str, TEXT]
     reason: Annotated[str, TEXT]
+
+
+@dataclass(frozen=True)
+class History(Body):
+    """Agent to coordinator, after a batch: the batches so far, as its ledger has them.
+
+    `digest` stands for the numbers of tests and of rejections over all agents in each batch, and
+    the level of the list. All agents must have the same.
+    """
+
+    kind = Kind.HISTORY
+    n_batches: Annotated[int, U32]
+    n_tests: Annotated[int, U64]
+    digest: Annotated[bytes, DIGEST]
+
+
+@dataclass(frozen=True)
+class Listing(Body):
+    """Coordinator to agents: count your rows of all batches with E ≥ M/(αk)."""
+
+    kind = Kind.LISTING
+    k: Annotated[int, U64]
+
+
+@dataclass(frozen=True)
+class Listed(Body):
+    """Coordinator to agents: so many rows of all agents are on the list."""
+
+    kind = Kind.LISTED
+    n_listed: Annotated[int, U64]
 
 
 def _layout(body: type[Body]) -> tuple[Field, ...]:

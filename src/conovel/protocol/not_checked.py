@@ -28,6 +28,20 @@ _JOINT_HISTOGRAMS = {
         "transcript.weights",
     ),
 }
+# What the regime `consensus` has besides.
+_CONSENSUS = ("decisions.*.cells", "decisions.*.folds", "decisions.*.normal_at")
+_CONSENSUS_COUNTS = {
+    "network": ("transcript.folds.*.*.calibration", "transcript.folds.*.*.others"),
+    "run": ("transcript.folds",),
+    "agent": (
+        "limit",
+        "n_rejected",
+        "transcript.folds",
+        "transcript.outcome.cells",
+        "transcript.outcome.conforms",
+        "transcript.weights",
+    ),
+}
 # Published values that nothing else in the record determines, as patterns of their paths. Counts
 # and decisions are derived from ranks; that these are true cannot be seen here.
 NOT_CHECKED = {
@@ -36,9 +50,13 @@ NOT_CHECKED = {
         "decisions.*.ids",
         "decisions.*.ranks",
         "decisions.*.scores",
+        "ledger.rounds",
+        "ledger.sites",
         "picture",
+        "reasons",
         "transcript.agents.*.n_null",
         "truth",
+        "warnings",
     ),
     "run": (
         "message",
@@ -55,14 +73,29 @@ NOT_CHECKED = {
         "decisions.*.ranks",
         "decisions.*.scores",
         "picture",
+        "reasons",
         "site",
         "transcript.agents.*.n_null",
         "transcript.n_tests",
         "transcript.rounds",
         "transcript.run_id",
+        "warnings",
         *_SETTINGS_BEHIND_THE_RANKS,
     ),
-    "detect": ("n_train", "null", "pi0", "picture", "scorer", "selection", "test"),
+    "detect": (
+        "detector",
+        "ledger",
+        "n_train",
+        "null",
+        "pi0",
+        "picture",
+        "read_as",
+        "reasons",
+        "scorer",
+        "selection",
+        "test",
+        "warnings",
+    ),
 }
 # Of one site, these follow from the ranks, which are in the file of decisions.
 _NUMBERS_OF_RANKS = ("largest_rejected_rank", "n_calibration", "n_rejected", "n_test")
@@ -93,6 +126,8 @@ def not_checked(run: Mapping[str, Any]) -> list[str]:
         patterns += _SETTINGS_BEHIND_THE_RANKS
     if spec.get("regime") == "joint":
         patterns += [*_JOINT, *_JOINT_HISTOGRAMS[kind]]
+    if spec.get("regime") == "consensus":
+        patterns += [*_CONSENSUS, *_CONSENSUS_COUNTS[kind]]
     patterns += [f"transcript.agents.{name}" for name in transcript.get("left", ())]
     return sorted(pattern for pattern in patterns if _occurs(run, pattern.split(".")))
 

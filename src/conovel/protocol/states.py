@@ -40,6 +40,7 @@ class State(Enum):
     JOINING = "joining"  # said hello, waits for the roster
     FITTING = "fitting"  # waits for its site to fit the models
     EXCHANGING = "exchanging"  # sent its models, waits for those of its peers
+    REFITTING = "refitting"  # waits for its site to fit second models
     RANKING = "ranking"  # waits for its site to rank the rows
     READY = "ready"  # has its ranks, waits for the counts
     COUNTING = "counting"  # answers questions
@@ -47,6 +48,9 @@ class State(Enum):
     GATHERING = "gathering"  # waits for hellos
     WAITING = "waiting"  # waits until everybody is ready
     ASKING = "asking"  # waits for the counts of this round
+    # of a list over several batches, see conovel.protocol.listing
+    LISTING = "listing"  # an agent that told its history and answers questions
+    COLLECTING = "collecting"  # the coordinator, waiting for histories
     # both
     DONE = "done"
     ABORTED = "aborted"
@@ -56,7 +60,9 @@ class Cue(Enum):
     """An event that is not a message: what the driver tells its machine."""
 
     JOIN = "join"
+    TELL = "tell"
     MODELS_READY = "models ready"
+    REFIT_READY = "refit ready"
     RANKS_READY = "ranks ready"
     DROP = "drop"
 
@@ -70,9 +76,13 @@ TRANSITIONS: dict[tuple[State, Trigger], frozenset[State]] = {
     (State.JOINING, Kind.ROSTER): frozenset({State.FITTING, State.RANKING}),
     (State.FITTING, Kind.MODEL): frozenset({State.FITTING}),
     (State.FITTING, Kind.LEFT): frozenset({State.FITTING}),
-    (State.FITTING, Cue.MODELS_READY): frozenset({State.EXCHANGING, State.RANKING}),
-    (State.EXCHANGING, Kind.MODEL): frozenset({State.EXCHANGING, State.RANKING}),
+    (State.FITTING, Cue.MODELS_READY): frozenset(
+        {State.EXCHANGING, State.REFITTING, State.RANKING}
+    ),
+    (State.EXCHANGING, Kind.MODEL): frozenset({State.EXCHANGING, State.REFITTING, State.RANKING}),
     (State.EXCHANGING, Kind.LEFT): frozenset({State.EXCHANGING, State.RANKING}),
+    (State.REFITTING, Kind.MODEL): frozenset({State.REFITTING}),
+    (State.REFITTING, Cue.REFIT_READY): frozenset({State.EXCHANGING, State.RANKING}),
     (State.RANKING, Kind.LEFT): frozenset({State.RANKING}),
     (State.RANKING, Cue.RANKS_READY): frozenset({State.READY}),
     (State.READY, Kind.LEFT): frozenset({State.READY}),
@@ -87,6 +97,7 @@ TRANSITIONS: dict[tuple[State, Trigger], frozenset[State]] = {
     (State.WAITING, Kind.READY): frozenset({State.WAITING, State.ASKING, State.DONE}),
     (State.WAITING, Cue.DROP): frozenset({State.WAITING, State.ASKING, State.DONE}),
     (State.ASKING, Kind.HISTOGRAM): frozenset({State.ASKING, State.DONE}),
+    (State.ASKING, Kind.FOLD): frozenset({State.ASKING, State.DONE}),
     (State.ASKING, Kind.COUNT): frozenset({State.ASKING, State.DONE}),
     (State.ASKING, Cue.DROP): frozenset({State.ASKING, State.DONE}),
     (State.DONE, Cue.DROP): frozenset({State.DONE}),  # too late to matter
@@ -112,6 +123,7 @@ class Machine(ABC):
         Why the run was broken off.
     """
 
+    transitions = TRANSITIONS
     _relays_aborts = False
 
     def __init__(self, name: str, run_id: bytes, state: State) -> None:
@@ -226,7 +238,7 @@ class Machine(ABC):
         self, trigger: Trigger, action: Callable[[], Sequence[Event]], sender: str
     ) -> Sequence[Event]:
         """Do what a message or a cue asks for, if the table has a place for it here."""
-        allowed = TRANSITIONS.get((self.state, trigger))
+        allowed = self.transitions.get((self.state, trigger))
         if allowed is None:
             raise UnexpectedMessageError(
                 f"{sender} sent {trigger.name} while {self.name} was {self.state.value}", sender

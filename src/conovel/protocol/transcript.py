@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from operator import index
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from conovel.errors import ConovelError, InputError, SiteVanishedError
 from conovel.protocol.counting import Question
-from conovel.protocol.fields import COUNTS, FRACTION, MAX_AGENTS, NAMES, U32, U32S, U64, Field
+from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.messages import (
     COORDINATOR,
-    LAYOUT,
     Abort,
     Below,
-    Body,
     Count,
+    FoldCounts,
     Hello,
     Histogram,
     Kind,
@@ -37,14 +36,12 @@ from conovel.protocol.messages import (
     Start,
     Step,
     decode,
-    encode,
 )
+from conovel.protocol.plain_bodies import as_body, as_exact, as_plain, as_text
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.levels import as_fraction
 
 FORMAT = "conovel-transcript-2"
 EARLIER = "conovel-transcript-1"
-B = TypeVar("B", bound=Body)
 
 
 class Entry(NamedTuple):
@@ -61,7 +58,8 @@ class Entry(NamedTuple):
     def place(self) -> tuple[int, int, int, str, str]:
         """Where it is listed: by stage, round, kind and names, whatever came in first."""
         kind = Kind[self.kind]
-        is_counting = self.round and (kind <= Kind.COUNT or kind is Kind.HISTOGRAM)
+        counts = kind in (Kind.HISTOGRAM, Kind.FOLD) or Kind.MODEL < kind <= Kind.COUNT
+        is_counting = self.round and counts
         stage = Kind.BELOW if is_counting else kind
         return stage, self.round, kind, self.sender, self.receiver
 
@@ -104,11 +102,13 @@ class Transcript:
         Who vanished, in which round; 0 is before the counts.
     weights : dict of Fraction
         In the regime `joint`, the planned weight of each agent's group, as the roster had it: zero
-        for an agent in a group with no other.
+        for an agent in a group with no other. In the regime `consensus`, 1 for a type, else 0.
     rooms : dict of Fraction
         In the regime `joint`, the x of each agent's group, zero for an agent without a floor.
     histograms : dict of Histogram
         In the regime `joint`, the rows of each agent above its floor, by cell.
+    folds : dict of list of FoldCounts
+        In the regime `consensus`, the rows of each agent by cell, for each fold.
     rounds : dict of Round
         Questions and counts by round, from 1.
     outcome : Outcome or None
@@ -118,6 +118,7 @@ class Transcript:
 
     Examples
     --------
+    >>> from conovel.protocol.messages import encode
     >>> transcript = Transcript()
     >>> transcript.record(encode(Message(bytes(16), "a", "coordinator", 0, Ready(10, 99))))
     >>> transcript.entries[0]
@@ -133,6 +134,7 @@ class Transcript:
     weights: dict[str, Fraction] = field(default_factory=dict)
     rooms: dict[str, Fraction] = field(default_factory=dict)
     histograms: dict[str, Histogram] = field(default_factory=dict)
+    folds: dict[str, list[FoldCounts]] = field(default_factory=dict)
     rounds: dict[int, Round] = field(default_factory=dict)
     outcome: Outcome | None = None
     abort: Abort | None = None
@@ -147,8 +149,19 @@ class Transcript:
 
     @property
     def n_rounds(self) -> int:
-        """How many rounds of counts there were; histograms of the regime `joint` are one."""
-        return len(self.rounds) or int(bool(self.histograms))
+        """How many rounds of counts there were; histograms are one, and folds one each."""
+        return len(self.rounds) or int(bool(self.histograms)) or self._n_folds
+
+    @property
+    def _n_folds(self) -> int:
+        return max(map(len, self.folds.values()), default=0)
+
+    @property
+    def uncovered(self) -> tuple[str, ...]:
+        """The agents that are no type, in the regime `consensus`."""
+        if self.spec is None or not self.spec.regime.composite_null:
+            return ()
+        return tuple(name for name in sorted(self.weights) if not self.weights[name])
 
     def record(self, data: bytes, paper_bits: float | None = None) -> None:
         """Take down one message.
@@ -212,6 +225,8 @@ class Transcript:
                 self.rooms = dict(zip(body.participants, body.rooms, strict=False))
             case Histogram():
                 self.histograms[sender] = body
+            case FoldCounts():
+                self.folds.setdefault(sender, []).append(body)
             case Below() | Step():
                 self.rounds.setdefault(message.round, Round(body))
             case Count() if message.round in self.rounds:
@@ -256,6 +271,7 @@ class Transcript:
             "histograms": {
                 name: as_plain(self.histograms[name]) for name in sorted(self.histograms)
             },
+            "folds": {name: list(map(as_plain, self.folds[name])) for name in sorted(self.folds)},
             "rounds": [
                 {
                     "round": number,
@@ -282,24 +298,28 @@ class Transcript:
                 )
             if plain["format"] != FORMAT:
                 raise ValueError(f"its format is {plain['format']!r}")
-            named = ("roster", "agents", "left", "weights", "rooms", "histograms")
+            named = ("roster", "agents", "left", "weights", "rooms", "histograms", "folds")
             if max(len(plain[key]) for key in named) > MAX_AGENTS:
                 raise ValueError(f"it names more than {MAX_AGENTS} agents")
             return cls(
-                run_id=_text(plain["run_id"]),
+                run_id=as_text(plain["run_id"]),
                 spec=None if plain["spec"] is None else RunSpec.from_dict(plain["spec"]),
                 agents={
-                    _text(name): Sizes(**{key: index(n) for key, n in sizes.items()})
+                    as_text(name): Sizes(**{key: index(n) for key, n in sizes.items()})
                     for name, sizes in plain["agents"].items()
                 },
-                roster=tuple(map(_text, plain["roster"])),
+                roster=tuple(map(as_text, plain["roster"])),
                 n_tests=index(plain["n_tests"]),
-                left={_text(name): index(n) for name, n in plain["left"].items()},
-                weights={_text(name): _fraction(w) for name, w in plain["weights"].items()},
-                rooms={_text(name): _fraction(x) for name, x in plain["rooms"].items()},
+                left={as_text(name): index(n) for name, n in plain["left"].items()},
+                weights={as_text(name): as_exact(w) for name, w in plain["weights"].items()},
+                rooms={as_text(name): as_exact(x) for name, x in plain["rooms"].items()},
                 histograms={
-                    _text(name): as_body(Histogram, counts)
+                    as_text(name): as_body(Histogram, counts)
                     for name, counts in plain["histograms"].items()
+                },
+                folds={
+                    as_text(name): [as_body(FoldCounts, counts) for counts in both]
+                    for name, both in plain["folds"].items()
                 },
                 rounds={index(r["round"]): _as_round(r) for r in plain["rounds"]},
                 outcome=plain["outcome"] and as_body(Outcome, plain["outcome"]),
@@ -319,39 +339,10 @@ def _sums(entries: Sequence[Entry]) -> dict[str, Any]:
     }
 
 
-def as_plain(body: Body) -> dict[str, Any]:
-    """Write a body as JSON types, fractions as text."""
-    plain: dict[str, Any] = {"kind": body.kind.name}
-    for part in fields(body):
-        value = getattr(body, part.name)
-        plain[part.name] = str(value) if isinstance(value, Fraction) else value
-        if isinstance(value, tuple):
-            plain[part.name] = list(value)
-    return plain
-
-
-def as_body(kind: type[B], plain: Mapping[str, Any]) -> B:
-    """Read what :func:`as_plain` wrote, as strictly as if it came over the wire."""
-    readers: dict[Field, Callable[[Any], Any]]
-    readers = {FRACTION: _fraction, NAMES: tuple, U32: index, U64: index}
-    readers |= {COUNTS: _as_counts, U32S: _as_counts}
-    values: dict[str, Any] = {}
-    for part, code in zip(fields(kind), LAYOUT[kind], strict=True):
-        read: Callable[[Any], Any] = readers.get(code, _text)
-        values[part.name] = read(plain[part.name])
-    body = kind(**values)
-    encode(Message(bytes(16), "a", "a", 0, body))
-    return body
-
-
-def _as_counts(plain: Any) -> tuple[int, ...]:
-    return tuple(map(index, plain))
-
-
 def _as_round(plain: Mapping[str, Any]) -> Round:
     kinds: dict[str, type[Question]] = {"BELOW": Below, "STEP": Step}
     question = as_body(kinds[plain["question"]["kind"]], plain["question"])
-    return Round(question, {_text(name): index(n) for name, n in plain["counts"].items()})
+    return Round(question, {as_text(name): index(n) for name, n in plain["counts"].items()})
 
 
 def _as_entry(row: list[Any]) -> Entry:
@@ -359,14 +350,4 @@ def _as_entry(row: list[Any]) -> Entry:
     if bits is not None and not math.isfinite(bits):
         raise ValueError(f"{bits} bits")
     name = Kind[kind].name
-    return Entry(index(round_), _text(sender), _text(receiver), name, index(n_bytes), bits)
-
-
-def _fraction(value: Any) -> Fraction:
-    return as_fraction(_text(value), "a fraction")
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a text")
-    return value
+    return Entry(index(round_), as_text(sender), as_text(receiver), name, index(n_bytes), bits)

@@ -7,7 +7,7 @@ checked and escaped.
 
 from __future__ import annotations
 
-from conovel.report.page import render, write_report
+from conovel.report.page import page_of, render, write_report
 from conovel.report.picture import correct_counts, network_content, of_detection, of_network
 from conovel.report.streamed import of_files
 
@@ -17,6 +17,7 @@ __all__ = [
     "of_detection",
     "of_files",
     "of_network",
+    "page_of",
     "render",
     "write_report",
 ]

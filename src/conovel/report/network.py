@@ -18,10 +18,10 @@ from conovel.report.checked import Checked
 from conovel.report.picture import SiteRanks, lines_of, picture
 from conovel.report.picture_content import shortened
 from conovel.report.plots import rounds_plot
+from conovel.report.roaming import flow_section, fold_section
 from conovel.report.sections import (
     NOT_CLAIMED,
     lead,
-    percent,
     row_sections,
     selection_section,
     settings_section,
@@ -37,6 +37,7 @@ from conovel.report.tables import (
     round_rows,
 )
 from conovel.report.view import Picture, Section, Story, read_picture
+from conovel.spec.findings import percent
 from conovel.spec.run_spec import RunSpec
 
 
@@ -68,6 +69,7 @@ def network_story(run: Checked) -> Story:
             *selection_section(run),
             Section("The sites", tables=[agent_rows(transcript, drawn, truth)]),
             *_counting(transcript, _groups(run, transcript)),
+            *flow_section(run, transcript),
             *_messages(transcript),
             settings_section(settings_of(spec).items()),
         ],
@@ -192,6 +194,13 @@ def promise(run: Checked, transcript: Transcript) -> dict[str, Any]:
     ]
     if not regime.deployable:
         needs[0] = "the normals of all sites together are exchangeable given the novelties"
+    elif regime.composite_null:
+        statement += " A row is a false alarm if it is normal at any site, not only at its own."
+        needs = [
+            "a row that is normal at some site, and that site's known normals, are exchangeable,"
+            " for instance drawn independently from the same source",
+            "all sites hold their columns in the same number format",
+        ]
     elif regime.uses_counts or regime.exchanges_models:
         needs.insert(0, "the data of the sites are independent of one another")
     if outcome and outcome.left_out and regime.uses_counts:
@@ -216,6 +225,8 @@ def _groups(run: Checked, transcript: Transcript) -> tuple[AgentGroup, ...]:
 def _counting(transcript: Transcript, groups: tuple[AgentGroup, ...]) -> list[Section]:
     if transcript.histograms:
         return [_cells(transcript, groups)]
+    if transcript.folds:
+        return [fold_section(transcript)]
     if not transcript.rounds:
         return []
     words = (

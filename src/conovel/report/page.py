@@ -1,4 +1,4 @@
-"""The page: one HTML file that contains its style and drawings, and no script."""
+"""The page: one HTML file that contains its style, its drawings and at most one script."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conovel.errors import RunFileError
+from conovel.report.flagged import page_script
+from conovel.report.picture import network_content, of_detection
 from conovel.report.story import story_of
 from conovel.site.storage import read_json, write_text
 from conovel.spec.version import __version__
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+    from conovel.drivers.results import NetworkRun
+    from conovel.site.results import Detection
 
 
 def render(content: Mapping[str, Any], folder: Path | None = None) -> str:
@@ -27,10 +32,23 @@ def render(content: Mapping[str, Any], folder: Path | None = None) -> str:
         Folder of the figures that it names.
     """
     template = _environment().get_template("page.html")
-    page = template.render(story=story_of(content, folder), version=__version__)
+    story = story_of(content, folder)
+    page = template.render(story=story, script=page_script(), version=__version__)
     return page.encode("utf-8", "replace").decode(
         "utf-8"
     )  # JSON may hold half of a surrogate pair
+
+
+def page_of(result: Detection | NetworkRun) -> str:
+    """Write the page of a result in memory as text."""
+    if isinstance(result, Mapping):
+        return render(network_content(result))
+    content: dict[str, Any] = {"command": "detect", **result.summary()}
+    content["picture"] = of_detection(result)
+    if result.explainer is not None:
+        why = result.most_novel_reasons()
+        content["reasons"] = {"": why.to_dict(result.n_rejected)}
+    return render(content)
 
 
 def write_report(run: Path, out: Path) -> None:

@@ -26,6 +26,7 @@ from conovel.report.picture_content import (
     thinned,
 )
 from conovel.report.repeats_content import RepeatedRows, of_repeats
+from conovel.site.reasons import MOST_EXPLAINED
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.stepup import step_up
 
@@ -112,6 +113,8 @@ def of_detection(detection: Detection) -> dict[str, Any]:
         scores=detection.scores,
         calibration_scores=detection.calibration_scores,
     )
+    if detection.ledger is not None:  # all batches so far decide, not this one by itself
+        return picture({"": block}, [_by_largest_rank("", block)])
     return picture({"": block}, [Line(("",), slope, detection.n_rejected)])
 
 
@@ -153,12 +156,22 @@ def network_content(
     truth : mapping of bool arrays, optional
         In a simulation, which test rows of each site are novel.
     """
-    content = {**run.to_dict(), "picture": of_network(run)}
+    content = {**run.to_dict(), "picture": of_network(run), "reasons": network_reasons(run)}
     if truth is not None:
         content["truth"] = {
             name: correct_counts(site.rejected, truth[name]) for name, site in run.items()
         }
     return content
+
+
+def network_reasons(run: NetworkRun) -> dict[str, Any]:
+    """Say why rows were flagged, at every site of a network in one process."""
+    explained = {name: site for name, site in run.items() if site.explainer is not None}
+    most = MOST_EXPLAINED // max(len(explained), 1)
+    return {
+        name: site.most_novel_reasons(most).to_dict(site.n_rejected)
+        for name, site in explained.items()
+    }
 
 
 def correct_counts(rejected: NDArray[np.bool_], is_novel: NDArray[np.bool_]) -> dict[str, int]:
@@ -187,14 +200,14 @@ def lines_of(transcript: Transcript, blocks: Mapping[str, SiteRanks]) -> list[Li
         return [_decided({name: block}, level, estimator) for name, block in blocks.items()]
     if outcome is None:  # rows were pooled, and no message was sent
         return [_decided(blocks, level, estimator)]
-    if spec.regime.pools_calibration:
-        return [_by_cells(name, block) for name, block in blocks.items()]
+    if spec.regime.decides_by_cells:
+        return [_by_largest_rank(name, block) for name, block in blocks.items()]
     whole = set(outcome.participants) <= set(names)
     return [Line(names, outcome.slope, outcome.n_rejected, whole)]
 
 
-def _by_cells(name: str, block: SiteRanks) -> Line:
-    """Say which rank of a site was the largest rejected one where cells decided."""
+def _by_largest_rank(name: str, block: SiteRanks) -> Line:
+    """Say which rank of a site was the largest rejected one where no step-up of it decided."""
     k = int(block.rejected.sum())
     largest = int(block.ranks[block.rejected].max(initial=0))
     # Without a rejection any slope above 0 will do: k = 0 allows no rank.

@@ -14,9 +14,10 @@ from conovel.report.checked import Checked
 from conovel.report.network import promise, read_truth, realised, settings_of
 from conovel.report.picture_content import MOST_ROWS, shortened
 from conovel.report.repeats_content import FORMAT, RepeatedRows, of_repeats
-from conovel.report.sections import NOT_CLAIMED, lead, percent, settings_section
+from conovel.report.sections import NOT_CLAIMED, lead, settings_section
 from conovel.report.tables import MOST_COLUMNS, MOST_ROUNDS, revealed_rows
 from conovel.report.view import MOST_SITES, Section, Story, Table
+from conovel.spec.findings import percent
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.levels import as_level
 from conovel.stats.repeats import MAX_REPEATS

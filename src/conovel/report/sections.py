@@ -10,6 +10,7 @@ from conovel.report.picture_content import shortened
 from conovel.report.plots import p_value_plot, score_plot, step_up_plot
 from conovel.report.tables import novel_rows, resolution_rows
 from conovel.report.view import Picture, Section
+from conovel.spec.findings import percent
 
 MOST_PANELS = 6  # plots of the same kind
 
@@ -71,17 +72,6 @@ def threshold_fact(drawn: Picture) -> list[tuple[str, str]]:
     if len(drawn.step_up) != 1 or not drawn.step_up[0].n_rejected:
         return []
     return [("flagged up to p-value", f"{drawn.step_up[0].threshold:.3g}")]
-
-
-def percent(share: float) -> str:
-    """Write a share for people.
-
-    Examples
-    --------
-    >>> percent(0.1), percent(0.005)
-    ('10 %', '0.5 %')
-    """
-    return f"{100 * share:.4g} %"
 
 
 def _decision(drawn: Picture) -> Section:

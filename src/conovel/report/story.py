@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from conovel.errors import InputError
 from conovel.report.checked import Checked
+from conovel.report.evaluation import evaluation_story
 from conovel.report.experiment import experiment_story
+from conovel.report.findings import check_story, with_findings
+from conovel.report.flagged import read_flagged
 from conovel.report.network import network_story
+from conovel.report.over_time import with_ledger
 from conovel.report.picture_content import shortened
 from conovel.report.repeats import repeated_detection_story, repeated_network_story
 from conovel.report.sections import (
     NOT_CLAIMED,
     lead,
-    percent,
     row_sections,
     selection_section,
     settings_section,
     threshold_fact,
 )
 from conovel.report.view import Story, read_picture
+from conovel.spec.findings import percent
 from conovel.stats.levels import as_level
 
 
@@ -43,9 +48,18 @@ def story_of(content: Mapping[str, Any], folder: Path | None = None) -> Story:
     conovel.errors.RunFileError: command is missing
     """
     run = Checked(content)
+    story = replace(_story(run, folder), flagged=read_flagged(run))
+    return with_findings(with_ledger(story, run), run)
+
+
+def _story(run: Checked, folder: Path | None) -> Story:
     command = run.text("command")
     if command == "detect":
         return repeated_detection_story(run) if "repeats" in run else detection_story(run)
+    if command == "check":
+        return check_story(run)
+    if command == "evaluate":
+        return evaluation_story(run)
     if command == "reproduce":
         return experiment_story(run, folder)
     if "runs" in run:
@@ -84,6 +98,7 @@ def detection_story(run: Checked) -> Story:
             settings_section(
                 [
                     ("known normals", run.text("null", "")),
+                    ("detector", run.text("detector", "")),
                     ("rows to test", run.text("test", "")),
                     ("level", run.text("level")),
                     ("scorer", scorer),

@@ -13,6 +13,8 @@ from conovel.report.picture_content import BINS, FORMAT, MOST_POINTS, MOST_ROWS,
 
 if TYPE_CHECKING:
     from conovel.report.drawing import Plot
+    from conovel.report.flagged import FlaggedRows
+    from conovel.spec.findings import Finding
 
 MOST_SITES = MAX_AGENTS
 
@@ -131,6 +133,9 @@ class Story:
     lead: str
     facts: Sequence[tuple[str, str]] = ()
     warnings: Sequence[str] = ()
+    findings: Sequence[Finding] = ()
+    finding_plots: Sequence[Plot] = ()
+    flagged: FlaggedRows | None = None
     guarantee: str = ""
     assumptions: Sequence[str] = ()
     caveats: Sequence[str] = ()

@@ -14,13 +14,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from sklearn import config_context
+from sklearn.ensemble import IsolationForest
 from threadpoolctl import threadpool_limits
 
-from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
+from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet
 from conovel.scorers.blend import Blend
 from conovel.scorers.discriminant import Discriminant
 from conovel.scorers.mahalanobis import mahalanobis_distance
 from conovel.scorers.normality import Normality, normality
+from conovel.scorers.one_class import OneClass
 from conovel.scorers.randomised_trees import RandomisedTrees
 from conovel.scorers.selection import Selection
 from conovel.scorers.shrunken_logistic import ShrunkenLogistic
@@ -86,6 +88,13 @@ class Automatic(Scorer):
             "blend": Blend(search, [ShrunkenLogistic(), trees], n_folds=folds, lead=2.0),
             "forests": WeightedForests(random_state=seed),
         }
+
+    def one_class(self, null_train: Matrix) -> OneClass:
+        """Return the scorer for known normals alone, where there are no unlabelled rows."""
+        if normality(null_train).is_plausible:
+            return mahalanobis_distance()
+        seed = 0 if self.random_state is None else self.random_state
+        return OneClass(IsolationForest(n_estimators=200, random_state=seed), higher="normal")
 
     def fit(self, training: TrainingSet) -> FittedScorer:
         """Look at the columns of null_train, then fit what suits them."""

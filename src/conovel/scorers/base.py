@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from conovel.errors import ScorerError
 from conovel.scorers.from_sklearn import Flat
 from conovel.scorers.reading import Matrix, ProbabilityReader, Vector, flat_or_none
+from conovel.spec.shown import Shown
 
 if TYPE_CHECKING:
     from conovel.scorers.selection import Selection
@@ -52,8 +53,8 @@ class ScoreModel(Protocol):
         """Score each row."""
 
 
-@dataclass(frozen=True, eq=False)
-class Mixture:
+@dataclass(frozen=True, eq=False, repr=False)
+class Mixture(Shown):
     """The mixture null_cal ∪ X_test as a multiset in canonical order.
 
     Attributes
@@ -70,6 +71,9 @@ class Mixture:
 
     distinct: Matrix
     position: NDArray[np.intp]
+
+    def _shown(self) -> dict[str, str]:
+        return {"rows": f"{self.position.size:,}", "columns": f"{self.distinct.shape[1]:,}"}
 
     @classmethod
     def of(cls, rows: Matrix) -> Mixture:
@@ -92,8 +96,8 @@ class Mixture:
         return model.score(self.distinct)[self.position]
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingSet:
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainingSet(Shown):
     """What a scorer learns from.
 
     Attributes
@@ -110,6 +114,11 @@ class TrainingSet:
 
     null_train: Matrix
     mixture: Mixture
+
+    def _shown(self) -> dict[str, str]:
+        n, d = self.null_train.shape
+        mixture = f"{self.mixture.position.size:,}"
+        return {"null_train": f"{n:,}", "mixture": mixture, "columns": f"{d:,}"}
 
     def labelled(self) -> tuple[Matrix, NDArray[np.int64]]:
         """Return all rows, null_train (label 0) before the mixture (label 1)."""
@@ -145,8 +154,8 @@ class Scorer(ABC):
         """Return this scorer with every random state fixed that it leaves open."""
 
 
-@dataclass(frozen=True, eq=False)
-class FittedScorer:
+@dataclass(frozen=True, eq=False, repr=False)
+class FittedScorer(Shown):
     """A score that was learnt.
 
     Attributes
@@ -176,6 +185,9 @@ class FittedScorer:
     estimator: Any = None
     weights: Vector | None = None
     selection: Selection | None = None
+
+    def _shown(self) -> dict[str, str]:
+        return {"scorer": self.name, "scale": self.scale}
 
     @property
     def name(self) -> str:

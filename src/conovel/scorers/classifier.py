@@ -105,5 +105,7 @@ def name_of(scorer: ScorerLike) -> str:
     """Name a scorer or an estimator in a word or two, for reports."""
     if isinstance(scorer, Scorer):
         return scorer.label
+    if hasattr(scorer, "decode"):  # a FrameEstimator
+        return name_of(scorer.model)
     steps = getattr(scorer, "steps", None)
     return " + ".join(name_of(step) for _, step in steps) if steps else type(scorer).__name__

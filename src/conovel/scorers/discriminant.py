@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lstsq
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.covariance import ledoit_wolf
 
@@ -42,7 +43,9 @@ class Discriminant(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scale = np.where(spread > 0, spread, np.inf)  # a constant column says nothing
         white = (normal - centre) / scale
         shift = (np.average(X[y], axis=0, weights=weights[y]) - centre) / scale
-        covariance, _ = ledoit_wolf(white, assume_centered=True)
+        with config_context(assume_finite=True, skip_parameter_validation=True):
+            # Checks of arguments take longer than the estimate itself, and rows were checked.
+            covariance, _ = ledoit_wolf(white, assume_centered=True)
         # A pivoted QR factorisation: two rows have a covariance without an inverse.
         self.coef_ = lstsq(covariance, shift, cond=1e-10, lapack_driver="gelsy")[0] / scale
         self.middle_ = centre + np.where(spread > 0, shift * spread / 2, 0)

@@ -26,20 +26,20 @@ class ProbabilityReader:
     """
 
     def __init__(self, model: Any) -> None:
-        self._model = model
+        self.model = model
 
     @cached_property
     def flat(self) -> Flat | None:
         """The classifier as numbers, if it has such a form."""
-        return flat_or_none(self._model)
+        return flat_or_none(self.model)
 
     def __call__(self, X: Matrix) -> Vector:
         """Read the probability of each row."""
         is_converted = "flat" in vars(self)
-        few = len(X) < _MANY_ROWS and not is_converted and _adds_trees_in_order(self._model)
+        few = len(X) < _MANY_ROWS and not is_converted and _adds_trees_in_order(self.model)
         if not few and self.flat is not None:
             return self.flat.score(X)
-        probabilities: Vector = self._model.predict_proba(X)[:, 1]
+        probabilities: Vector = self.model.predict_proba(X)[:, 1]
         return probabilities
 
 

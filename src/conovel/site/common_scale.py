@@ -39,7 +39,7 @@ _USUAL_ROWS = 4.0  # as many novelties as the usual values count for
 # Lower edges of the cells but the first, as log-odds: about 1/12 wide at even odds, and wider in
 # proportion far from them. Where novelties are far from normal rows, the limit lies far below even
 # odds. docs/results/joint.md has power against the number of cells.
-_EDGES = np.sinh(np.arange(1 - N_CELLS // 2, N_CELLS // 2) / 12)
+EDGES = np.sinh(np.arange(1 - N_CELLS // 2, N_CELLS // 2) / 12)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,14 +90,27 @@ def fit_scale(model: ScoreModel, training: TrainingSet) -> CommonScale:
     centre, upper = np.quantile(_mostly_normal(scores, known), [0.5, _QUANTILE]).tolist()
     unit = (upper - centre) / _NORMAL_QUANTILE or float(scores.std()) or 1.0
     z = (scores - centre) / unit
+    mean, share = novelties_in(z)
+    # λ = mean·z - least, solved for the score
+    least = mean**2 / 2 - np.log(share / (1 - share))
+    edges = centre + unit * (EDGES + least) / mean
+    return CommonScale(np.maximum.accumulate(expit(edges) if is_probability else edges))
+
+
+def novelties_in(z: Vector) -> tuple[float, float]:
+    """Estimate the mean of novelties and their share, from scores in standard units.
+
+    Examples
+    --------
+    Without rows that stand out, both are near what is usual:
+
+    >>> novelties_in(np.zeros(900))
+    (5.0, 0.004)
+    """
     novelty = np.clip(z - _STANDS_OUT, 0, 1)
     n_novel = float(novelty.sum()) + _USUAL_ROWS
     mean = (float((novelty * z).sum()) + _USUAL_ROWS * _USUAL_MEAN) / n_novel
-    share = n_novel / (z.size + _USUAL_ROWS / _USUAL_SHARE)
-    # λ = mean·z - least, solved for the score
-    least = mean**2 / 2 - np.log(share / (1 - share))
-    edges = centre + unit * (_EDGES + least) / mean
-    return CommonScale(np.maximum.accumulate(expit(edges) if is_probability else edges))
+    return mean, n_novel / (z.size + _USUAL_ROWS / _USUAL_SHARE)
 
 
 def _mostly_normal(scores: Vector, known: Vector) -> Vector:

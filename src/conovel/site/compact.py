@@ -159,6 +159,11 @@ def imitate(local: FittedScorer, training: TrainingSet, seed: int) -> Forest:
         Seed of the trees.
     """
     rows, target = _lesson(local, training)
+    return grow_imitation(rows, target, seed)
+
+
+def grow_imitation(rows: Matrix, target: Vector, seed: int) -> Forest:
+    """Return such a forest for rows and the log-odds that are to be imitated."""
     return _grow(rows, target, seed, _STAND_IN_TREES, _STAND_IN_LEAVES)
 
 

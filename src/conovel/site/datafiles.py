@@ -1,5 +1,7 @@
 """The files of a sample, and the one type in which each of their columns is read.
 
+CSV, Parquet, Arrow and Excel files are read through pyarrow and fastexcel.
+
 Every file says for itself how it holds a column; a folder may hold several answers, and the
 known normals other ones than the test rows. All files of both samples are asked before any row
 is read, and a column is read in the same type from all of them
@@ -16,41 +18,87 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.dataset as pa_dataset
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pa_parquet
 
-from conovel.errors import ColumnError, FileError
+from conovel.errors import ColumnError, FileError, MissingExtraError
+from conovel.site.dialects import AS_FOUND, Dialect, Reading, sniff, without_compression
 from conovel.site.representation import as_floats, common_kind, round_to, warn_rounded
 
-FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".xlsx": "excel",
+}
+_ENDINGS = ".csv, .csv.gz, .tsv, .parquet, .feather, .arrow or .xlsx"
 _SHOWN = 5  # how many columns an error spells out
 _UNTYPED = {"int64", "float64", "null"}  # what pyarrow takes the first numbers of a CSV file for
 
 
 @dataclass(frozen=True, eq=False)
 class DataFile:
-    """One CSV or Parquet file.
+    """One file of a sample.
 
     Parameters
     ----------
     path : Path
+    reading : Reading
+        What the user says about it.
     """
 
     path: Path
+    reading: Reading = AS_FOUND
+
+    @property
+    def format(self) -> str:
+        """The format: csv, parquet, arrow or excel, by its ending."""
+        return str(format_of(self.path))
 
     @property
     def is_parquet(self) -> bool:
-        """Whether it is Parquet, by its ending."""
-        return FORMATS[self.path.suffix.lower()] == "parquet"
+        """Whether it is Parquet."""
+        return self.format == "parquet"
+
+    @cached_property
+    def dialect(self) -> Dialect:
+        """How a CSV file is written."""
+        return sniff(self.path, self.reading)
+
+    def describe(self) -> str:
+        """Say in words how the file is read."""
+        return f"CSV, {self.dialect.describe()}" if self.format == "csv" else self.format
 
     @cached_property
     def fragment(self) -> pa_dataset.Fragment:
         """What pyarrow reads it with."""
-        form = pa_dataset.ParquetFileFormat() if self.is_parquet else pa_dataset.CsvFileFormat()
+        if self.format == "csv":
+            form = pa_dataset.CsvFileFormat(**self.dialect.options())
+        else:
+            is_arrow = self.format == "arrow"
+            form = pa_dataset.IpcFileFormat() if is_arrow else pa_dataset.ParquetFileFormat()
         # pyarrow's local paths are absolute.
         return form.make_fragment(str(self.path.absolute()), pa_fs.LocalFileSystem())
+
+    @cached_property
+    def sheet(self) -> pa.Table:
+        """The first sheet of an Excel file."""
+        try:
+            import fastexcel  # noqa: PLC0415
+        except ImportError:
+            raise MissingExtraError("fastexcel", "excel") from None
+        try:
+            sheet = fastexcel.read_excel(self.path).load_sheet(0, schema_sample_rows=None)
+            return pa.table(sheet.to_arrow())
+        except fastexcel.FastExcelError as error:
+            raise unreadable(self.path, error) from None
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -58,27 +106,39 @@ class DataFile:
         try:
             if self.is_parquet:
                 return _distinct(self.path, pa_parquet.read_schema(self.path))
-            with pa_csv.open_csv(self.path) as reader:
+            if self.format == "arrow":
+                return _distinct(self.path, self.fragment.physical_schema)
+            if self.format == "excel":
+                return _distinct(self.path, self.sheet.schema)
+            with pa_csv.open_csv(self.path, **self.dialect.options()) as reader:
                 return _distinct(self.path, reader.schema)
         except (pa.ArrowException, OSError) as error:
             raise unreadable(self.path, error) from None
 
-    def number_type(self, name: str) -> pa.DataType:
+    def feature_type(self, name: str) -> pa.DataType:
         """Give the type of a column as a feature.
 
-        Numbers in a CSV file have no type: the first rows may be whole numbers or empty, and
-        later ones not. They are all read as float64.
+        Values in a CSV file have no type: the first rows may be whole numbers or empty, and
+        later ones not. Numbers are all read as float64, and what is no number as text.
         """
         kind = self.schema.field(name).type
-        return pa.float64() if not self.is_parquet and _kind(kind) in _UNTYPED else kind
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        if name in self.reading.texts or _is_text(kind):
+            return pa.string()
+        if self.format != "csv":
+            return kind
+        if _kind(kind) in _UNTYPED:
+            return pa.float64()
+        return kind if pa.types.is_boolean(kind) else pa.string()
 
     def types_read(self, types: pa.Schema) -> pa.Schema:
         """Say in which types the columns of `types` are read, before they are converted."""
-        if self.is_parquet:
+        if self.format != "csv":
             return pa.schema([self.schema.field(name) for name in types.names])
         return pa.schema(
             [
-                (f.name, self.number_type(f.name) if pa.types.is_floating(f.type) else f.type)
+                (f.name, self.feature_type(f.name) if pa.types.is_floating(f.type) else f.type)
                 for f in types
             ]
         )
@@ -86,24 +146,47 @@ class DataFile:
     def read(self, types: pa.Schema) -> pa.Table:
         """Read the columns of `types` in these types."""
         require_columns([self], types.names)
+        if self.format == "excel":
+            return self.converted(self.sheet, types)
         try:
             table = self.fragment.to_table(schema=self.types_read(types), columns=types.names)
-            return converted(table, types, self.path)
+            return self.converted(table, types)
         except (pa.ArrowException, OSError) as error:
             raise unreadable(self.path, error) from None
 
+    def converted(self, table: pa.Table, types: pa.Schema) -> pa.Table:
+        """Bring columns to the types agreed on, with what is marked as missing taken out."""
+        if self.reading.na and self.format != "csv":
+            table = _without_marked(table, types.names, self.reading.na)
+        return converted(table, types, self.path)
 
-def open_files(path: Path) -> list[DataFile]:
-    """Give a file, or the files of a folder in the order of their names."""
+
+def format_of(path: Path) -> str | None:
+    """Return the format of a file by its ending; None if no such format is read."""
+    return FORMATS.get(Path(without_compression(path)).suffix)
+
+
+def open_files(path: Path, reading: Reading = AS_FOUND) -> list[DataFile]:
+    """Give a file, or the files of a folder in the order of their names.
+
+    Other files in the folder are passed over, and so is what is hidden.
+    """
     if not path.exists():
         raise FileError(f"{path} does not exist")
     files = [path]
     if path.is_dir():
-        files = sorted(f for f in path.rglob("*") if f.suffix.lower() in FORMATS)
-    formats = {FORMATS.get(f.suffix.lower()) for f in files}
+        found = (f for f in path.rglob("*") if f.is_file() and format_of(f))
+        files = sorted(f for f in found if not f.name.startswith((".", "_", "~")))
+    formats = {format_of(f) for f in files}
     if len(formats) != 1 or None in formats:
-        raise FileError(f"{path}: expected .csv or .parquet files, of one kind")
-    return list(map(DataFile, files))
+        several = f", of one kind, not of {len(formats)}" if len(formats) > 1 else ""
+        raise FileError(f"{path}: expected {_ENDINGS} files{several}")
+    return [DataFile(file, reading) for file in files]
+
+
+def describe_files(paths: Iterable[Path], reading: Reading = AS_FOUND) -> dict[str, str]:
+    """Say in words how each file is read; of a folder, what its first file is like."""
+    return {str(path): open_files(path, reading)[0].describe() for path in paths}
 
 
 def column_names(files: Sequence[DataFile]) -> list[str]:
@@ -138,17 +221,35 @@ def agree_on_features(
     for files in samples:
         require_columns(files, names)
     for name in names:
-        types = {file.number_type(name) for files in samples for file in files}
+        types = {file.feature_type(name) for files in samples for file in files}
         for files in samples:
-            _require_numbers(name, files)
-        found = {kind for kind in map(_kind, types) if kind is not None} - {"null"}
+            _require_values(name, files)
+        types = {kind for kind in types if not pa.types.is_null(kind)}
+        found = {kind for kind in map(_kind, types) if kind is not None}
         kinds[f"column {name!r}"] = found
         # Files that agree are read as they are.
-        fields.append(
-            types.pop() if len(types) == 1 else _FLOATS[common_kind({*found, "float64"})]
-        )
+        if len(types) == 1:
+            fields.append(types.pop())
+        elif all(_kind(kind) is not None for kind in types):
+            fields.append(_FLOATS[common_kind({*found, "float64"})])
+        else:
+            fields.append(pa.string())
     warn_rounded(kinds, stacklevel + 1)
     return pa.schema(list(zip(names, fields, strict=True)))
+
+
+def are_numbers(types: pa.Schema) -> bool:
+    """Tell whether all columns are numbers or booleans."""
+    return all(_kind(field.type) is not None for field in types)
+
+
+def not_numbers(types: pa.Schema, path: Path) -> ColumnError:
+    """Say which columns are not numbers."""
+    found = [f"{field.name!r} ({field.type})" for field in types if _kind(field.type) is None]
+    return ColumnError(
+        f"{path}: not numeric: {', '.join(found[:_SHOWN])}: encode them as numbers or leave them"
+        " out"
+    )
 
 
 def agree_on_ids(files: Sequence[DataFile], name: str) -> pa.Field:
@@ -159,6 +260,18 @@ def agree_on_ids(files: Sequence[DataFile], name: str) -> pa.Field:
         return pa.field(name, types.pop())
     whole = bool(types) and all(map(pa.types.is_integer, types))
     return pa.field(name, pa.int64() if whole else pa.string())
+
+
+def original_types(files: Sequence[DataFile]) -> pa.Schema:
+    """Give the types in which columns are copied: of CSV files, texts as they stand there.
+
+    Columns whose types differ between files, or that not all files have, are left out.
+    """
+    if not all(file.is_parquet for file in files):
+        names = [n for n in column_names(files) if all(n in file.schema.names for file in files)]
+        return pa.schema([(name, pa.string()) for name in names])
+    first, *others = files
+    return pa.schema([f for f in first.schema if all(f in list(o.schema) for o in others)])
 
 
 def converted(table: pa.Table, types: pa.Schema, path: Path) -> pa.Table:
@@ -213,16 +326,46 @@ def _kind(kind: pa.DataType) -> str | None:
     return None
 
 
-def _require_numbers(name: str, files: Sequence[DataFile]) -> None:
+def _is_text(kind: pa.DataType) -> bool:
+    is_ = pa.types
+    return bool(is_.is_string(kind) or is_.is_large_string(kind) or is_.is_string_view(kind))
+
+
+def _require_values(name: str, files: Sequence[DataFile]) -> None:
     for file in files:
-        kind = file.number_type(name)
-        if _kind(kind) is None:
+        kind = file.feature_type(name)
+        if _kind(kind) is None and not (_is_text(kind) or pa.types.is_temporal(kind)):
             raise ColumnError(
                 f"{file.path}: not numeric: {name!r} ({kind}): encode it as numbers or leave it"
-                " out"
+                f" out with --exclude {name!r}"
             )
-    if all(pa.types.is_null(file.number_type(name)) for file in files):
+    if all(pa.types.is_null(file.feature_type(name)) for file in files):
         raise ColumnError(
             f"{files[0].path}: column {name!r} is entirely missing: leave the column out or fill"
             " it in"
         )
+
+
+def _without_marked(table: pa.Table, names: Sequence[str], markers: Sequence[str]) -> pa.Table:
+    """Make the values that are marked as missing null; CSV files are read so already."""
+    for name in names:
+        column = table[name]
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        marks: list[str] | list[float] = list(markers)
+        if not _is_text(column.type):
+            marks = [float(mark) for mark in markers if _spells_number(mark)]
+        if not marks or (_kind(column.type) is None and not _is_text(column.type)):
+            continue
+        marked = pc.is_in(column, pa.array(marks).cast(column.type, safe=False))
+        column = pc.if_else(marked, pa.scalar(None, column.type), column)
+        table = table.set_column(table.column_names.index(name), name, column)
+    return table
+
+
+def _spells_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,15 +18,27 @@ from sklearn.exceptions import NotFittedError
 
 from conovel.errors import ColumnError, InputError
 from conovel.scorers.classifier import ScorerLike
+from conovel.scorers.on_frames import reads_frames
 from conovel.scorers.registry import as_candidates
+from conovel.site.asked import SchemaLike, as_schema
+from conovel.site.checks.rows import check_rows, with_findings
+from conovel.site.checks.sample import Looked
+from conovel.site.ledger import Ledger
+from conovel.site.ledger_file import open_ledger, take_batch, with_update
+from conovel.site.ledger_records import refitted_facts
+from conovel.site.pairs import read_pair
 from conovel.site.repeats import in_run, once_warned
 from conovel.site.results import Detection, decide
+from conovel.site.row_scores import RowScores
+from conovel.site.samples import Table, read_sample
 from conovel.site.site import LocalSite, SiteWork
 from conovel.site.splitting import require_two
-from conovel.site.tables import as_ids, read_pair, read_rows
+from conovel.site.tables import Rows, as_ids
+from conovel.spec.findings import Finding
 from conovel.spec.guarantee import one_site
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import detector_seeds, repeat_seeds
+from conovel.spec.thin_calibration import thin_finding
 from conovel.spec.training import MAX_TRAIN_ROWS
 from conovel.stats.arguments import RandomState, as_callback, as_seed, as_whole
 from conovel.stats.levels import Level
@@ -39,7 +52,7 @@ class UnfittedError(InputError, NotFittedError):  # type: ignore[misc]
     """`predict` before `fit`; scikit-learn's error and ours."""
 
 
-class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
+class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
     """Novelty detection with a guaranteed false discovery rate, at one site.
 
     :meth:`detect` decides about a batch of rows and returns all there is to know about it.
@@ -72,13 +85,18 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         and e-BH at level α decides, so that the answer depends less on `random_state`. It takes
         B times as long, and flags nothing where the runs find little. See
         :class:`conovel.SiteResult` for what the result has.
+    schema : Schema, path, dict or None
+        What the columns are, where they are not all plain numbers: a :class:`conovel.Schema`, a
+        file of one, or a dict of some columns to their kinds, such as
+        ``{"id": "ignore", "when": "date", "zip": "category"}``. What is not said follows from the
+        values of both samples.
 
     Attributes
     ----------
-    null_ : Rows
+    null_ : Rows or Table
         The known normals given to `fit`.
     n_features_in_ : int
-        Number of features seen by `fit`.
+        Number of columns seen by `fit`.
     feature_names_in_ : array of str, of shape (d,)
         Their names, if `fit` was given a frame whose column names are all strings.
 
@@ -119,6 +137,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         random_state: RandomState = 0,
         max_train_rows: int = MAX_TRAIN_ROWS,
         repeats: int = 1,
+        schema: SchemaLike = None,
     ) -> None:
         self.scorer = scorer
         self.level = level
@@ -127,6 +146,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.max_train_rows = max_train_rows
         self.repeats = repeats
+        self.schema = schema
 
     def detect(
         self,
@@ -135,33 +155,61 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         ids: ArrayLike | None = None,
         on_stage: Callable[[str], None] | None = None,
+        ledger: Ledger | str | Path | None = None,
+        name: str | None = None,
+        check: bool = True,
     ) -> Detection:
         """Decide which rows of `X_test` are novelties.
 
         Parameters
         ----------
         X_null : array or frame of shape (n, d)
-            Known normals.
+            Known normals. Frames may have numbers, booleans, categories, texts of few values and
+            missing values; dates only if `schema` asks for them.
         X_test : array or frame of shape (m, d)
             Rows to test. A column that has another float type than in `X_null` is rounded to
-            the narrower one in both, with a warning; see :mod:`conovel.representation`.
+            the narrower one in both, with a warning; see :mod:`conovel.site.representation`.
         ids : array of shape (m,), optional
             Row names, given back in ``to_frame()``.
         on_stage : callable, optional
-            Told the name of each stage as it begins, for a progress display.
+            Told the name of each stage as it begins, for a progress display. A text that begins
+            with "note: " is a finding.
+        ledger : Ledger or path, optional
+            Decide together with all earlier batches; see :class:`conovel.Ledger`. The score
+            learns from this batch alone, so evidence decides. One score that is kept finds more:
+            :meth:`keep`.
+        name : str, optional
+            What the ledger calls the batch.
+        check : bool
+            Look for what speaks against the result, such as drift or an id among the columns, and
+            give it as ``result.warnings``. It changes no decision.
         """
         tell = as_callback(on_stage, "on_stage")
         tell("checking rows")
         work = self.site_work()
         level, pi0 = work.spec.level, work.spec.pi0
+        if ledger is not None and (work.spec.repeats > 1 or pi0 is not None):
+            raise InputError("a ledger decides by plain BH ranks: leave repeats and pi0 out")
         if work.spec.repeats > 1:
-            return self._detect_repeatedly(work.spec, X_null, X_test, ids, tell)
-        null, test = read_pair(X_null, X_test)
+            return self._detect_repeatedly(work.spec, X_null, X_test, ids, tell, check)
+        if ledger is not None:  # before columns become features, which follow from the batch
+            X_null, X_test = self._read_both(X_null, X_test)
+            facts = refitted_facts(X_null, X_test)
+            open_ledger(ledger, level).require(facts)
+        whole = reads_frames(work.candidates)
+        null, test = read_pair(X_null, X_test, self.schema, keep_frames=whole)
         names = as_ids(ids, len(test))
         require_two(len(null))
         site = LocalSite(null, test, work)
         if pi0 is None:  # an estimate below m can make up for too few rows
             warn_resolution([(len(test), site.n_calibration_planned(1))], level)
+        found: list[Finding] = []
+        if check:
+            thin = None
+            if ledger is None:  # it decides together with earlier batches
+                thin = thin_finding(site.n_calibration_planned(1), len(test), level, pi0)
+            looked = Looked.of(null, test)
+            found = check_rows(looked, looked.some(names), tell, thin)
         tell("fitting the score model")
         model = site.fitted
         tell("scoring")
@@ -169,7 +217,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         tell("deciding")
         outcome = step_up([(site.test_ranks, site.n_calibration)], level, pi0)
         decided = decide(site, outcome.limits[0], names)
-        return Detection(
+        result = Detection(
             **vars(decided),
             calibration_scores=site.calibration_scores,
             stepup=outcome,
@@ -177,6 +225,16 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             scorer=model.name,
             guarantee=one_site(level, pi0),
         )
+        if ledger is not None:
+            ranks, size = site.test_ranks, site.n_calibration
+            update = take_batch(ledger, level, ranks, size, facts, names, name)
+            result = with_update(result, update)
+        return with_findings(result, found, looked) if check else result
+
+    def _read_both(self, X_null: Any, X_test: Any) -> tuple[Rows | Table, Rows | Table]:
+        said = as_schema(self.schema)
+        null = read_sample(X_null, "X_null", None, said)
+        return null, read_sample(X_test, "X_test", null.columns, said)
 
     def _detect_repeatedly(
         self,
@@ -185,27 +243,36 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         X_test: Any,
         ids: ArrayLike | None,
         tell: Callable[[str], None],
+        check: bool,
     ) -> Detection:
         """Make every run as a detector of its own, and decide on the averaged evidence."""
         seeds = repeat_seeds(spec.seed, spec.repeats)
         changed = {"level": run_level(spec.level), "repeats": 1}
         settings = self.get_params(deep=False) | changed
+        found: list[Finding] = []
+        if check:
+            with once_warned(1):  # the first run warns
+                null, test = read_pair(X_null, X_test, self.schema)
+            looked = Looked.of(null, test)
+            found = check_rows(looked, looked.some(as_ids(ids, len(test))), tell)
         runs = []
         for b, seed in enumerate(seeds):
             detector = type(self)(**settings | {"random_state": seed})
             with once_warned(b):
                 tell_run = in_run(tell, b, spec.repeats)
-                runs.append(detector.detect(X_null, X_test, ids=ids, on_stage=tell_run))
+                run = detector.detect(X_null, X_test, ids=ids, on_stage=tell_run, check=False)
+                runs.append(run)
         first = runs[0]
         flags = {first.name: np.array([run.rejected for run in runs])}
-        found = combine(flags, {first.name: first.rejected.size}, spec.level, seeds)
-        return replace(
+        averaged = combine(flags, {first.name: first.rejected.size}, spec.level, seeds)
+        result = replace(
             first,
-            rejected=found.rejected[first.name],
-            repeated=found.parts[first.name],
+            rejected=averaged.rejected[first.name],
+            repeated=averaged.parts[first.name],
             scorer=", ".join(dict.fromkeys(run.scorer for run in runs)),
             guarantee=one_site(spec.level, spec.pi0, spec.repeats),
         )
+        return with_findings(result, found, looked) if check else result
 
     def site_work(self) -> SiteWork:
         """Say how the site works: as the only agent of a network, without messages."""
@@ -223,28 +290,33 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         candidates = tuple(as_candidates(self.scorer, scorer_seed))
         return SiteWork(spec, candidates, max_train_rows=most)
 
-    def fit(self, X: Any, y: None = None) -> AdaDetect:
-        """Keep the known normals; the model itself is fitted when test rows arrive.
+    def fit(self, X: Any, y: None = None, *, X_unlabelled: Any | None = None) -> AdaDetect:
+        """Keep the known normals; models are fitted when they are asked for.
 
         Parameters
         ----------
         X : array or frame of shape (n, d)
             Known normals.
         y : ignored
+        X_unlabelled : array or frame of shape (u, d), optional
+            Rows that are never tested, from which `score_samples` learns; see :meth:`keep`.
 
         Returns
         -------
         AdaDetect
             Itself.
         """
-        rows = read_rows(X, "X")
+        rows = read_sample(X, "X", None, as_schema(self.schema))
         names = [] if rows.frame is None else rows.frame.columns
-        self.null_ = replace(rows, frame=None)
-        self.n_features_in_ = rows.values.shape[1]
+        is_plain = isinstance(rows, Rows) and not reads_frames(self.scorer)
+        self.null_ = replace(rows, frame=None) if is_plain else rows
+        self.n_features_in_ = rows.width
         if names and all(isinstance(name, str) for name in names):  # scikit-learn's rule
             self.feature_names_in_ = np.asarray(names, dtype=object)
         else:
             self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        self.__dict__.pop("kept_", None)
+        self._unlabelled = X_unlabelled
         return self
 
     def predict(self, X: Any) -> NDArray[np.int64]:
@@ -262,15 +334,26 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         int array of shape (m,)
         """
+        rows = self.read_fitted(X)
+        return np.where(self.detect(self.null_, rows, check=False).rejected, -1, 1)
+
+    def read_fitted(self, X: Any) -> Rows | Table:
+        """Check rows against those that `fit` was given."""
         if not hasattr(self, "null_"):
             raise UnfittedError("this AdaDetect has no known normals yet: call fit(X_null) first")
-        rows = read_rows(X, "X", self.null_.columns)
-        if (n_features := rows.values.shape[1]) != self.n_features_in_:
+        rows = read_sample(X, "X", self.null_.columns, as_schema(self.schema))
+        if rows.width != self.n_features_in_:
             raise ColumnError(
-                f"X has {n_features} features, but {type(self).__name__} is expecting"
+                f"X has {rows.width} features, but {type(self).__name__} is expecting"
                 f" {self.n_features_in_} features as input: give it the columns that fit had"
             )
-        return np.where(self.detect(self.null_, rows).rejected, -1, 1)
+        return rows
+
+    def __sklearn_tags__(self) -> Any:
+        """Say to scikit-learn what the rows may hold."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     @property
     def fit_predict(self) -> NoReturn:

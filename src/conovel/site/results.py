@@ -12,8 +12,17 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.errors import InputError
 from conovel.scorers.selection import Selection
-from conovel.site.tables import Rows, give_back, with_ids
+from conovel.site.explain import Explainer
+from conovel.site.explained_rows import ExplainedRows
+from conovel.site.frames import give_back
+from conovel.site.ledger_records import LedgerUpdate
+from conovel.site.pages import Drawn
+from conovel.site.roaming import Roaming
+from conovel.site.tables import Rows, with_ids
+from conovel.spec.consensus import Agreed
+from conovel.spec.findings import Finding, headline
 from conovel.spec.guarantee import Guarantee
 from conovel.stats.cells import reaches
 from conovel.stats.rank_counts import RankHistogram, within_limit
@@ -22,8 +31,8 @@ from conovel.stats.resolution import Resolution, resolution
 from conovel.stats.stepup import StepUp, adjusted_pvalues
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SiteResult:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class SiteResult(ExplainedRows):
     """The decisions on one test sample, one entry per row of ``X_test``.
 
     Rows that the regime does not test have `tested` False, rank 0, score and p-value NaN,
@@ -43,16 +52,26 @@ class SiteResult:
     n_calibration : int
         Size ℓ of the calibration sample.
     cells : int array of shape (m,) or None
-        In the regime `joint`, the cell of each row on the common scale of all agents. The cells
-        decide there, not the ranks.
+        In the regimes `joint` and `consensus`, the cell of each row on the common scale of all
+        agents. The cells decide there, not the ranks.
     floor : int
         In the regime `joint`, the lowest cell of this agent whose rows take part.
+    roaming : Roaming or None
+        In the regime `consensus`, the fold of each row, and to whose normals it conforms.
     choices : dict of Selection
         How the scorer and the composite were chosen, where there was a choice.
     repeated : Repeated or None
         With `repeats`, which runs rejected which rows, and their e-values. `rejected` then comes
         from e-BH on these. Ranks, scores, p-values, cells and choices are those of the first run
         alone: they do not decide, and :meth:`columns` leaves them out.
+    ledger : LedgerUpdate or None
+        With a ledger, what the batch changed. `rejected` then says which rows of the batch are on
+        the list of all batches so far.
+    explainer : Explainer or None
+        The fitted score and null_train, for :meth:`explain`. It stays in memory at the site.
+    warnings : tuple of Finding
+        What speaks against the result: drift, an id or a label among the columns, few calibration
+        rows. It changes no decision.
 
     See Also
     --------
@@ -69,14 +88,20 @@ class SiteResult:
     test_rows: Rows
     cells: NDArray[np.int64] | None = None
     floor: int = 0
+    roaming: Roaming | None = None
     ids: NDArray[Any] | None = None
     choices: Mapping[str, Selection] = field(default_factory=dict)
     repeated: Repeated | None = None
+    ledger: LedgerUpdate | None = None
+    explainer: Explainer | None = field(default=None, repr=False)
+    warnings: tuple[Finding, ...] = ()
 
-    @property
-    def n_rejected(self) -> int:
-        """Number of rows declared novelties."""
-        return int(self.rejected.sum())
+    def _shown(self) -> dict[str, str]:
+        told = {"agent": self.name} if self.name else {}
+        return told | {
+            "flagged": f"{self.n_rejected:,} of {int(self.tested.sum()):,} tested rows",
+            "calibration rows": f"{self.n_calibration:,}",
+        }
 
     @property
     def repeats(self) -> int:
@@ -106,18 +131,31 @@ class SiteResult:
                 tested=self.tested,
                 rejected=self.rejected,
             )
+        told = {} if self.roaming is None else {"normal_at": self.roaming.spelled}
         return with_ids(
             self.ids,
             score=self.scores,
             rank=self.ranks,
             p_value=self.p_values,
             tested=self.tested,
+            **told,
             rejected=self.rejected,
         )
 
+    @property
+    def normal_at(self) -> list[tuple[str, ...]]:
+        """In the regime `consensus`, the agents to whose normals each row conforms."""
+        if self.roaming is None:
+            raise InputError("only the regime 'consensus' tells to whose normals a row conforms")
+        return self.roaming.normal_at
+
     def cells_as_plain(self) -> dict[str, Any]:
-        """Give cells and floor of the regime `joint` as JSON types; nothing in others."""
-        return {} if self.cells is None else {"cells": self.cells.tolist(), "floor": self.floor}
+        """Give the cells of `joint` and `consensus` as JSON types; nothing in other regimes."""
+        if self.cells is None:
+            return {}
+        if self.roaming is None:
+            return {"cells": self.cells.tolist(), "floor": self.floor}
+        return {"cells": self.cells.tolist(), **self.roaming.to_plain()}
 
     def to_frame(self) -> Any:
         """Per-row results as the kind of frame ``X_test`` was, a pandas index kept."""
@@ -133,20 +171,34 @@ class RankedSite(Protocol):
     test_ranks: NDArray[np.int64]
     n_calibration: int
     cells: NDArray[np.int64] | None
+    folds: NDArray[np.int64] | None
+    cells_by_agent: Mapping[str, NDArray[np.uint8]]
     choices: dict[str, Selection]
+    explainer: Explainer | None
 
 
 def decide(
-    site: RankedSite, limit: int, ids: NDArray[Any] | None, name: str = "", floor: int = 0
+    site: RankedSite,
+    limit: int,
+    ids: NDArray[Any] | None,
+    name: str = "",
+    floor: int = 0,
+    agreed: Agreed | None = None,
 ) -> SiteResult:
     """Decide about the rows of a site: those up to the largest rejected rank are rejected.
 
-    In the regime `joint` `limit` is the lowest rejected cell.
+    In the regime `joint` `limit` is the lowest rejected cell. In the regime `consensus` `agreed`
+    has that of each fold, and `limit` does not matter.
     """
-    ranks, cells = site.test_ranks, site.cells
+    ranks, cells, roaming = site.test_ranks, site.cells, None
+    rejected = within_limit(ranks, limit) if cells is None else reaches(cells, limit)
+    if agreed is not None and cells is not None and site.folds is not None:
+        rejected = reaches(cells, np.array(agreed.cells)[site.folds])
+        roaming = Roaming.of(site.folds, site.cells_by_agent, agreed)
     return SiteResult(
         name=name,
-        rejected=within_limit(ranks, limit) if cells is None else reaches(cells, limit),
+        rejected=rejected,
+        roaming=roaming,
         ranks=ranks,
         scores=site.scores,
         tested=site.tested,
@@ -156,11 +208,12 @@ def decide(
         floor=floor,
         ids=ids,
         choices=site.choices,
+        explainer=site.explainer,
     )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class OneSite:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class OneSite(Drawn):
     """What is known of a detection at one site, wherever its rows are.
 
     Attributes
@@ -175,6 +228,8 @@ class OneSite:
         What holds, under which assumptions.
     choices : dict of Selection
         How the scorer was chosen, when there were several candidates.
+    warnings : tuple of Finding
+        What speaks against the result. It changes no decision.
     """
 
     stepup: StepUp
@@ -182,6 +237,14 @@ class OneSite:
     scorer: str
     guarantee: Guarantee
     choices: Mapping[str, Selection] = field(default_factory=dict)
+    warnings: tuple[Finding, ...] = ()
+
+    def _shown(self) -> dict[str, str]:
+        return {
+            "result": self.headline,
+            "scorer": self.scorer,
+            "known normals": f"{self.n_train:,} train, {self.histogram.n_calibration:,} calibrate",
+        }
 
     @property
     @abstractmethod
@@ -208,6 +271,11 @@ class OneSite:
         """How few rows could have been rejected together with this calibration size."""
         return resolution(self.histogram.n_calibration, self.histogram.size, self.level)
 
+    @property
+    def headline(self) -> str:
+        """What came out, in one sentence; a finding that breaks the promise is named first."""
+        return headline(self.n_rejected, self.histogram.size, self.level, self.warnings)
+
     def summary(self) -> dict[str, Any]:
         """Everything but the rows, ready for JSON."""
         histogram, outcome = self.histogram, self.stepup
@@ -227,15 +295,17 @@ class OneSite:
                 "statement": self.guarantee.statement,
                 "assumptions": list(self.guarantee.assumptions),
             },
+            "warnings": [finding.to_dict() for finding in self.warnings],
         }
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Detection(OneSite, SiteResult):
     """The decisions of one site alone, one entry per row of ``X_test``.
 
     It is a :class:`SiteResult` with a step-up, a guarantee and a summary of its own. With
-    `repeats` the step-up is that of the first run, at its level.
+    `repeats` the step-up is that of the first run, at its level. With a ledger it is that of the
+    batch by itself, and does not decide.
 
     Attributes
     ----------
@@ -275,6 +345,8 @@ class Detection(OneSite, SiteResult):
     def summary(self) -> dict[str, Any]:
         """Everything but the rows, ready for JSON."""
         summary = super().summary()
+        if self.ledger is not None:
+            summary["ledger"] = self.ledger.summary()
         if self.repeated is None:
             return summary
         for of_one_run in ("largest_rejected_rank", "pi0", "selection"):
@@ -298,6 +370,8 @@ class Detection(OneSite, SiteResult):
         columns = super().columns()
         del columns["tested"]  # every row is
         if self.repeated is not None:
+            return columns
+        if self.ledger is not None:  # adjusted p-values are about the batch by itself
             return columns
         rejected = columns.pop("rejected")
         return columns | {"adjusted_p_value": self.adjusted, "rejected": rejected}

@@ -28,12 +28,16 @@ from conovel.scorers.base import (
     Vector,
 )
 from conovel.scorers.selection import Selection, fit_best
+from conovel.site.column_views import views_of
 from conovel.site.common_scale import fit_scale
 from conovel.site.composite import fit_composite
+from conovel.site.explain import Explainer
+from conovel.site.original import with_frames
 from conovel.site.sampling import training_sample
 from conovel.site.splitting import TrainingRows, split_by_number
 from conovel.site.surrogate import decode, make_surrogate
 from conovel.site.tables import Rows
+from conovel.spec.consensus import fold_sizes
 from conovel.spec.facts import Facts
 from conovel.spec.groups import needed_calibration
 from conovel.spec.joint import N_CELLS
@@ -41,6 +45,7 @@ from conovel.spec.regimes import block_sizes, own_block
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.training import MAX_TRAIN_ROWS, n_training, share_that_trains
 from conovel.stats.cells import CellHistogram
+from conovel.stats.consensus import FoldHistograms
 from conovel.stats.rank_counts import RankHistogram
 from conovel.stats.ranks import conformal_ranks
 
@@ -78,6 +83,8 @@ class Site(ABC):
 
     Attributes
     ----------
+    columns : tuple of str
+        Names of the features.
     choices : dict of Selection
         How the scorer and the composite were chosen, where there was a choice.
     """
@@ -85,7 +92,7 @@ class Site(ABC):
     def __init__(self, columns: Sequence[str], work: SiteWork) -> None:
         self.work, self.spec = work, work.spec
         self.choices: dict[str, Selection] = {}
-        self._columns = tuple(columns)
+        self.columns = tuple(columns)
         self._own: FittedScorer | None = None
         self._weight = Fraction(0)  # of the site's group in the regime `joint`
 
@@ -111,6 +118,19 @@ class Site(ABC):
         In the regime `joint`, count the rows in each cell of the common scale.
         """
 
+    def refit(self, models: Mapping[str, bytes]) -> Sequence[bytes]:
+        """Learn again with the peers' first models; in the regime `consensus` alone."""
+        raise SampleError(f"the regime {self.spec.regime.name!r} learns once")
+
+    def compare(self, models: Mapping[str, tuple[bytes, ...]]) -> FoldHistograms:
+        """Count rows by the score of each fold; in the regime `consensus` alone."""
+        raise SampleError(f"the regime {self.spec.regime.name!r} has no folds")
+
+    @property
+    def calibrates_with_others(self) -> bool:
+        """Whether the calibration rows of other sites count together with its own."""
+        return bool(self._weight)
+
     def training_rows(self, n_agents: int) -> list[TrainingRows]:
         """Say from how many rows each model will be learnt, where that many agents take part.
 
@@ -125,11 +145,13 @@ class Site(ABC):
                 self._n_train(n_null, facts.n_test, by_rule=by_rule) for by_rule in (False, True)
             )
             n_mixture = n_null - n_train + n_test
+            if self.spec.regime.composite_null:  # the test rows of the other fold
+                n_mixture = fold_sizes(n_test)[1]
             found.append(TrainingRows(n_null, n_train, n_by_rule, n_mixture, most))
         return found
 
     def _facts(self, n_null: int, n_test: int) -> Facts:
-        return Facts(n_null, n_test, len(self._columns), schema_digest(self._columns, 32))
+        return Facts(n_null, n_test, len(self.columns), schema_digest(self.columns, 32))
 
     def _split(self, n_null: int, n_test: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Say which known normals train and which calibrate; `n_test` is of the whole site."""
@@ -175,7 +197,7 @@ class Site(ABC):
         return self._own
 
     def _surrogate(self, training: TrainingSet, local: FittedScorer) -> bytes:
-        schema = schema_digest(self._columns, 4)
+        schema = schema_digest(self.columns, 4)
         return make_surrogate(self.spec.bits, local, training, self.spec.seed, schema)
 
     def _composite(
@@ -193,10 +215,10 @@ class Site(ABC):
 
     def _decode_one(self, peer: str, blob: bytes) -> Surrogate:
         try:
-            surrogate = _decode_once(blob, schema_digest(self._columns, 4))
+            surrogate = _decode_once(blob, schema_digest(self.columns, 4))
         except WireError as error:
             raise ModelRefusedError(f"the model of {peer} was refused: {error}", peer) from error
-        if surrogate.n_features != len(self._columns):
+        if surrogate.n_features != len(self.columns):
             raise ModelRefusedError(f"the model of {peer} is for other columns", peer)
         return surrogate
 
@@ -252,11 +274,16 @@ class LocalSite(Site):
     calibration_scores : float array
         Their scores.
     cells : int array of shape (m,) or None
-        In the regime `joint`, the cell of each test row on the common scale.
+        In the regimes `joint` and `consensus`, the cell of each test row on the common scale.
+    folds, cells_by_agent
+        In the regime `consensus` alone; see :class:`conovel.site.consensus_site.ConsensusSite`.
+    explainer : Explainer or None
+        What explains the scores, once there are any.
     """
 
     def __init__(self, null: Rows, test: Rows, work: SiteWork) -> None:
-        super().__init__(null.columns or tuple(map(str, range(null.values.shape[1]))), work)
+        columns = null.columns or tuple(map(str, range(null.width)))
+        super().__init__(columns, with_frames(work, null))
         self.null, self.test = null, test
         self.tested = np.zeros(len(test), dtype=np.bool_)
         self.scores = np.full(len(test), np.nan)
@@ -264,6 +291,9 @@ class LocalSite(Site):
         self.n_calibration = 0
         self.calibration_scores = np.zeros(0)
         self.cells: NDArray[np.int64] | None = None
+        self.folds: NDArray[np.int64] | None = None
+        self.cells_by_agent: Mapping[str, NDArray[np.uint8]] = {}
+        self.explainer: Explainer | None = None
 
     @property
     def facts(self) -> Facts:
@@ -293,6 +323,8 @@ class LocalSite(Site):
         block = self._tested_block
         model = self._composite(block.training, self.fitted, models)
         ranked = block.rank(model)
+        views = views_of(self.null.encoder, self.null.columns or range(self.null.width))
+        self.explainer = Explainer(model, block.null_train, views)
         self.take(block.tested, ranked)
         if not self.spec.regime.pools_calibration:
             return RankHistogram(ranked.ranks, block.n_calibration)

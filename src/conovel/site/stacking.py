@@ -12,6 +12,7 @@ from conovel.scorers.base import (
     FittedScorer,
     Matrix,
     Mixture,
+    Scale,
     ScoreModel,
     Scorer,
     TrainingSet,
@@ -27,17 +28,26 @@ from conovel.scorers.shrunken_logistic import ShrunkenLogistic
 from conovel.site.near_peers import Standardised, likely_novelties, model_weights, spread_of
 from conovel.site.scale import as_probability
 
-# Shares of the stacked score: what is learnt, the own score, the weighted mean of all models. With
-# few likely novelties what is learnt from them is uncertain, and the models of others count more.
-_WITH_FEW, _WITH_MANY = np.array([0.2, 0.2, 0.6]), np.array([0.5, 0.25, 0.25])
+# Shares of the stacked score: what is learnt, the own score, the weighted mean of all models. An
+# agent with few likely novelties has learnt little from them, so the models of others count more.
+_WITH_FEW, _WITH_MANY = np.array([0.0, 0.0, 1.0]), np.array([0.5, 0.25, 0.25])
 _MANY = 20  # likely novelties
 
 
 @dataclass(frozen=True, eq=False)
 class FunctionScore:
-    """A score model given by a function."""
+    """A score model given by a function.
+
+    Attributes
+    ----------
+    score : callable
+        Scores each row.
+    scale : {"probability", "log-odds", "ordinal"}
+        What the scores are, as of a fitted scorer.
+    """
 
     score: Callable[[Matrix], Vector]
+    scale: Scale = "ordinal"
 
 
 def stack(
@@ -63,13 +73,15 @@ def stack(
     # A model that does not cross-fit has seen null_train: its scores there are too low.
     models = Standardised.of(known if _cross_fits(local) else mixture, mixture)
     learnt = learn(wide.mixture.distinct)[np.newaxis]
-    mean = mean_of(models.mixture)[np.newaxis]
-    first = add_up(
-        [*(learnt / spread_of(learnt)), models.mixture[-1], *(2 * mean / spread_of(mean))]
-    )
+    # Log-odds as they are: a model that tells no rows apart has a small spread and counts less.
+    mean = mean_of(models.mixture * models.spread[:, np.newaxis])[np.newaxis]
+    mean /= spread_of(mean)
+    many = _are_many(mean[0])
+    own_parts = many * learnt[0] / spread_of(learnt), many * models.mixture[-1]
+    first = add_up([*own_parts, 2 * mean[0]])
     weights = model_weights(models, first)
     near = add_up(weights[:, np.newaxis] * models.mixture)[np.newaxis]
-    many = min(likely_novelties(first) / _MANY, 1)
+    many = _are_many(first)
     from_learnt, from_own, from_near = (1 - many) * _WITH_FEW + many * _WITH_MANY
     of_models = from_near / spread_of(near) * weights / models.spread
     of_models[-1] += from_own / models.spread[-1]
@@ -81,6 +93,11 @@ def stack(
         return add_up([of_learnt * learn(wide_rows), *parts])
 
     return FunctionScore(score)
+
+
+def _are_many(first: Vector) -> float:
+    """Say how far the likely novelties are from few (0) to many (1)."""
+    return min(likely_novelties(first) / _MANY, 1.0)
 
 
 def _cross_fits(local: FittedScorer) -> bool:

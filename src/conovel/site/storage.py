@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,17 @@ from numpy.typing import NDArray
 
 from conovel.errors import ColumnError, FileError, SampleError
 from conovel.site.datafiles import (
-    FORMATS,
     agree_on_features,
     agree_on_ids,
     column_names,
     first_line,
     open_files,
+    original_types,
     require_columns,
 )
+from conovel.site.dialects import AS_FOUND, Reading
+
+_WRITTEN = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +39,10 @@ class Sample:
     ids: NDArray[Any] | None
 
 
-def read_sample(path: Path, types: pa.Schema, id_column: str | None = None) -> Sample:
-    """Read a CSV or Parquet file, or a folder of either.
+def read_sample(
+    path: Path, types: pa.Schema, id_column: str | None = None, reading: Reading = AS_FOUND
+) -> Sample:
+    """Read a file, or a folder of files of one format.
 
     Parameters
     ----------
@@ -46,8 +52,10 @@ def read_sample(path: Path, types: pa.Schema, id_column: str | None = None) -> S
         Features and their types, see :func:`pick_features`.
     id_column : str, optional
         Column that names the rows. It is never a feature.
+    reading : Reading
+        What the user says about the files.
     """
-    files = open_files(path)
+    files = open_files(path, reading)
     needed = types if id_column is None else types.append(agree_on_ids(files, id_column))
     table = pa.concat_tables([file.read(needed) for file in files])
     if not table.num_rows:
@@ -57,15 +65,36 @@ def read_sample(path: Path, types: pa.Schema, id_column: str | None = None) -> S
 
 
 def read_pair_of_files(
-    null: Path, test: Path, columns: Sequence[str] | None, id_column: str | None
+    null: Path,
+    test: Path,
+    columns: Sequence[str] | None,
+    id_column: str | None,
+    reading: Reading = AS_FOUND,
 ) -> tuple[Sample, Sample]:
     """Read known normals and test rows; the features are those of :func:`pick_features`."""
-    types = pick_features(null, test, columns, id_column)
-    return read_sample(null, types), read_sample(test, types, id_column)
+    types = pick_features(null, test, columns, id_column, reading)
+    return (
+        read_sample(null, types, None, reading),
+        read_sample(test, types, id_column, reading),
+    )
+
+
+def read_table(path: Path, reading: Reading = AS_FOUND) -> pa.Table:
+    """Read all columns of one sample but those to exclude."""
+    files = open_files(path, reading)
+    require_columns(files, reading.exclude)
+    names = [name for name in column_names(files) if name not in reading.exclude]
+    return read_sample(
+        path, agree_on_features([files], names, stacklevel=4), None, reading
+    ).features
 
 
 def pick_features(
-    null: Path, test: Path, columns: Sequence[str] | None, id_column: str | None
+    null: Path,
+    test: Path,
+    columns: Sequence[str] | None,
+    id_column: str | None,
+    reading: Reading = AS_FOUND,
 ) -> pa.Schema:
     """Name the features, by default all columns of the null files, and give each one type.
 
@@ -73,13 +102,23 @@ def pick_features(
     nobody can tell whether they were meant to be features. The type of a feature is the same
     in all files of both samples, see :mod:`conovel.site.representation`.
     """
-    known, tests = open_files(null), open_files(test)
+    known, tests = open_files(null, reading), open_files(test, reading)
+    left_out = {id_column, *reading.exclude, *reading.ignore}
+    present = {*column_names(known), *column_names(tests)}
+    if unknown := [name for name in reading.exclude if name not in present]:
+        raise ColumnError(f"there is no column {', '.join(map(repr, unknown))} to exclude")
+    if reading.is_whole and (more := sorted(present - {*(columns or ()), *left_out})):
+        raise ColumnError(
+            f"{null} or {test} also has {', '.join(map(repr, more[:5]))}, which the schema does"
+            ' not name: add it there, with kind = "ignore" if it is no feature, or --exclude it'
+        )
     if columns is None:
-        columns = [c for c in column_names(known) if c != id_column]
-        if extra := [c for c in column_names(tests) if c not in (*columns, id_column)]:
+        columns = [c for c in column_names(known) if c not in left_out]
+        if extra := [c for c in column_names(tests) if c not in {*columns, *left_out}]:
             raise ColumnError(
                 f"{test} also has {', '.join(map(repr, extra))}, which {null} lacks: name the"
-                " column of row ids with --id, or pick the features with --columns"
+                " column of row ids with --id, leave columns out with --exclude, or pick the"
+                " features with --columns"
             )
         if not columns:
             raise ColumnError(f"{null} has no feature columns")
@@ -115,10 +154,29 @@ def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
     return found
 
 
-def write_table(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
+def read_originals(path: Path, reading: Reading = AS_FOUND) -> dict[str, pa.ChunkedArray]:
+    """Read all columns of a file or folder as they are in it, to copy them."""
+    files = open_files(path, reading)
+    types = original_types(files)
+    table = pa.concat_tables([file.read(types) for file in files])
+    return {name: table[name] for name in table.column_names}
+
+
+def beside(path: Path) -> Path:
+    """Name the JSON file that belongs to a file of decisions.
+
+    Examples
+    --------
+    >>> beside(Path("flagged.csv")).name, beside(Path("flagged.parquet")).name
+    ('flagged.csv.json', 'flagged.parquet.json')
+    """
+    return path.with_name(f"{path.name}.json")
+
+
+def write_table(path: Path, columns: Mapping[str, Any]) -> None:
     """Write columns as CSV or Parquet, whole or not at all."""
     table = pa.table(dict(columns))
-    kind = FORMATS.get(path.suffix.lower())
+    kind = _WRITTEN.get(path.suffix.lower())
     if kind is None:
         raise FileError(f"{path}: name the output .csv or .parquet")
     write = pa_csv.write_csv if kind == "csv" else pa_parquet.write_table
@@ -133,6 +191,50 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a text, whole or not at all."""
     _atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Write bytes, whole or not at all, and wait until the disk has them.
+
+    A process that is killed, or a machine that loses power, leaves the old file or the new one.
+    """
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    _atomically(path, write)
+    if os.name == "posix":  # the new name of the file is in the folder
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which is another file beside it.
+
+    The system drops the lock when the process ends, however it ends. A second process waits.
+    """
+    beside = path.with_name(f".{path.name}.lock")
+    try:
+        file = beside.open("a+b")
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {first_line(error)}") from None
+    with file:
+        if os.name == "posix":
+            import fcntl  # noqa: PLC0415
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        else:  # pragma: no cover
+            import msvcrt  # noqa: PLC0415
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined]
+        yield
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -159,7 +261,7 @@ def require_writable(path: Path) -> None:
     """Fail before the work, not after it, when the output has nowhere to go."""
     if not path.parent.is_dir():
         raise FileError(f"{path}: the folder {path.parent} does not exist")
-    if path.suffix.lower() not in FORMATS:
+    if path.suffix.lower() not in _WRITTEN:
         raise FileError(f"{path}: name the output .csv or .parquet")
 
 

@@ -17,8 +17,16 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conovel.errors import ColumnError, DataWarning, MissingExtraError, SampleError, ValueTypeError
+from conovel.errors import (
+    ColumnError,
+    DataWarning,
+    MissingValueError,
+    SampleError,
+    ValueTypeError,
+)
 from conovel.scorers.hashing import content_hash
+from conovel.site.columns import plain_kinds
+from conovel.site.encoding import FeatureMap
 from conovel.site.representation import (
     as_floats,
     common_kind,
@@ -49,15 +57,23 @@ class Rows:
         The frame itself, to give results back in kind.
     kinds : tuple of str, or None
         The type in which each column came, such as "float32"; None is float64 throughout.
+    encoder : FeatureMap, or None
+        What made the columns out of columns of other kinds, where they were not plain numbers.
     """
 
     values: NDArray[np.float64]
     columns: tuple[str, ...] | None = None
     frame: nw.DataFrame[Any] | None = None
     kinds: tuple[str, ...] | None = None
+    encoder: FeatureMap | None = None
 
     def __len__(self) -> int:
         return int(self.values.shape[0])
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return int(self.values.shape[1])
 
 
 def read_rows(sample: Any, name: str, columns: Sequence[str] | None = None) -> Rows:
@@ -74,34 +90,21 @@ def read_rows(sample: Any, name: str, columns: Sequence[str] | None = None) -> R
     """
     if isinstance(sample, Rows):
         return sample
-    frame = _as_frame(sample, name)
+    frame = as_frame(sample, name)
     labels: tuple[str, ...] | None = None
     if frame is not None:
-        frame, labels = _chosen_columns(frame, name, columns)
-        _require_some(frame.shape, name)
+        frame, labels = chosen_columns(frame, name, columns)
         held, kinds = _frame_columns(frame, labels, name)
         values = np.stack(held, axis=1)
     else:
-        values, kinds = _array_values(sample, name)
-    _require_finite(values, labels, name)
-    # Adding zero turns -0.0 into 0.0.
-    values = np.ascontiguousarray(values, dtype=np.float64) + 0.0
-    return Rows(values, labels, frame, kinds)
+        values, kinds = array_values(sample, name)
+    require_finite(values, labels, name)
+    return Rows(as_clean(values), labels, frame, kinds)
 
 
-def read_pair(X_null: Any, X_test: Any) -> tuple[Rows, Rows]:
-    """Check the two samples of a detection, and bring their columns to the same types."""
-    null = read_rows(X_null, "X_null")
-    test = read_rows(X_test, "X_test", null.columns)
-    if null.values.shape[1] != test.values.shape[1]:
-        raise ColumnError(
-            f"X_null has {null.values.shape[1]} columns and X_test {test.values.shape[1]}:"
-            " both must hold the same features in the same order"
-        )
-    null, test = unify(null, test)
-    warn_constant(null, test)
-    _warn_shared_rows(null.values, test.values)
-    return null, test
+def as_clean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give a contiguous matrix in which equal numbers have equal bytes: no -0.0."""
+    return np.ascontiguousarray(values, dtype=np.float64) + 0.0
 
 
 def unify(*samples: Rows) -> tuple[Rows, ...]:
@@ -126,7 +129,7 @@ def pool_pairs(pairs: Sequence[Sequence[Rows]]) -> tuple[Rows, Rows]:
     """Put the known normals of several sites together, and their test rows, all in one type."""
     unified = unify(*(sample for pair in pairs for sample in pair))
     null, test = (
-        Rows(np.concatenate([rows.values for rows in part]), part[0].columns, kinds=part[0].kinds)
+        replace(part[0], values=np.concatenate([rows.values for rows in part]), frame=None)
         for part in (unified[::2], unified[1::2])
     )
     return null, test
@@ -163,24 +166,8 @@ def as_ids(ids: ArrayLike | None, m: int) -> NDArray[Any] | None:
     return names
 
 
-def give_back(test: Rows, data: dict[str, NDArray[Any]]) -> Any:
-    """Build a frame of per-row results in the kind of frame the test rows came in.
-
-    A pandas index is kept. Rows that came as an array give a pandas frame.
-    """
-    if test.frame is not None:
-        result = nw.from_dict(data, backend=test.frame.implementation).to_native()
-        if (index := nw.maybe_get_index(test.frame)) is not None:
-            result.index = index
-        return result
-    try:
-        import pandas as pd  # noqa: PLC0415
-    except ImportError:
-        raise MissingExtraError("pandas", "pandas") from None
-    return pd.DataFrame(data)
-
-
-def _array_values(sample: Any, name: str) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+def array_values(sample: Any, name: str) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+    """Read an array of numbers as float64, and name the kind of each column."""
     if hasattr(sample, "toarray"):
         raise SampleError(f"{name} is sparse: pass {name}.toarray() if it fits in memory")
     try:
@@ -239,8 +226,11 @@ def _settle_objects(values: NDArray[np.float64], array: NDArray[Any]) -> tuple[s
     return common
 
 
-def _as_frame(sample: Any, name: str) -> nw.DataFrame[Any] | None:
+def as_frame(sample: Any, name: str) -> nw.DataFrame[Any] | None:
     """See a frame of any library as one of narwhals'; None for anything else."""
+    if isinstance(sample, np.ndarray) and sample.dtype.names:  # a structured array
+        fields = {field: sample[field] for field in sample.dtype.names}
+        return nw.from_dict(fields, backend="pyarrow")
     try:
         frame = nw.from_native(sample, eager_only=True, pass_through=True)
     except nw.exceptions.DuplicateError:
@@ -255,12 +245,13 @@ def _require_distinct(labels: Sequence[str], name: str) -> None:
         raise ColumnError(f"{name} has more than one column called {_quoted(twice)}: rename them")
 
 
-def _chosen_columns(
+def chosen_columns(
     frame: nw.DataFrame[Any], name: str, columns: Sequence[str] | None
 ) -> tuple[nw.DataFrame[Any], tuple[str, ...]]:
     """Take the columns in the order asked for, by the text of their names."""
     labels = tuple(str(label) for label in frame.columns)
     _require_distinct(labels, name)
+    _require_some(frame.shape, name)
     if columns is None:
         return frame, labels
     missing = [c for c in columns if c not in labels]
@@ -278,14 +269,14 @@ def _frame_columns(
 ) -> tuple[list[NDArray[np.float64]], tuple[str, ...]]:
     """Give the columns as float64, and the kinds of numbers that they held."""
     series = [frame[:, j] for j in range(len(labels))]
-    kinds = [_series_kind(s) for s in series]
+    kinds = plain_kinds(frame)
     empty = [
         label
         for label, s, kind in zip(labels, series, kinds, strict=True)
         if kind is None and s.null_count() == len(s)
     ]
     if empty:
-        raise _entirely_missing(name, list(map(repr, empty)), len(frame))
+        raise entirely_missing(name, list(map(repr, empty)), len(frame))
     bad = [
         f"{label!r} ({s.dtype})"
         for label, s, kind in zip(labels, series, kinds, strict=True)
@@ -299,19 +290,6 @@ def _frame_columns(
     return [as_floats(s.to_numpy()) for s in series], tuple(filter(None, kinds))
 
 
-def _series_kind(series: nw.Series[Any]) -> str | None:
-    dtype = series.dtype
-    if dtype == nw.Boolean:
-        return "bool"
-    if dtype == nw.Decimal:
-        return "decimal"
-    if dtype.is_numeric():
-        return str(dtype).lower()
-    if dtype == nw.Unknown and series.null_count() < len(series):
-        return kind_of(series.to_numpy().dtype)  # numpy's long double, for one
-    return None
-
-
 def _require_some(shape: tuple[int, ...], name: str) -> None:
     for n, what, unit in zip(shape, ("rows", "columns"), ("sample", "feature"), strict=True):
         if n == 0:
@@ -321,14 +299,22 @@ def _require_some(shape: tuple[int, ...], name: str) -> None:
             )
 
 
-def _entirely_missing(name: str, labels: Sequence[str], n: int) -> ColumnError:
+def entirely_missing(name: str, labels: Sequence[str], n: int) -> ColumnError:
+    """Say that columns have no value at all."""
     return ColumnError(
         f"{name}: entirely missing, in all {n} rows that were read:"
         f" {', '.join(labels[:_SHOWN])}{_and_more(labels)}: leave the column out or fill it in"
     )
 
 
-def _require_finite(values: NDArray[np.float64], columns: Sequence[str] | None, name: str) -> None:
+def require_finite(
+    values: NDArray[np.float64],
+    columns: Sequence[str] | None,
+    name: str,
+    *,
+    may_be_missing: bool = False,
+) -> None:
+    """Check that all values are numbers that trees can read, and that no column is empty."""
     # One pass over the sum finds nearly every clean matrix without a temporary mask.
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum()) and np.abs(values).max() <= LARGEST:
@@ -336,9 +322,9 @@ def _require_finite(values: NDArray[np.float64], columns: Sequence[str] | None, 
     n = len(values)
     empty = np.flatnonzero(np.isnan(values).all(axis=0)).tolist() if n > 1 else []
     if empty:
-        raise _entirely_missing(name, [column_label(columns, j) for j in empty], n)
+        raise entirely_missing(name, [column_label(columns, j) for j in empty], n)
     for what, wrong, fix in (
-        ("missing", np.isnan(values), "drop the rows with NaN or fill them in"),
+        ("missing", np.isnan(values) & (not may_be_missing), "drop the rows or fill them in"),
         ("infinite", np.isinf(values), "drop those rows or cap the values"),
         ("beyond single precision", np.abs(values) > LARGEST, "rescale the column"),
     ):
@@ -350,15 +336,19 @@ def _require_finite(values: NDArray[np.float64], columns: Sequence[str] | None, 
                 for j in hit.tolist()
             ]
             listed = ", ".join(found[:_SHOWN]) + _and_more(found)
-            raise ColumnError(f"{name} has {what} values: {listed}: {fix}")
+            error = MissingValueError if what == "missing" else ColumnError
+            raise error(f"{name} has {what} values: {listed}: {fix}")
 
 
 def warn_constant(null: Rows, test: Rows) -> None:
     """Warn of columns that are the same in all rows of both samples."""
     low = np.minimum(null.values.min(axis=0), test.values.min(axis=0))
     high = np.maximum(null.values.max(axis=0), test.values.max(axis=0))
-    constant = [column_label(null.columns, j) for j in np.flatnonzero(low == high).tolist()]
-    if len(constant) == low.size:
+    if null.encoder is None:
+        constant = [column_label(null.columns, j) for j in np.flatnonzero(low == high).tolist()]
+    else:
+        constant = [f"column {c!r}" for c in null.encoder.constant_columns(low == high)]
+    if (low == high).all():
         raise ColumnError("every column is constant: there is nothing to tell rows apart by")
     if constant:
         warnings.warn(
@@ -369,16 +359,24 @@ def warn_constant(null: Rows, test: Rows) -> None:
         )
 
 
-def _warn_shared_rows(null: NDArray[np.float64], test: NDArray[np.float64]) -> None:
-    """Warn when test rows reappear among the nulls more often than nulls repeat themselves.
+def count_shared_rows(null: NDArray[np.float64], test: NDArray[np.float64]) -> int:
+    """Count the test rows among the nulls, if they are more than rows that repeat by nature; or 0.
 
     Coarse data repeat by nature; then the rate within the null sample is as high, and
     sharing is no sign that somebody put test rows among the known normals.
     """
     known, times = np.unique(content_hash(null), return_counts=True)
     shared = int(np.isin(content_hash(test), known).sum())
-    by_nature = int(times[times > 1].sum()) / len(null) * len(test)
-    if shared > by_nature + 3 * by_nature**0.5:
+    # One row more, because no copy may occur by chance. Copies come in pairs, and both samples
+    # vary: the variance is about 2 (1 + m/n) times the mean.
+    by_nature = (int(times[times > 1].sum()) + 1) / len(null) * len(test)
+    largest = by_nature + 3 * (2 * by_nature * (1 + len(test) / len(null))) ** 0.5
+    return shared if shared > largest else 0
+
+
+def warn_shared_rows(null: NDArray[np.float64], test: NDArray[np.float64]) -> None:
+    """Warn when test rows reappear among the nulls more often than nulls repeat themselves."""
+    if shared := count_shared_rows(null, test):
         warnings.warn(
             f"{shared} of {len(test)} test rows also stand in X_null: if they are the same"
             " observations, remove them from X_null, or novelties among them go unseen",

@@ -68,11 +68,64 @@ def one_site(level: Fraction, pi0: NullProportion | None, repeats: int = 1) -> G
     return Guarantee(statement, (EXCHANGEABLE, BLIND_SCORER))
 
 
+NO_REACTION = (
+    "what arrives later does not react to earlier results, and all batches have the same kind of"
+    " normal rows"
+)
+UNSEEN_ROWS = (
+    "no calibration row and no tested row was among the rows that the detector learnt from"
+)
+
+
+def kept_score(level: Fraction) -> Guarantee:
+    """State the guarantee of a batch that a kept detector tests by itself (docs/theory.md)."""
+    plain = one_site(level, None)
+    return Guarantee(plain.statement, (EXCHANGEABLE, UNSEEN_ROWS))
+
+
+def over_time(level: Fraction, score: str, *, final: bool) -> Guarantee:
+    """State the guarantee of a list over several batches (docs/theory.md, "Over time").
+
+    Parameters
+    ----------
+    level : Fraction
+    score : {"kept", "refitted", "network"}
+    final : bool
+    """
+    alpha = f"{float(level):g}"
+    if final:
+        statement = (
+            f"At every time the share of false alarms among all rows flagged so far is expected to"
+            f" be at most {alpha}, also at a time chosen by looking at the list. Decisions are"
+            " final."
+        )
+    else:
+        times = " times the share of normal rows" if score == "kept" else ""
+        statement = (
+            f"The expected share of false alarms on the list over all batches so far is at most"
+            f" {alpha}{times}, after any number of batches that is fixed in advance. Rows may join"
+            " or leave the list later."
+        )
+    last = UNSEEN_ROWS if score == "kept" else BLIND_SCORER
+    return Guarantee(statement, (EXCHANGEABLE, NO_REACTION, last))
+
+
+def network_over_time(spec: RunSpec) -> str:
+    """State the guarantee of a list over several batches of a network."""
+    return (
+        f"FDR over the list of all batches so far and all agents at most {spec.level}, after any"
+        f" number of batches that is fixed in advance, provided {spec.regime.needs}, and"
+        f" {NO_REACTION}. Each batch ran at half the level, and e-BH decided on the evidence of"
+        " all batches."
+    )
+
+
 def guarantee(
     spec: RunSpec,
     *,
     left_out: Collection[str] = (),
     dropped: Collection[str] = (),
+    uncovered: Collection[str] = (),
 ) -> str:
     """Say in one paragraph what holds for a finished run, and what it rests on.
 
@@ -84,6 +137,8 @@ def guarantee(
         Agents that vanished before the counts.
     dropped : collection of str
         Agents that vanished during the counts and were counted as zero.
+    uncovered : collection of str
+        In the regime `consensus`, agents with too few calibration rows to be a type.
 
     Examples
     --------
@@ -95,6 +150,15 @@ def guarantee(
     is_plain = estimator or chosen.divides_level or chosen.pools_calibration or repeats > 1
     bound = f"{alpha}" if is_plain else f"{alpha} · m0/m"
     said = [f"FDR over all tested rows of all agents at most {bound}, provided {chosen.needs}."]
+    if chosen.composite_null:
+        said.append(
+            "A row counts as a false alarm if it is normal at any agent, not only its own."
+        )
+    if uncovered:
+        said.append(
+            f"Too few known normals to compare with: {', '.join(sorted(uncovered))}; a row that is"
+            " normal only there may be flagged, and the bound does not count it as a false alarm."
+        )
     if repeats > 1:
         said.append(
             f"{repeats} runs with splits of their own, each at level {run_level(alpha)}, gave"

@@ -39,6 +39,8 @@ class Regime:
         Whether every agent runs a step-up of its own at α/K.
     pools_calibration : bool
         Whether the calibration rows of all agents count together, on a common scale.
+    composite_null : bool
+        Whether a row is null if it is normal at some agent, not only at its own.
     deployable : bool
         False when raw rows would have to leave their site.
     needs : str
@@ -57,7 +59,13 @@ class Regime:
     peers_learn: str
     coordinator_learns: str
     pools_calibration: bool = False
+    composite_null: bool = False
     deployable: bool = True
+
+    @property
+    def decides_by_cells(self) -> bool:
+        """Whether rows are rejected by their cell on a common scale, and not by their rank."""
+        return self.pools_calibration or self.composite_null
 
     def test_level(self, level: Level, n_agents: int) -> Fraction:
         """Level of the step-up that decides: α when there is one for all, else α/K.
@@ -77,6 +85,10 @@ _EXCHANGEABLE = (
     " the order of its rows"
 )
 _INDEPENDENT = f"agents are independent, {_EXCHANGEABLE}"
+_COMPOSITE = (
+    "a row that is normal at some agent is exchangeable with that agent's calibration rows, given"
+    " all other rows, and all agents hold their columns in the same number format"
+)
 _COUNTS = "every agent's count in each round"
 _TOTALS = "the total count of each round"
 
@@ -168,6 +180,24 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
                     " floor, and the number of rows in high cells"
                 ),
                 pools_calibration=True,
+            ),
+            Regime(
+                name="consensus",
+                paper_name="(ours)",
+                exchanges_models=True,
+                splits_rows=False,
+                uses_counts=True,
+                divides_level=False,
+                needs=_COMPOSITE,
+                peers_learn=(
+                    "three models per agent; from which cell on rows do not conform to an agent's"
+                    " normals; the total count; the lowest flagged cell of each fold"
+                ),
+                coordinator_learns=(
+                    "every agent's counts of calibration rows, and of test rows of either fold, in"
+                    " each cell of the common scale, by the score of each fold"
+                ),
+                composite_null=True,
             ),
         )
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +17,7 @@ from conovel.spec.composites import AUTO, as_composite
 from conovel.spec.precision import COMPACT, Bits, as_bits
 from conovel.spec.regimes import AUTO as AUTO_REGIME
 from conovel.spec.regimes import Regime, as_regime, choose_regime
+from conovel.spec.schema import Schema, SchemaDigest, differing_columns
 from conovel.stats.arguments import as_whole
 from conovel.stats.levels import as_level
 from conovel.stats.null_proportion import NullProportion, as_estimator
@@ -52,6 +53,8 @@ class RunSpec:
         The number B of runs, from 1 to 100. Above 1, each run has a seed of its own and the level
         2α/5, and e-BH at level α decides on the evidence averaged over the runs. A run in which an
         agent vanishes is then broken off.
+    schema : Schema, SchemaDigest or None
+        What the columns are, where they are not all plain numbers. A hello carries its digest.
 
     Examples
     --------
@@ -69,6 +72,7 @@ class RunSpec:
     train_fraction: Fraction | None = None
     on_dropout: str = "abort"
     repeats: int = 1
+    schema: Schema | SchemaDigest | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -80,7 +84,7 @@ class RunSpec:
         put(self, "seed", as_whole(self.seed, "seed", most=MAX_SEED))
         if self.train_fraction is not None:
             put(self, "train_fraction", as_level(self.train_fraction, "train_fraction"))
-        if self.regime.pools_calibration and self.pi0 is not None:
+        if self.regime.decides_by_cells and self.pi0 is not None:
             raise InputError(
                 f"pi0 is not proven for the regime {self.regime.name!r}: leave it out, or use the"
                 " regime 'full'"
@@ -89,7 +93,16 @@ class RunSpec:
             raise InputError(
                 f"on_dropout must be 'abort' or 'conservative', not {self.on_dropout!r}"
             )
+        if self.regime.composite_null and self.on_dropout != "abort":
+            raise InputError(
+                f"the regime {self.regime.name!r} needs the models and calibration rows of every"
+                " agent: leave on_dropout at 'abort'"
+            )
         put(self, "repeats", as_repeats(self.repeats))
+        if not isinstance(self.schema, Schema | SchemaDigest | None):
+            raise InputError(f"schema must be a Schema, not {self.schema!r}")
+        if isinstance(self.schema, Schema):
+            self.schema.require_small()
         if self.repeats > 1:
             self._check_repeats()
 
@@ -133,6 +146,7 @@ class RunSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the settings as plain JSON types, fractions as text."""
+        columns = {} if self.schema is None else {"schema": _schema_as_plain(self.schema)}
         return {
             "regime": self.regime.name,
             "level": str(self.level),
@@ -143,6 +157,7 @@ class RunSpec:
             "train_fraction": None if self.train_fraction is None else str(self.train_fraction),
             "on_dropout": self.on_dropout,
             "repeats": self.repeats,
+            **columns,
         }
 
     @classmethod
@@ -153,18 +168,28 @@ class RunSpec:
         known = {field.name for field in fields(cls)}
         if unknown := sorted(map(str, set(plain) - known)):
             raise InputError(f"a run has no setting called {', '.join(unknown)}")
-        if missing := sorted(known - set(plain)):
+        if missing := sorted(known - {"schema"} - set(plain)):
             raise InputError(f"the settings of the run lack {', '.join(missing)}")
         for name in ("regime", "level", "composite", "on_dropout"):
             _check_text(name, plain[name])
         for name in ("pi0", "train_fraction"):
             if plain[name] is not None:
                 _check_text(name, plain[name])
-        return cls(**plain)
+        return cls(**{**plain, "schema": _schema_from_plain(plain.get("schema"))})
 
     def to_text(self) -> str:
-        """Write the settings as one line of JSON: the one spelling that messages carry."""
-        return json.dumps(self.to_dict(), separators=(",", ":"))
+        """Write the settings as one line of JSON: the one spelling that messages carry.
+
+        It has the digest of the schema.
+        """
+        return json.dumps(self.told.to_dict(), separators=(",", ":"))
+
+    @property
+    def told(self) -> RunSpec:
+        """The settings as a hello carries them: with the digest of the schema."""
+        if isinstance(self.schema, Schema):
+            return replace(self, schema=SchemaDigest(self.schema.digests))
+        return self
 
     @classmethod
     def from_text(cls, text: str) -> RunSpec:
@@ -179,9 +204,10 @@ class RunSpec:
         return spec
 
     def differences(self, other: RunSpec) -> list[str]:
-        """Name the settings that differ, with both values."""
-        ours, theirs = self.to_dict(), other.to_dict()
-        return [
+        """Name the settings that differ, with both values, and the columns that differ."""
+        ours, theirs = (json.loads(spec.to_text()) for spec in (self, other))
+        columns = [spec.pop("schema", {"digests": {}})["digests"] for spec in (ours, theirs)]
+        return differing_columns(*columns) + [
             f"{name} is {theirs[name]!r} instead of {ours[name]!r}"
             for name in ours
             if ours[name] != theirs[name]
@@ -197,6 +223,21 @@ def spell_pi0(estimator: NullProportion | None) -> str | None:
     'storey:1/4'
     """
     return None if estimator is None else f"{type(estimator).__name__.lower()}:{estimator.at}"
+
+
+def _schema_as_plain(schema: Schema | SchemaDigest) -> dict[str, Any]:
+    return {"columns" if isinstance(schema, Schema) else "digests": schema.to_dict()}
+
+
+def _schema_from_plain(plain: Any) -> Schema | SchemaDigest | None:
+    match plain:
+        case None:
+            return None
+        case {"columns": columns, **others} if not others:
+            return Schema.from_dict(columns)
+        case {"digests": digests, **others} if not others:
+            return SchemaDigest(digests)
+    raise InputError("the schema of a run has columns, or digests of them")
 
 
 def _check_text(name: str, value: Any) -> None:

@@ -76,8 +76,8 @@ class CellHistogram:
         return CellHistogram(self.calibration * kept, self.tests * kept)
 
 
-def reaches(cells: NDArray[np.int64], cut: int) -> NDArray[np.bool_]:
-    """Tell which rows are rejected: those at or above the cut.
+def reaches(cells: NDArray[np.int64], cut: int | NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which rows are rejected: those at or above the cut, or each its own.
 
     Examples
     --------

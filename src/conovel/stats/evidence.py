@@ -98,9 +98,31 @@ def e_bh(
     if m == 0:
         raise SampleError("there is nothing to test: e_values is empty")
     counts = np.bincount(codes, minlength=len(values)).tolist()
-    least = m * scale * alpha.denominator  # E_(k) >= m/(αk) iff E·α.numerator·k >= least
-    accepted = np.zeros(len(values), dtype=np.bool_)
-    k = m
+    return np.array(accepted_values(values, counts, alpha, scale), dtype=np.bool_)[codes]
+
+
+def accepted_values(
+    values: Sequence[Any], counts: Sequence[int], level: Fraction, denominator: int = 1
+) -> list[bool]:
+    """Tell which of the different e-values e-BH accepts, from how many rows have each.
+
+    Parameters
+    ----------
+    values : sequence of int, float or Fraction
+        E-values times `denominator`.
+    counts : sequence of int
+        How many rows have each of them.
+    level : Fraction
+    denominator : int
+
+    Examples
+    --------
+    >>> accepted_values([0, 40, 20], [2, 1, 1], Fraction(1, 10))
+    [False, True, True]
+    """
+    k = m = sum(counts)
+    least = m * denominator * level.denominator  # E_(k) >= m/(αk) iff E·α.numerator·k >= least
+    accepted = [False] * len(values)
     ascending = sorted(range(len(values)), key=values.__getitem__)
     for place, code in enumerate(ascending):  # k rows have this value or a larger one
         value = values[code]
@@ -108,12 +130,13 @@ def e_bh(
             enough = True
         else:
             numerator, below = value.as_integer_ratio()
-            enough = numerator * alpha.numerator * k >= least * below
+            enough = numerator * level.numerator * k >= least * below
         if enough:
-            accepted[ascending[place:]] = True
+            for other in ascending[place:]:
+                accepted[other] = True
             break
         k -= counts[code]
-    return np.asarray(accepted[codes])
+    return accepted
 
 
 def rejection_evidence(rejected: ArrayLike, level: Level) -> Evidence:

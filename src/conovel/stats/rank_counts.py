@@ -40,9 +40,22 @@ class RankHistogram:
         >>> RankHistogram.of_counts(np.array([0, 2, 1, 4]), n_calibration=2).at_most(2)
         3
         """
-        histogram = cls.__new__(cls)
         values = np.flatnonzero(counts)
-        histogram._set(values, counts[values], n_calibration)
+        return cls.of_pairs(values, counts[values], n_calibration)
+
+    @classmethod
+    def of_pairs(
+        cls, values: NDArray[np.int64], counts: NDArray[np.int64], n_calibration: int
+    ) -> RankHistogram:
+        """Make a histogram from ranks in increasing order and how often each occurs.
+
+        Examples
+        --------
+        >>> RankHistogram.of_pairs(np.array([1, 3]), np.array([2, 4]), n_calibration=2).at_most(2)
+        2
+        """
+        histogram = cls.__new__(cls)
+        histogram._set(values, counts, n_calibration)
         return histogram
 
     def _set(

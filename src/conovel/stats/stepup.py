@@ -34,7 +34,7 @@ from conovel.stats.ranks import as_scores
 from conovel.stats.resolution import warn_resolution
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StepUp:
     """The decisions of a step-up, and the counts that led to them.
 
@@ -65,6 +65,9 @@ class StepUp:
     limits: tuple[int, ...]
     level: Fraction
     pi0: Fraction | None
+
+    def __repr__(self) -> str:
+        return f"<StepUp: {self.n_rejected:,} rejected, level {self.level}>"
 
     @property
     def rounds(self) -> int:

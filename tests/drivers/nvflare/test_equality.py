@@ -3,9 +3,11 @@
 import json
 
 import numpy as np
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from support.federation import SCORER, SITES, in_one_process, run_id_of_network
+from support.mixed import SCHEMA, mixed_agents
 
 from conovel.drivers.nvflare.processes import wait_for
 from conovel.drivers.nvflare.run_records import RunRecords
@@ -116,6 +118,37 @@ def test_a_site_that_reads_its_files_in_pieces_decides_the_same(loopback, in_pro
             assert np.array_equal(written[column].to_numpy(), values, equal_nan=True), column
 
 
+@pytest.mark.slow
+def test_mixed_columns_between_processes_as_within_one(loopback, submit):
+    """Categories and missing values, in files: the bytes of one process."""
+    rows = mixed_agents(SITES)
+    states = {name: loopback.folder / name / "state" for name in SITES}
+    options = {"regime": "joint", "level": "0.2", "schema": SCHEMA}
+    network = in_one_process(rows, states, 6, scorer=SCORER, **options)
+    expected, run_id = network.run(), run_id_of_network(network)
+    texts = {name: loopback.settings(name).read_text() for name in SITES}
+    try:
+        for name, text in texts.items():
+            folder = loopback.folder / name
+            (folder / "schema.toml").write_text(SCHEMA.to_toml())
+            for part, table in zip(("null", "test"), rows[name], strict=True):
+                pa_csv.write_csv(table, folder / f"mixed-{part}.csv")
+            data = 'null = "mixed-null.csv"\ntest = "mixed-test.csv"\nschema = "schema.toml"\n'
+            before, _, after = text.partition("[data]\n")
+            rest = after[after.index("\n[") :]
+            loopback.settings(name).write_text(f"{before}[data]\n{data}{rest}")
+        account = submit(**options, seed=6, run_id=run_id)
+    finally:
+        for name, text in texts.items():
+            loopback.settings(name).write_text(text)
+    assert account["state"] == "done", account["message"]
+    assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
+    assert account["outcome"]["n_rejected"] == expected.n_rejected > 0
+    for name in SITES:
+        written = pq.read_table(loopback.folder / name / "results" / run_id / "decisions.parquet")
+        assert np.array_equal(written["score"].to_numpy(), expected[name].scores)
+
+
 def test_the_submitter_gets_no_decisions(account_of):
     text = json.dumps(account_of("full"))
     assert '"decisions"' not in text
@@ -132,7 +165,7 @@ def test_a_tap_on_the_relay_shows_counts_but_no_model(
     monkeypatch.setattr(
         Agent,
         "_on_model",
-        lambda self, sender, blob: models.append(blob) or sent(self, sender, blob),
+        lambda self, sender, blob, *rest: models.append(blob) or sent(self, sender, blob, *rest),
     )
     network.run()
     assert len(models) == 6

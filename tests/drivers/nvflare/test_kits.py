@@ -10,6 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+import conovel as cn
 from conovel.drivers.nvflare.certificates import check_certificate
 from conovel.drivers.nvflare.hardening import SERVER_CLASSES, SITE_CLASSES
 from conovel.drivers.nvflare.kits import FederationPlan, make_federation, renew_federation
@@ -67,6 +68,8 @@ def test_what_a_kit_suggests_is_accepted(folder, tmp_path):
     assert suggested.count("\n#") < text.count("\n#")
     file = tmp_path / "site.toml"
     file.write_text(suggested)
+    columns = cn.Column("a", "number"), cn.Column("b", "number")
+    (tmp_path / "schema.toml").write_text(cn.Schema(columns).to_toml())
     assert read_site(file).scorer == ["automatic"]
 
 

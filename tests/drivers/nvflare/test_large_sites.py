@@ -51,19 +51,21 @@ def short_pieces(monkeypatch):
     monkeypatch.setattr(MemoryPlan, "of", classmethod(lambda cls, *_: cls(130, 16)))
 
 
-@pytest.mark.parametrize("regime", ["full", "isolated", "joint"])
+@pytest.mark.parametrize("regime", ["full", "isolated", "joint", "consensus"])
 def test_nobody_can_tell(regime, rows, tmp_path, short_pieces):
-    accounts, decisions = [], []
+    accounts, decisions, findings = [], [], []
     for name, large in (("whole", ""), ("pieces", 'memory = "1GB"')):
         files, account = run(tmp_path / name, rows, large, regime)
         assert account["state"] == "done", account["message"]
         accounts.append(json.dumps([account["transcript"], account["outcome"]]))
         results, run_id = files["south"].results, account["terms"]["run_id"]
         decisions.append((results / run_id / "decisions.parquet").read_bytes())
+        findings.append(read_json(results / run_id / "run.json")["warnings"])
         # Nothing is left of the scores that were kept meanwhile.
         assert [path.name for path in results.iterdir()] == [run_id]
     assert accounts[0] == accounts[1]
     assert decisions[0] == decisions[1]
+    assert findings[0] == findings[1]
 
 
 def test_the_summary_leaves_the_rows_to_the_other_file(rows, tmp_path, short_pieces):

@@ -13,6 +13,7 @@ import pytest
 from support.fake_nvflare import FakeNVFlare
 from support.federation import SCORER, SITES, give_secret, in_one_process, run_id_of_network
 from support.forgeries import assert_every_forgery_is_found
+from support.mixed import SCHEMA, mixed_agents
 from support.terms import make_terms
 
 import conovel as cn
@@ -74,7 +75,7 @@ def published(files):
 
 
 @pytest.mark.parametrize(
-    "regime", ["full", "counts", "isolated", "split", "conservative", "joint"]
+    "regime", ["full", "counts", "isolated", "split", "conservative", "joint", "consensus"]
 )
 def test_every_regime_as_in_one_process(regime, files, rows, capsys):
     options = {"regime": regime, "composite": "mean", "bits": 4, "scorer": SCORER}
@@ -101,6 +102,76 @@ def test_every_regime_as_in_one_process(regime, files, rows, capsys):
         table = pq.read_table(file.results / asked.run_id / "decisions.parquet")
         assert np.array_equal(table["rejected"].to_numpy(), expected[name].rejected)
         assert table["id"][0].as_py() == f"{name}-0"
+        own = json.loads((file.results / asked.run_id / "run.json").read_text())
+        assert own["warnings"] == [one.to_dict() for one in expected[name].warnings]
+    assert "warnings" not in account  # findings stay at their site
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """Write sites with categories and missing values, in files of three dialects."""
+    rows = mixed_agents(SITES)
+    found = {}
+    for name, separator, memory in zip(SITES, ",;\t", ("", "", 'memory = "1GB"\n'), strict=True):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "schema.toml").write_text(SCHEMA.to_toml())
+        options = pa_csv.WriteOptions(delimiter=separator)
+        for part, table in zip(("null", "test"), rows[name], strict=True):
+            pa_csv.write_csv(table, folder / f"{part}.csv", options)
+        (folder / "site.toml").write_text(
+            TABLE["site"].format(name=name)
+            + f'[data]\nnull = "null.csv"\ntest = "test.csv"\nid = "who"\n{memory}'
+            + f'schema = "schema.toml"\n[model]\nscorer = "{SCORER}"\n'
+        )
+        found[name] = read_site(folder / "site.toml")
+    return rows, found
+
+
+@pytest.mark.parametrize("regime", ["full", "joint"])
+def test_mixed_columns_as_in_one_process(regime, mixed):
+    rows, files = mixed
+    options = {"regime": regime, "bits": 4, "scorer": SCORER, "level": "0.2", "schema": SCHEMA}
+    network = in_one_process(rows, states_of(files), 5, **options)
+    expected = network.run()
+    assert expected.n_rejected > 0
+    del options["scorer"]
+    asked = terms(**options, seed=5, run_id=run_id_of_network(network))
+    account = FakeNVFlare(asked, files, agreeing_to(regime)).run()
+    assert account["state"] == "done", account["message"]
+    assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
+    assert verify(account) == []
+    assert "levels" not in json.dumps(account["transcript"])  # a hello has digests only
+    for name, file in files.items():
+        table = pq.read_table(file.results / asked.run_id / "decisions.parquet")
+        assert np.array_equal(table["score"].to_numpy(), expected[name].scores)
+        assert np.array_equal(table["rejected"].to_numpy(), expected[name].rejected)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"size": "ignore"}, "the column 'size' is another"),
+        ({"new": "number"}, "the column 'new' is unknown"),
+        (None, "only one of the two has a schema"),
+    ],
+)
+def test_a_site_takes_its_own_schema_and_no_other(change, words, mixed):
+    _, files = mixed
+    schema = None if change is None else cn.Schema.from_dict(SCHEMA.to_dict() | change)
+    own = files["north"].schema
+    limits = files["north"].limits
+    assert limits.objection_to_schema(terms(schema=SCHEMA), own) == ""
+    assert words in limits.objection_to_schema(terms(schema=schema), own)
+
+
+def test_a_table_without_a_schema_is_refused_by_the_site(mixed):
+    _, files = mixed
+    files = {name: replace(file, schema=None) for name, file in files.items()}
+    fake = FakeNVFlare(terms(regime="full"), files, agreeing_to("full"))
+    assert fake.run()["state"] == "failed"
+    # The first site that fails ends the run for the others.
+    assert any("not numeric: 'size'" in message for message in messages(fake).values())
 
 
 def test_the_defaults_are_those_of_one_process(files, rows):

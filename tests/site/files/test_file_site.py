@@ -12,16 +12,19 @@ from support.files import N_NULL, N_TEST, cut, draw, make_files, named
 
 import conovel as cn
 from conovel.errors import ColumnError, FileError, SampleError, ScorerError, SiteFailedError
+from conovel.protocol.consensus import agreed_of
 from conovel.scorers.refined import Refined, shallow_trees, shrunken_logistic
 from conovel.scorers.registry import as_candidates
 from conovel.site.composite import Composite, fit_composite
+from conovel.site.consensus_site import open_site
 from conovel.site.files import FileSite
+from conovel.site.files.consensus_site import FileConsensusSite
 from conovel.site.files.source import FileSource
+from conovel.site.pairs import read_pair
 from conovel.site.results import decide
-from conovel.site.site import LocalSite, SiteWork
+from conovel.site.site import SiteWork
 from conovel.site.stacking import FunctionScore
 from conovel.site.storage import write_table
-from conovel.site.tables import read_pair
 from conovel.spec.groups import Numbers, needed_calibration, planned_calibration
 from conovel.spec.regimes import as_regime
 from conovel.spec.run_spec import RunSpec
@@ -39,7 +42,7 @@ def settings(seed=3, **more):
 
 
 def in_memory(rows, asked):
-    return LocalSite(*read_pair(*(pa.table(named(sample)) for sample in rows)), asked)
+    return open_site(*read_pair(*(pa.table(named(sample)) for sample in rows)), asked)
 
 
 def small(asked):
@@ -49,14 +52,15 @@ def small(asked):
 
 
 def in_files(folder, asked):
-    return FileSite(
+    kind = FileConsensusSite if asked.spec.regime.composite_null else FileSite
+    return kind(
         folder / "null", folder / "test", asked, folder / "work", id_column="name", memory="1GB"
     )
 
 
 def run(big, peer, asked):
     regime = asked.spec.regime
-    pi0 = None if regime.pools_calibration else "storey"
+    pi0 = None if regime.decides_by_cells else "storey"
     link = Link({"big": big, "small": peer}, regime=regime, level=LEVEL, pi0=pi0)
     return link.run()
 
@@ -70,9 +74,9 @@ def both(tmp_path, monkeypatch, most=250, piece=128, **more):
     return sites, [run(site, small(others), asked) for site in sites]
 
 
-def columns_of(site, limit):
+def columns_of(site, limit, agreed=None):
     names = np.array([f"row {i}" for i in range(N_TEST)])
-    return decide(site, limit, names, "big").columns()
+    return decide(site, limit, names, "big", agreed=agreed).columns()
 
 
 def assert_same(tmp_path, sites, links):
@@ -81,7 +85,10 @@ def assert_same(tmp_path, sites, links):
     limits = {link.agents["big"].limit for link in links}
     assert len(limits) == 1
     limit = limits.pop()
-    write_table(tmp_path / "memory.parquet", columns_of(local, limit))
+    agreed = agreed_of(links[0].coordinator.outcome)
+    write_table(tmp_path / "memory.parquet", columns_of(local, limit, agreed))
+    if agreed is not None:
+        streamed.agree(agreed)
     streamed.write(tmp_path / "pieces.parquet", limit)
     expected = (tmp_path / "memory.parquet").read_bytes()
     assert (tmp_path / "pieces.parquet").read_bytes() == expected
@@ -99,7 +106,7 @@ def test_every_composite_gives_the_bytes_of_memory(tmp_path, monkeypatch, compos
 
 
 @pytest.mark.parametrize(
-    "regime", ["full", "counts", "isolated", "conservative", "split", "joint"]
+    "regime", ["full", "counts", "isolated", "conservative", "split", "joint", "consensus"]
 )
 def test_every_regime(tmp_path, monkeypatch, regime):
     assert_same(tmp_path, *both(tmp_path, monkeypatch, regime=as_regime(regime)))

@@ -8,6 +8,7 @@ from support.files import in_memory, in_pieces, trees
 from support.strategies import coarse_rows
 
 from conovel.scorers.base import Mixture
+from conovel.site.checks.sample import Strided, stride_of
 from conovel.site.files.gather import Cells, Early, Gathering, RowCounter, gather, survey
 from conovel.site.files.source import Piece
 from conovel.site.files.stream import Stream
@@ -37,8 +38,10 @@ def test_gathering_in_pieces_is_sampling_in_memory(null, test, most, size, cell_
     constant = lambda hashes: np.full(hashes.size, few)  # noqa: E731
     early = Early(is_train, rate, constant, copies=few, room=room)
     for sample, known in ((null, True), (test, False)):
-        seen = survey(mapped(sample, size), cells, lambda n: None, early, known=known)
+        looked = Strided(few)
+        seen = survey(mapped(sample, size), cells, lambda n: None, looked, early, known=known)
         assert seen.n == len(sample)
+        assert np.array_equal(looked.rows, sample[:: stride_of(len(sample), few)])
     if expected.position.size == 0:
         return
     late = Gathering(is_train, rate, cells.bound)

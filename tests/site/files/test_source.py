@@ -63,7 +63,7 @@ def test_a_missing_value_is_named_with_file_and_column(files):
     changed = table.set_column(table.column_names.index("x1"), "x1", pa.array(values))
     pa_parquet.write_table(changed, files / "test" / "2.parquet")
     with pytest.raises(ColumnError, match=r"test/2\.parquet.*missing values: column 'x1' has 1"):
-        in_pieces(trees(), files, files / "out.parquet")
+        list(FileSource(files / "test", id_column="name").pieces(1000))
 
 
 def test_a_disappearing_file_is_named(files, monkeypatch):

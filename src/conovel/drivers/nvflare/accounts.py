@@ -15,9 +15,14 @@ from conovel.spec.guarantee import guarantee
 FORMAT = FORMATS["run"]
 
 
-def guarantee_of(terms: Terms, outcome: Outcome) -> str:
-    """Return the guarantee of a run with these terms and this outcome."""
-    return guarantee(terms.spec, left_out=outcome.left_out, dropped=outcome.dropped)
+def guarantee_of(terms: Terms, outcome: Outcome, transcript: Transcript) -> str:
+    """Return the guarantee of a run with these terms, this outcome and these messages."""
+    return guarantee(
+        terms.spec,
+        left_out=outcome.left_out,
+        dropped=outcome.dropped,
+        uncovered=transcript.uncovered,
+    )
 
 
 def account_of(

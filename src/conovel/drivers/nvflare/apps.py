@@ -119,6 +119,8 @@ class SiteApp:
         """Refuse what this site does not agree to."""
         if objection := self._file.limits.objection(terms):
             raise RefusedError(objection)
+        if objection := self._file.limits.objection_to_schema(terms, self._file.schema):
+            raise RefusedError(objection)
         if self._file.name not in terms.agents or set(terms.agents) - set(self._proxies):
             raise RefusedError("the terms name other agents than the job")
 

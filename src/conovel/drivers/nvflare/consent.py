@@ -11,6 +11,7 @@ from conovel.errors import InputError
 from conovel.protocol.messages import Left, Message, Roster
 from conovel.site.splitting import TrainingRows
 from conovel.spec.regimes import REGIMES, as_deployable
+from conovel.spec.schema import Schema, differing_columns
 from conovel.spec.training import n_training
 from conovel.stats.levels import as_level
 
@@ -25,7 +26,8 @@ class Limits:
     Attributes
     ----------
     regimes : tuple of str
-        Regimes that are allowed. `joint` must be named, and `pooled` never is allowed.
+        Regimes that are allowed. `joint` and `consensus` must be named, and `pooled` never is
+        allowed.
     max_level : str
         The largest level.
     min_agents : int
@@ -51,7 +53,7 @@ class Limits:
     """
 
     regimes: tuple[str, ...] = tuple(
-        name for name, r in REGIMES.items() if r.deployable and not r.pools_calibration
+        name for name, r in REGIMES.items() if r.deployable and not r.decides_by_cells
     )
     max_level: str = "1/2"
     min_agents: int = 2
@@ -72,6 +74,21 @@ class Limits:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
                 raise InputError(f"{name} must be a number from {least}, not {value!r}")
+
+    @staticmethod
+    def objection_to_schema(terms: Terms, own: Schema | None) -> str:
+        """Return why the schema of a run is refused: a site takes its own schema and no other.
+
+        Whoever submits a run could otherwise choose what the site's model says about its rows.
+        """
+        proposed = terms.spec.schema
+        ours, theirs = ({} if s is None else s.digests for s in (own, proposed))
+        if not (different := differing_columns(ours, theirs)):
+            return ""
+        return (
+            f"the schema of the run is not the one in its site.toml: {'; '.join(different[:3])}."
+            " Name the same file under schema in every site.toml and in conovel run --schema"
+        )
 
     def objection(self, terms: Terms) -> str:
         """Return why these terms are refused; an empty text if they are not."""

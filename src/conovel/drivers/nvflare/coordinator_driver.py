@@ -23,12 +23,14 @@ from conovel.errors import (
     RemoteProtocolError,
     SiteVanishedError,
 )
+from conovel.protocol.consensus import model_rounds
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.fields import MAX_TEXT_BYTES
 from conovel.protocol.messages import Kind, decode
+from conovel.protocol.plain_bodies import as_plain
 from conovel.protocol.states import State, as_text
-from conovel.protocol.transcript import Entry, Transcript, as_plain
+from conovel.protocol.transcript import Entry, Transcript
 
 QUESTIONS = frozenset({Kind.ROSTER, Kind.BELOW, Kind.STEP})  # messages that a site has to answer
 MAX_BYTES = 1 << 16  # of a message to the coordinator; a hello, a count and an abort are small
@@ -189,15 +191,16 @@ class CoordinatorDriver:
     def _entries(self, sender: str, rows: Any) -> list[Entry]:
         """Check the sizes of models that a site reports to have sent to its peers."""
         entries: list[Entry] = []
-        peers = set(self.terms.agents) - {sender}
+        peers, rounds = set(self.terms.agents) - {sender}, model_rounds(self.terms.spec.regime)
+        due = {(round_, peer) for peer in peers for round_ in rounds}
         try:
-            for receiver, n_bytes, bits in rows:
-                peers.remove(receiver)  # raises for a second size of the same peer
+            for round_, receiver, n_bytes, bits in rows:
+                due.remove((round_, receiver))  # raises for a second size of the same model
                 if index(n_bytes) <= 0:
                     raise ValueError(receiver, n_bytes)
                 if bits is not None and not math.isfinite(bits):
                     raise ValueError(bits)
-                entries.append(Entry(0, sender, receiver, "MODEL", n_bytes, bits))
+                entries.append(Entry(round_, sender, receiver, "MODEL", n_bytes, bits))
         except (LookupError, TypeError, ValueError):
             text = f"{sender} sent sizes of models that cannot be right"
             raise MalformedMessageError(text, sender) from None
@@ -260,7 +263,7 @@ class CoordinatorDriver:
         if error is None:
             outcome = self._coordinator.outcome
             account["outcome"] = as_plain(outcome)
-            account["guarantee"] = guarantee_of(terms, outcome)
+            account["guarantee"] = guarantee_of(terms, outcome, self.transcript)
         return account
 
     def _durations(self) -> dict[str, float]:

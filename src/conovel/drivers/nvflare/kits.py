@@ -258,16 +258,19 @@ kit = "kit"
 results = "results"
 
 [data]
-null = "normal.parquet"   # rows known to be normal: CSV or Parquet, a file or a folder
+null = "normal.parquet"   # rows known to be normal: CSV, Parquet or Arrow, a file or a folder
 test = "test.parquet"     # rows to test
 # columns = ["a", "b"]    # features, in the order all sites agreed on; all columns by default
 # id = "patient"          # names the rows; never a feature, never sent
+# exclude = ["label"]     # columns that are no features
+# schema = "schema.toml"  # what the columns are, if not all numbers; the same at all sites
 
 [model]
 # scorer = "automatic"    # or extra-trees, random-forest, boosting, logistic, mlp, ...
 # bits = "compact"        # how this site's model is sent; runs cannot change it
 
 [consent]
+# "consensus" sends a description of this site's normals to its peers: add it if that is agreed
 regimes = ["joint", "full", "counts", "isolated", "split", "conservative"]
 max_level = 0.2
 min_agents = {n}

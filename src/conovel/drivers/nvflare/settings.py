@@ -10,13 +10,17 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from conovel.drivers.nvflare.consent import Limits
 from conovel.drivers.nvflare.paths import state_of
 from conovel.errors import ConovelError, FileError, InputError
 from conovel.protocol.messages import as_name
 from conovel.spec.precision import as_bits
+from conovel.spec.schema import Schema
+
+if TYPE_CHECKING:
+    from conovel.site.dialects import Reading
 
 AS_PROPOSED: Any = "as the run proposes"
 _NUMBER = int | float
@@ -29,6 +33,12 @@ _SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether i
         "columns": (list, False),
         "id": (str, False),
         "memory": (str, False),
+        "exclude": (list, False),
+        "schema": (str, False),
+        "separator": (str, False),
+        "decimal": (str, False),
+        "encoding": (str, False),
+        "na": (list, False),
     },
     "model": {"scorer": (str | list, False), "bits": (int | str, False)},
     "consent": {
@@ -58,8 +68,10 @@ class SiteFile:
         Absolute.
     name : str
         The site's name, as in its certificate.
-    columns, id_column, memory
+    columns, id_column, memory, reading
         As in ``conovel detect``.
+    schema : Schema or None
+        What the columns are; a run must have the same.
     scorer : list of str or None
         Names of scorers; None for the default.
     bits : int, str or None
@@ -77,6 +89,8 @@ class SiteFile:
     columns: list[str] | None
     id_column: str | None
     memory: str | None
+    reading: Reading
+    schema: Schema | None
     scorer: list[str] | None
     bits: int | str | None
     limits: Limits
@@ -123,6 +137,8 @@ def read_site(path: Path) -> SiteFile:
             columns=_texts("columns", data["columns"]) if "columns" in data else None,
             id_column=data.get("id"),
             memory=_memory(data.get("memory")),
+            reading=_reading(data),
+            schema=_schema(folder, data.get("schema")),
             scorer=_scorers(model.get("scorer")),
             bits=bits,
             limits=Limits(**tables["consent"]),
@@ -191,6 +207,22 @@ def _texts(key: str, values: list[Any]) -> list[str]:
     if not values or not all(isinstance(value, str) for value in values):
         raise InputError(f"{key} must be a list of names, not {values!r}")
     return values
+
+
+def _reading(data: Mapping[str, Any]) -> Reading:
+    from conovel.site.dialects import Reading  # noqa: PLC0415  (loads pyarrow)
+
+    na, exclude = (tuple(_texts(k, data[k])) if k in data else () for k in ("na", "exclude"))
+    separator, decimal, encoding = map(data.get, ("separator", "decimal", "encoding"))
+    return Reading(separator, decimal, encoding, na, exclude)
+
+
+def _schema(folder: Path, value: str | None) -> Schema | None:
+    if value is None:
+        return None
+    from conovel.site.asked import as_whole_schema  # noqa: PLC0415  (loads scikit-learn)
+
+    return as_whole_schema(folder / value)
 
 
 def _memory(value: str | None) -> str | None:

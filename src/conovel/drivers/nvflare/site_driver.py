@@ -112,9 +112,7 @@ class SiteDriver:
         """Return the peers whose models have not arrived; does not wait for work at the site."""
         if self._agent.state is not State.EXCHANGING:
             return []
-        transcript, own = self._transcript, self._agent.name
-        came = {entry.sender for entry in list(transcript.entries) if entry.kind == "MODEL"}
-        return sorted(set(transcript.roster) - set(transcript.left) - (came - {own}) - {own})
+        return self._agent.awaited
 
     def settle(self, seconds: float) -> list[list[Any]]:
         """Confirm the outcome; return the sizes of the models that were sent."""
@@ -190,7 +188,8 @@ class SiteDriver:
         _ = self._agent.outcome  # raises the error of a broken run
         self._settled = True
         sent = [e for e in self._transcript.entries if e.sender == self._agent.name]
-        return [[e.receiver, e.n_bytes, e.paper_bits] for e in sent if e.kind == "MODEL"]
+        models = (e for e in sent if e.kind == "MODEL")
+        return [[e.round, e.receiver, e.n_bytes, e.paper_bits] for e in models]
 
     def _write(self) -> None:
         if not self._settled:
@@ -203,7 +202,8 @@ class SiteDriver:
             self._end(error)
             raise
         flagged = self._agent.n_rejected
-        self.record.finish(DONE, f"{flagged:,} rows flagged, see {path}", results=str(path))
+        said = "1 row" if flagged == 1 else f"{flagged:,} rows"
+        self.record.finish(DONE, f"{said} flagged, see {path}", results=str(path))
         self._close()
 
     def _expire(self) -> None:

@@ -15,18 +15,29 @@ from conovel.drivers.nvflare.settings import AS_PROPOSED, SiteFile
 from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import FileError
 from conovel.protocol.agent import Agent
+from conovel.protocol.consensus import agreed_of
 from conovel.protocol.not_checked import FORMATS
-from conovel.protocol.transcript import Transcript, as_plain
+from conovel.protocol.plain_bodies import as_plain
+from conovel.protocol.transcript import Transcript
 from conovel.scorers.registry import as_candidates
+from conovel.site.asked import columns_read
+from conovel.site.checks.rows import check_rows, with_findings
+from conovel.site.checks.sample import Looked
+from conovel.site.consensus_site import open_site
 from conovel.site.files import FileSite
+from conovel.site.files.consensus_site import FileConsensusSite
 from conovel.site.files.memory import DEFAULT_MEMORY, are_large
+from conovel.site.pairs import read_pair
 from conovel.site.results import SiteResult, decide
 from conovel.site.site import LocalSite, Site, SiteWork
 from conovel.site.storage import read_pair_of_files, write_json, write_table
-from conovel.site.tables import as_ids, read_pair
+from conovel.site.tables import as_ids
+from conovel.spec.findings import Finding
 from conovel.spec.seeds import site_seed
+from conovel.spec.thin_calibration import thin_finding
 
 FORMAT = FORMATS["agent"]
+_MOST_EXPLAINED = 2_000  # rows: the other parties wait while a site writes its decisions
 
 
 class SiteFiles:
@@ -53,19 +64,23 @@ class SiteFiles:
         if file.memory is not None or are_large(file.null, file.test):
             file.results.mkdir(parents=True, exist_ok=True)
             self._folder = TemporaryDirectory(dir=file.results, prefix=".work-")
-            return FileSite(
+            kind = FileConsensusSite if work.spec.regime.composite_null else FileSite
+            return kind(
                 file.null,
                 file.test,
                 work,
                 Path(self._folder.name) / "rows",
                 columns=file.columns,
                 id_column=file.id_column,
+                reading=file.reading,
+                schema=file.schema,
                 memory=file.memory or DEFAULT_MEMORY,
             )
-        known, tests = read_pair_of_files(file.null, file.test, file.columns, file.id_column)
-        null, test = read_pair(known.features, tests.features)
+        reading, columns = columns_read(file.schema, file.reading, file.columns)
+        known, tests = read_pair_of_files(file.null, file.test, columns, file.id_column, reading)
+        null, test = read_pair(known.features, tests.features, file.schema, agreed=True)
         self._ids = as_ids(tests.ids, len(test))
-        return LocalSite(null, test, work)
+        return open_site(null, test, work)
 
     def _own_work(self) -> SiteWork:
         """Say how this site works: the run's settings, and its own scorer, seed and precision."""
@@ -84,18 +99,58 @@ class SiteFiles:
             raise FileError(f"{folder} cannot be made: {error}") from None
         decisions = folder / "decisions.parquet"
         if isinstance(site, FileSite):
-            site.write(decisions, agent.limit)
+            if isinstance(site, FileConsensusSite):
+                site.agree(agreed_of(agent.outcome))
+            reasons = site.explain(agent.limit, _MOST_EXPLAINED)
+            site.write(decisions, agent.limit, reasons)
             self._folder.cleanup()
+            thin = self._thin(site, site.histogram.n_calibration, agent)
+            found = site.findings(thin, name=self.file.name)
             results = _without_rows(site)
         else:
-            result = decide(
-                cast(LocalSite, site), agent.limit, self._ids, self.file.name, agent.floor
-            )
-            write_table(decisions, result.columns())
+            local = cast(LocalSite, site)
+            agreed = agent.floor, agreed_of(agent.outcome)
+            result = decide(local, agent.limit, self._ids, self.file.name, *agreed)
+            reasons = result.most_novel_reasons(_MOST_EXPLAINED)
+            told = reasons.file_columns(0, result.rejected.size)
+            write_table(decisions, {**result.columns(), **told})
+            found = self._findings(local, result, agent)
             results = {"decisions": {result.name: _plain(result)}}
+        # Reasons and findings stay at the site: no message holds them.
+        results["reasons"] = {self.file.name: reasons.to_dict(agent.n_rejected)}
+        results["warnings"] = [finding.to_dict() for finding in found]
         # Written last: a folder with a run.json is complete.
         write_json(folder / "run.json", self._summary(agent, transcript) | results)
         return folder
+
+    def _findings(self, site: LocalSite, result: SiteResult, agent: Agent) -> tuple[Finding, ...]:
+        """Look for what speaks against the decisions, as an agent in one process does."""
+        looked, thin = Looked.of(site.null, site.test), self._thin(site, site.n_calibration, agent)
+        before = check_rows(
+            looked,
+            looked.some(self._ids),
+            lambda _: None,
+            thin,
+            n_agents=len(self.terms.agents),
+        )
+        return with_findings(result, before, looked).warnings
+
+    def _thin(self, site: Site, n_calibration: int, agent: Agent) -> Finding | None:
+        """Say that calibration rows are few, as far as a site can tell by itself.
+
+        In the regime `joint` the rows of a group count together, and a site does not know how
+        many there are: nothing is said, unless it is in a group of its own.
+        """
+        spec, n_agents = self.terms.spec, len(self.terms.agents)
+        if site.calibrates_with_others:
+            return None
+        alone = spec.regime.divides_level or spec.regime.pools_calibration
+        n_tests = site.facts.n_test if alone else agent.outcome.n_tests
+        level = spec.test_level(n_agents)
+        where = " of its own" if alone else " of all agents"
+        if spec.regime.pools_calibration:
+            where = ""  # joint is not to be advised
+        return thin_finding(n_calibration, n_tests, level, spec.pi0, self.file.name, where)
 
     def _summary(self, agent: Agent, transcript: Transcript) -> dict[str, Any]:
         outcome = agent.outcome
@@ -103,7 +158,7 @@ class SiteFiles:
             "format": FORMAT,
             "command": "agent",
             "site": self.file.name,
-            "guarantee": guarantee_of(self.terms, outcome),
+            "guarantee": guarantee_of(self.terms, outcome, transcript),
             "outcome": as_plain(outcome),
             "limit": agent.limit,
             "n_rejected": agent.n_rejected,

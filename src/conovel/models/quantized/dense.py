@@ -54,7 +54,7 @@ class Coded(NamedTuple):
         return self.grid.values()[self.codes]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class QuantizedDense(Described):
     """An immutable network whose last layer has one output, the logit of the score."""
 

@@ -34,7 +34,8 @@ from conovel.errors import InputError, ModelError
 from conovel.models.arrays import Described, check_rows
 from conovel.models.dense import Dense
 from conovel.models.forest import Forest
-from conovel.models.kernels import bin_features, leaf_sums
+from conovel.models.kernel_loops import Trees
+from conovel.models.kernels import Bins, add_leaves, as_trees, check_trees, tree_depths
 from conovel.models.linear import Linear
 from conovel.models.portable_math import expit
 from conovel.models.quantized.canonical import LEAF, Tree, flatten, prune
@@ -43,7 +44,7 @@ from conovel.models.quantized.grids import FeatureGrids, Lattice, SharedGrids, U
 from conovel.spec.precision import MAX_BITS
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class QuantizedForest(Described):
     """An immutable forest on integer codes, in canonical form.
 
@@ -95,15 +96,22 @@ class QuantizedForest(Described):
         """Position of each node's threshold among the edges of its feature; 0 at a leaf."""
         return self._thresholds[1]
 
+    @cached_property
+    def _prepared(self) -> tuple[Bins, Trees]:
+        """Edges and checked nodes as the loops use them: a surrogate scores many small batches."""
+        check_trees(self.feature, self.left, self.roots, self.n_features)
+        bins = Bins(tuple(self.edges))
+        nodes = self.feature, self.threshold_code, self.left, self.code, self.roots
+        return bins, as_trees(bins.dtype, *nodes, tree_depths(self.left, self.roots))
+
     def score(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the score of each row: higher is more novel.
 
         The codes of the leaves are added as integers; one fixed expression maps the sum to
         the score. The result is the same to the last bit on every machine.
         """
-        codes = bin_features(check_rows(X, self.n_features), self.edges)
-        nodes = self.feature, self.threshold_code, self.left, self.code, self.roots
-        total = leaf_sums(codes, *nodes)
+        bins, trees = self._prepared
+        total = add_leaves(bins.codes(check_rows(X, self.n_features)), trees)
         margin = self.grids.leaves.total(total, self.n_trees)
         return margin / self.n_trees if self.link == "mean" else expit(self.base + margin)
 

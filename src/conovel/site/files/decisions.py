@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from conovel.errors import FileError
 from conovel.site.datafiles import first_line
+from conovel.site.reasons import Reasons
 from conovel.stats.rank_counts import RankHistogram, within_limit
 
 _GROUP = 1 << 20  # rows of a Parquet row group: pyarrow's own default, whatever the pieces
@@ -62,6 +63,38 @@ class Decider:
             .append_column("adjusted_p_value", pa.array(self._adjusted[ranks]))
             .append_column("rejected", pa.array(within_limit(ranks, self.limit)))
         )
+
+
+def with_reasons(tables: Iterator[pa.Table], reasons: Reasons | None) -> Iterator[pa.Table]:
+    """Add the reasons of the rows to tables that follow one another."""
+    start = 0
+    for table in tables:
+        stop = start + table.num_rows
+        columns = {} if reasons is None else reasons.file_columns(start, stop)
+        for name, values in columns.items():
+            table = table.append_column(name, values)  # noqa: PLW2901
+        yield table
+        start = stop
+
+
+def with_originals(decided: pa.Table, originals: pa.Table) -> pa.Table:
+    """Add the columns that the rows came with; one of a name that is taken gets another name."""
+    for name in originals.column_names:
+        decided = decided.append_column(free_name(name, decided.column_names), originals[name])
+    return decided
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """Return a name for an original column.
+
+    Examples
+    --------
+    >>> free_name("amount", ["score"]), free_name("score", ["score"])
+    ('amount', 'original score')
+    """
+    while name in taken:
+        name = f"original {name}"
+    return name
 
 
 def write_rows(path: Path, tables: Iterator[pa.Table], beside: Path) -> None:

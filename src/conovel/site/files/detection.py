@@ -8,26 +8,29 @@ write. Parts are kept until the output is there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from conovel.errors import FileError, InputError
 from conovel.site.detector import AdaDetect
+from conovel.site.dialects import AS_FOUND, Reading
 from conovel.site.files.engines import Engine
 from conovel.site.files.memory import DEFAULT_MEMORY
 from conovel.site.files.site import FileSite
 from conovel.site.files.sketch import Sketch
 from conovel.site.files.stream import Progress
+from conovel.site.reasons import Reasons
 from conovel.site.results import OneSite
 from conovel.site.storage import require_writable
 from conovel.spec.guarantee import one_site
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.thin_calibration import thin_finding
 from conovel.stats.rank_counts import RankHistogram
 from conovel.stats.resolution import warn_resolution
 from conovel.stats.stepup import step_up_counts
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FileDetection(OneSite):
     """The decisions of one site on rows that are in files; the rows are in `out`.
 
@@ -37,11 +40,14 @@ class FileDetection(OneSite):
         The file of decisions.
     sketch : Sketch
         What a report draws of the rows.
+    reasons : Reasons or None
+        Why the most novel of the rejected rows were rejected.
     """
 
     out: Path
     sketch: Sketch
     counts: RankHistogram
+    reasons: Reasons | None = field(default=None, repr=False)
 
     @property
     def histogram(self) -> RankHistogram:
@@ -62,9 +68,13 @@ def detect_files(
     *,
     columns: Sequence[str] | None = None,
     id_column: str | None = None,
+    reading: Reading = AS_FOUND,
     memory: int | str = DEFAULT_MEMORY,
     engine: Engine | None = None,
     on_progress: Progress | None = None,
+    check: bool = True,
+    most_reasons: int = 0,
+    keep_columns: bool = False,
 ) -> FileDetection:
     """Decide which rows of files are novelties, and write the decisions.
 
@@ -75,10 +85,16 @@ def detect_files(
     ----------
     detector : AdaDetect
         Scorer, level and all other settings. `repeats` must be 1.
-    null, test, columns, id_column, memory, engine, on_progress
+    null, test, columns, id_column, reading, memory, engine, on_progress
         As of :class:`conovel.site.files.site.FileSite`.
     out : Path
         File of decisions, .csv or .parquet.
+    most_reasons : int
+        How many of the rejected rows are explained at most, the most novel first.
+    keep_columns : bool
+        Whether to copy the columns of the test files into `out`.
+    check : bool
+        Look for what speaks against the result, as of :meth:`conovel.AdaDetect.detect`.
     """
     require_writable(out)
     work = detector.site_work()
@@ -91,6 +107,8 @@ def detect_files(
         out.with_name(f".{out.name}.work"),
         columns=columns,
         id_column=id_column,
+        reading=reading,
+        schema=detector.schema,
         memory=memory,
         engine=engine,
         on_progress=on_progress,
@@ -100,10 +118,14 @@ def detect_files(
             warn_resolution([(site.facts.n_test, site.facts.n_null - site.n_train)], level)
         site.ranks({})
         outcome = step_up_counts([site.histogram], level, pi0)
-        site.write_detection(out, outcome.limits[0])
+        reasons = site.explain(outcome.limits[0], most_reasons) if most_reasons else None
+        site.write_detection(out, outcome.limits[0], reasons, keep_columns)
     except (InputError, FileError):
         site.close()  # the same inputs would only fail again
         raise
+    size = site.histogram.n_calibration
+    thin = thin_finding(size, site.histogram.size, level, pi0)
+    found = site.findings(thin) if check else ()
     site.close()
     return FileDetection(
         out=out,
@@ -114,6 +136,8 @@ def detect_files(
         scorer=site.fitted.name,
         choices=site.choices,
         guarantee=one_site(level, pi0),
+        reasons=reasons,
+        warnings=found,
     )
 
 

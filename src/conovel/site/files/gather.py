@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conovel.scorers.base import Matrix, Mixture, TrainingSet, Vector
 from conovel.scorers.hashing import content_hash
+from conovel.site.checks.sample import Strided
 from conovel.site.files.source import Piece
 from conovel.site.sampling import copies_taken, thin
 
@@ -183,6 +184,7 @@ def survey(
     source: Mapped,
     cells: Cells,
     tell: Callable[[int], None],
+    looked: Strided,
     early: Early | None = None,
     known: bool = False,
 ) -> Survey:
@@ -196,21 +198,26 @@ def survey(
         Counts its rows.
     tell : callable
         Hears how many rows were read.
+    looked : Strided
+        Keeps the rows that checks look at.
     early : Early, optional
         Picks rows on the way.
     known : bool
         Whether it is the sample of known normals.
     """
 
-    def look(piece: Piece) -> tuple[Survey, NDArray[np.uint64], tuple[Matrix, Matrix] | None]:
+    def look(piece: Piece) -> tuple[Survey, NDArray[np.uint64], Any, tuple[Matrix, int, slice]]:
+        choice = looked.choice(piece.start)
+        some = piece.rows(choice), piece.start, choice
         hashes = piece.hashes
         low, high = ([f(column) for column in piece.columns] for f in (np.min, np.max))
         picked = early.pick(piece, hashes, known) if early else None
-        return Survey(len(piece), np.array(low), np.array(high)), hashes, picked
+        return Survey(len(piece), np.array(low), np.array(high)), hashes, picked, some
 
     seen = Survey()
-    for part, hashes, picked in source(look):
+    for part, hashes, picked, some in source(look):
         seen.join(part)
+        looked.take(*some)
         cells.add(hashes)
         if early and picked:
             early.add(picked)

@@ -8,6 +8,7 @@ written when the run is over (:meth:`FileSite.write`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import repeat
@@ -17,19 +18,37 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from conovel.scorers.base import FittedScorer, TrainingSet
+from conovel.errors import InputError, MissingValueError
+from conovel.scorers.base import FittedScorer, TrainingSet, Vector
+from conovel.scorers.on_frames import reads_frames
+from conovel.site.asked import SchemaLike, as_schema, asks, columns_read, needs_schema
+from conovel.site.column_views import views_of
 from conovel.site.common_scale import CommonScale, fit_scale
-from conovel.site.files.decisions import Decider, count_ranks, write_rows
+from conovel.site.datafiles import are_numbers, not_numbers
+from conovel.site.dialects import AS_FOUND, Reading
+from conovel.site.encoding import Encoder
+from conovel.site.explain import Explainer
+from conovel.site.files.decisions import (
+    Decider,
+    count_ranks,
+    with_originals,
+    with_reasons,
+    write_rows,
+)
 from conovel.site.files.engines import Engine, LocalEngine
-from conovel.site.files.memory import DEFAULT_MEMORY, as_memory
+from conovel.site.files.memory import DEFAULT_MEMORY, MemoryPlan, as_memory
+from conovel.site.files.seen import SeenDecisions
 from conovel.site.files.sketch import Sketch
-from conovel.site.files.source import FileSource, mask_of
+from conovel.site.files.source import FileSource, infer_from_files, mask_of
 from conovel.site.files.stream import Progress, Stream, silent
+from conovel.site.reasons import MOST_EXPLAINED, Reasons, most_novel
 from conovel.site.site import Site, SiteWork
 from conovel.site.storage import pick_features
 from conovel.spec.facts import Facts
+from conovel.spec.findings import Finding
 from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import own_block
+from conovel.spec.schema import Schema
 from conovel.stats.cells import CellHistogram, reaches
 from conovel.stats.rank_counts import RankHistogram, within_limit
 
@@ -46,9 +65,11 @@ class FileSite(Site):
         beyond the budget.
     folder : Path
         Where scores and ranks are kept until :meth:`close`, 16 bytes for each test row.
-    columns, id_column
-        Features and the column that names the rows; see
+    columns, id_column, reading
+        Features, the column that names the rows, and what the user says about the files; see
         :func:`conovel.site.storage.pick_features`.
+    schema : Schema, path, mapping or None
+        What the columns are. In a network it is the run's.
     memory : int or str
         What may be used, in bytes or as "1.5GB"; known normals take about 48 bytes each beyond.
     engine : Engine, optional
@@ -73,23 +94,57 @@ class FileSite(Site):
         *,
         columns: Sequence[str] | None = None,
         id_column: str | None = None,
+        reading: Reading = AS_FOUND,
+        schema: SchemaLike = None,
         memory: int | str = DEFAULT_MEMORY,
         engine: Engine | None = None,
         on_progress: Progress | None = None,
     ) -> None:
-        types = pick_features(null, test, columns, id_column)
-        super().__init__(types.names, work)
-        self._all = self._stream = Stream(
-            FileSource(null, types=types),
-            FileSource(test, id_column=id_column, types=types),
-            as_memory(memory),
-            engine or LocalEngine(),
-            folder,
-            settings=[repr(work)],
-            tell=on_progress or silent,
+        if reads_frames(work.candidates):
+            raise InputError(
+                "a pipeline that chooses columns by name needs rows in memory, and these files are"
+                " read in pieces: read them, and call AdaDetect(...).detect(X_null, X_test)"
+            )
+        said = as_schema(schema)
+        kinds = None if isinstance(said, Schema) else said
+        reading, columns = columns_read(said, reading, columns)
+        types = pick_features(null, test, columns, id_column, reading)
+        sources = (
+            FileSource(null, types=types, reading=reading),
+            FileSource(test, id_column=id_column, types=types, reading=reading),
         )
+        n_bytes, tell = as_memory(memory), on_progress or silent
+        plan = MemoryPlan.of(n_bytes, len(types.names))
+
+        def infer() -> Encoder:
+            tell("looking at the columns", 0, None)
+            return Encoder(infer_from_files(sources, plan.piece, kinds))
+
+        def open_stream(encoder: Encoder | None) -> Stream:
+            return Stream(
+                replace(sources[0], encoder=encoder),
+                replace(sources[1], encoder=encoder),
+                n_bytes,
+                engine or LocalEngine(),
+                folder,
+                settings=[repr(work)],
+                tell=tell,
+            )
+
+        encoder = None
+        if isinstance(said, Schema):
+            encoder = Encoder(said)
+        elif asks(said) or not are_numbers(types):
+            if work.n_agents > 1:
+                raise needs_schema(not_numbers(types, null))
+            encoder = infer()
+        self._all = self._stream = open_stream(encoder)
+        super().__init__(self._all.null.features, work)
+        # Whether values are missing is known when the numbers are read.
+        self._reopen = None if encoder else lambda: open_stream(infer())
         self._tested: NDArray[np.bool_] | None = None  # None: all
         self._scale: CommonScale | None = None  # of the regime `joint`
+        self._explainer: Explainer | None = None
 
     def _learn(self, stream: Stream, name: str = "training") -> TrainingSet:
         return stream.learn(
@@ -101,7 +156,16 @@ class FileSite(Site):
     @cached_property
     def _training(self) -> TrainingSet:
         """All rows; in `split`, the block that this agent keeps for itself."""
-        return self._learn(self._all)
+        try:
+            return self._learn(self._all)
+        except MissingValueError as error:
+            if self._reopen is None:
+                raise
+            if self.work.n_agents > 1:
+                raise needs_schema(error) from None
+            self._all = self._stream = self._reopen()
+            self.columns, self._reopen = tuple(self._all.null.features), None
+            return self._learn(self._all)
 
     @property
     def facts(self) -> Facts:
@@ -139,6 +203,8 @@ class FileSite(Site):
         """Score with everybody's models together; count the ranks of the tested rows."""
         training, local = self._training, self.fitted
         model = self._composite(training, local, models)
+        views = views_of(self._all.test.encoder, self.columns)
+        self._explainer = Explainer(model, training.null_train, views)
         calibration = self._stream.rank(model, training, local.name)
         self._stream.teller("deciding", None)
         self.sketch = Sketch(calibration)
@@ -170,13 +236,64 @@ class FileSite(Site):
         """How many known normals train."""
         return len(self._training.null_train)
 
-    def write_detection(self, path: Path, limit: int) -> None:
-        """Write the decisions of a site alone, as `conovel.Detection` has them."""
-        decider = Decider(self.histogram, limit)
-        decided = map(decider.decide, self._stream.parts("writing"))
-        write_rows(path, map(self.sketch.draw, decided), self._all.work.folder)
+    def explain(self, limit: int, most: int = MOST_EXPLAINED) -> Reasons:
+        """Explain the most novel of the rejected rows; only they are read again.
 
-    def write(self, path: Path, limit: int) -> None:
+        Parameters
+        ----------
+        limit : int
+            The largest rejected rank; in the regime `joint` the lowest rejected cell.
+        most : int
+            How many rows are explained at most.
+        """
+        assert self._explainer is not None  # noqa: S101  (rows are ranked before)
+        chosen, novelty = self._most_novel(limit, most)
+        self._stream.teller("explaining", None)
+        rows, ids = self._stream.test.rows_at(chosen, self._stream.plan.piece)
+        found = Reasons.of(self._explainer, rows, np.arange(chosen.size), ids)
+        places = chosen if self._tested is None else np.flatnonzero(self._tested)[chosen]
+        return replace(found, rows=places, novelty=novelty)
+
+    def _most_novel(self, limit: int, most: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the places of the most novel rejected rows, and the order of their novelty."""
+        rows, ranks = np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.int64)
+        scores = np.zeros(0)
+        start = 0
+        for part in self._stream.parts():
+            own_ranks, own_scores = part["rank"].to_numpy(), part["score"].to_numpy()
+            here = np.flatnonzero(self._rejected(own_ranks, own_scores, limit))
+            rows = np.append(rows, start + here)
+            ranks, scores = np.append(ranks, own_ranks[here]), np.append(scores, own_scores[here])
+            kept = np.lexsort((-scores, ranks))[:most]
+            rows, ranks, scores = rows[kept], ranks[kept], scores[kept]
+            start += part.num_rows
+        return most_novel(rows, ranks, scores, most)
+
+    def _rejected(self, ranks: NDArray[np.int64], scores: Vector, limit: int) -> NDArray[np.bool_]:
+        if self._scale is None:
+            return within_limit(ranks, limit)
+        return reaches(self._scale.cells(scores), limit)
+
+    def write_detection(
+        self, path: Path, limit: int, reasons: Reasons | None = None, keep_columns: bool = False
+    ) -> None:
+        """Write the decisions of a site alone, as `conovel.Detection` has them.
+
+        Parameters
+        ----------
+        path, limit, reasons
+            As of :meth:`write`.
+        keep_columns : bool
+            Whether to write the columns of the test files, too.
+        """
+        decider = Decider(self.histogram, limit)
+        decided = map(self._seen.see, map(decider.decide, self._stream.parts("writing")))
+        told = with_reasons(map(self.sketch.draw, decided), reasons)
+        if keep_columns:
+            told = map(with_originals, told, self._all.test.originals(self._all.plan.piece))
+        write_rows(path, told, self._all.work.folder)
+
+    def write(self, path: Path, limit: int, reasons: Reasons | None = None) -> None:
         """Write the decisions piece by piece, as `conovel.SiteResult` has them.
 
         Parameters
@@ -185,16 +302,15 @@ class FileSite(Site):
             .csv or .parquet, on the disk of the folder.
         limit : int
             The largest rejected rank; in the regime `joint` the lowest rejected cell.
+        reasons : Reasons, optional
+            Written beside the decisions.
         """
         n_calibration = self.histogram.n_calibration
 
         def decide(part: pa.Table, tested: NDArray[np.bool_]) -> pa.Table:
             ranks = part["rank"].to_numpy()
             p_values = np.where(tested, ranks / (n_calibration + 1), np.nan)
-            if self._scale is None:
-                rejected = within_limit(ranks, limit)
-            else:
-                rejected = reaches(self._scale.cells(part["score"].to_numpy()), limit)
+            rejected = self._rejected(ranks, part["score"].to_numpy(), limit)
             return (
                 part.append_column("p_value", pa.array(p_values))
                 .append_column("tested", pa.array(tested))
@@ -206,7 +322,8 @@ class FileSite(Site):
             told = (decide(part, np.ones(part.num_rows, dtype=np.bool_)) for part in parts)
         else:
             told = (decide(*part) for part in self._with_untested(parts, self._tested))
-        write_rows(path, told, self._all.work.folder)
+        seen = map(self._seen.see, told)
+        write_rows(path, with_reasons(seen, reasons), self._all.work.folder)
 
     def _with_untested(
         self, parts: Iterator[pa.Table], tested: NDArray[np.bool_]
@@ -226,6 +343,22 @@ class FileSite(Site):
             rest = rest.slice(n)
             columns = {"score": scores, "rank": ranks}
             yield pa.table(columns if name is None else {"id": name, **columns}), here
+
+    @cached_property
+    def _seen(self) -> SeenDecisions:
+        return SeenDecisions(self._all.looked)
+
+    def findings(self, *known: Finding | None, name: str = "") -> tuple[Finding, ...]:
+        """Look for what speaks against the decisions, once they are written.
+
+        Parameters
+        ----------
+        *known : Finding or None
+            What is known already.
+        name : str
+            The agent; empty for one site alone.
+        """
+        return self._seen.findings(self.histogram.at_most(1), known, self.work.n_agents, name)
 
     def close(self) -> None:
         """Remove the folder."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
+import narwhals as nw
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pa_parquet
@@ -20,20 +21,25 @@ from numpy.typing import NDArray
 from conovel.errors import FileError
 from conovel.scorers.base import Matrix, Vector
 from conovel.scorers.hashing import hash_columns
+from conovel.site.columns import Numbers, RawColumn, read_series
 from conovel.site.datafiles import (
     DataFile,
     agree_on_features,
     agree_on_ids,
     column_names,
-    converted,
     open_files,
+    original_types,
     require_columns,
     unreadable,
 )
+from conovel.site.dialects import AS_FOUND, Reading
+from conovel.site.encoding import Encoder
 from conovel.site.files.ordered import in_order
+from conovel.site.inference import Profile, schema_from
 from conovel.site.representation import as_floats, kind_of
 from conovel.site.storage import require_features
-from conovel.site.tables import LARGEST, read_rows
+from conovel.site.tables import LARGEST, Rows, entirely_missing, read_rows, require_finite
+from conovel.spec.schema import Schema
 
 T = TypeVar("T")
 _THREADS = 2  # beside those that read and score
@@ -81,8 +87,12 @@ class FileSource:
     only : bool array, optional
         Which rows there are; the others are passed over as if they were not in the files.
     types : Schema, optional
-        Features with the types that were agreed on with the other sample, instead of `columns`;
+        Columns with the types that were agreed on with the other sample, instead of `columns`;
         see :func:`conovel.site.storage.pick_features`.
+    reading : Reading
+        What the user says about the files.
+    encoder : Encoder, optional
+        What makes features of the columns, where they are not all plain numbers.
     """
 
     path: Path
@@ -90,15 +100,17 @@ class FileSource:
     id_column: str | None = None
     only: NDArray[np.bool_] | None = None
     types: pa.Schema | None = None
+    reading: Reading = AS_FOUND
+    encoder: Encoder | None = None
 
     @cached_property
     def files(self) -> list[DataFile]:
         """The files, in the order in which they are read."""
-        return open_files(self.path)
+        return open_files(self.path, self.reading)
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """Feature columns and their types."""
+        """The columns that are read, and their types."""
         if self.types is not None:
             return self.types
         names = self.columns or [c for c in column_names(self.files) if c != self.id_column]
@@ -106,8 +118,8 @@ class FileSource:
 
     @property
     def features(self) -> list[str]:
-        """Names of the feature columns."""
-        return list(self.schema.names)
+        """Names of the features."""
+        return list(self.schema.names if self.encoder is None else self.encoder.features)
 
     @cached_property
     def _id_types(self) -> pa.Schema:
@@ -139,6 +151,7 @@ class FileSource:
                 raise unreadable(file.path, error) from None
             told.append([str(file.path), state.st_size, state.st_mtime_ns])
         told += [[[f.name, str(f.type)] for f in self._all_types], self.id_column]
+        told += [repr(self.reading), self.encoder and self.encoder.schema.to_dict()]
         if self.only is not None:
             told.append(hashlib.sha256(np.packbits(self.only).tobytes()).hexdigest())
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()
@@ -170,22 +183,92 @@ class FileSource:
         for parts in self._tables(self._id_types, size):
             yield pa.concat_tables([part for _, part in parts])[self.id_column]
 
+    def originals(self, size: int) -> Iterator[pa.Table]:
+        """Read all columns as they are in the files, `size` rows at a time."""
+        types = original_types(self.files)
+        for parts in self._tables(types, size):
+            yield pa.concat_tables([part for _, part in parts])
+
+    def rows_at(self, chosen: NDArray[np.intp], size: int) -> tuple[Rows, NDArray[Any] | None]:
+        """Read some rows, in ascending order of their places, and their names if they have any."""
+        taken = [self._all_types.empty_table()]
+        for start, parts in zip(count(0, size), self._tables(self._all_types, size), strict=False):
+            first, last = np.searchsorted(chosen, [start, start + size])
+            if first < last:
+                table = pa.concat_tables([part for _, part in parts])
+                taken.append(table.take(pa.array(chosen[first:last] - start)))
+        table = pa.concat_tables(taken)
+        values = np.zeros((0, len(self.features)))
+        if table.num_rows:
+            values = self._piece(0, [(self.path, table)]).rows()
+        frame = nw.from_native(table.select(self.schema.names), eager_only=True)
+        ids = None if self.id_column is None else table[self.id_column].to_numpy()
+        return Rows(values, tuple(self.features), frame, encoder=self.encoder), ids
+
     def _tables(self, types: pa.Schema, size: int) -> Iterator[list[tuple[Path, pa.Table]]]:
         return _cut(_blocks(self.files, types, size, self.only), size)
 
     def _piece(self, start: int, parts: Sequence[tuple[Path, pa.Table]]) -> Piece:
         table = pa.concat_tables([part for _, part in parts])
-        columns = _clean_columns(table.select(self.features))
-        if columns is None:  # numbers of another kind, or something is wrong: say what
+        names = table[self.id_column] if self.id_column else None
+        if self.encoder is not None:
+            encoded = [self._encode(path, part) for path, part in parts]
+            return Piece(
+                start, [np.concatenate(same) for same in zip(*encoded, strict=True)], names
+            )
+        clean = _clean_columns(table.select(self.schema.names))
+        if clean is None:  # numbers of another kind, or something is wrong: say what
             values = [self._read(path, part) for path, part in parts]
-            columns = list(np.concatenate(values).T)
-        return Piece(start, columns, table[self.id_column] if self.id_column else None)
+            clean = list(np.concatenate(values).T)
+        return Piece(start, clean, names)
 
     def _read(self, path: Path, part: pa.Table) -> Matrix:
         try:
-            return read_rows(part.select(self.features), str(path)).values
+            return read_rows(part.select(self.schema.names), str(path)).values
         except pa.ArrowException as error:
             raise unreadable(path, error) from None
+
+    def _encode(self, path: Path, part: pa.Table) -> list[Vector]:
+        assert self.encoder is not None  # noqa: S101
+        features = self.encoder.encode(_raw_columns(part.select(self.schema.names)), str(path))
+        require_finite(np.stack(features, axis=1), self.features, str(path))
+        return features
+
+    def profiles(self, size: int) -> dict[str, Profile]:
+        """Look at all values, `size` rows at a time: what a schema is inferred from."""
+        found = {name: Profile() for name in self.schema.names}
+        for parts in self._tables(self.schema, size):
+            for path, part in parts:
+                for name, raw in _raw_columns(part).items():
+                    if isinstance(raw, Numbers):
+                        _require_no_infinity(raw, name, path)
+                    found[name].join(Profile.of(raw))
+        for name, profile in found.items():
+            if profile.n and profile.n == profile.n_missing:
+                raise entirely_missing(str(self.path), [f"column {name!r}"], profile.n)
+        return found
+
+
+def infer_from_files(
+    sources: Sequence[FileSource], size: int, asked: Mapping[str, Any] | None
+) -> Schema:
+    """Infer the schema of both samples together, as from rows in memory."""
+    first, *others = (source.profiles(size) for source in sources)
+    for other in others:
+        for name, profile in other.items():
+            first[name].join(profile)
+    return schema_from(first, asked, " and ".join(source.path.name for source in sources))
+
+
+def _raw_columns(table: pa.Table) -> dict[str, RawColumn]:
+    frame = nw.from_native(table, eager_only=True)
+    return {name: read_series(frame[name], f"column {name!r}") for name in table.column_names}
+
+
+def _require_no_infinity(raw: Numbers, name: str, path: Path) -> None:
+    present = raw.values[~np.isnan(raw.values)]
+    if present.size:
+        require_finite(present[:, np.newaxis], [name], str(path))
 
 
 def mask_of(positions: NDArray[np.intp], n: int) -> NDArray[np.bool_]:
@@ -254,10 +337,12 @@ def _batches(file: DataFile, types: pa.Schema, size: int) -> Iterator[pa.Table]:
             # A scan of a data set would decode a whole row group, and read more ahead.
             with pa_parquet.ParquetFile(file.path, **_READING) as opened:
                 for batch in opened.iter_batches(size, columns=names):
-                    yield converted(pa.Table.from_batches([batch]), types, file.path)
+                    yield file.converted(pa.Table.from_batches([batch]), types)
+        elif file.format == "excel":  # a sheet has at most a million rows
+            yield file.read(types)
         else:
             scan = {"schema": file.types_read(types), "batch_size": size, "batch_readahead": 2}
             for batch in file.fragment.to_batches(columns=names, **scan):
-                yield converted(pa.Table.from_batches([batch]), types, file.path)
+                yield file.converted(pa.Table.from_batches([batch]), types)
     except (pa.ArrowException, OSError) as error:
         raise unreadable(file.path, error) from None

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from conovel.errors import SampleError, ScorerError
 from conovel.scorers.base import Matrix, Mixture, ScoreModel, TrainingSet, Vector
+from conovel.site.checks.sample import Looked, Strided, most_rows
 from conovel.site.files.engines import Engine
 from conovel.site.files.gather import Cells, Early, Gathering, gather, survey
 from conovel.site.files.memory import MemoryPlan, require_room_to_fit
@@ -59,6 +60,8 @@ class Stream:
     ----------
     n_null, n_test : int
         Numbers of rows, once they were learnt from.
+    looked : Looked
+        The rows that checks look at, once rows were learnt from.
     """
 
     def __init__(
@@ -106,9 +109,17 @@ class Stream:
         if found is None:
             found = self._find_training(split, most)
             self.work.save(name, found)
-        columns = tuple(self.null.features)
-        warn_constant(*(Rows(extremes, columns) for extremes in found["extremes"]))
+        columns, encoder = tuple(self.null.features), self.null.encoder
+        warn_constant(*(Rows(seen, columns, encoder=encoder) for seen in found["extremes"]))
         self.n_null, self.n_test = found["sizes"].tolist()
+        self.looked = Looked(
+            found["looked_null"],
+            found["looked_test"],
+            columns,
+            columns if encoder is None else encoder.source,
+            self.n_null,
+            self.n_test,
+        )
         self._is_train = self._mask(split)
         return TrainingSet(found["null_train"], Mixture(found["distinct"], found["position"]))
 
@@ -128,7 +139,11 @@ class Stream:
                 room=2 * copies * most,
             )
         tell = self.teller("reading", sum(sizes) if early else None)
-        seen = survey(null, cells, tell, early, known=True), survey(test, cells, tell, early)
+        looked = [Strided(most_rows(len(self.null.features))) for _ in samples]
+        seen = (
+            survey(null, cells, tell, looked[0], early, known=True),
+            survey(test, cells, tell, looked[1], early),
+        )
         self.n_null, self.n_test = (s.n for s in seen)
         for sample, found in zip(samples, seen, strict=True):
             if not found.n:
@@ -145,6 +160,8 @@ class Stream:
             "position": training.mixture.position,
             "sizes": np.array([self.n_null, self.n_test]),
             "extremes": np.stack([s.extremes for s in seen]),
+            "looked_null": looked[0].rows,
+            "looked_test": looked[1].rows,
         }
 
     def _wanted(self, split: Split, most: int) -> tuple[NDArray[np.bool_], float]:

@@ -1,0 +1,136 @@
+"""Power of a kept detector on real tables: with unlabelled rows, without, and against `detect`.
+
+    CONOVEL_DATA=FOLDER python -m benchmarks kept [--data FOLDER] [--trials 5] [--only NAME ...]
+
+A trial draws up to 2000 known normals, 500 tests and 500 unlabelled rows, each with 50 novelties
+or a third of those there are. Every method sees the same draw, at level 0.1. The last line has the
+time for a batch, divided by that of `detect`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from rich.progress import track
+from sklearn.ensemble import IsolationForest
+
+import conovel as cn
+from benchmarks._real_sets import N_NOVEL, N_TEST, files, load
+from benchmarks.real import FOLDER
+from conovel.scorers.mahalanobis import mahalanobis_distance
+
+N_KNOWN = 2000
+TABLES = (
+    "ai4i2020",
+    "annthyroid",
+    "cardio",
+    "gasdrift",
+    "landsat",
+    "mammography",
+    "PageBlocks",
+    "satellite",
+    "shuttle",
+    "thyroid",
+)
+
+
+class Draw(NamedTuple):
+    """Known normals, unlabelled rows, tests, and which tests are novel."""
+
+    known: np.ndarray
+    unlabelled: np.ndarray
+    tests: np.ndarray
+    is_novel: np.ndarray
+
+
+def draw(file: Path, trial: int) -> Draw:
+    """Draw a trial from a table."""
+    data, rng = load(file), np.random.default_rng([trial, 31])
+    nulls, novel = (rng.permutation(np.flatnonzero(of)) for of in (~data.is_novel, data.is_novel))
+    n_novel = min(N_NOVEL, novel.size // 3)
+    n_others = N_TEST - n_novel
+    first, second, known = np.split(nulls[: 2 * n_others + N_KNOWN], [n_others, 2 * n_others])
+    tests = np.concatenate([first, novel[:n_novel]])
+    unlabelled = np.concatenate([second, novel[n_novel : 2 * n_novel]])
+    return Draw(data.X[known], data.X[unlabelled], data.X[tests], data.is_novel[tests])
+
+
+def isolation(trial: int) -> cn.OneClass:
+    """Return the isolation forest of the default."""
+    return cn.OneClass(IsolationForest(n_estimators=200, random_state=trial), higher="normal")
+
+
+Method = Callable[[Draw, int], Callable[[], cn.Detection]]
+METHODS: dict[str, Method] = {
+    "detect: learns from the batch": lambda d, s: (
+        lambda: cn.AdaDetect(random_state=s).detect(d.known, d.tests)
+    ),
+    "kept, unlabelled rows": lambda d, s: _kept(cn.AdaDetect(random_state=s), d, d.unlabelled),
+    "kept, normals alone: the default": lambda d, s: _kept(cn.AdaDetect(random_state=s), d, None),
+    "kept, normals alone: isolation forest": lambda d, s: _kept(
+        cn.AdaDetect(isolation(s), random_state=s), d, None
+    ),
+    "kept, normals alone: Mahalanobis": lambda d, s: _kept(
+        cn.AdaDetect(mahalanobis_distance(), random_state=s), d, None
+    ),
+}
+
+
+def _kept(
+    detector: cn.AdaDetect, drawn: Draw, unlabelled: np.ndarray | None
+) -> Callable[[], cn.Detection]:
+    kept = cn.KeptDetector.from_bytes(detector.keep(drawn.known, unlabelled).to_bytes())
+    return lambda: kept.detect(drawn.tests)
+
+
+def main() -> None:
+    """Print a line for every table, and the means of all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=os.environ.get(FOLDER))
+    parser.add_argument("--trials", type=int, default=5)
+    parser.add_argument("--only", nargs="*", default=TABLES)
+    options = parser.parse_args()
+    found: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
+    by_name = files(options.data)
+    names = [
+        name
+        for name in by_name
+        if any(re.fullmatch(rf"(\d+_)?{key}", name) for key in options.only)
+    ]
+    warnings.simplefilter("ignore")
+    for name in track(names, description="tables"):
+        for trial in range(options.trials):
+            drawn = draw(by_name[name], trial)
+            for method, prepare in METHODS.items():
+                test = prepare(drawn, trial)
+                start = time.perf_counter()
+                rejected = test().rejected
+                seconds = time.perf_counter() - start
+                hits = int(rejected[drawn.is_novel].sum())
+                power = hits / drawn.is_novel.sum()
+                false = (rejected.sum() - hits) / max(rejected.sum(), 1)
+                found[name, method].append((power, false, seconds))
+    print("| table | " + " | ".join(METHODS) + " |\n|---|" + "---:|" * len(METHODS))
+    for name in names:
+        cells = [np.array(found[name, method]) for method in METHODS]
+        errors = [cell[:, 0].std() / len(cell) ** 0.5 for cell in cells]
+        texts = [f"{c[:, 0].mean():.3f} ± {e:.3f}" for c, e in zip(cells, errors, strict=True)]
+        print(f"| {name} | " + " | ".join(texts) + " |")
+    means = [np.array([found[name, m] for name in names]).mean(axis=(0, 1)) for m in METHODS]
+    print("| mean power | " + " | ".join(f"{mean[0]:.3f}" for mean in means) + " |")
+    print("| mean FDP | " + " | ".join(f"{mean[1]:.3f}" for mean in means) + " |")
+    print("| time | " + " | ".join(f"{mean[2] / means[0][2]:.4f}" for mean in means) + " |")
+    print("seconds of detect:", round(float(means[0][2]), 3))
+
+
+if __name__ == "__main__":
+    main()

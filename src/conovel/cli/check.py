@@ -1,0 +1,117 @@
+"""``conovel check``: a rehearsal that shows whether known normals are exchangeable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from conovel.cli.show import facts_table, print_findings, print_json, split_names, stages
+from conovel.cli.tables import (
+    Decimal,
+    Encoding,
+    Exclude,
+    Kind,
+    Na,
+    SchemaFile,
+    Separator,
+    reading_of,
+    schema_of,
+)
+
+if TYPE_CHECKING:
+    from conovel.site.checks.order import Check
+
+
+def check(
+    null: Annotated[Path, typer.Argument(help="Known normals: a file or a folder.")],
+    order: Annotated[
+        str | None,
+        typer.Option(help="Column that orders the rows, such as a time; file order if not given."),
+    ] = None,
+    exclude: Exclude = None,
+    kind: Kind = None,
+    schema: SchemaFile = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    na: Na = None,
+    level: Annotated[str, typer.Option(help="Level of the rehearsal.")] = "0.1",
+    scorer: Annotated[
+        str, typer.Option(help="Scorer of the rehearsal; as in `conovel detect`.")
+    ] = "automatic",
+    seed: Annotated[int, typer.Option(help="Seed of the rehearsal.", min=0)] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where to write the result (.json); `conovel report` makes a page."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Where to draw the drifting columns (.png, .svg or .pdf).")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Rehearse on known normals: compare the latest ones with those before.
+
+    Example: `conovel check normal.csv --order time`
+
+    The latest fifth is tested against the rest as if it were new; all flags are then false alarms.
+    And every column is compared along the order. If the rows are exchangeable, the p-value is at
+    most t with probability at most t. Exit code 1 if it is at most 0.01.
+    """
+    from conovel.site.checks.order import check as rehearse  # noqa: PLC0415
+    from conovel.site.storage import read_table, write_json  # noqa: PLC0415
+
+    with stages() as show_stage:
+        show_stage("reading rows")
+        rows = read_table(null, reading_of(exclude, separator, decimal, encoding, na))
+        show_stage("testing the latest known normals against the earlier ones")
+        found = rehearse(
+            rows,
+            order,
+            level=level,
+            scorer=split_names(scorer),
+            random_state=seed,
+            schema=schema_of(kind, schema),
+        )
+    if out is not None:
+        write_json(out, found.to_dict())
+    if plot is not None:
+        found.plot().figure.savefig(plot)  # type: ignore[union-attr]
+    if json:
+        print_json(found.to_dict())
+    else:
+        _print(found, out)
+    if not found.exchangeable:
+        raise typer.Exit(1)
+
+
+def _print(found: Check, out: Path | None) -> None:
+    from rich.console import Console  # noqa: PLC0415
+
+    print_findings(found.warnings)
+    table = facts_table()
+    table.add_row("known normals", f"{found.n_rows:,}")
+    table.add_row(
+        "rehearsal",
+        f"[bold]{found.n_flagged:,}[/bold] of the latest {found.n_latest:,} flagged, all falsely",
+    )
+    table.add_row("p-value", f"{found.p_value:.2g}")
+    for one in found.columns[:10]:
+        table.add_row(
+            "drifts",
+            f"{one.column}: {one.before:.4g} before row {one.since:,}, {one.after:.4g} after",
+        )
+    if len(found.columns) > 10:
+        table.add_row("", f"and {len(found.columns) - 10} more columns")
+    if found.exchangeable:
+        table.add_row("so", "nothing speaks against these known normals")
+    else:
+        table.add_row(
+            "so",
+            "[bold]the promise does not apply to rows that come later[/bold]: take known normals"
+            " from the same time as the rows to test, or leave the drifting columns out",
+        )
+    if out is not None:
+        table.add_row("written", f"{out}; a page: conovel report {out}")
+    Console().print(table)

@@ -1,0 +1,144 @@
+"""``conovel evaluate``: what would have been found in a labelled file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from conovel.cli.show import print_findings, print_json, split_names, stages
+from conovel.cli.tables import (
+    Decimal,
+    Encoding,
+    Exclude,
+    Kind,
+    Na,
+    SchemaFile,
+    Separator,
+    reading_of,
+    schema_of,
+)
+
+if TYPE_CHECKING:
+    from conovel.experiments.evaluation import Evaluation
+
+
+def evaluate(
+    data: Annotated[Path, typer.Option(help="Rows with labels: a file or a folder.")],
+    label: Annotated[str, typer.Option(help="Column that tells normal rows from novelties.")],
+    normal: Annotated[
+        str | None,
+        typer.Option(help="Label of normal rows; 0, false, normal, benign or the like else."),
+    ] = None,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            help="Test the last rows, by the order of this column, or `file` for the order of the"
+            " file; rows are dealt at random if not given."
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            "--trials",
+            "--repeats",
+            help="How often rows are dealt: 10 at random. With --order: into how many consecutive"
+            " batches the tested rows are cut, 1 if not given.",
+            min=1,
+        ),
+    ] = None,
+    test_share: Annotated[str, typer.Option(help="Share of the rows that is tested.")] = "0.3",
+    exclude: Exclude = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(help="Columns that look like ids or labels, but are features."),
+    ] = None,
+    scorer: Annotated[str, typer.Option(help="As in `conovel detect`.")] = "automatic",
+    level: Annotated[
+        str, typer.Option(help="Largest tolerated share of false alarms among the flagged rows.")
+    ] = "0.1",
+    train_fraction: Annotated[str | None, typer.Option(help="As in `conovel detect`.")] = None,
+    pi0: Annotated[str | None, typer.Option(help="storey or quantile.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of deals, splits and scorers.", min=0)] = 0,
+    kind: Kind = None,
+    schema: SchemaFile = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    na: Na = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write the result (.json).")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Measure false alarms and power on past data whose labels are known.
+
+    Example: `conovel evaluate --data past.csv --label fraud --exclude txn`
+
+    Example: `conovel evaluate --data past.csv --label fraud --order time --trials 4`
+
+    A share of the rows is tested with hidden labels. Of the others, the normal ones are the known
+    normals. Rows dealt at random show what the promise is worth; by order they show whether it
+    applies to rows that come later.
+    """
+    from conovel.experiments.evaluation import evaluate as deal  # noqa: PLC0415
+    from conovel.site.storage import read_table, write_json  # noqa: PLC0415
+
+    with stages() as show_stage:
+        show_stage("reading rows")
+        rows = read_table(data, reading_of(exclude, separator, decimal, encoding, na))
+        found = deal(
+            rows,
+            label,
+            order=order,
+            trials=trials,
+            normal=normal,
+            test_share=test_share,
+            keep=split_names(keep) if keep else (),
+            level=level,
+            scorer=split_names(scorer),
+            train_fraction=train_fraction,
+            pi0=pi0,
+            random_state=seed,
+            schema=schema_of(kind, schema),
+            on_stage=show_stage,
+        )
+    if out is not None:
+        write_json(out, {**found.to_dict(), "data": str(data), "label": label})
+    if json:
+        print_json(found.to_dict())
+    else:
+        _print(found, out)
+
+
+def _print(found: Evaluation, out: Path | None) -> None:
+    from rich import box  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    print_findings(found.warnings, found.headline)
+    console = Console()
+    how = "by order" if found.by_order else "dealt at random"
+    table = Table(title=f"rows {how}, level {float(found.level):g}", box=box.SIMPLE_HEAD)
+    for head in ("trial", "normals", "tested", "novel", "flagged", "false", "FDP", "power"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for i, one in enumerate(found.trials):
+        counts = one.n_null, one.n_test, one.n_novel, one.n_flagged, one.n_false
+        shares = f"{one.fdp:.3f}", f"{one.power:.3f}"
+        table.add_row(str(i + 1), *(f"{n:,}" for n in counts), *shares)
+    table.add_section()
+    (fdp_sd, fdp_error), (power_sd, power_error) = found.spread("fdp"), found.spread("power")
+    blank = [""] * 5
+    table.add_row("mean", *blank, f"{found.fdp:.3f}", f"{found.power:.3f}", style="bold")
+    if len(found.trials) > 1:
+        table.add_row("sd", *blank, f"{fdp_sd:.3f}", f"{power_sd:.3f}")
+        table.add_row("± of mean", *blank, f"{fdp_error:.3f}", f"{power_error:.3f}")
+    console.print(table)
+    for kind, times in found.n_warned.items():
+        console.print(f"{kind}: found in {times} of {len(found.trials)} trials", highlight=False)
+    console.print(
+        "FDP: share of false alarms among the flagged rows; promised is at most"
+        f" {float(found.level):g} on average. Power: share of the novelties that were flagged.",
+        highlight=False,
+    )
+    if out is not None:
+        console.print(f"written to {out}; a page: conovel report {out}", highlight=False)

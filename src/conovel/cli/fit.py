@@ -1,0 +1,150 @@
+"""``conovel fit``: fit a detector once, and keep it in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from conovel.cli.show import facts_table, print_json, split_names, stages
+from conovel.cli.tables import (
+    Decimal,
+    Encoding,
+    Exclude,
+    Kind,
+    Na,
+    SchemaFile,
+    Separator,
+    reading_of,
+    schema_of,
+)
+
+
+def fit(
+    null: Annotated[
+        Path, typer.Option(help="Known normals: a CSV or Parquet file, or a folder of them.")
+    ],
+    out: Annotated[Path, typer.Option(help="Where to write the detector.")],
+    unlabelled: Annotated[
+        Path | None,
+        typer.Option(
+            help="Rows like those to be tested, novelties among them, that are never tested"
+            " themselves, such as last month's. Without them the score learns from known normals"
+            " alone, and finds less."
+        ),
+    ] = None,
+    level: Annotated[
+        str, typer.Option(help="Largest tolerated share of false alarms among the flagged rows.")
+    ] = "0.1",
+    columns: Annotated[
+        str | None,
+        typer.Option(help="Feature columns, separated by commas; all of them if not given."),
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="Column that names the rows; never a feature.")
+    ] = None,
+    exclude: Exclude = None,
+    kind: Kind = None,
+    schema: SchemaFile = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    na: Na = None,
+    scorer: Annotated[
+        str,
+        typer.Option(
+            help="A scorer as in `conovel detect`. Without unlabelled rows: automatic or"
+            " isolation-forest."
+        ),
+    ] = "automatic",
+    train_fraction: Annotated[
+        str | None,
+        typer.Option(
+            help="Share of the known normals used for training; chosen by the numbers of rows if"
+            " not given."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the split and of the scorer.", min=0)] = 0,
+    max_train_rows: Annotated[
+        int,
+        typer.Option(
+            help="Largest number of known normals, and of unlabelled rows, that the scorer learns"
+            " from; further known normals calibrate.",
+            min=2,
+        ),
+    ] = 100_000,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Keep up to 2,000 known normals in the file, so that flagged rows can be"
+            " explained.",
+        ),
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as JSON instead of a table.")
+    ] = False,
+) -> None:
+    """Fit a detector once, to test later batches in milliseconds.
+
+    Example: `conovel fit --null normal.csv --unlabelled march.csv --out detector.conovel`, then
+    `conovel detect --detector detector.conovel --test today.csv`
+
+    The file holds numbers only: the model, the scores of the calibration rows, the columns and
+    the settings. Nothing in it is executed, and without --explain it holds no rows. The guarantee
+    of a batch is that of `conovel detect`, provided none of its rows was among the unlabelled
+    ones.
+    """
+    from conovel.errors import FileError  # noqa: PLC0415
+    from conovel.site.asked import columns_read  # noqa: PLC0415
+    from conovel.site.detector import AdaDetect  # noqa: PLC0415
+    from conovel.site.storage import pick_features, read_sample  # noqa: PLC0415
+
+    if not out.parent.is_dir():
+        raise FileError(f"{out}: the folder {out.parent} does not exist")
+    detector = AdaDetect(
+        split_names(scorer),
+        level,
+        train_fraction,
+        random_state=seed,
+        max_train_rows=max_train_rows,
+        schema=schema_of(kind, schema),
+    )
+    features = split_names(columns) if columns else None
+    with stages() as show_stage:
+        show_stage("reading files")
+        told = reading_of(exclude, separator, decimal, encoding, na)
+        reading, names = columns_read(detector.schema, told, features)
+        types = pick_features(null, unlabelled or null, names, id_column, reading)
+        known = read_sample(null, types, None, reading).features
+        others = None
+        if unlabelled is not None:
+            others = read_sample(unlabelled, types, None, reading).features
+        kept = detector.keep(known, others, explain=explain, on_stage=show_stage)
+    kept.save(out)
+    summary = {
+        "command": "fit",
+        "detector": str(out),
+        "digest": kept.digest,
+        "level": str(kept.level),
+        "scorer": kept.scorer,
+        "imitated": kept.imitated,
+        "n_train": kept.n_train,
+        "n_unlabelled": kept.n_unlabelled,
+        "n_calibration": kept.n_calibration,
+        "columns": list(kept.columns or ()),
+    }
+    if json:
+        print_json(summary)
+        return
+    from rich.console import Console  # noqa: PLC0415
+
+    table = facts_table()
+    table.add_row("known normals", f"{kept.n_train:,} train + {kept.n_calibration:,} calibrate")
+    table.add_row("unlabelled rows", f"{kept.n_unlabelled:,} train")
+    table.add_row("scorer", kept.scorer + (", imitated by a forest" if kept.imitated else ""))
+    table.add_row("level", f"{float(kept.level):g}")
+    table.add_row("written", f"{out}, {out.stat().st_size:,} bytes")
+    table.add_row("use it", f"conovel detect --detector {out} --test today.csv")
+    Console().print(table)

@@ -1,0 +1,271 @@
+"""``conovel watch``: test new files of a folder as they arrive, with one guarantee for all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from conovel.cli.show import split_names
+from conovel.cli.tables import (
+    Decimal,
+    Encoding,
+    Exclude,
+    Kind,
+    Na,
+    SchemaFile,
+    Separator,
+    reading_of,
+    schema_of,
+)
+
+if TYPE_CHECKING:
+    from conovel.site.asked import SchemaLike
+    from conovel.site.dialects import Reading
+    from conovel.site.results import Detection
+
+# Tests one file, and puts it into the ledger.
+Test = Callable[[Path], "Detection"]
+
+
+def watch(
+    folder: Annotated[Path, typer.Argument(help="Where CSV or Parquet files arrive.")],
+    ledger: Annotated[
+        Path, typer.Option(help="File of the ledger; it is made if it is not there.")
+    ],
+    detector: Annotated[
+        Path | None, typer.Option(help="A detector of `conovel fit`: one score for all files.")
+    ] = None,
+    null: Annotated[
+        Path | None,
+        typer.Option(help="Instead of a detector, known normals: each file gets its own score."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where to write the list so far after each file (.csv or .parquet)."),
+    ] = None,
+    level: Annotated[
+        str | None, typer.Option(help="Largest tolerated share of false alarms on the list.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="With --null, feature columns, separated by commas.")
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="Column that names the rows; never a feature.")
+    ] = None,
+    exclude: Exclude = None,
+    kind: Kind = None,
+    schema: SchemaFile = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    na: Na = None,
+    final: Annotated[
+        bool, typer.Option("--final", help="Begin a ledger with final decisions.")
+    ] = False,
+    batches: Annotated[
+        int, typer.Option(help="With --final, how many files share the level.", min=1)
+    ] = 30,
+    every: Annotated[
+        float, typer.Option(help="Seconds between two looks at the folder.", min=0.05)
+    ] = 2.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Test the files that are there, then end.")
+    ] = False,
+) -> None:
+    """Test new files of a folder as they arrive, one line each.
+
+    Example: `conovel watch inbox --detector detector.conovel --ledger month.json --out list.csv`
+
+    The ledger knows which files were tested. A watch that is stopped or killed goes on where it
+    was, and each file counts once. A file is tested when it has not changed between two looks. At
+    most the fraction LEVEL of the list is expected to be false alarms. With --once the exit code
+    is 1 if a file could not be tested.
+    """
+    from conovel.cli.kept import begin_ledger  # noqa: PLC0415
+    from conovel.errors import FileError, InputError  # noqa: PLC0415
+    from conovel.site.storage import require_writable  # noqa: PLC0415
+
+    if (detector is None) == (null is None):
+        raise InputError("give either --detector, made by conovel fit, or --null")
+    if not folder.is_dir():
+        raise FileError(f"{folder} is not a folder")
+    if out is not None:
+        require_writable(out)
+        if out.parent.resolve() == folder.resolve():
+            raise InputError(f"{out} would be tested as a new file: write it outside {folder}")
+    level = begin_ledger(ledger, level, final=final, batches=batches)
+    reading = reading_of(exclude, separator, decimal, encoding, na)
+    test = (
+        _kept_test(detector, ledger, level, id_column, reading)
+        if detector is not None
+        else _refitted_test(
+            Path(str(null)), ledger, level, columns, id_column, reading, schema_of(kind, schema)
+        )
+    )
+    watcher = Watcher(folder, ledger, test, out)
+    try:
+        while True:
+            watcher.look(every)
+            if once and not watcher.waiting:
+                break
+            time.sleep(every if not once else min(every, 0.5))
+    except KeyboardInterrupt:
+        typer.echo("stopped")
+    if once and watcher.n_failed:
+        raise typer.Exit(1)
+
+
+class _Stat(NamedTuple):
+    """What tells that a file has changed."""
+
+    size: int
+    time: int
+
+    @classmethod
+    def of(cls, path: Path) -> _Stat | None:
+        try:
+            found = path.stat()
+        except OSError:  # it was moved away
+            return None
+        return cls(found.st_size, found.st_mtime_ns)
+
+
+class Watcher:
+    """Looks at a folder and tests each new file once.
+
+    Parameters
+    ----------
+    folder : Path
+    ledger : Path
+        Its batches have the names of the files.
+    test : callable
+        Tests one file, and puts it into the ledger.
+    out : Path or None
+        Where the list so far is written.
+
+    Attributes
+    ----------
+    waiting : bool
+        Whether the last look found files that may not be complete yet.
+    n_failed : int
+        Files that could not be tested.
+    """
+
+    def __init__(self, folder: Path, ledger: Path, test: Test, out: Path | None) -> None:
+        self.folder, self.ledger, self.test, self.out = folder, ledger, test, out
+        self.waiting = False
+        self.n_failed = 0
+        self._last: dict[str, _Stat | None] = {}  # as the last look found them
+        self._done: dict[str, _Stat | None] = {}  # as they were when they were dealt with
+        if self.ledger.exists():
+            self._write_list()
+
+    def look(self, settle_seconds: float) -> None:
+        """Test the files that are new and have not changed since the last look."""
+        found = {path.name: _Stat.of(path) for path in self._files()}
+        self.waiting = False
+        for name in sorted(found, key=lambda n: (found[n].time if found[n] else 0, n)):  # type: ignore[union-attr]
+            stat = found[name]
+            if stat is None or self._done.get(name) == stat:
+                continue
+            age = time.time() - stat.time / 1e9
+            if self._last.get(name) != stat and age < settle_seconds:
+                self.waiting = True  # somebody may still be writing
+                continue
+            self._deal_with(name, stat)
+        self._last = found
+
+    def _files(self) -> list[Path]:
+        from conovel.site.datafiles import format_of  # noqa: PLC0415
+
+        return [
+            path
+            for path in self.folder.iterdir()
+            if format_of(path) and not path.name.startswith(".") and path.is_file()
+        ]
+
+    def _deal_with(self, name: str, stat: _Stat) -> None:
+        from conovel.errors import ConovelError  # noqa: PLC0415
+
+        known = self._done.get(name)
+        self._done[name] = stat
+        if name in self._names():
+            if known is not None:
+                typer.echo(f"{name}: changed after it was tested, and is not tested again")
+            return
+        try:
+            result = self.test(self.folder / name)
+        except ConovelError as error:
+            self.n_failed += 1
+            typer.echo(f"{name}: not tested: {error}")
+            return
+        update = result.ledger
+        assert update is not None  # noqa: S101  (every test has a ledger)
+        self._write_list()
+        typer.echo(
+            f"{name}: {update.rejected.size:,} rows, {int(update.rejected.sum()):,} flagged;"
+            f" {len(update.joined):,} joined the list, {len(update.left):,} left it,"
+            f" {update.n_listed:,} of {update.n_tests:,} rows are on it"
+        )
+        for finding in result.warnings:
+            if finding.breaks_promise:
+                typer.echo(f"{name}: the promise may not apply: {finding}")
+
+    def _names(self) -> set[str]:
+        from conovel.site.ledger import Ledger  # noqa: PLC0415
+
+        if not self.ledger.exists():
+            return set()
+        return {entry.name for entry in Ledger.load(self.ledger).entries}
+
+    def _write_list(self) -> None:
+        from conovel.site.ledger import Ledger  # noqa: PLC0415
+        from conovel.site.ledger_file import list_columns  # noqa: PLC0415
+        from conovel.site.storage import write_table  # noqa: PLC0415
+
+        if self.out is not None:
+            write_table(self.out, list_columns(Ledger.load(self.ledger)))
+
+
+def _kept_test(
+    detector: Path, ledger: Path, level: str | None, id_column: str | None, reading: Reading
+) -> Test:
+    from conovel.cli.kept import read_batch  # noqa: PLC0415
+    from conovel.site.saved import KeptDetector  # noqa: PLC0415
+
+    kept = KeptDetector.load(detector)
+
+    def test(path: Path) -> Detection:
+        rows, ids = read_batch(kept, path, id_column, reading)
+        return kept.detect(rows, ids=ids, level=level, ledger=ledger, name=path.name)
+
+    return test
+
+
+def _refitted_test(
+    null: Path,
+    ledger: Path,
+    level: str | None,
+    columns: str | None,
+    id_column: str | None,
+    reading: Reading,
+    schema: SchemaLike,
+) -> Test:
+    from conovel.site.asked import columns_read  # noqa: PLC0415
+    from conovel.site.detector import AdaDetect  # noqa: PLC0415
+    from conovel.site.storage import read_pair_of_files  # noqa: PLC0415
+
+    detector = AdaDetect(level="0.1" if level is None else level, schema=schema)
+    told, features = columns_read(schema, reading, split_names(columns) if columns else None)
+
+    def test(path: Path) -> Detection:
+        known, rows = read_pair_of_files(null, path, features, id_column, told)
+        return detector.detect(
+            known.features, rows.features, ids=rows.ids, ledger=ledger, name=path.name
+        )
+
+    return test

@@ -1,0 +1,277 @@
+"""What would have been found? One labelled table, dealt into known normals and tests.
+
+This is what people do first with past data: realised false alarms and power, with their spread.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.errors import SampleError
+from conovel.experiments.labelled import read_label, require_features, split_column
+from conovel.scorers.classifier import ScorerLike
+from conovel.site.asked import SchemaLike
+from conovel.site.checks.order import order_of, take
+from conovel.site.detector import AdaDetect
+from conovel.site.repeats import once_warned
+from conovel.spec.findings import Finding, subject, worst_of
+from conovel.stats.arguments import RandomState, as_callback, as_seed, as_whole
+from conovel.stats.levels import Level, as_level
+from conovel.stats.null_proportion import NullProportion
+
+
+class Trial(NamedTuple):
+    """One deal of the rows, and what came out.
+
+    Attributes
+    ----------
+    n_null, n_test, n_novel : int
+        Known normals, tested rows, and the novelties among these.
+    n_flagged, n_found : int
+        Flagged rows, and the novelties among these.
+    warnings : tuple of Finding
+    """
+
+    n_null: int
+    n_test: int
+    n_novel: int
+    n_flagged: int
+    n_found: int
+    warnings: tuple[Finding, ...] = ()
+
+    @property
+    def n_false(self) -> int:
+        """Flagged rows that are normal."""
+        return self.n_flagged - self.n_found
+
+    @property
+    def fdp(self) -> float:
+        """The share of false alarms among the flagged rows; 0 if none is flagged."""
+        return self.n_false / max(self.n_flagged, 1)
+
+    @property
+    def power(self) -> float:
+        """The share of novelties that were flagged; NaN if there are none."""
+        return self.n_found / self.n_novel if self.n_novel else float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What would have been found in a labelled table.
+
+    Attributes
+    ----------
+    trials : tuple of Trial
+    level : Fraction
+        The promised false discovery rate.
+    normal : str
+        The label of normal rows.
+    by_order : bool
+        Whether earlier rows were tested against later ones, or rows were dealt at random.
+
+    See Also
+    --------
+    conovel.evaluate : Makes it.
+    """
+
+    trials: tuple[Trial, ...]
+    level: Fraction
+    normal: str
+    by_order: bool
+
+    @property
+    def fdp(self) -> float:
+        """The mean share of false alarms among the flagged rows."""
+        return float(np.mean([trial.fdp for trial in self.trials]))
+
+    @property
+    def power(self) -> float:
+        """The mean share of novelties that were flagged."""
+        found = [trial.power for trial in self.trials if trial.n_novel]
+        return float(np.mean(found)) if found else float("nan")
+
+    def spread(self, what: str) -> tuple[float, float]:
+        """Return the standard deviation of "fdp" or "power" over the trials, and of its mean."""
+        values = np.array([getattr(trial, what) for trial in self.trials])
+        values = values[np.isfinite(values)]
+        deviation = float(values.std(ddof=1)) if values.size > 1 else float("nan")
+        return deviation, deviation / max(values.size, 1) ** 0.5
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """The findings of the first trial that has one of each kind."""
+        first: dict[str, Finding] = {}
+        for trial in self.trials:
+            for finding in trial.warnings:
+                first.setdefault(finding.kind, finding)
+        return tuple(first.values())
+
+    @property
+    def n_warned(self) -> Counter[str]:
+        """In how many trials each kind of finding appeared."""
+        return Counter(k for trial in self.trials for k in {f.kind for f in trial.warnings})
+
+    @property
+    def headline(self) -> str:
+        """What came out, in one sentence."""
+        said = f"{self.fdp:.1%} of the flagged rows were false alarms, {self.power:.1%} of the"
+        said += f" novelties were found, on average over {len(self.trials)} trial"
+        said += "s" if len(self.trials) > 1 else ""
+        worst = worst_of(self.warnings)
+        return said if worst is None else f"{subject(worst)}: {said}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give it as JSON types."""
+        spread = {what: self.spread(what) for what in ("fdp", "power")}
+        return {
+            "command": "evaluate",
+            "level": str(self.level),
+            "normal": self.normal,
+            "by_order": self.by_order,
+            "fdp": self.fdp,
+            "power": _plain(self.power),
+            "sd": {what: _plain(both[0]) for what, both in spread.items()},
+            "standard_error": {what: _plain(both[1]) for what, both in spread.items()},
+            "warnings": [finding.to_dict() for finding in self.warnings],
+            "n_warned": dict(self.n_warned),
+            "trials": [
+                trial._replace(warnings=())._asdict()
+                | {"fdp": trial.fdp, "power": _plain(trial.power)}
+                | {"warnings": sorted({finding.kind for finding in trial.warnings})}
+                for trial in self.trials
+            ],
+        }
+
+
+def evaluate(
+    X: Any,
+    label: Any,
+    *,
+    order: Any = None,
+    trials: int | None = None,
+    normal: Any = None,
+    test_share: Level = "0.3",
+    keep: Sequence[str] = (),
+    level: Level = 0.1,
+    scorer: ScorerLike | str | list[ScorerLike | str] | None = None,
+    train_fraction: Level | None = None,
+    pi0: str | NullProportion | None = None,
+    random_state: RandomState = 0,
+    schema: SchemaLike = None,
+    on_stage: Callable[[str], None] | None = None,
+) -> Evaluation:
+    """Deal a labelled table into known normals and tests, detect, and count what is right.
+
+    A share of all rows is tested, with their labels hidden. Of the others, the normal ones are
+    the known normals. Novelties among them are not used.
+
+    Parameters
+    ----------
+    X : array or frame of shape (n, d)
+        The rows.
+    label : str or array of shape (n,)
+        Which rows are normal: a column of the frame, which is then no feature, or values.
+    order : None, "file", str or array of shape (n,)
+        None deals the rows at random. Otherwise the last rows are tested, in the order of the
+        table, of a column, which is then no feature, or of these values.
+    trials : int, optional
+        How often: 10 at random, and 1 by order. By order, the tested rows are cut into so many
+        consecutive batches, and each is tested against all normal rows before it.
+    normal : optional
+        The label of normal rows. If not given, it is 0, False, "normal", "benign" or the like.
+    test_share : float, str or Fraction
+        Share of the rows that is tested.
+    keep : sequence of str
+        Columns that look like an id or another label, but are features.
+    level, scorer, train_fraction, pi0, random_state, schema
+        As of :class:`conovel.AdaDetect`.
+    on_stage : callable, optional
+        Told what is going on, for a progress display.
+
+    Returns
+    -------
+    Evaluation
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rows, is_novel = rng.normal(size=(2000, 3)), np.arange(2000) % 20 == 0
+    >>> rows[is_novel] += 3
+    >>> found = evaluate(rows, is_novel, trials=3, scorer="logistic")
+    >>> found.power > 0.9, found.fdp < 0.2
+    (True, True)
+    """
+    tell = as_callback(on_stage, "on_stage")
+    rows, values = split_column(X, label, "label")
+    is_novel, normal_name = read_label(values, normal)
+    keys: NDArray[Any] | None = None
+    if isinstance(order, str) and order == "file":
+        keys = np.arange(is_novel.size)
+    elif order is not None:
+        rows, keys = split_column(rows, order, "order")
+    if values.shape != is_novel.shape or (keys is not None and keys.shape != is_novel.shape):
+        raise SampleError("label and order need one value for each row")
+    require_features(rows, is_novel, keep)
+    seed, share = as_seed(random_state), as_level(test_share, "test_share")
+    usual = 10 if keys is None else 1
+    n_trials = as_whole(usual if trials is None else trials, "trials", least=1)
+    deals = (
+        _at_random(is_novel, share, n_trials, seed)
+        if keys is None
+        else _by_order(is_novel, share, n_trials, order_of(keys))
+    )
+    done = []
+    for i, (null, test) in enumerate(deals):
+        tell(f"trial {i + 1} of {n_trials}")
+        detector = AdaDetect(scorer, level, train_fraction, pi0, seed + i, schema=schema)
+        with once_warned(i):
+            found = detector.detect(take(rows, null), take(rows, test))
+        novel = is_novel[test]
+        right = int((found.rejected & novel).sum())
+        counts = (null.size, test.size, int(novel.sum()), found.n_rejected, right)
+        done.append(Trial(*counts, found.warnings))
+    return Evaluation(tuple(done), as_level(level), normal_name, keys is not None)
+
+
+def _at_random(
+    is_novel: NDArray[np.bool_], share: Fraction, n_trials: int, seed: int
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Deal the rows at random, in random order."""
+    n_test = _n_tested(is_novel.size, share)
+    for i in range(n_trials):
+        places = np.random.default_rng([seed, i]).permutation(is_novel.size)
+        known = places[n_test:]
+        yield _some(known[~is_novel[known]]), places[:n_test]
+
+
+def _by_order(
+    is_novel: NDArray[np.bool_], share: Fraction, n_trials: int, places: NDArray[np.intp]
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Test the last rows, in consecutive batches, each against all normal rows before it."""
+    start = places.size - _n_tested(places.size, share)
+    if places.size - start < n_trials:
+        raise SampleError(f"{places.size - start} rows to test cannot make {n_trials} batches")
+    for batch in np.array_split(np.arange(start, places.size), n_trials):
+        known = places[: batch[0]]
+        yield _some(known[~is_novel[known]]), places[batch]
+
+
+def _n_tested(n: int, share: Fraction) -> int:
+    return min(max(int(share * n), 1), n - 1)
+
+
+def _some(known: NDArray[np.intp]) -> NDArray[np.intp]:
+    if known.size < 2:
+        raise SampleError("fewer than 2 normal rows are left as known normals: lower test_share")
+    return known
+
+
+def _plain(number: float) -> float | None:
+    return number if np.isfinite(number) else None

@@ -1,0 +1,186 @@
+"""The analyst's part of a page: which rows were flagged and why, by the patterns they share.
+
+The first rows are in the page as a table. A script that the page contains sorts, filters and
+copies all of them; without it the table still says what it says.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from conovel.report.checked import Checked
+from conovel.report.picture_content import shortened
+from conovel.report.view import MOST_SITES
+from conovel.site.reasons import COMBINATION, MOST_EXPLAINED
+
+_MOST_COLUMNS = 2_000
+_MOST_REASONS = 10  # of a row
+_SHOWN = 50  # rows that are a table of the page
+_MOST_PATTERNS = 12  # that are listed
+
+
+@dataclass(frozen=True)
+class ReasonView:
+    """One reason of a row.
+
+    Attributes
+    ----------
+    label : str
+        Such as "amount high".
+    values, usual, nearest : str
+        The value of the row, what is usual, and the value of the nearest known normal.
+    share : float
+        Of all that raises the score.
+    """
+
+    label: str
+    values: str
+    usual: str
+    nearest: str
+    share: float
+
+    @property
+    def percent(self) -> str:
+        """The share for people."""
+        return f"{self.share:.0%}"
+
+
+@dataclass(frozen=True)
+class FlaggedRow:
+    """A flagged row and its reasons."""
+
+    row: str
+    site: str
+    pattern: str
+    reasons: Sequence[ReasonView]
+
+
+@dataclass(frozen=True)
+class FlaggedRows:
+    """All flagged rows that a page explains, the most novel first."""
+
+    rows: Sequence[FlaggedRow]
+    n_flagged: int
+
+    @property
+    def shown(self) -> Sequence[FlaggedRow]:
+        """The rows of the table."""
+        return self.rows[:_SHOWN]
+
+    @property
+    def several(self) -> bool:
+        """Whether the rows are of several sites."""
+        return len({row.site for row in self.rows}) > 1
+
+    @property
+    def patterns(self) -> list[tuple[str, int, str]]:
+        """The largest patterns: text, number of rows, share of the rows."""
+        counts = Counter(row.pattern for row in self.rows)
+        return [(p, n, f"{n / len(self.rows):.1%}") for p, n in counts.most_common(_MOST_PATTERNS)]
+
+    @property
+    def n_more_patterns(self) -> int:
+        """How many patterns are not listed."""
+        return max(0, len({row.pattern for row in self.rows}) - _MOST_PATTERNS)
+
+    @property
+    def data(self) -> str:
+        """All rows as JSON that may stand inside HTML."""
+        texts: dict[str, int] = {}
+
+        def place(text: str) -> int:
+            return texts.setdefault(text, len(texts))
+
+        rows = [
+            [
+                row.row,
+                place(row.site),
+                place(row.pattern),
+                [
+                    [place(r.label), r.values, place(r.usual), r.nearest, round(r.share, 3)]
+                    for r in row.reasons
+                ],
+            ]
+            for row in self.rows
+        ]
+        content = {"texts": list(texts), "rows": rows, "several": self.several}
+        plain = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
+        return plain.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def read_flagged(run: Checked) -> FlaggedRows | None:
+    """Read the reasons of a result; None if it has none."""
+    if "reasons" not in run:
+        return None
+    sites = run.object("reasons")
+    if len(sites.value) > MOST_SITES:
+        run.refuse("reasons", f"has more than {MOST_SITES} sites")
+    rows: list[FlaggedRow] = []
+    n_flagged = 0
+    for name in sites:
+        site = sites.object(name)
+        n_flagged += site.integer("flagged")
+        rows += _read_site(name, site)
+    order = _novelty(run)
+    rows.sort(key=lambda row: order.get((row.site, row.row), len(order)))
+    return FlaggedRows(rows[:MOST_EXPLAINED], n_flagged) if rows else None
+
+
+def _novelty(run: Checked) -> dict[tuple[str, str], int]:
+    """Return the places of the most novel rows, where the picture lists them."""
+    picture = run.object("picture") if "picture" in run else Checked({})
+    listed = picture.objects("most_novel") if "most_novel" in picture else []
+    return {
+        (shortened(row.text("site", "")), shortened(row.text("row", ""))): place
+        for place, row in enumerate(listed)
+    }
+
+
+def _read_site(name: str, site: Checked) -> list[FlaggedRow]:
+    columns = [
+        (shortened(column.text("name")), shortened(column.text("usual", ""), 120))
+        for column in site.objects("columns")[:_MOST_COLUMNS]
+    ]
+    patterns = [shortened(text, 200) for text in site.texts("patterns")]
+    found = []
+    for row in site.objects("rows")[:MOST_EXPLAINED]:
+        pattern = row.integer("pattern")
+        if pattern >= len(patterns):
+            row.refuse("pattern", "is none of the patterns")
+        reasons = [_read_reason(r, columns) for r in row.objects("reasons")[:_MOST_REASONS]]
+        found.append(
+            FlaggedRow(shortened(row.text("row")), shortened(name), patterns[pattern], reasons)
+        )
+    return found
+
+
+def _read_reason(reason: Checked, columns: Sequence[tuple[str, str]]) -> ReasonView:
+    places = reason.integers("columns")
+    if not places or max(places) >= len(columns):
+        reason.refuse("columns", "is none of the columns")
+    names = " with ".join(columns[j][0] for j in places)
+    how, share = shortened(reason.text("how"), 30), reason.number("share")
+    together = how == COMBINATION
+    usual = "; ".join(columns[j][1] for j in places)
+    return ReasonView(
+        label=names if together else f"{names} {how}",
+        values=shortened("; ".join(reason.texts("values"))),
+        usual=f"{usual} (seldom together)" if together else usual,
+        nearest=shortened("; ".join(reason.texts("nearest"))),
+        share=min(max(share, 0.0), 1.0),
+    )
+
+
+@cache
+def page_script() -> Mapping[str, str]:
+    """Return the script of a page, and its digest for the content security policy."""
+    text = (Path(__file__).parent / "templates" / "flagged.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return {"text": text, "policy": f"'sha256-{digest}'"}

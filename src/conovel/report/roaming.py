@@ -1,0 +1,83 @@
+"""The part of a report about the regime `consensus`: folds, types, and rows that roam."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from conovel.protocol.transcript import Transcript
+from conovel.report.checked import Checked
+from conovel.report.picture_content import shortened
+from conovel.report.view import Section, Table
+from conovel.spec.consensus import N_FOLDS
+
+_MOST_SITES = 30  # in one table of the flow: it has a column for each
+
+
+def fold_section(transcript: Transcript) -> Section:
+    """Say what each site counted, and who is a type."""
+    words = [
+        "All sites score their rows with the same function: how novel a row is to the site that it"
+        " is least novel to. The rows under test are in two folds, and what scores a fold has"
+        " learnt from the other. A row is compared with the known normals of every site that has"
+        " enough of them, and the worst case counts."
+    ]
+    if uncovered := transcript.uncovered:
+        named = ", ".join(shortened(name, 24) for name in uncovered)
+        words.append(
+            f"Too few known normals to compare with: {named}. Rows that are normal only there may"
+            " be flagged."
+        )
+    return Section("The counts", words, tables=[_fold_rows(transcript)])
+
+
+def _fold_rows(transcript: Transcript) -> Table:
+    outcome, uncovered = transcript.outcome, set(transcript.uncovered)
+    cells = outcome.cells if outcome else ()
+    rows = []
+    for name in sorted(transcript.folds):
+        told = [shortened(name, 24), "no" if name in uncovered else "yes"]
+        both = transcript.folds[name]
+        told.append(f"{sum(both[0].calibration):,}")
+        for counts, cut in zip(both, cells, strict=False):
+            known, tests = sum(counts.calibration[cut:]), sum(counts.tests[cut:])
+            told += [f"{sum(counts.tests):,}", f"{known:,}", f"{tests:,}"]
+        rows.append(told)
+    columns = ["site", "compared with", "calibration rows"]
+    for fold in range(1, N_FOLDS + 1):
+        columns += [
+            f"rows in fold {fold}",
+            f"calibration rows as novel, fold {fold}",
+            f"flagged in fold {fold}",
+        ]
+    return Table("The folds", columns, rows, text=frozenset({1}), shown=12)
+
+
+def flow_section(run: Checked, transcript: Transcript) -> list[Section]:
+    """Say at which sites rows were tested, and to whose normals they conform."""
+    decisions = run.object("decisions") if "decisions" in run else Checked({})
+    sites = {name: decisions.object(name) for name in decisions}
+    told = {name: site.rows("normal_at") for name, site in sites.items() if "normal_at" in site}
+    if not told or transcript.outcome is None:
+        return []
+    names = [name for name in transcript.outcome.participants][:_MOST_SITES]
+    rows = []
+    for name in sorted(told)[:_MOST_SITES]:
+        normal_at = [_names(at) for at in told[name]]
+        flow = Counter(at for at_all in normal_at if name not in at_all for at in at_all)
+        nobody = sum(not at_all for at_all in normal_at)
+        home = sum(name in at_all for at_all in normal_at)
+        cells = ["–" if at == name else f"{flow[at]:,}" for at in names]
+        rows.append([shortened(name, 24), f"{home:,}", *cells, f"{nobody:,}"])
+    columns = ["tested at", "conform at home", *(f"only at {shortened(n, 16)}" for n in names)]
+    table = Table("Rows between sites", [*columns, "conform nowhere"], rows, shown=12)
+    words = (
+        "A row conforms to a site if, by that site's own model, it is not among the most novel of"
+        " its known normals; the level says how many of these. Rows that conform elsewhere and not"
+        " at home have probably come from there. A row that conforms to several other sites counts"
+        " at each. Nothing is flagged by this table."
+    )
+    return [Section("Rows that roam", [words], tables=[table])]
+
+
+def _names(at: object) -> list[str]:
+    return [name for name in at if isinstance(name, str)] if isinstance(at, list) else []

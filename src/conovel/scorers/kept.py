@@ -1,0 +1,301 @@
+"""Fitted scores as numbers alone, so that they can be kept in a file and score alike later.
+
+A :class:`Part` names a kind of model and holds its arrays; a score made of several models has
+parts of its own. :func:`to_part` takes a fitted scorer apart, :func:`from_part` puts it together
+again. The same code scores before and after, so scores keep every bit. Nothing is executed that
+a file says, and every array is checked before it is used.
+
+What can be kept: all models with a flat form (:mod:`conovel.scorers.from_sklearn`), isolation
+forests, :class:`conovel.Refined`, :class:`conovel.Blend` and :class:`conovel.Automatic`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.errors import ModelError, ScorerError
+from conovel.models.dense import Dense
+from conovel.models.forest import Forest, Tree, round_down
+from conovel.models.linear import Linear
+from conovel.scorers.base import FittedScorer, Matrix, Scale, Scorer, TrainingSet, Vector
+from conovel.scorers.blend import BlendedFit
+from conovel.scorers.cross_fit import CrossFit
+from conovel.scorers.discriminant import Discriminant
+from conovel.scorers.mahalanobis import MahalanobisDistance
+from conovel.scorers.one_class import OneClass
+from conovel.scorers.randomised_trees import RandomisedTrees
+from conovel.scorers.reading import ProbabilityReader, flat_or_none
+from conovel.scorers.shrunken_logistic import ShrunkenLogistic
+
+SCALES = ("probability", "log-odds", "ordinal")
+MAX_PARTS = 1000  # of one part
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A model as numbers.
+
+    Attributes
+    ----------
+    kind : str
+        One of forest, linear, dense, discriminant, distance, folds and blend.
+    scale : str
+        What its scores are, see :class:`conovel.FittedScorer`.
+    settings : dict
+        Numbers and words, as JSON has them.
+    arrays : dict of arrays
+    parts : tuple of Part
+        The models that it is made of.
+    """
+
+    kind: str
+    scale: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class KeptScorer(Scorer):
+    """The name of a score that was kept; it cannot be fitted again."""
+
+    name: str
+
+    @property
+    def label(self) -> str:
+        """The scorer that learnt it."""
+        return self.name
+
+    def with_seed(self, seed: int) -> Scorer:
+        """Return itself: nothing random is left."""
+        return self
+
+    def fit(self, training: TrainingSet) -> FittedScorer:
+        """Refuse."""
+        raise ScorerError(f"the kept score {self.name} cannot be fitted again")
+
+
+def to_part(fitted: FittedScorer) -> Part | None:
+    """Take a fitted score apart; None if it is not made of numbers that can be kept."""
+    found = getattr(fitted.read, "__self__", None)
+    if isinstance(found, CrossFit):
+        return _from_cross_fit(found)
+    if isinstance(fitted.scorer, OneClass):
+        return _from_one_class(fitted.scorer, fitted.estimator)
+    is_reader = isinstance(fitted.read, ProbabilityReader)
+    model = cast(ProbabilityReader, fitted.read).model if is_reader else fitted.estimator
+    if isinstance(model, Discriminant):
+        arrays = {"coef": model.coef_, "middle": model.middle_}
+        return Part("discriminant", fitted.scale, {}, arrays)
+    if isinstance(model, RandomisedTrees):
+        model = model.forest_
+    elif isinstance(model, ShrunkenLogistic):
+        model = model.linear_
+    flat = flat_or_none(model) if fitted.scale == "probability" else None
+    return None if flat is None else flat_part(flat, fitted.scale)
+
+
+def _from_cross_fit(found: CrossFit) -> Part | None:
+    models = [to_part(model) for model in found.models]
+    inner = (
+        [_from_cross_fit(part) for part in found.parts] if isinstance(found, BlendedFit) else []
+    )
+    if any(part is None for part in [*models, *inner]):
+        return None
+    parts = cast("tuple[Part, ...]", tuple([*models, *inner]))
+    scale = found.models[0].scale
+    if isinstance(found, BlendedFit):
+        return Part("blend", scale, {"n_folds": len(models)}, {"scale": found.scale}, parts)
+    return Part("folds", scale, {}, {}, parts)
+
+
+def _from_one_class(scorer: OneClass, model: Any) -> Part | None:
+    if isinstance(model, MahalanobisDistance) and scorer.higher == "novel":
+        arrays = {"centre": model.centre_, "whitening": model.whitening_}
+        return Part("distance", "ordinal", {}, arrays)
+    is_forest = type(model).__module__.startswith("sklearn.") and (
+        type(model).__name__ == "IsolationForest"
+    )
+    if is_forest and scorer.higher == "normal":
+        return flat_part(isolation_forest(model), "ordinal")
+    return None
+
+
+def isolation_forest(model: Any) -> Forest:
+    """Return a forest that orders rows as a fitted isolation forest does.
+
+    The score of an isolation forest falls with the mean path length of a row over the trees. A
+    leaf here has the value 1 - path length / longest path, so the mean orders rows alike.
+    """
+    paths = []
+    for tree in (member.tree_ for member in model.estimators_):
+        depth = np.zeros(tree.node_count)
+        for node in range(tree.node_count):  # parents come before their children
+            for child in (tree.children_left[node], tree.children_right[node]):
+                if child >= 0:
+                    depth[child] = depth[node] + 1
+        paths.append(depth + _average_path(tree.n_node_samples))
+    longest = max(float(path.max()) for path in paths)
+    pairs = zip(model.estimators_, model.estimators_features_, paths, strict=True)
+    return Forest.from_trees(
+        (
+            Tree(
+                np.where(tree.feature >= 0, features[np.maximum(tree.feature, 0)], -1),
+                round_down(tree.threshold),
+                tree.children_left,
+                tree.children_right,
+                1 - path / longest if longest else np.zeros(path.size),
+            )
+            for tree, features, path in ((m.tree_, f, p) for m, f, p in pairs)
+        ),
+        model.n_features_in_,
+    )
+
+
+def _average_path(n: NDArray[np.integer]) -> Vector:
+    """Return the average path length of an isolation tree of n rows (Liu, Ting and Zhou 2008)."""
+    size = np.maximum(n.astype(np.float64), 2)
+    long = 2 * (np.log(size - 1) + np.euler_gamma) - 2 * (size - 1) / size
+    return np.where(n <= 1, 0.0, np.where(n == 2, 1.0, long))
+
+
+def flat_part(flat: Forest | Linear | Dense, scale: str) -> Part:
+    """Return a flat model as a part."""
+    if isinstance(flat, Forest):
+        arrays = {name: getattr(flat, name) for name in _NODES}
+        settings = {name: getattr(flat, name) for name in ("n_features", "link", "base", "single")}
+        return Part("forest", scale, settings, arrays)
+    scaler = {
+        name: getattr(flat, name)
+        for name in ("centre", "scale")
+        if getattr(flat, name) is not None
+    }
+    if isinstance(flat, Linear):
+        return Part("linear", scale, {"intercept": flat.intercept}, {"coef": flat.coef, **scaler})
+    layers = {f"weight {i}": weight for i, weight in enumerate(flat.weights)}
+    biases = {f"bias {i}": bias for i, bias in enumerate(flat.biases)}
+    return Part("dense", scale, {"activation": flat.activation}, layers | biases | scaler)
+
+
+_NODES = ("feature", "threshold", "left", "value", "roots")
+
+
+class _Built(NamedTuple):
+    """A score function, and the number of columns of its rows."""
+
+    read: Callable[[Matrix], Vector]
+    n_features: int
+
+
+def from_part(part: Part, n_features: int, name: str) -> FittedScorer:
+    """Put a score together again; :class:`ModelError` if the numbers are not those of one.
+
+    Parameters
+    ----------
+    part : Part
+        From a file, so every number in it is checked.
+    n_features : int
+        Columns of the rows that it must score.
+    name : str
+        The scorer that learnt it.
+    """
+    built = _build(part, n_features, name)
+    if built.n_features != n_features:
+        raise ModelError(f"the model scores rows of {built.n_features} columns, not {n_features}")
+    return FittedScorer(KeptScorer(name), built.read, cast(Scale, part.scale))
+
+
+def _build(part: Part, n_features: int, name: str) -> _Built:
+    if part.scale not in SCALES:
+        raise ModelError(f"no scores have the scale {part.scale!r}")
+    if part.kind in ("folds", "blend"):
+        return _Built(_cross_fit(part, n_features, name).score, n_features)
+    if part.parts:
+        raise ModelError(f"a model of the kind {part.kind} has no parts")
+    build = _BUILDERS.get(part.kind)
+    if build is None:
+        raise ModelError(f"there is no model of the kind {part.kind!r}")
+    try:
+        return build(part.settings, part.arrays)
+    except (TypeError, KeyError, IndexError, AttributeError) as error:
+        raise ModelError(f"the {part.kind} is not whole: {error}") from None
+
+
+def _cross_fit(part: Part, n_features: int, name: str) -> CrossFit:
+    n_folds = part.settings.get("n_folds") if part.kind == "blend" else len(part.parts)
+    if type(n_folds) is not int or not 1 <= n_folds <= len(part.parts) <= MAX_PARTS:
+        raise ModelError("a cross-fit has a model for each fold")
+    inner = part.parts[n_folds:]
+    width = n_features if part.kind == "folds" else len(inner)
+    models = tuple(from_part(model, width, name) for model in part.parts[:n_folds])
+    none = np.zeros(0)
+    if part.kind == "folds":
+        return CrossFit(None, none, models)
+    if any(fit.kind not in ("folds", "blend") for fit in inner):
+        raise ModelError("the parts of a blend are cross-fits")
+    scale = _floats(part.arrays, "scale", (len(inner),))
+    fits = tuple(_cross_fit(fit, n_features, name) for fit in inner)
+    return BlendedFit(None, none, models, fits, scale)
+
+
+def _floats(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]) -> Vector:
+    values = arrays[name]
+    if values.shape != shape or values.dtype != np.float64 or not np.isfinite(values).all():
+        raise ModelError(f"{name} must be finite numbers of shape {shape}")
+    return values
+
+
+def _forest(settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> _Built:
+    nodes: dict[str, Any] = {name: arrays[name] for name in _NODES}
+    wanted = {"n_features": int, "link": str, "base": float, "single": bool}
+    if any(type(settings[name]) is not kind for name, kind in wanted.items()):
+        raise ModelError("the settings of a forest are not as expected")
+    if not nodes["feature"].size or not nodes["roots"].size:
+        raise ModelError("a forest needs at least one tree")
+    nodes |= {name: settings[name] for name in wanted}
+    forest = Forest(**nodes)
+    return _Built(forest.score, forest.n_features)
+
+
+def _linear(settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> _Built:
+    scaler = arrays.get("centre"), arrays.get("scale")
+    linear = Linear(arrays["coef"], float(settings["intercept"]), *scaler)
+    return _Built(linear.score, linear.n_features)
+
+
+def _dense(settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> _Built:
+    n_layers = sum(name.startswith("weight ") for name in arrays)
+    weights = tuple(arrays[f"weight {i}"] for i in range(n_layers))
+    biases = tuple(arrays[f"bias {i}"] for i in range(n_layers))
+    scaler = arrays.get("centre"), arrays.get("scale")
+    dense = Dense(weights, biases, settings["activation"], *scaler)
+    return _Built(dense.score, dense.n_features)
+
+
+def _discriminant(_: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> _Built:
+    d = arrays["coef"].size
+    model = Discriminant()
+    model.coef_, model.middle_ = _floats(arrays, "coef", (d,)), _floats(arrays, "middle", (d,))
+    return _Built(ProbabilityReader(model), d)
+
+
+def _distance(_: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> _Built:
+    d = arrays["centre"].size
+    model = MahalanobisDistance()
+    model.centre_ = _floats(arrays, "centre", (d,))
+    model.whitening_ = _floats(arrays, "whitening", (d, d))
+    return _Built(model.score_samples, d)
+
+
+_BUILDERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, NDArray[Any]]], _Built]] = {
+    "forest": _forest,
+    "linear": _linear,
+    "dense": _dense,
+    "discriminant": _discriminant,
+    "distance": _distance,
+}

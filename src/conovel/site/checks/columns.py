@@ -1,0 +1,236 @@
+"""Mistakes that are seen in the columns: a row number, a label, changed units, a constant."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.spec.findings import Finding, named
+
+_FEWEST_ROWS = 20  # in fewer rows, distinct or ordered numbers say little
+_DENSE = 4  # row numbers fill at least a quarter of their range
+_FEW_VALUES = 20  # a label has at most so many values
+_UNITS = 300.0  # a thousandfold, with room for chance
+_ID_NAME = re.compile(r"(^|[\s_.\-])(id|ids|uid|uuid|guid|key|index|row|rowid|nr|no)$", re.I)
+_CAMEL_ID = re.compile(r"[a-z]I[Dd]$")
+_LABEL_NAME = re.compile(
+    r"(^|[\s_.\-])(labels?|target|class|y|truth|outcome|anomal\w*|outliers?|novel\w*|frauds?"
+    r"|attacks?|faults?|failures?|defects?|malicious|intrusion)$",
+    re.IGNORECASE,
+)
+_EXCLUDE = "leave it out with --exclude {name!r}, or drop it before the call"
+
+Matrix = NDArray[np.float64]
+
+
+def column_findings(
+    null: Matrix,
+    test: Matrix,
+    names: Sequence[str],
+    sources: Sequence[str] | None = None,
+    n_rows: int = 0,
+) -> list[Finding]:
+    """Look at each column of both samples by itself.
+
+    Parameters
+    ----------
+    null, test : float arrays of shape (n, d) and (m, d)
+    names : sequence of str
+    sources : sequence of str, optional
+        The columns of the user's table that they come from. One that became several features is
+        looked at as a whole: it is constant if all of them are.
+    n_rows : int
+        How many rows both samples have, if these are only some of them.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> null = np.column_stack([np.arange(100), rng.normal(size=100)])
+    >>> test = np.column_stack([np.arange(100, 150), rng.normal(size=50)])
+    >>> [(one.kind, one.columns) for one in column_findings(null, test, ["row", "x"])]
+    [('id', ('row',))]
+    """
+    times = Counter(sources or names)
+    single = [
+        finding
+        for j, name in enumerate(sources or names)
+        if times[name] == 1
+        for finding in _of_column(null[:, j], test[:, j], str(name), n_rows)
+    ]
+    ends = [f((f(null, axis=0), f(test, axis=0)), axis=0) for f in (np.min, np.max)]
+    varied = {name for name, low, high in zip(sources or names, *ends, strict=True) if low < high}
+    several = [str(name) for name, n in times.items() if n > 1 and name not in varied]
+    return [*single, *map(_constant, several)]
+
+
+def looks_like_id(values: NDArray[np.float64], name: str, n_rows: int = 0) -> bool:
+    """Tell whether whole numbers are the names or the places of rows.
+
+    They are all different, and besides that dense in their range, or in order, or the column is
+    called id or the like. Numbers with decimals are never taken for ids. `n_rows` is the number
+    of all rows, if the values are of some of them.
+
+    Examples
+    --------
+    >>> looks_like_id(np.arange(50.0) + 7, "a"), looks_like_id(np.arange(50.0) / 7, "a")
+    (True, False)
+    """
+    if values.size < _FEWEST_ROWS or not np.array_equal(values, np.floor(values)):
+        return False
+    if np.unique(values).size < values.size:
+        return False
+    is_dense = float(np.ptp(values)) < _DENSE * max(n_rows, values.size)
+    steps = np.diff(values)
+    is_ordered = bool((steps > 0).all() or (steps < 0).all())
+    return is_dense or is_ordered or is_called_id(name)
+
+
+def is_called_id(name: str) -> bool:
+    """Tell whether a column is called id or the like.
+
+    Examples
+    --------
+    >>> [is_called_id(name) for name in ("id", "user_id", "userId", "row", "grid", "humid")]
+    [True, True, True, True, False, False]
+    """
+    return bool(_ID_NAME.search(name) or _CAMEL_ID.search(name))
+
+
+def _of_column(
+    null: NDArray[np.float64], test: NDArray[np.float64], name: str, n_rows: int
+) -> Iterator[Finding]:
+    ends = null.min(), null.max(), test.min(), test.max()
+    if min(ends) == max(ends):
+        yield _constant(name)
+        return
+    if looks_like_id(np.concatenate([null, test]), name, n_rows) or (
+        looks_like_id(null, name, n_rows) and _all_differ(test)
+    ):
+        yield Finding(
+            "id",
+            f"{named(name)} looks like a row number or an id: all its values are different"
+            f" whole numbers, from {min(ends):.10g} to {max(ends):.10g}",
+            f"name it with --id {name!r} or ids=, so that it is no feature, or leave it out with"
+            f" --exclude {name!r}",
+            (name,),
+            numbers={"null_low": ends[0], "test_low": ends[2]},
+        )
+        return
+    if (ratio := scale_ratio(null, test)) is not None and max(ratio, 1 / ratio) >= _UNITS:
+        times = f"{max(ratio, 1 / ratio):,.0f} times {'larger' if ratio > 1 else 'smaller'}"
+        yield Finding(
+            "units",
+            f"the values of {named(name)} are {times} in the test rows than in the known normals",
+            "give both samples the same unit",
+            (name,),
+            numbers={"ratio": ratio},
+        )
+
+
+def _constant(name: str) -> Finding:
+    message = f"{named(name)} has the same value in all rows and tells nothing"
+    return Finding("constant", message, _EXCLUDE.format(name=name), (name,))
+
+
+def _all_differ(values: NDArray[np.float64]) -> bool:
+    return np.unique(values).size == values.size and np.array_equal(values, np.floor(values))
+
+
+def scale_ratio(null: NDArray[np.float64], test: NDArray[np.float64]) -> float | None:
+    """Return how many times larger test values are: a ratio of medians of sizes.
+
+    None where most values of a sample are zero: then few values would decide.
+
+    Examples
+    --------
+    >>> scale_ratio(np.array([1.0, 2.0, 3.0]), np.array([1000.0, 2000.0, 5000.0]))
+    1000.0
+    """
+    medians = []
+    for values in (null, test):
+        sizes = np.abs(values[values != 0])
+        if sizes.size * 2 <= values.size:
+            return None
+        medians.append(float(np.median(sizes)))
+    return medians[1] / medians[0]
+
+
+def label_finding(
+    null: Matrix,
+    test: Matrix,
+    rejected: NDArray[np.bool_],
+    names: Sequence[str],
+    sources: Sequence[str] | None = None,
+) -> Finding | None:
+    """Find a label among the columns: constant in the known normals, and the flags repeat it.
+
+    Parameters
+    ----------
+    rejected : bool array of shape (m,)
+        The flagged test rows.
+    """
+    n_rejected = int(rejected.sum())
+    for name, value, differs in _varying(null, test, names, sources) if n_rejected else ():
+        both, n_differs = int((differs & rejected).sum()), int(differs.sum())
+        # False alarms are among the flagged rows.
+        if both * 10 >= 7 * n_rejected and both * 10 >= 9 * n_differs:
+            seen = f"{both:,} of the {n_rejected:,} flagged rows are those in which it differs"
+            return _label(name, value, seen, {"differs": n_differs, "flagged": n_rejected})
+    return None
+
+
+def named_label_findings(
+    null: Matrix, test: Matrix, names: Sequence[str], sources: Sequence[str] | None = None
+) -> list[Finding]:
+    """Find columns that are called a label, constant in the known normals, and vary in the tests.
+
+    Examples
+    --------
+    >>> null, test = np.zeros((50, 2)), np.ones((20, 2))
+    >>> test[:17] = 0
+    >>> [one.columns for one in named_label_findings(null, test, ["is_fraud", "errors"])]
+    [('is_fraud',)]
+    """
+    return [
+        _label(
+            name,
+            value,
+            f"it differs in {int(differs.sum()):,} of {differs.size:,} test rows",
+            {"differs": int(differs.sum())},
+        )
+        for name, value, differs in _varying(null, test, names, sources)
+        if _LABEL_NAME.search(name)
+    ]
+
+
+def _varying(
+    null: Matrix, test: Matrix, names: Sequence[str], sources: Sequence[str] | None
+) -> Iterator[tuple[str, str, NDArray[np.bool_]]]:
+    """Give columns that are constant in the known normals and have few other values in the tests.
+
+    Each with its value in the known normals, and the test rows that have another one.
+    """
+    constant = np.ptp(null, axis=0) == 0
+    varies = constant & (test != null[0]).any(axis=0)
+    columns = list(sources or names)
+    for name in dict.fromkeys(columns[j] for j in np.flatnonzero(varies).tolist()):
+        features = [j for j, column in enumerate(columns) if column == name]
+        if not constant[features].all():
+            continue
+        other = (test[:, features] != null[0, features]).any(axis=1)
+        if len(features) == 1:
+            if np.unique(test[:, features[0]]).size > _FEW_VALUES:
+                continue
+            yield str(name), f"{null[0, features[0]]:.6g}", other
+        else:  # a category, of which the known normals have one level
+            held = [names[j] for j in features if null[0, j] == 1]
+            yield str(name), held[0].partition("=")[2] if held else "the same", other
+
+
+def _label(name: str, value: str, seen: str, numbers: dict[str, float]) -> Finding:
+    message = f"{named(name)} is {value} in all known normals, and {seen}: it looks like a label"
+    return Finding("label", message, _EXCLUDE.format(name=name), (name,), numbers=numbers)

@@ -1,0 +1,210 @@
+"""The two samples of a detection, with columns of any kind, as two matrices of features.
+
+Samples of plain numbers stay as they are. Otherwise each column is brought to one form in both
+samples, and a schema says how it becomes numbers: the one that was given, or one that follows
+from both samples as one multiset. So no feature depends on which rows calibrate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from conovel.errors import ColumnError
+from conovel.site.asked import SchemaLike, as_schema, asks, columns_of, needs_schema
+from conovel.site.columns import Numbers, RawColumn, Texts
+from conovel.site.encoding import Encoder
+from conovel.site.inference import Profile, schema_from
+from conovel.site.original import read_frames
+from conovel.site.representation import common_kind, loses_digits, round_to, warn_rounded
+from conovel.site.samples import Table, read_sample
+from conovel.site.tables import (
+    Rows,
+    as_frame,
+    chosen_columns,
+    read_rows,
+    require_finite,
+    unify,
+    warn_constant,
+    warn_shared_rows,
+)
+from conovel.spec.schema import Schema
+
+
+def read_pair(
+    X_null: Any,
+    X_test: Any,
+    schema: SchemaLike = None,
+    *,
+    agreed: bool = False,
+    keep_frames: bool = False,
+) -> tuple[Rows, Rows]:
+    """Check the two samples of a detection, and give both in the same features.
+
+    Parameters
+    ----------
+    X_null, X_test : array or frame
+        Known normals, and rows to test.
+    schema : Schema, path, mapping or None
+        What the columns are; kinds of some columns complete what follows from the values.
+    agreed : bool
+        Whether the features must not follow from these samples: agents agree on them.
+    keep_frames : bool
+        Whether frames must be made again of the features, see :mod:`conovel.site.original`.
+    """
+    said = as_schema(schema)
+    if keep_frames and (both := _both_frames(X_null, X_test, said)):
+        return read_frames(*both)
+    null = read_sample(X_null, "X_null", None, said)
+    test = read_sample(X_test, "X_test", null.columns, said)
+    if null.width != test.width:
+        raise ColumnError(
+            f"X_null has {null.width} columns and X_test {test.width}:"
+            " both must hold the same features in the same order"
+        )
+    if isinstance(null, Rows) and isinstance(test, Rows) and not asks(said):
+        known, tests = unify(null, test)
+    else:
+        if agreed and said is None:
+            _refuse_without_schema(X_null, X_test)
+        known, tests = _encode(_as_table(null), _as_table(test), said)
+    warn_constant(known, tests)
+    warn_shared_rows(known.values, tests.values)
+    return known, tests
+
+
+def encode_rows(sample: Any, schema: Schema, name: str) -> Rows:
+    """Check one sample and give its features, by a schema that does not follow from it."""
+    table = _as_table(read_sample(sample, name, None, schema))
+    return _encoded(table, table.values, Encoder(schema), name)
+
+
+def _both_frames(
+    X_null: Any, X_test: Any, said: Schema | Mapping[str, Any] | None
+) -> list[nw.DataFrame[Any]]:
+    """Give both samples as frames with the same columns, if they are frames."""
+    found: list[nw.DataFrame[Any]] = []
+    columns, ignored = columns_of(said)
+    for sample, name in ((X_null, "X_null"), (X_test, "X_test")):
+        held = isinstance(sample, Rows | Table)
+        if (frame := sample.frame if held else as_frame(sample, name)) is None:
+            return []
+        kept = [j for j, label in enumerate(frame.columns) if str(label) not in ignored]
+        frame, labels = chosen_columns(frame[:, kept], name, columns)
+        columns = list(labels)
+        found.append(frame)
+    return found
+
+
+def infer_schema(X_null: Any, X_test: Any = None, *, kinds: SchemaLike = None) -> Schema:
+    """Make a first schema from known normals, or from both samples of a site.
+
+    In a network all agents must have the same schema. Make one at any agent, look at it, take out
+    what others must not see, and give it to all: :class:`conovel.Network` takes it, and
+    ``schema.to_toml()`` is a file that ``conovel`` reads.
+
+    Parameters
+    ----------
+    X_null : array or frame
+    X_test : array or frame, optional
+        A test sample must have the same columns.
+    kinds : mapping of a column's name to its kind, optional
+        Which kinds some columns have: "number", "boolean", "category", "date" or "ignore".
+
+    Returns
+    -------
+    Schema
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"size": ["L", "M"] * 20, "age": [40.0, None] * 20})
+    >>> infer_schema(frame)["size"].levels, infer_schema(frame)["age"].fill
+    (('L', 'M'), 40.0)
+    """
+    said = as_schema(kinds)
+    samples = [read_sample(X_null, "X_null", None, said)]
+    if X_test is not None:
+        samples.append(read_sample(X_test, "X_test", samples[0].columns, said))
+    columns = _aligned(list(map(_as_table, samples)))
+    return said if isinstance(said, Schema) else _inferred(columns, said)
+
+
+def _as_table(sample: Rows | Table) -> Table:
+    if isinstance(sample, Table):
+        return sample
+    names = sample.columns or tuple(map(str, range(sample.width)))
+    kinds = sample.kinds or ("float64",) * sample.width
+    numbers = map(Numbers, sample.values.T, kinds)
+    return Table(dict(zip(names, numbers, strict=True)), sample.frame)
+
+
+def _refuse_without_schema(X_null: Any, X_test: Any) -> None:
+    """Say which columns are no plain numbers, and that agents need a schema for them."""
+    for sample, name in ((X_null, "X_null"), (X_test, "X_test")):
+        try:
+            read_rows(sample, name)
+        except ColumnError as error:
+            raise needs_schema(error) from None
+
+
+def _aligned(samples: Sequence[Table]) -> list[dict[str, RawColumn]]:
+    """Give each column one form in all samples: texts where any has texts, or one type of number.
+
+    Then equal values have equal forms in whichever sample they stand.
+    """
+    columns = [dict(zip(samples[0].values, s.values.values(), strict=True)) for s in samples]
+    found: dict[str, tuple[str, ...]] = {}
+    for name in samples[0].values:
+        held = [sample[name] for sample in columns]
+        if any(isinstance(raw, Texts) for raw in held):
+            for sample, raw in zip(columns, held, strict=True):
+                sample[name] = raw.texts() if isinstance(raw, Numbers) else raw
+            continue
+        kinds = [raw.kind for raw in held if isinstance(raw, Numbers)]
+        found[f"column {name!r}"] = tuple(kinds)
+        common = common_kind(kinds)
+        for sample, raw in zip(columns, held, strict=True):
+            sample[name] = _rounded(raw, common, name)
+    warn_rounded(found, stacklevel=6)
+    return columns
+
+
+def _rounded(raw: RawColumn, common: str, name: str) -> RawColumn:
+    if isinstance(raw, Numbers) and loses_digits(raw.kind, common):
+        return Numbers(round_to(raw.values, common, f"column {name!r}") + 0.0, common)
+    return replace(raw, kind=common) if isinstance(raw, Numbers) else raw
+
+
+def _inferred(
+    samples: Sequence[Mapping[str, RawColumn]], asked: Mapping[str, Any] | None
+) -> Schema:
+    profiles: dict[str, Profile] = {}
+    for name in samples[0]:
+        profiles[name] = Profile()
+        for sample in samples:
+            profiles[name].join(Profile.of(sample[name]))
+    return schema_from(profiles, asked, "X_null and X_test" if len(samples) > 1 else "X_null")
+
+
+def _encode(
+    null: Table, test: Table, said: Schema | Mapping[str, Any] | None
+) -> tuple[Rows, Rows]:
+    columns = _aligned([null, test])
+    schema = said if isinstance(said, Schema) else _inferred(columns, said)
+    encoder = Encoder(schema)
+    known, tests = (
+        _encoded(table, held, encoder, name)
+        for table, held, name in zip((null, test), columns, ("X_null", "X_test"), strict=True)
+    )
+    return known, tests
+
+
+def _encoded(table: Table, held: Mapping[str, RawColumn], encoder: Encoder, name: str) -> Rows:
+    values = np.stack(encoder.encode(held, name), axis=1)
+    require_finite(values, encoder.features, name)
+    return Rows(values, encoder.features, table.frame, encoder.kinds(held), encoder)

@@ -1,0 +1,83 @@
+"""To whose normals rows conform: what the regime `consensus` tells about each row besides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.spec.consensus import Agreed
+
+
+@dataclass(frozen=True, eq=False)
+class Roaming:
+    """To whose normals the test rows of one agent conform.
+
+    Attributes
+    ----------
+    folds : int array of shape (m,)
+        The fold of each row, 0 or 1.
+    conforms : dict of bool arrays of shape (m,)
+        For each agent of the network, the rows that conform to its normals: by that agent's own
+        model, their p-value among its calibration rows is above the level.
+
+    Examples
+    --------
+    >>> found = Roaming(
+    ...     np.array([0, 1]), {"a": np.array([True, True]), "b": np.array([False, True])}
+    ... )
+    >>> found.normal_at
+    [('a',), ('a', 'b')]
+    """
+
+    folds: NDArray[np.int64]
+    conforms: Mapping[str, NDArray[np.bool_]]
+
+    @classmethod
+    def of(
+        cls,
+        folds: NDArray[np.int64],
+        cells_by_agent: Mapping[str, NDArray[np.integer]],
+        agreed: Agreed,
+    ) -> Roaming:
+        """Compare the cells of rows, by each agent's model, with that agent's limit."""
+        return cls(
+            folds,
+            {
+                name: np.asarray(cells < np.array(agreed.limits[name])[folds])
+                for name, cells in cells_by_agent.items()
+            },
+        )
+
+    @property
+    def normal_at(self) -> list[tuple[str, ...]]:
+        """For each row, the agents to whose normals it conforms."""
+        names = sorted(self.conforms)
+        table = np.column_stack([self.conforms[name] for name in names])
+        return [
+            tuple(name for name, here in zip(names, row, strict=True) if here) for row in table
+        ]
+
+    @property
+    def spelled(self) -> NDArray[np.str_]:
+        """The same as one text for each row, names divided by commas."""
+        return np.array([", ".join(names) for names in self.normal_at], dtype=np.str_)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Give it as JSON types."""
+        return {"folds": self.folds.tolist(), "normal_at": [list(n) for n in self.normal_at]}
+
+    def flow(self, own: str) -> dict[str, int]:
+        """Count rows that do not conform to the agent's own normals, by whose they conform to.
+
+        A row that conforms to several others counts at each of them.
+        """
+        away = ~self.conforms[own]
+        return {
+            name: int(np.count_nonzero(away & here))
+            for name, here in sorted(self.conforms.items())
+            if name != own
+        }

@@ -1,0 +1,156 @@
+"""What speaks against a result: the record of a finding, its kinds, and the headline.
+
+A finding changes no decision. It says what was seen and what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+# What a kind of finding means for the promise, the most certain mistakes first; None: nothing.
+_PRESUMES = "the {promise} presumes they are"
+KINDS: Mapping[str, str | None] = {
+    "id": _PRESUMES,
+    "label": "the flags repeat that column",
+    "units": _PRESUMES,
+    "drift": _PRESUMES,
+    "one_column": _PRESUMES,
+    "most_flagged": _PRESUMES,
+    "shared_rows": "novelties among these rows are not found",
+    "constant": None,
+    "duplicate_ids": None,
+    "thin_calibration": None,
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that a user should know before relying on a result.
+
+    Attributes
+    ----------
+    kind : str
+        One of "id", "label", "units", "drift", "one_column", "most_flagged", "shared_rows",
+        "constant", "duplicate_ids" and "thin_calibration".
+    message : str
+        What was seen.
+    fix : str
+        What to do.
+    columns : tuple of str
+        The columns that it is about, as the user named them.
+    agent : str
+        The agent whose rows it is about; empty for one site alone.
+    numbers : mapping of numbers
+        What the message says, for a script.
+    trace : tuple of (row, value)
+        For a drift, the mean of the first column along the order of the rows, to be drawn.
+
+    See Also
+    --------
+    conovel.Detection : Has its findings as `warnings`.
+    conovel.check : Looks for a drift before anything is tested.
+
+    Examples
+    --------
+    >>> finding = Finding("constant", "column 'a' never changes", "leave it out", ("a",))
+    >>> print(finding)
+    column 'a' never changes. What to do: leave it out.
+    """
+
+    kind: str
+    message: str
+    fix: str
+    columns: tuple[str, ...] = ()
+    agent: str = ""
+    numbers: Mapping[str, float] = field(default_factory=dict, hash=False)
+    trace: tuple[tuple[float, float], ...] = ()
+
+    def __str__(self) -> str:
+        whose = f"{self.agent}: " if self.agent else ""
+        return f"{whose}{self.message}. What to do: {self.fix}."
+
+    @property
+    def breaks_promise(self) -> bool:
+        """Whether the promise may not apply to this result."""
+        return KINDS.get(self.kind) is not None
+
+    def of_agent(self, name: str) -> Finding:
+        """Name the agent whose rows it is about."""
+        return replace(self, agent=name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give it as JSON types."""
+        return {
+            "kind": self.kind,
+            "message": self.message,
+            "fix": self.fix,
+            "columns": list(self.columns),
+            "agent": self.agent,
+            "numbers": dict(self.numbers),
+            "trace": [list(place) for place in self.trace],
+        }
+
+
+def headline(n_flagged: int, n_tested: int, level: Fraction, findings: Iterable[Finding]) -> str:
+    """Say in one sentence what came out; a finding that breaks the promise comes first.
+
+    Examples
+    --------
+    >>> print(headline(3, 100, Fraction(1, 10), []))
+    3 of 100 rows flagged; on average at most 10 % of the flagged rows are false alarms
+    """
+    flagged, share = f"{n_flagged:,} of {n_tested:,} rows flagged", percent(level)
+    worst = worst_of(findings)
+    if worst is not None:
+        said = f"{subject(worst)}: {worst.message}; {presumed(worst, f'{share} promise')}."
+        return f"{said} {flagged}"
+    if n_flagged == 0:
+        return f"{flagged}: no row stands out enough at this level"
+    return f"{flagged}; on average at most {share} of the flagged rows are false alarms"
+
+
+def worst_of(findings: Iterable[Finding]) -> Finding | None:
+    """Return the finding that a headline names: the first that breaks the promise, by kind."""
+    order = list(KINDS)
+    broken = [finding for finding in findings if finding.breaks_promise]
+    return min(broken, key=lambda finding: order.index(finding.kind), default=None)
+
+
+def percent(share: Fraction | float) -> str:
+    """Write a share for people.
+
+    Examples
+    --------
+    >>> percent(Fraction(1, 10)), percent(0.005)
+    ('10 %', '0.5 %')
+    """
+    return f"{100 * float(share):.4g} %"
+
+
+def subject(finding: Finding) -> str:
+    """Say in a few words what a finding that breaks the promise is about."""
+    whose = f" of {finding.agent}" if finding.agent else ""
+    if finding.kind == "label":
+        return f"A label is among the columns{whose}"
+    if finding.kind == "shared_rows":
+        return f"Test rows{whose} are among the known normals"
+    return f"The known normals{whose} are not like today's rows"
+
+
+def presumed(finding: Finding, promise: str) -> str:
+    """Say what such a finding means for the promise, such as "10 % promise"."""
+    return str(KINDS[finding.kind]).format(promise=promise)
+
+
+def named(column: str) -> str:
+    """Write the name of a column in a sentence; columns of an array have numbers.
+
+    Examples
+    --------
+    >>> named("amount"), named("3")
+    ("column 'amount'", 'column 3')
+    """
+    return f"column {column}" if column.isdigit() else f"column {column!r}"

@@ -1,0 +1,125 @@
+"""Agents with few calibration rows: what it takes to flag one of their rows, and what helps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+
+from conovel.spec.findings import Finding, percent
+from conovel.spec.groups import Group, Numbers, divide, planned_calibration
+from conovel.spec.run_spec import RunSpec
+from conovel.stats.null_proportion import NullProportion
+
+# Few: if no row can be flagged unless more than this share of the rows are.
+_THIN = Fraction(1, 5)
+_WANTED = Fraction(1, 20)  # the share for which the advice says how many rows are needed
+
+
+def thin_finding(
+    n_calibration: int,
+    n_tests: int,
+    level: Fraction,
+    pi0: NullProportion | None = None,
+    agent: str = "",
+    where: str = "",
+) -> Finding | None:
+    """Say that calibration rows are few; None if they are not.
+
+    Parameters
+    ----------
+    n_calibration : int
+        Calibration rows of the agent.
+    n_tests : int
+        Tests that are decided together.
+    level : Fraction
+        At which level.
+    pi0 : NullProportion or None
+        With an estimator nothing is said: an estimate below m can make up for few rows.
+    agent : str
+        The agent; empty for one site alone.
+    where : str
+        Whose tests these are, such as " of all agents", for a network. Then `joint` is advised.
+
+    Examples
+    --------
+    >>> print(thin_finding(18, 300, Fraction(1, 10), None, "va", " of all agents").message)
+    18 calibration rows: no row of va can be flagged unless at least 158 of the 300 rows of all
+    agents are
+    >>> thin_finding(400, 300, Fraction(1, 10)) is None
+    True
+    """
+    if pi0 is not None:
+        return None
+    fewest = math.ceil(n_tests / (level * (n_calibration + 1)))
+    return _finding(n_calibration, fewest, n_tests, level, agent, where, bool(where))
+
+
+def thin_findings(spec: RunSpec, sizes: Mapping[str, tuple[int, int]]) -> dict[str, Finding]:
+    """Find the agents of a network that have few calibration rows, by name.
+
+    Parameters
+    ----------
+    spec : RunSpec
+    sizes : mapping of (n_tested, n_calibration)
+        Of every agent.
+    """
+    level, total = spec.test_level(len(sizes)), sum(n for n, _ in sizes.values())
+    together = not spec.regime.divides_level
+    found = {
+        name: thin_finding(size, total if together else n, level, spec.pi0, name, _whose(together))
+        for name, (n, size) in sizes.items()
+        if n
+    }
+    return {name: finding for name, finding in found.items() if finding is not None}
+
+
+def thin_groups(spec: RunSpec, agents: Mapping[str, Numbers]) -> dict[str, Finding]:
+    """Find the agents of the regime `joint` whose group has few calibration rows, by name."""
+    found = {}
+    for group in divide(agents, spec, len(agents)):
+        size = sum(planned_calibration(agents[name], spec, len(agents)) for name in group.agents)
+        n_tests = sum(agents[name].n_test for name in group.agents)
+        fewest = math.ceil(group.weight / spec.level)
+        for name in group.agents:
+            finding = _finding(size, fewest, n_tests, spec.level, name, _of_group(group), False)
+            if finding is not None:
+                found[name] = finding
+    return found
+
+
+def _of_group(group: Group) -> str:
+    others = len(group.agents) - 1
+    return f" of its group of {others + 1} agents" if others else " of its own"
+
+
+def _whose(together: bool) -> str:
+    return " of all agents" if together else " of its own"
+
+
+def _finding(
+    size: int, fewest: int, n_tests: int, level: Fraction, agent: str, where: str, joint: bool
+) -> Finding | None:
+    if fewest < 2 or fewest <= _THIN * n_tests:
+        return None
+    row = f"row of {agent}" if agent else "row"
+    rows = f"{size:,} calibration row{'s' if size != 1 else ''}"
+    if fewest > n_tests:
+        message = f"{rows}: no {row} can be flagged at level {level}"
+    else:
+        message = (
+            f"{rows}: no {row} can be flagged unless at least {fewest:,} of the {n_tests:,}"
+            f" rows{where} are"
+        )
+    enough = math.ceil(1 / (level * _WANTED)) - 1
+    fix = (
+        f"add known normals: with {enough:,} calibration rows,"
+        f" {percent(_WANTED)} of the rows are enough"
+    )
+    if joint:
+        fix = (
+            "use regime='joint', in which the calibration rows of all agents count together, or"
+            f" {fix}"
+        )
+    numbers = {"n_calibration": size, "fewest": fewest, "n_tests": n_tests}
+    return Finding("thin_calibration", message, fix, agent=agent, numbers=numbers)

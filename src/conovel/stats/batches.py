@@ -1,0 +1,270 @@
+"""Batches of tests that arrive over time, and one decision about all of them.
+
+The same known normals serve every batch. BH on each batch by itself promises nothing about the
+batches together. Four rules do, each with its theorem in docs/theory.md, "Over time":
+
+* the list so far, one kept score: BH over all rows of all batches (:func:`list_by_ranks`);
+* the list so far, scores refitted for each batch: e-BH over all rows, on evidence of each batch
+  (:func:`list_by_evidence`);
+* final decisions, one kept score: batch t of T is decided with the share γ_t of the level and
+  with what was rejected before (:func:`final_by_ranks`);
+* final decisions, refitted scores: the same on evidence (:func:`final_by_evidence`).
+
+All is decided in integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.stats.evidence import accepted_values
+from conovel.stats.rank_counts import RankHistogram, rank_limit, within_limit
+from conovel.stats.stepup import descend
+
+# Where the evidence of a batch stops (docs/results/over-time.md has the measurements). A list so
+# far stops at half the level, and no later than if one row in 20 were rejected: otherwise the rows
+# of a batch with very many novelties would weigh too little to be listed.
+LIST_SHARE, LIST_MOST = Fraction(1, 2), Fraction(1, 20)
+# The run of a batch in a network has half the level of the list.
+NETWORK_SHARE = Fraction(1, 2)
+# Final decisions stop at the share of the batch, times t/2 for what earlier batches rejected.
+FINAL_MOST = Fraction(1, 10)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """The ranks of one batch that can still matter.
+
+    Attributes
+    ----------
+    n_tests : int
+        All rows of the batch.
+    n_calibration : int
+        Calibration rows behind the ranks.
+    rows : int array
+        The positions of the rows whose rank is held, increasing.
+    ranks : int array
+        Their ranks.
+    """
+
+    n_tests: int
+    n_calibration: int
+    rows: NDArray[np.int64]
+    ranks: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, ranks: NDArray[np.int64], n_calibration: int, most: int) -> Batch:
+        """Hold the ranks up to `most`, and count the others.
+
+        Examples
+        --------
+        >>> batch = Batch.of(np.array([7, 1, 40]), n_calibration=99, most=10)
+        >>> batch.n_tests, batch.rows, batch.ranks
+        (3, array([0, 1]), array([7, 1]))
+        """
+        rows = np.flatnonzero(within_limit(ranks, most))
+        return cls(ranks.size, n_calibration, rows, ranks[rows])
+
+    @property
+    def histogram(self) -> RankHistogram:
+        """How often each rank occurs; rows whose rank is not held have the largest one."""
+        others = self.n_tests - self.rows.size
+        largest = self.n_calibration + 1
+        values, counts = np.unique(self.ranks, return_counts=True)
+        return RankHistogram.of_pairs(
+            np.append(values, largest), np.append(counts, others), self.n_calibration
+        )
+
+    def mask(self, limit: int) -> NDArray[np.bool_]:
+        """Tell for every row of the batch whether its rank is at most the limit."""
+        found = np.zeros(self.n_tests, dtype=np.bool_)
+        found[self.rows[within_limit(self.ranks, limit)]] = True
+        return found
+
+
+def largest_listed_rank(level: Fraction, n_calibration: int) -> int:
+    """Return the largest rank that a list so far can ever hold: floor(α(ℓ+1)).
+
+    BH over M rows rejects K ≤ M of them, so its limit αK(ℓ+1)/M is never larger. A row with a
+    larger rank never joins the list, whatever arrives later.
+
+    Examples
+    --------
+    >>> largest_listed_rank(Fraction(1, 10), 999)
+    100
+    """
+    return rank_limit(level, 1, n_calibration)
+
+
+def list_by_ranks(batches: Sequence[Batch], level: Fraction) -> list[int]:
+    """Run BH over all rows of all batches, which one kept score has ranked.
+
+    Returns
+    -------
+    list of int
+        For every batch, the largest rank that is listed; 0 for none.
+
+    Examples
+    --------
+    >>> first = Batch.of(np.array([1, 60]), 99, most=20)
+    >>> second = Batch.of(np.array([2, 70]), 99, most=20)
+    >>> list_by_ranks([first], Fraction(1, 50)), list_by_ranks([first, second], Fraction(1, 50))
+    ([1], [0, 0])
+    """
+    m = sum(batch.n_tests for batch in batches)
+    _, limits = descend([batch.histogram for batch in batches], level / m)
+    return list(limits)
+
+
+def evidence_limit(batch: Batch, level: Fraction, most: Fraction) -> int:
+    """Return the rank L at which the evidence of a batch stops; 0 if no row reaches it.
+
+    L = max(1, floor(β(ℓ+1) · min(k/m, most))) for the largest k such that k rows have a rank of
+    at most L. Each of these rows has the e-value (ℓ+1)/L.
+
+    Parameters
+    ----------
+    batch : Batch
+    level : Fraction
+        The level β, fixed in advance.
+    most : Fraction
+        Evidence stops no later than if this share of the rows were rejected.
+
+    Examples
+    --------
+    >>> batch = Batch.of(np.array([1, 2, 3, 800]), 999, most=100)
+    >>> evidence_limit(batch, Fraction(1, 20), Fraction(1, 20))
+    2
+    """
+    histogram, k, last = batch.histogram, batch.n_tests, -1
+    while k != last:
+        share = min(Fraction(k, batch.n_tests), most)
+        last, limit = k, max(1, rank_limit(level * share, 1, batch.n_calibration))
+        k = histogram.at_most(limit)
+    return limit if k else 0
+
+
+def list_by_evidence(batches: Sequence[Batch], level: Fraction) -> list[int]:
+    """Run e-BH over all rows of all batches, each of them ranked by a score of its own.
+
+    Returns
+    -------
+    list of int
+        For every batch, the largest rank that is listed; 0 for none.
+
+    Examples
+    --------
+    >>> quiet = Batch.of(np.array([500, 600]), 999, most=100)
+    >>> batch = Batch.of(np.array([1, 2, 3, 800]), 999, most=100)
+    >>> (
+    ...     list_by_evidence([batch], Fraction(1, 10)),
+    ...     list_by_evidence([batch, quiet], Fraction(1, 10)),
+    ... )
+    ([2], [2, 0])
+    """
+    limits = [evidence_limit(batch, LIST_SHARE * level, LIST_MOST) for batch in batches]
+    values = [
+        Fraction(batch.n_calibration + 1, limit) if limit else Fraction(0)
+        for batch, limit in zip(batches, limits, strict=True)
+    ]
+    counts = [batch.histogram.at_most(limit) for batch, limit in zip(batches, limits, strict=True)]
+    m = sum(batch.n_tests for batch in batches)
+    accepted = accepted_values([*values, Fraction(0)], [*counts, m - sum(counts)], level)
+    return [limit if ok else 0 for limit, ok in zip(limits, accepted[:-1], strict=True)]
+
+
+def rejections_reach(k: int, n_tests: int, n_rejected: int, m: int) -> bool:
+    """Tell whether the rows that a network rejected in a batch have E ≥ M/(αk).
+
+    E = m_t/(βR_t) with β = α/2, so that the level cancels.
+
+    Parameters
+    ----------
+    k : int
+    n_tests, n_rejected : int
+        m_t and R_t: of the batch, over all agents.
+    m : int
+        M: tests of all batches, over all agents.
+
+    Examples
+    --------
+    >>> rejections_reach(30, n_tests=100, n_rejected=12, m=400)
+    True
+    >>> rejections_reach(30, n_tests=100, n_rejected=16, m=400)
+    False
+    """
+    return k > 0 and n_rejected > 0 and n_tests * k >= NETWORK_SHARE * n_rejected * m
+
+
+@lru_cache
+def level_share(t: int, n_batches: int) -> Fraction:
+    """Return γ_t, the share of the level that batch t of T final batches gets: (1/t)/(1+…+1/T).
+
+    Examples
+    --------
+    >>> [str(level_share(t, 3)) for t in (1, 2, 3, 4)]
+    ['6/11', '3/11', '2/11', '0']
+    """
+    if t > n_batches:
+        return Fraction(0)
+    return Fraction(1, t) / sum(Fraction(1, s) for s in range(1, n_batches + 1))
+
+
+def final_by_ranks(batch: Batch, n_before: int, level: Fraction, t: int, n_batches: int) -> int:
+    """Decide a batch for good, one kept score: p ≤ αγ_t(R_before + R)/m, with the largest such R.
+
+    Parameters
+    ----------
+    batch : Batch
+        With all its ranks: a limit may be above α(ℓ+1).
+    n_before : int
+        Rows that earlier batches have rejected.
+    level : Fraction
+    t, n_batches : int
+        The number of the batch, from 1, and the number of all; see :func:`level_share`.
+
+    Returns
+    -------
+    int
+        The largest rank that is rejected; 0 for none.
+
+    Examples
+    --------
+    >>> batch = Batch.of(np.array([1, 2, 30]), 99, most=100)
+    >>> final_by_ranks(batch, 0, Fraction(1, 20), 3, 3)
+    0
+    >>> final_by_ranks(batch, 9, Fraction(1, 20), 3, 3)
+    3
+    """
+    histogram, k, last = batch.histogram, batch.n_tests, -1
+    slope = level * level_share(t, n_batches) / batch.n_tests
+    while k != last:
+        last, limit = k, rank_limit(slope, n_before + k, batch.n_calibration)
+        k = histogram.at_most(limit)
+    return limit if k else 0
+
+
+def final_by_evidence(batch: Batch, n_before: int, level: Fraction, t: int, n_batches: int) -> int:
+    """Decide a batch for good by its evidence: E ≥ m/(αγ_t(R_before + R)) for its R rows with E.
+
+    The parameters are those of :func:`final_by_ranks`.
+
+    Examples
+    --------
+    >>> batch = Batch.of(np.array([1, 2, 3, 800]), 999, most=100)
+    >>> final_by_evidence(batch, 0, Fraction(1, 10), 1, 3)
+    5
+    >>> final_by_evidence(batch, 0, Fraction(1, 1000), 1, 3)
+    0
+    """
+    own = level * level_share(t, n_batches)
+    limit = evidence_limit(batch, own * max(Fraction(1), Fraction(t, 2)), FINAL_MOST)
+    n_rejected = n_before + batch.histogram.at_most(limit)
+    enough = own * n_rejected * (batch.n_calibration + 1) >= batch.n_tests * limit
+    return limit if enough else 0

@@ -1,0 +1,268 @@
+"""Rows that are novel to everybody: the rule of the regime `consensus`, in integers.
+
+A row is null if it is normal at some agent, wherever it is tested. The test rows are divided into
+two folds. One score for all agents, which learnt nothing from the rows of a fold, compares these
+with the calibration rows of every agent. With C_k(t) the calibration rows of agent k in cell t or
+above, and ℓ_k all of them,
+
+    p(t)  =  max_k (1 + C_k(t))/(ℓ_k + 1)
+
+is the worst case over agents. A fold stops at the lowest cell T with p(T) ≤ β A(T), where A(t) is
+the share of test rows at or above t, by the score of this fold: the share of all test rows, but
+at most 11/10 of the share of this fold. Its rows at or above T have the e-value 1/p(T), the
+others zero. Two values of β are mixed with fixed weights, and e-BH over both folds decides
+(docs/theory.md, Theorem 16).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+
+from conovel.errors import InputError, SampleError
+from conovel.stats.evidence import accepted_values
+from conovel.stats.levels import Level, as_level
+
+# Weight and β/α. Where one fold has most of the rejections, the larger β is too large for it. The
+# smaller one then still rejects. docs/results/consensus.md has power against both.
+MIXED = ((Fraction(19, 20), Fraction(3, 4)), (Fraction(1, 20), Fraction(3, 8)))
+# A score that has learnt from the other fold by heart takes all its rows for novelties. The share
+# of this fold says what can be true.
+_AT_MOST = Fraction(11, 10)
+
+
+@dataclass(frozen=True)
+class FoldHistogram:
+    """The rows of one agent in each cell, by the score of one fold.
+
+    Attributes
+    ----------
+    calibration, tests, others : tuple of int
+        Calibration rows, test rows of this fold and of the other one; the lowest cell first.
+    conforms : int
+        The lowest cell, by the agent's own model, in which a row does not conform to its normals.
+    """
+
+    calibration: tuple[int, ...]
+    tests: tuple[int, ...]
+    others: tuple[int, ...]
+    conforms: int
+
+
+@dataclass(frozen=True)
+class FoldHistograms:
+    """The rows of one agent by the scores of all folds."""
+
+    folds: tuple[FoldHistogram, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of test rows."""
+        return sum(sum(fold.tests) for fold in self.folds)
+
+    @property
+    def n_calibration(self) -> int:
+        """The number of calibration rows."""
+        return sum(self.folds[0].calibration)
+
+    def n_rejected(self, cells: Sequence[int]) -> int:
+        """Count the rows that are rejected from these cells on, one for each fold."""
+        return sum(sum(f.tests[cell:]) for f, cell in zip(self.folds, cells, strict=True))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The calibration rows of one agent, by the score of one fold.
+
+    Attributes
+    ----------
+    size : int
+        All of them, ℓ_k.
+    counts : tuple of int
+        How many are in each cell, the lowest cell first. The cells may leave some rows out, if
+        they lie below all cells.
+    """
+
+    size: int
+    counts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        _check_counts(self.counts, self.size)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One fold of the test rows of all agents, by its own score.
+
+    Attributes
+    ----------
+    n_test, n_other : int
+        Test rows in this fold, and in the other one.
+    tests, others : tuple of int
+        How many of them are in each cell.
+    types : tuple of Calibration
+        The agents whose normals count.
+
+    Examples
+    --------
+    >>> Fold(4, 4, (2, 2), (3, 1), (Calibration(9, (9, 0)),)).p_values
+    (Fraction(1, 1), Fraction(1, 10))
+    """
+
+    n_test: int
+    n_other: int
+    tests: tuple[int, ...]
+    others: tuple[int, ...]
+    types: tuple[Calibration, ...]
+
+    def __post_init__(self) -> None:
+        _check_counts(self.tests, self.n_test)
+        _check_counts(self.others, self.n_other)
+        cells = {len(self.tests), len(self.others), *(len(one.counts) for one in self.types)}
+        if len(cells) > 1:
+            raise SampleError(f"all counts must have the same cells, not {sorted(cells)}")
+
+    @property
+    def p_values(self) -> tuple[Fraction, ...]:
+        """The p-value of a row in each cell; 1 where no agent has calibration rows."""
+        each = [
+            [Fraction(1 + above, one.size + 1) for above in _above(one.counts)]
+            for one in self.types
+        ]
+        return (
+            tuple(map(max, zip(*each, strict=True))) if each else (Fraction(1),) * len(self.tests)
+        )
+
+    def stop(self, beta: Fraction) -> Stop | None:
+        """Return the lowest cell with p ≤ βA and the evidence there, None if there is none."""
+        tested, other = _above(self.tests), _above(self.others)
+        n_all = self.n_test + self.n_other
+        for cell, p_value in enumerate(self.p_values):
+            here, everywhere = tested[cell], tested[cell] + other[cell]
+            is_here = p_value * self.n_test <= beta * _AT_MOST * here
+            if is_here and p_value * n_all <= beta * everywhere:
+                return Stop(cell, p_value, here)
+        return None
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where a fold stops: its rows from this cell on have the e-value 1/p_value."""
+
+    cell: int
+    p_value: Fraction
+    n_rejected: int
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """What was decided over both folds.
+
+    Attributes
+    ----------
+    cells : tuple of int
+        The lowest rejected cell of each fold; the number of cells where none is rejected.
+    n_rejected : tuple of int
+        Rejected rows of each fold.
+    p_values : tuple of Fraction or None
+        The p-value of the lowest rejected cell of each fold.
+    """
+
+    cells: tuple[int, ...]
+    n_rejected: tuple[int, ...]
+    p_values: tuple[Fraction | None, ...]
+
+
+def decide_folds(folds: Sequence[Fold], level: Level) -> Consensus:
+    """Decide about all folds together, by e-BH on the evidence of each.
+
+    Parameters
+    ----------
+    folds : sequence of Fold
+        Two of them, or one where nothing was learnt from test rows.
+    level : float, str or Fraction
+        The level α.
+
+    Examples
+    --------
+    >>> known = Calibration(99, (90, 9, 0))
+    >>> fold = Fold(20, 20, (15, 2, 3), (15, 2, 3), (known,))
+    >>> decide_folds([fold, fold], 0.1)
+    Consensus(cells=(2, 2), n_rejected=(3, 3), p_values=(Fraction(1, 100), Fraction(1, 100)))
+    """
+    alpha = as_level(level)
+    if not folds or not all(isinstance(fold, Fold) for fold in folds):
+        raise InputError("folds must be a list of Fold")
+    m = sum(fold.n_test for fold in folds)
+    if m == 0:
+        raise SampleError("there is nothing to test: every fold is empty")
+    steps = [_steps(fold, alpha) for fold in folds]  # of each fold, the lowest cell first
+    every = [step for own in steps for step in own]
+    n_without = m - sum(n for _, _, n in every)
+    accepted = accepted_values(
+        [Fraction(0), *(evidence for _, evidence, _ in every)],
+        [n_without, *(n for _, _, n in every)],
+        alpha,
+    )
+    kept = iter(accepted[1:])
+    cells, rejected, p_values = [], [], []
+    for fold, own in zip(folds, steps, strict=True):
+        taken = [step for step in own if next(kept)]
+        lowest = min((cell for cell, _, _ in taken), default=len(fold.tests))
+        cells.append(lowest)
+        rejected.append(sum(n for _, _, n in taken))
+        p_values.append(fold.p_values[lowest] if taken else None)
+    return Consensus(tuple(cells), tuple(rejected), tuple(p_values))
+
+
+def _steps(fold: Fold, alpha: Fraction) -> list[tuple[int, Fraction, int]]:
+    """Return from which cell on rows have how much evidence, and how many have just that."""
+    found = [(weight, fold.stop(share * alpha)) for weight, share in MIXED]
+    stops = [(weight, stop) for weight, stop in found if stop is not None]
+    steps = []
+    for cell in sorted({stop.cell for _, stop in stops}):
+        evidence = sum((w / stop.p_value for w, stop in stops if stop.cell <= cell), Fraction(0))
+        n = max(stop.n_rejected for _, stop in stops if stop.cell == cell)
+        above = max((stop.n_rejected for _, stop in stops if stop.cell > cell), default=0)
+        steps.append((cell, evidence, n - above))
+    return steps
+
+
+def conforming_limit(calibration: Sequence[int], level: Level) -> int:
+    """Return the lowest cell in which a row has a p-value of at most the level.
+
+    Rows below conform to the calibration rows. Without calibration rows no row conforms, and the
+    limit is zero.
+
+    Parameters
+    ----------
+    calibration : sequence of int
+        Calibration rows of an agent in each cell, by its own model.
+    level : float, str or Fraction
+
+    Examples
+    --------
+    >>> conforming_limit([10, 6, 3, 0], 0.2)
+    2
+    >>> conforming_limit([0, 0], 0.2)
+    0
+    """
+    size, alpha = sum(calibration), as_level(level)
+    if size == 0:
+        return 0
+    return sum(1 for above in _above(calibration) if 1 + above > alpha * (size + 1))
+
+
+def _above(counts: Sequence[int]) -> list[int]:
+    """Return how many are in each cell or above it."""
+    return list(accumulate(reversed(counts)))[::-1]
+
+
+def _check_counts(counts: Sequence[int], total: int) -> None:
+    if not counts or min(counts) < 0 or sum(counts) > total:
+        raise InputError(
+            f"counts must be whole numbers from 0 on that add up to at most {total}, not"
+            f" {sum(counts)}"
+        )

@@ -1,0 +1,198 @@
+"""The analyst's part of a page: in the file, and in Chromium with 10,000 rows."""
+
+import copy
+import csv
+import io
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+from support.reports import SCRIPT, Page
+
+import conovel as cn
+from conovel.errors import RunFileError
+from conovel.report import of_detection, render
+from conovel.report.flagged import page_script
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+FORMULA = '=HYPERLINK("http://x","y")'
+
+
+@pytest.fixture(scope="module")
+def content():
+    """Return a detection with names that a page or a spreadsheet could take for code."""
+    rng = np.random.default_rng(0)
+    X_test = rng.normal(size=(200, 3))
+    X_test[160:180, 0] += 6
+    X_test[180:, 1] -= 6
+    ids = [f"row-{i}" for i in range(200)]
+    ids[170:173] = [SCRIPT, FORMULA, "-1+2"]
+    result = cn.AdaDetect("logistic").detect(rng.normal(size=(900, 3)), X_test, ids=ids)
+    reasons = result.most_novel_reasons().to_dict(result.n_rejected)
+    return json.loads(
+        json.dumps(
+            {
+                "command": "detect",
+                **result.summary(),
+                "picture": of_detection(result),
+                "reasons": {"": reasons},
+            }
+        )
+    )
+
+
+def many(content, n):
+    """Repeat the explained rows until there are n."""
+    big = copy.deepcopy(content)
+    site = big["reasons"][""]
+    rows = site["rows"]
+    site["rows"] = [{**rows[i % len(rows)], "row": f"row-{i}"} for i in range(n)]
+    site["flagged"] = n
+    return big
+
+
+def test_patterns_and_rows_are_in_the_page_without_a_script(content):
+    page = Page(render(content))
+    text = " ".join(page.words)
+    assert "Why these rows?" in text
+    assert "column 0 high" in text
+    assert "column 1 low" in text
+    assert text.index("Why these rows?") < text.index("For the auditor")
+    assert text.index("For the auditor") < text.index("What is guaranteed")
+    assert not [name for name in page.attributes if name.startswith("on")]
+
+
+def test_names_cannot_leave_the_data(content):
+    text = render(content)
+    assert SCRIPT not in text
+    (data,) = re.findall(r'id="flagged-data">(.*?)</script>', text, re.DOTALL)
+    assert any(row[0] == SCRIPT for row in json.loads(data)["rows"])
+
+
+def test_only_the_script_of_the_page_may_run(content):
+    text = render(content)
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert page_script()["policy"].strip("'") in policy.replace("&#39;", "'")
+    assert "default-src 'none'" in policy.replace("&#39;", "'")
+    without = render({k: v for k, v in content.items() if k != "reasons"})
+    assert "script-src" not in without
+    assert "<script" not in without
+
+
+def test_only_the_most_novel_rows_may_have_reasons(content):
+    assert "1,000 rows were flagged" in render(
+        {**content, "reasons": {"": _flagged(content, 1000)}}
+    )
+
+
+def _flagged(content, n):
+    return {**content["reasons"][""], "flagged": n}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["rows", 0, "pattern"], 99, "pattern is none of the patterns"),
+        (["rows", 0, "reasons", 0, "columns"], [7], "columns is none of the columns"),
+        (["rows", 0, "reasons", 0, "share"], "x", "share is not a number"),
+        (["rows"], 3, "rows is not a list"),
+        (["columns", 0, "name"], None, "name is not a text"),
+    ],
+)
+def test_a_broken_file_is_named(content, path, value, message):
+    broken = copy.deepcopy(content)
+    place = broken["reasons"][""]
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    with pytest.raises(RunFileError, match=message):
+        render(broken)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra dev)")
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed")
+    with sync_api.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def opened(browser, content, tmp_path, request):
+    """Open a page of 10,000 flagged rows, offline."""
+    n, width, scheme = getattr(request, "param", (10_000, 1280, "light"))
+    file = tmp_path / "page.html"
+    file.write_text(render(many(content, n) if n else content), encoding="utf-8")
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True
+    )
+    page = context.new_page()
+    page.complaints = []
+    page.on("console", lambda message: page.complaints.append(message.text))
+    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    page.goto(file.as_uri())
+    yield page
+    assert page.complaints == []
+    context.close()
+
+
+def shown(page):
+    return page.locator("#flagged-rows tr").count()
+
+
+def test_ten_thousand_rows_can_be_sorted_and_filtered(opened):
+    assert shown(opened) == 50
+    assert opened.inner_text("#flagged-count") == "10,000 rows, 50 shown"
+    opened.click("#flagged-more")
+    assert shown(opened) == 550
+    opened.click("#flagged-table thead button:text('row')")
+    first = [opened.inner_text(f"#flagged-rows tr:nth-child({i}) th") for i in (1, 2, 3)]
+    assert first == ["row-0", "row-1", "row-2"]
+    opened.click("#flagged-table thead button:text('row')")
+    assert opened.inner_text("#flagged-rows tr:first-child th") == "row-9999"
+    assert opened.get_attribute("#flagged-table th[data-key=row]", "aria-sort") == "descending"
+    opened.fill("#flagged-filter", "row-777 high")
+    opened.locator("#flagged-rows tr:nth-child(50)").wait_for(state="detached")
+    names = opened.locator("#flagged-rows th").all_inner_texts()
+    assert names
+    assert all("row-777" in name for name in names)
+    opened.fill("#flagged-filter", "")
+    opened.click("button[data-pattern='column 1 low']")
+    texts = opened.locator("#flagged-rows summary").all_inner_texts()
+    assert all("column 1 low" in text for text in texts)
+    opened.click("#flagged-rows tr:first-child summary")
+    assert "normally" in opened.inner_text("#flagged-rows tr:first-child dd >> nth=0")
+
+
+@pytest.mark.parametrize("opened", [(0, 1280, "light")], indirect=True)
+def test_copied_cells_cannot_be_formulas(opened):
+    with opened.expect_download() as saved:
+        opened.click("#flagged-save")
+    with open(saved.value.path(), newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(io.StringIO(file.read())))
+    names = {row["row"] for row in rows}
+    assert SCRIPT in names
+    assert f"'{FORMULA}" in names
+    assert "'-1+2" in names
+    values = [row["value_1"] for row in rows]
+    assert any(value.startswith("-") for value in values)  # a negative number stays one
+    assert all(np.isfinite(float(value)) for value in values)
+    opened.click("#flagged-copy")
+    opened.locator("#flagged-said", has_text="CSV").wait_for()
+
+
+@pytest.mark.parametrize("opened", [(0, 360, "dark"), (0, 1280, "light")], indirect=True)
+def test_it_fits_and_can_be_used_without_seeing_it(opened):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    for folded in opened.query_selector_all("details"):
+        folded.evaluate("element => element.open = true")
+    opened.wait_for_timeout(50)
+    results = axe.Axe().run(opened)
+    assert results.response["violations"] == [], results.generate_report()
+    width = opened.viewport_size["width"]
+    assert opened.evaluate("document.documentElement.scrollWidth") == width
