@@ -47,9 +47,14 @@ class Scene:
         )
 
     def published(self):
-        """Tell which files there are with results, hidden and half ones included."""
+        """Tell which files there are with results, hidden and half ones included.
+
+        A report is left out: it is written into the folder of a run after the operator has its
+        outcome, so the report of the run before may come late. The folder itself is listed.
+        """
         folder = self.loopback.folder
-        return {path.relative_to(folder) for path in folder.glob("*/results/**/*")}
+        found = {path.relative_to(folder) for path in folder.glob("*/results/**/*")}
+        return {path for path in found if path.name != "report.html"}
 
     def check(self, *operators):
         """Hold what happened against the row; then let the next run work."""
