@@ -9,8 +9,8 @@ import pytest
 import conovel as cn
 from conovel.errors import InputError, ResolutionWarning
 from conovel.protocol.audit import verify
+from conovel.protocol.bodies import Ready
 from conovel.protocol.joint import crowded_apart
-from conovel.protocol.messages import Ready
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.common_scale import fit_scale
 from conovel.site.stacking import FunctionScore

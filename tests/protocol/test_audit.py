@@ -12,8 +12,9 @@ from conovel.cli.verify import _with_ranks
 from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import ConovelError, InputError, LevelError, MalformedMessageError
 from conovel.protocol.audit import verify
+from conovel.protocol.bodies import Roster
 from conovel.protocol.fields import MAX_AGENTS
-from conovel.protocol.messages import Message, Roster, decode, encode
+from conovel.protocol.messages import Message, decode, encode
 from conovel.protocol.transcript import Transcript
 from conovel.report import network_content
 from conovel.report.page import render

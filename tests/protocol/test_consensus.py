@@ -7,8 +7,9 @@ import pytest
 from support.fake_link import LEVEL, NAMES, Link, folds_of, quietly, sites_for
 
 from conovel.errors import CountOutOfRangeError, OutcomeMismatchError, SiteVanishedError
+from conovel.protocol.bodies import FoldCounts, Kind, Model, Outcome
 from conovel.protocol.consensus import agreed_of, score_digest
-from conovel.protocol.messages import FoldCounts, Kind, Model, Outcome, decode, encode
+from conovel.protocol.messages import decode, encode
 from conovel.protocol.states import State
 from conovel.spec.consensus import types_of
 from conovel.spec.groups import Numbers

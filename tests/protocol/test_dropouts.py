@@ -17,7 +17,8 @@ from support.fake_link import (
 
 from conovel import errors
 from conovel.protocol.audit import verify
-from conovel.protocol.messages import COORDINATOR, Abort, Below
+from conovel.protocol.bodies import Abort, Below
+from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.states import State
 from conovel.stats.stepup import fast_lsu
 

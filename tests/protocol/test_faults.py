@@ -27,11 +27,7 @@ from support.fake_link import (
 from conovel import errors
 from conovel.drivers.work import perform
 from conovel.protocol.agent import Agent
-from conovel.protocol.counting import CountCheck, limit_of
-from conovel.protocol.events import FitModels
-from conovel.protocol.joint import block_of
-from conovel.protocol.messages import (
-    COORDINATOR,
+from conovel.protocol.bodies import (
     Below,
     Count,
     Hello,
@@ -44,8 +40,11 @@ from conovel.protocol.messages import (
     Roster,
     Start,
     Step,
-    decode,
 )
+from conovel.protocol.counting import CountCheck, limit_of
+from conovel.protocol.events import FitModels
+from conovel.protocol.joint import block_of
+from conovel.protocol.messages import COORDINATOR, decode
 from conovel.protocol.states import TRANSITIONS, State
 from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec

@@ -18,24 +18,20 @@ from conovel.errors import (
     VersionMismatchError,
 )
 from conovel.protocol import fields
-from conovel.protocol.messages import (
+from conovel.protocol.bodies import (
     BODIES,
-    HEADER,
     IN_ROUNDS,
     LAYOUT,
     Abort,
     Count,
     Kind,
     Left,
-    Message,
     Model,
     Ready,
     Roster,
     Step,
-    as_name,
-    decode,
-    encode,
 )
+from conovel.protocol.messages import HEADER, Message, as_name, decode, encode
 from conovel.spec.composites import COMPOSITES
 from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import REGIMES

@@ -23,14 +23,10 @@ from support.fake_link import (
 
 from conovel import errors
 from conovel.errors import GuaranteeWarning
+from conovel.protocol.bodies import Below, Kind
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.counting import limit_of
-from conovel.protocol.messages import (
-    COORDINATOR,
-    Below,
-    Kind,
-    decode,
-)
+from conovel.protocol.messages import COORDINATOR, decode
 from conovel.protocol.states import TRANSITIONS, Cue, Machine, State
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.rank_counts import RankHistogram

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from conovel.drivers.work import perform
 from conovel.errors import GuaranteeWarning, ResolutionWarning
 from conovel.protocol.agent import Agent
+from conovel.protocol.bodies import Model
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.events import Send, messages_of
-from conovel.protocol.messages import COORDINATOR, Message, Model, encode
+from conovel.protocol.messages import COORDINATOR, Message, encode
 from conovel.protocol.transcript import Transcript
 from conovel.spec.facts import Facts
 from conovel.spec.joint import N_CELLS

@@ -27,7 +27,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import conovel as cn
 from conovel.protocol.agent import Agent
-from conovel.protocol.messages import Model, decode
+from conovel.protocol.bodies import Model
+from conovel.protocol.messages import decode
 from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
 from conovel.scorers.classifier import as_scorer
 from conovel.scorers.registry import as_candidates

@@ -13,8 +13,8 @@ import pytest
 import conovel as cn
 from conovel.errors import ConovelWarning
 from conovel.protocol.audit import verify
+from conovel.protocol.bodies import Ready
 from conovel.protocol.consensus import joined_folds
-from conovel.protocol.messages import Ready
 from conovel.scorers.registry import as_candidates
 from conovel.site.consensus_site import ConsensusSite
 from conovel.site.pairs import read_pair

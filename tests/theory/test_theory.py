@@ -15,8 +15,8 @@ from support.paths import DOCS
 
 from conovel.errors import SampleError
 from conovel.experiments.gaussian import centres, novelty_centre
+from conovel.protocol.bodies import Step
 from conovel.protocol.counting import CountCheck, Counting, limit_of
-from conovel.protocol.messages import Step
 from conovel.stats.null_proportion import Quantile, Storey
 from conovel.stats.rank_counts import rank_limit
 from conovel.stats.ranks import conformal_ranks

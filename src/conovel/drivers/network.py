@@ -31,10 +31,11 @@ from conovel.errors import (
 )
 from conovel.models.wire.header import VERSION as WIRE_VERSION
 from conovel.protocol import agent as protocol
+from conovel.protocol.bodies import Body, Kind, Start
 from conovel.protocol.consensus import agreed_of
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.events import Send, messages_of
-from conovel.protocol.messages import COORDINATOR, Body, Kind, Start
+from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.transcript import Transcript
 from conovel.scorers.classifier import ScorerLike
 from conovel.scorers.registry import as_candidates

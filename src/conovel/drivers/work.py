@@ -11,6 +11,7 @@ from typing import Protocol
 from conovel.errors import WireError
 from conovel.models.wire import paper_bits
 from conovel.protocol.agent import Agent
+from conovel.protocol.bodies import Model
 from conovel.protocol.events import (
     CompareRows,
     Event,
@@ -21,7 +22,6 @@ from conovel.protocol.events import (
     Send,
     Work,
 )
-from conovel.protocol.messages import Model
 from conovel.protocol.transcript import Transcript
 from conovel.stats.cells import CellHistogram
 from conovel.stats.consensus import FoldHistograms

@@ -23,6 +23,20 @@ from conovel.errors import (
     UnexpectedMessageError,
     UnknownSenderError,
 )
+from conovel.protocol.bodies import (
+    Below,
+    Count,
+    Hello,
+    Histogram,
+    Kind,
+    Left,
+    Model,
+    Outcome,
+    Ready,
+    Roster,
+    Start,
+    Step,
+)
 from conovel.protocol.consensus import (
     FIRST_ROUND,
     SECOND_ROUNDS,
@@ -41,23 +55,7 @@ from conovel.protocol.events import (
     RefitModels,
 )
 from conovel.protocol.joint import group_of, own_floor
-from conovel.protocol.messages import (
-    COORDINATOR,
-    Below,
-    Count,
-    Hello,
-    Histogram,
-    Kind,
-    Left,
-    Message,
-    Model,
-    Outcome,
-    Ready,
-    Roster,
-    Start,
-    Step,
-    as_name,
-)
+from conovel.protocol.messages import COORDINATOR, Message, as_name
 from conovel.protocol.model_box import ModelBox
 from conovel.protocol.states import Cue, Machine, State
 from conovel.spec.facts import Facts

@@ -24,10 +24,11 @@ from conovel.protocol.audit_list import list_findings
 from conovel.protocol.audit_one_site import one_site_findings
 from conovel.protocol.audit_repeats import network_findings
 from conovel.protocol.audit_repeats import one_site_findings as repeated_one_site
+from conovel.protocol.bodies import IN_ROUNDS, Kind, Outcome
 from conovel.protocol.consensus import model_rounds
 from conovel.protocol.counting import CountCheck, Counting, decide_alone, limit_of
 from conovel.protocol.group_records import are_groups_of
-from conovel.protocol.messages import COORDINATOR, IN_ROUNDS, Kind, Outcome
+from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.not_checked import FORMATS, kind_of
 from conovel.protocol.transcript import Transcript
 from conovel.spec.guarantee import guarantee

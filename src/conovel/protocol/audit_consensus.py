@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from conovel.errors import InputError
+from conovel.protocol.bodies import Outcome, Ready
 from conovel.protocol.consensus import (
     check_counts,
     check_score,
     decide_consensus,
     told_limits,
 )
-from conovel.protocol.messages import Outcome, Ready
 from conovel.protocol.transcript import Sizes, Transcript
 from conovel.spec.consensus import N_FOLDS, fold_sizes, told_types, types_of
 from conovel.spec.groups import Numbers

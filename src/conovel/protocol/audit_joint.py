@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from conovel.errors import InputError
+from conovel.protocol.bodies import Outcome, Ready
 from conovel.protocol.joint import (
     GroupOutcome,
     block_of,
@@ -16,7 +17,6 @@ from conovel.protocol.joint import (
     rooms_of,
     told_cells,
 )
-from conovel.protocol.messages import Outcome, Ready
 from conovel.protocol.transcript import Sizes, Transcript
 from conovel.spec.groups import Group, Numbers, divide, told_weights
 from conovel.spec.joint import N_CELLS

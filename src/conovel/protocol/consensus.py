@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from conovel.errors import CountOutOfRangeError, OutcomeMismatchError
-from conovel.protocol.messages import FoldCounts, Outcome, Ready
+from conovel.protocol.bodies import FoldCounts, Outcome, Ready
 from conovel.spec.consensus import N_FOLDS, Agreed, fold_sizes
 from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import Regime

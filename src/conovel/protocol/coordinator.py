@@ -23,6 +23,17 @@ from conovel.errors import (
     UnexpectedMessageError,
     VersionMismatchError,
 )
+from conovel.protocol.bodies import (
+    Count,
+    FoldCounts,
+    Hello,
+    Histogram,
+    Left,
+    Outcome,
+    Ready,
+    Roster,
+    Start,
+)
 from conovel.protocol.consensus import (
     COUNT_ROUNDS,
     check_counts,
@@ -34,20 +45,7 @@ from conovel.protocol.counting import CountCheck, Counting
 from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.joint import block_of, decide_groups, rooms_of, told_cells
-from conovel.protocol.messages import (
-    COORDINATOR,
-    Count,
-    FoldCounts,
-    Hello,
-    Histogram,
-    Left,
-    Message,
-    Outcome,
-    Ready,
-    Roster,
-    Start,
-    as_name,
-)
+from conovel.protocol.messages import COORDINATOR, Message, as_name
 from conovel.protocol.states import Cue, Machine, State
 from conovel.spec.consensus import N_FOLDS, told_types, types_of
 from conovel.spec.groups import Group, Numbers, divide, told_weights

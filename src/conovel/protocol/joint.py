@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from conovel.errors import CountOutOfRangeError
-from conovel.protocol.messages import Histogram, Ready
+from conovel.protocol.bodies import Histogram, Ready
 from conovel.spec.groups import Group
 from conovel.spec.joint import N_CELLS
 from conovel.stats.cells import ROOMS, CellHistogram, choose_room

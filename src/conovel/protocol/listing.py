@@ -23,17 +23,9 @@ from conovel.errors import (
     SpecMismatchError,
     UnexpectedMessageError,
 )
+from conovel.protocol.bodies import Count, History, Kind, Listed, Listing
 from conovel.protocol.events import Event, Outbox, messages_of
-from conovel.protocol.messages import (
-    COORDINATOR,
-    Count,
-    History,
-    Kind,
-    Listed,
-    Listing,
-    Message,
-    as_name,
-)
+from conovel.protocol.messages import COORDINATOR, Message, as_name
 from conovel.protocol.states import Cue, Machine, State, Trigger
 
 LISTING_TRANSITIONS: dict[tuple[State, Trigger], frozenset[State]] = {

@@ -8,6 +8,7 @@ from fractions import Fraction
 from operator import index
 from typing import Any, TypeVar
 
+from conovel.protocol.bodies import LAYOUT, Body
 from conovel.protocol.fields import (
     COUNTS,
     DIGEST,
@@ -19,7 +20,7 @@ from conovel.protocol.fields import (
     U64,
     Field,
 )
-from conovel.protocol.messages import LAYOUT, Body, Message, encode
+from conovel.protocol.messages import Message, encode
 from conovel.stats.levels import as_fraction
 
 B = TypeVar("B", bound=Body)

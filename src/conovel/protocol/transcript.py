@@ -17,10 +17,7 @@ from operator import index
 from typing import Any, NamedTuple
 
 from conovel.errors import ConovelError, InputError, SiteVanishedError
-from conovel.protocol.counting import Question
-from conovel.protocol.fields import MAX_AGENTS
-from conovel.protocol.messages import (
-    COORDINATOR,
+from conovel.protocol.bodies import (
     Abort,
     Below,
     Count,
@@ -29,14 +26,15 @@ from conovel.protocol.messages import (
     Histogram,
     Kind,
     Left,
-    Message,
     Outcome,
     Ready,
     Roster,
     Start,
     Step,
-    decode,
 )
+from conovel.protocol.counting import Question
+from conovel.protocol.fields import MAX_AGENTS
+from conovel.protocol.messages import COORDINATOR, Message, decode
 from conovel.protocol.plain_bodies import as_body, as_exact, as_plain, as_text
 from conovel.spec.run_spec import RunSpec
 

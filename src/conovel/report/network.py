@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from conovel.errors import ConovelError, InputError, RunFileError
 from conovel.protocol.audit import verify
+from conovel.protocol.bodies import Step
 from conovel.protocol.group_records import AgentGroup, groups_of
-from conovel.protocol.messages import Step
 from conovel.protocol.transcript import Transcript
 from conovel.report.checked import Checked
 from conovel.report.picture import SiteRanks, lines_of, picture

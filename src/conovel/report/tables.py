@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from conovel.protocol.bodies import Step
 from conovel.protocol.counting import Question
 from conovel.protocol.group_records import AgentGroup
-from conovel.protocol.messages import COORDINATOR, Step
+from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.transcript import Transcript
 from conovel.report.drawing import spelled
 from conovel.report.picture_content import shortened

@@ -14,7 +14,8 @@ from conovel.drivers.nvflare.run_records import RunRecords
 from conovel.drivers.nvflare.secret import own_secret
 from conovel.protocol.agent import Agent
 from conovel.protocol.audit import verify
-from conovel.protocol.messages import Count, Message, encode
+from conovel.protocol.bodies import Count
+from conovel.protocol.messages import Message, encode
 from conovel.site.storage import read_json
 
 # The run id follows from the seed, and no run id is accepted twice.

@@ -7,7 +7,7 @@ from typing import Any
 
 from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import ConovelError
-from conovel.protocol.messages import Outcome
+from conovel.protocol.bodies import Outcome
 from conovel.protocol.not_checked import FORMATS
 from conovel.protocol.transcript import Transcript
 from conovel.spec.guarantee import guarantee

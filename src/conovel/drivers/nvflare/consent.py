@@ -8,7 +8,8 @@ from fractions import Fraction
 
 from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import InputError
-from conovel.protocol.messages import Left, Message, Roster
+from conovel.protocol.bodies import Left, Roster
+from conovel.protocol.messages import Message
 from conovel.site.splitting import TrainingRows
 from conovel.spec.regimes import REGIMES, as_deployable
 from conovel.spec.schema import Schema, differing_columns

@@ -23,11 +23,12 @@ from conovel.errors import (
     RemoteProtocolError,
     SiteVanishedError,
 )
+from conovel.protocol.bodies import Kind
 from conovel.protocol.consensus import model_rounds
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.fields import MAX_TEXT_BYTES
-from conovel.protocol.messages import Kind, decode
+from conovel.protocol.messages import decode
 from conovel.protocol.plain_bodies import as_plain
 from conovel.protocol.states import State, as_text
 from conovel.protocol.transcript import Entry, Transcript

@@ -29,8 +29,9 @@ from conovel.errors import (
 )
 from conovel.models.wire.header import VERSION as WIRE_VERSION
 from conovel.protocol.agent import Agent
+from conovel.protocol.bodies import Roster
 from conovel.protocol.events import Outbox, messages_of
-from conovel.protocol.messages import COORDINATOR, Roster, decode
+from conovel.protocol.messages import COORDINATOR, decode
 from conovel.protocol.states import State
 from conovel.protocol.transcript import Transcript
 from conovel.site.site import Site
