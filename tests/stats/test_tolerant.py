@@ -183,7 +183,8 @@ def test_a_default_for_an_unopened_commitment_is_not_valid():
         p = orders * math.prod(Fraction(1 if r <= m else 16 - m, 16) for r in ranks)
         share = {}
         for claim in (1, 0):  # opened, or counted as zero
-            at = lambda k, claim=claim: [*(int(r <= k) for r in (*ranks, 1, 3)), claim]  # noqa: E731
+            rows = (*ranks, 1, 3)
+            at = lambda k, r=rows, c=claim: [*(int(rank <= k) for rank in r), c]  # noqa: E731
             k = largest_by_definition(at, m, 1)
             false = sum(r <= k for r in ranks)
             share[claim] = Fraction(false, max(false + (k >= 1) + (k >= 3), 1))

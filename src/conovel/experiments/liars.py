@@ -109,7 +109,10 @@ def by_cells(
 ) -> Found:
     """Decide as `joint` does, on a grid of cells; liars claim all that their floor allows."""
     edges = np.linspace(-1, 5, N_CELLS - 1)
-    histograms = [CellHistogram.of(*(np.digitize(s, edges) for s in a), N_CELLS) for a in agents]
+    histograms = [
+        CellHistogram.of(np.digitize(a.calibration, edges), np.digitize(a.tests, edges), N_CELLS)
+        for a in agents
+    ]
     floors = [histogram.floor(X) for histogram in histograms]
     m = design.n_null + design.n_novel
     blocks = []
