@@ -17,7 +17,7 @@ import conovel as cn
 from conovel.errors import InputError
 from conovel.experiments.liars import LEVEL, LiarDesign, by_cells, by_ranks, draw
 from conovel.stats.rank_counts import RankHistogram, as_block, first_k, rank_limit
-from conovel.stats.tolerant import CountSteps, count_steps, largest_k
+from conovel.stats.tolerant import CountSteps, count_steps, largest_k, on_grid, rises_at
 
 exact_levels = levels.map(lambda level: Fraction(str(level)))
 networks = st.lists(block(), min_size=1, max_size=6).filter(lambda b: any(r for r, _ in b))
@@ -76,6 +76,21 @@ def test_more_liars_never_reject_more(blocks, level):
 def test_the_first_k_is_where_the_limit_admits_the_rank(slope, rank, size, m):
     k = first_k(slope / m, rank, size)
     assert rank_limit(slope / m, k, size) >= rank > rank_limit(slope / m, k - 1, size)
+
+
+@given(
+    exact_levels, st.integers(1, 10**5), st.lists(st.integers(1, 10**6), max_size=30), st.data()
+)
+def test_large_claims_are_told_on_a_grid(level, size, rows, data):
+    """On the grid the counts are the true ones; k* is the largest k of the grid."""
+    m = data.draw(st.integers(10**4, 10**7))
+    ranks = np.array([1 + row % (size + 1) for row in rows], dtype=np.int64)
+    histogram, slope = RankHistogram(ranks, size), level / m
+    claim = count_steps(histogram, slope, m)
+    assert all(rises_at(k, slope, size) for k in claim.steps)
+    for k in map(on_grid, [*claim.steps, *(step - 1 for step in claim.steps), m, 9000]):
+        assert claim.at(k) == histogram.at_most(rank_limit(slope, k, size))
+    assert all(m - on_grid(m) < m / 4096 for m in (m, *claim.steps))
 
 
 @pytest.mark.parametrize("liars", [2, 3, -1, 0.5, True, "1"])

@@ -3,7 +3,8 @@
 If at most f of K agents lie, the K - f smallest counts add up to no more than the counts of the
 agents that do not lie. So k* = max{k : s_f(k) >= k}, with s_f(k) the sum of the K - f smallest
 counts N_j(k), is at most the number of rows that honest agents reject (Theorem 17 of
-docs/theory.md).
+docs/theory.md). Claims that are told as a whole are told on a grid of k: all numbers up to 8,192,
+and 4,096 for each factor of two above. So a claim is short, whatever the number of tests.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import Any
 from conovel.errors import InputError
 from conovel.stats.arguments import as_whole
 from conovel.stats.rank_counts import RankHistogram, first_k, rank_limit
+
+GRID_BITS = 13  # of a value of k; a k is above the next smaller one by less than 1/4,096 of it
 
 
 def as_liars(liars: Any, n_agents: int | None = None) -> int:
@@ -47,6 +50,24 @@ def least_total(counts: Sequence[int], liars: int) -> int:
     6
     """
     return sum(sorted(counts)[: len(counts) - liars])
+
+
+def on_grid(k: int) -> int:
+    """Return the largest value of the grid that is at most k.
+
+    Examples
+    --------
+    >>> on_grid(8191), on_grid(8193), on_grid(16387)
+    (8191, 8192, 16384)
+    """
+    shift = max(k.bit_length() - GRID_BITS, 0)
+    return k >> shift << shift
+
+
+def _from_grid(k: int) -> int:
+    """Return the smallest value of the grid that is at least k."""
+    below = on_grid(k)
+    return below if below == k else below + (1 << (k.bit_length() - GRID_BITS))
 
 
 @dataclass(frozen=True)
@@ -82,7 +103,8 @@ class CountSteps:
 def count_steps(histogram: RankHistogram, slope: Fraction, n_tests: int) -> CountSteps:
     """Return the counts of an agent for all k up to the number of tests of all agents.
 
-    Ranks above the limit of k = m cannot be rejected and are not counted.
+    Ranks above the limit of k = m cannot be rejected and are not counted. The values of k are on
+    the grid; a rank between two of them joins at the larger one.
 
     Examples
     --------
@@ -91,16 +113,16 @@ def count_steps(histogram: RankHistogram, slope: Fraction, n_tests: int) -> Coun
     >>> count_steps(ranks, Fraction(1, 25), 5)
     CountSteps(steps=(2, 3), tests=(2, 1))
     """
-    most = rank_limit(slope, n_tests, histogram.n_calibration)
+    most = rank_limit(slope, on_grid(n_tests), histogram.n_calibration)
     found: dict[int, int] = {}
     for rank, n in histogram.pairs(most):
-        k = first_k(slope, rank, histogram.n_calibration)
+        k = _from_grid(first_k(slope, rank, histogram.n_calibration))
         found[k] = found.get(k, 0) + n
     return CountSteps(tuple(found), tuple(found.values()))
 
 
 def largest_k(claims: Sequence[CountSteps], n_tests: int, liars: int) -> int:
-    """Return k* = max{k : s_f(k) >= k} over k up to the number of tests.
+    """Return k* = max{k : s_f(k) >= k} over k on the grid, up to the number of tests.
 
     s_f is nondecreasing, as every claim is. So k falls from the number of tests to the largest
     such k.
@@ -112,7 +134,20 @@ def largest_k(claims: Sequence[CountSteps], n_tests: int, liars: int) -> int:
     >>> largest_k([*honest, liar], 9, liars=0), largest_k([*honest, liar], 9, liars=1)
     (8, 3)
     """
-    k = n_tests
+    k = on_grid(n_tests)
     while (total := least_total([claim.at(k) for claim in claims], liars)) < k:
-        k = total
+        k = on_grid(total)
     return k
+
+
+def rises_at(k: int, slope: Fraction, n_calibration: int) -> bool:
+    """Tell whether the count of an agent can rise at a k: it is on the grid, and a rank joins.
+
+    Examples
+    --------
+    >>> [k for k in range(1, 9) if rises_at(k, Fraction(1, 50), 19)]
+    [3, 5, 8]
+    """
+    if k < 1 or on_grid(k) != k:
+        return False
+    return rank_limit(slope, k, n_calibration) > rank_limit(slope, on_grid(k - 1), n_calibration)
