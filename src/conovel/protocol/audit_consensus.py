@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from conovel.errors import InputError
-from conovel.protocol.bodies import Outcome, Ready
+from conovel.protocol.bodies import Outcome
 from conovel.protocol.consensus import (
     check_counts,
     check_score,
@@ -61,7 +61,7 @@ def _count_findings(
     if set(transcript.folds) != set(sizes) or any(len(both) != N_FOLDS for both in folds.values()):
         yield "the counts of some fold are missing"
         return
-    ready = {name: Ready(s.n_tested, s.n_calibration, s.n_wanted) for name, s in sizes.items()}
+    ready = {name: s.ready for name, s in sizes.items()}
     for name, both in folds.items():
         for fold, counts in enumerate(both):
             check_counts(name, ready[name], counts, fold)
