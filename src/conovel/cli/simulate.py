@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from conovel.drivers.agents import Agent
-    from conovel.drivers.network import Phase
+    from conovel.drivers.carrying import Phase
     from conovel.drivers.results import NetworkRun
     from conovel.protocol.group_records import AgentGroup
     from conovel.site.dialects import Reading
@@ -101,6 +101,21 @@ def simulate(
             " not there."
         ),
     ] = None,
+    liars: Annotated[
+        int,
+        typer.Option(
+            help="How many agents may lie about their counts; with --counting committed.", min=0
+        ),
+    ] = 0,
+    counting: Annotated[
+        str,
+        typer.Option(
+            help="rounds, or committed: agents commit to all their counts before any are revealed."
+        ),
+    ] = "rounds",
+    reveal_to: Annotated[
+        str, typer.Option(help="Who sees revealed counts: coordinator or members.")
+    ] = "coordinator",
     columns: Annotated[
         str | None, typer.Option(help="Feature columns of the files; all if not given.")
     ] = None,
@@ -165,6 +180,9 @@ def simulate(
                 on_dropout=on_dropout,  # type: ignore[arg-type]
                 repeats=repeats,
                 ledger=ledger,
+                liars=liars,
+                counting=counting,  # type: ignore[arg-type]
+                reveal_to=reveal_to,  # type: ignore[arg-type]
                 schema=schema,
             ).run(dropouts=_read_dropouts(drop), on_stage=show_stage, check=check)
             for name in regimes

@@ -49,6 +49,8 @@ _SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether i
         "max_seconds": (_NUMBER, False),
         "min_train_rows": (int, False),
         "min_train_share": (_NUMBER | str, False),
+        "min_liars": (int, False),
+        "reveal_to": (str, False),
     },
 }
 _FEDERATION: Mapping[str, Mapping[str, tuple[Any, bool]]] = {

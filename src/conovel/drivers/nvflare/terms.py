@@ -11,8 +11,10 @@ from typing import Any
 from conovel.errors import InputError
 from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.messages import as_name
+from conovel.spec.counting import COMMITTED
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
+from conovel.stats.tolerant import as_liars
 
 MAX_SECONDS = 7 * 24 * 3600
 
@@ -44,7 +46,7 @@ class Terms:
     """
 
     agents: tuple[str, ...]
-    spec: RunSpec = field(default_factory=RunSpec.of)
+    spec: RunSpec = field(default_factory=lambda: RunSpec.of(counting=COMMITTED))
     run_id: str = ""
     call_seconds: float = 30.0
     stage_seconds: float = 900.0
@@ -55,6 +57,7 @@ class Terms:
         put(self, "agents", _names(self.agents))
         put(self, "run_id", _run_id(self.run_id))
         as_deployable(self.spec.regime)
+        as_liars(self.spec.liars, len(self.agents))
         if self.spec.repeats != 1:
             raise InputError(
                 f"repeats={self.spec.repeats} is for a network in one process, not for a run"
