@@ -29,6 +29,8 @@ from conovel.drivers.work import perform
 from conovel.protocol.agent import Agent
 from conovel.protocol.bodies import (
     Below,
+    Commit,
+    Commitments,
     Count,
     Hello,
     Histogram,
@@ -37,6 +39,8 @@ from conovel.protocol.bodies import (
     Model,
     Outcome,
     Ready,
+    Reveal,
+    Reveals,
     Roster,
     Start,
     Step,
@@ -62,8 +66,13 @@ SAMPLES = {
     Kind.BELOW: Below(Fraction(1, 2)),
     Kind.STEP: Step(11, LEVEL / 11),
     Kind.COUNT: Count(1),
+    Kind.COMMIT: Commit(bytes(32)),
+    Kind.COMMITMENTS: Commitments(("agent000",), (bytes(32),)),
+    Kind.REVEAL: Reveal(bytes(32), 5, 19, 0, (), (), ()),
+    Kind.REVEALS: Reveals((), ()),
     Kind.OUTCOME: Outcome(1, 11, LEVEL / 11, 1, ("agent000",), (), ()),
 }
+COMMITTED = {"pi0": None, "counting": "committed", "reveal_to": "members"}
 
 
 def at_every_state(target, **options):
@@ -118,10 +127,19 @@ def injections(link, target):
         yield f"{kind.name} from a peer", imposed, senders[1], errors.UnexpectedMessageError
 
 
-@pytest.mark.parametrize("target", [COORDINATOR, "agent000", "agent002"])
-def test_every_fault_in_every_state_ends_the_run_without_an_outcome(target):
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [
+        (COORDINATOR, {}),
+        ("agent000", {}),
+        ("agent002", {}),
+        (COORDINATOR, COMMITTED),
+        ("agent001", COMMITTED),
+    ],
+)
+def test_every_fault_in_every_state_ends_the_run_without_an_outcome(target, options):
     tried = 0
-    for stopped in at_every_state(target):
+    for stopped in at_every_state(target, **options):
         for what, data, peer, error in injections(stopped, target):
             link = copy.deepcopy(stopped)
             machine = link.machines[target]
