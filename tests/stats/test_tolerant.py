@@ -99,9 +99,9 @@ def test_as_many_liars_as_blocks_are_refused(liars):
         cn.fast_lsu([([1], 9), ([1], 9)], 0.5, liars=liars)
 
 
-def test_an_estimate_of_the_nulls_is_refused_with_liars():
-    with pytest.raises(InputError, match="pi0 is not proven where blocks may lie"):
-        cn.fast_lsu([([1], 9), ([1], 9)], 0.5, pi0="storey", liars=1)
+def test_an_estimate_of_the_nulls_that_is_not_proven_is_refused_with_liars():
+    with pytest.raises(InputError, match="pi0='quantile' is not proven where blocks may lie"):
+        cn.fast_lsu([([1], 9), ([1], 9)], 0.5, pi0="quantile", liars=1)
 
 
 # Every order of small sites -----------------------------------------------------------------
@@ -181,6 +181,23 @@ def test_two_liars_among_five(ties):
     fdr, bound = honest_fdr(sites, level, claims, by_rule(2))
     assert fdr <= bound
     assert honest_fdr(sites, level, claims, by_rule(0))[0] > bound
+
+
+@pytest.mark.parametrize("claimed_rank", [1, 6])
+def test_the_level_is_kept_with_an_estimate_of_the_nulls(claimed_rank):
+    """A liar whose p-values are all small lowers the estimate as far as it can."""
+    sites, level = [Site(5, 2), Site(5, 1)], Fraction(3, 5)
+    rates = {}
+    for liars in (0, 1):
+        rates[liars] = Fraction(0)
+        for combination in itertools.product(*map(outcomes, sites)):
+            blocks = [(ranks, 5) for ranks, _ in combination] + [([claimed_rank] * 4, 5)]
+            outcome = quietly(cn.fast_lsu, blocks, level, pi0="storey", liars=liars)
+            if any(mask.any() for mask in outcome.rejected[:2]):  # all honest rows are null
+                rates[liars] += math.prod(p for _, p in combination)
+    assert rates[1] <= level
+    if claimed_rank == 1:
+        assert rates[0] > level
 
 
 def test_a_default_for_an_unopened_commitment_is_not_valid():

@@ -143,7 +143,8 @@ def fast_lsu(
     pi0 : None, "storey", "quantile", Storey or Quantile
         Adapt to the proportion of nulls, from counts alone.
     liars : int
-        How many blocks may lie about their counts: fewer than there are blocks. Not with `pi0`.
+        How many blocks may lie about their counts: fewer than there are blocks. Not with
+        ``pi0="quantile"``.
 
     Returns
     -------
@@ -165,10 +166,10 @@ def fast_lsu(
     estimator = as_estimator(pi0)
     pairs = [as_block(*pair) for pair in _as_pairs(blocks)]
     liars = as_liars(liars, max(len(pairs), 1))
-    if liars and estimator is not None:
+    if liars and estimator is not None and not estimator.proven_for_several:
         raise InputError(
-            "pi0 is not proven where blocks may lie: the estimate adds up their counts. Leave pi0"
-            " out, or take liars=0"
+            f"pi0={type(estimator).__name__.lower()!r} is not proven where blocks may lie: use"
+            " pi0='storey', or take liars=0"
         )
     m = sum(ranks.size for ranks, _ in pairs)
     if m == 0:
