@@ -81,8 +81,8 @@ def _check_committed(spec: RunSpec) -> None:
         )
     if spec.pi0 is not None:
         raise InputError(
-            "pi0 needs counting='rounds': agents commit to counts for every k, and with an estimate"
-            " of the nulls these are not known before the counts are"
+            "pi0 needs counting='rounds': agents commit to counts for every k, and with an"
+            " estimate of the nulls these are not known before the counts are"
         )
     if spec.on_dropout != "abort":
         raise InputError(
