@@ -12,7 +12,7 @@ LIAR = "south"
 
 @pytest.mark.slow
 def test_a_lying_site_is_tolerated(rows, loopback, submit, sabotage):
-    """It claims the smallest rank for all its rows: no record shows it, and no honest site moves."""
+    """It claims the smallest rank for all its rows: no record shows it."""
     states = {name: loopback.folder / name / "state" for name in SITES}
     settings = {"regime": "counts", "level": "0.1", "train_fraction": "1/2"}
     honest = in_one_process(rows, states, 7, scorer=SCORER, **settings).run()
