@@ -23,6 +23,7 @@ from support.fake_link import (
     nonce_of,
     quietly,
     sites_for,
+    table_of,
 )
 
 from conovel import errors
@@ -37,6 +38,7 @@ from conovel.protocol.committed import (
 from conovel.protocol.fields import MAX_STEPS
 from conovel.protocol.messages import COORDINATOR, Message, decode, encode
 from conovel.protocol.states import State
+from conovel.spec.counting import REVEAL_TO
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.rank_counts import RankHistogram, as_block
 from conovel.stats.stepup import fast_lsu
@@ -169,6 +171,25 @@ def test_too_many_steps_have_no_byte_form():
     big = Reveal(bytes(32), 1, 1, 0, tuple(range(MAX_STEPS + 1)), (), ())
     with pytest.raises(errors.LocalProtocolError):
         encode(Message(RUN_ID, "a", "b", 1, big))
+
+
+@given(block(), levels, st.integers(1, 300), st.data())
+def test_a_reveal_says_nothing_about_ranks_above_the_level(own, level, others, data):
+    """Only p-values up to α are counted, each by the k at which it joins."""
+    ranks, size = own
+    m = len(ranks) + others
+    most = int(level * (size + 1))
+    told = reveal_ranks(bytes(32), RankHistogram(*as_block(ranks, size)), level, m)
+    assert sum(told.tests) == sum(rank <= most for rank in ranks)
+    anywhere = st.integers(most + 1, size + 1)
+    moved = [rank if rank <= most else data.draw(anywhere) for rank in ranks]
+    assert told == reveal_ranks(bytes(32), RankHistogram(*as_block(moved, size)), level, m)
+
+
+def test_the_page_says_who_sees_reveals():
+    header = ("`reveal_to`", "the coordinator learns", "the other agents learn")
+    named = [row[0].split("`")[1].strip('"') for row in table_of("revealed.md", *header)]
+    assert named == list(REVEAL_TO)
 
 
 # Faults -------------------------------------------------------------------------------------
