@@ -55,7 +55,7 @@ def committed(blocks, regime="full", **options):
 # What is decided ----------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     networks,
     levels,
@@ -78,7 +78,7 @@ def test_the_decisions_are_those_of_the_step_up(blocks, level, regime, reveal_to
         assert np.array_equal(mask, wanted)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(networks, levels, st.integers(0, 2**32))
 def test_joint_decides_the_same_from_histograms_and_from_reveals(blocks, level, seed):
     plain = Link(sites_for(blocks, "joint"), regime="joint", level=level, seed=seed).run()
@@ -173,6 +173,7 @@ def test_too_many_steps_have_no_byte_form():
         encode(Message(RUN_ID, "a", "b", 1, big))
 
 
+@settings(max_examples=30)
 @given(block(), levels, st.integers(1, 300), st.data())
 def test_a_reveal_says_nothing_about_ranks_above_the_level(own, level, others, data):
     """Only p-values up to α are counted, each by the k at which it joins."""

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.exact_fdr import FAR, Site, outcomes
 from support.fake_link import block, quietly
@@ -66,6 +66,7 @@ def test_the_rule_equals_its_definition(blocks, level, liars):
         np.testing.assert_array_equal(mask, quietly(cn.benjamini_hochberg, ranks, sizes, level))
 
 
+@settings(max_examples=30)
 @given(networks, exact_levels)
 def test_more_liars_never_reject_more(blocks, level):
     found = [quietly(cn.fast_lsu, blocks, level, liars=f).limits[0] for f in range(len(blocks))]

@@ -569,7 +569,12 @@ def test_committed_counts_as_in_one_process(regime, more, files, rows, capsys):
 
 
 @pytest.mark.parametrize(
-    ("regime", "reveal_to"), [("full", "coordinator"), ("counts", "members"), ("joint", "members")]
+    ("regime", "reveal_to"),
+    [
+        ("full", "coordinator"),
+        pytest.param("counts", "members", marks=pytest.mark.slow),
+        pytest.param("joint", "members", marks=pytest.mark.slow),
+    ],
 )
 def test_every_value_of_committed_counts_is_checked_or_named(regime, reveal_to, files):
     asked = terms(regime=regime, counting="committed", reveal_to=reveal_to, liars=1)
