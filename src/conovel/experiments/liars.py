@@ -15,14 +15,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.stats.cells import CellHistogram
+from conovel.stats.cells import CellHistogram, RoomWanted, choose_room
 from conovel.stats.grouped import pooled_cut
 from conovel.stats.pooled import PooledBlock, most_above
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.stepup import step_up
 
 N_CELLS = 64
-X = Fraction(3, 20)  # the share of ℓ + 1 that may lie above a floor, in `joint`
+LIKELY = 2.7  # scores from here on are counted as likely novelties, to choose x in `joint`
 LEVEL = Fraction(1, 10)
 
 
@@ -109,27 +109,33 @@ def by_cells(
 ) -> Found:
     """Decide as `joint` does, on a grid of cells; liars claim all that their floor allows."""
     edges = np.linspace(-1, 5, N_CELLS - 1)
+    x = choose_room([_wanted(agent) for agent in agents], LEVEL, tolerated)
     histograms = [
         CellHistogram.of(np.digitize(a.calibration, edges), np.digitize(a.tests, edges), N_CELLS)
         for a in agents
     ]
-    floors = [histogram.floor(X) for histogram in histograms]
+    floors = [histogram.floor(x) for histogram in histograms]
     m = design.n_null + design.n_novel
     blocks = []
     for place, (histogram, floor) in enumerate(zip(histograms, floors, strict=True)):
         above = histogram.above(floor)
         if is_lying and place >= design.honest:
             claimed = np.zeros(N_CELLS, dtype=np.int64)
-            claimed[-1] = min(m, most_above(design.n_calibration, X))
+            claimed[-1] = min(m, most_above(design.n_calibration, x))
             above = CellHistogram(np.zeros_like(claimed), claimed)
         block = PooledBlock(m, design.n_calibration, tuple(above.tests), tuple(above.calibration))
         blocks.append(block)
-    outcome = pooled_cut(blocks, LEVEL, X, liars=tolerated)
+    outcome = pooled_cut(blocks, LEVEL, x, liars=tolerated)
     masks = [
         outcome.rejects(np.digitize(agent.tests, edges), floor)
         for agent, floor in zip(agents, floors, strict=True)
     ]
     return _of_honest(masks[: design.honest], design)
+
+
+def _wanted(agent: Scores) -> RoomWanted:
+    likely = sum(int((scores >= LIKELY).sum()) for scores in agent)
+    return RoomWanted(likely, agent.tests.size, agent.calibration.size)
 
 
 def _of_honest(masks: Sequence[NDArray[np.bool_]], design: LiarDesign) -> Found:

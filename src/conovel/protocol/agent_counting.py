@@ -46,7 +46,8 @@ from conovel.spec.counting import TO_MEMBERS
 from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.cells import ROOMS, CellHistogram
+from conovel.stats.cells import CellHistogram
+from conovel.stats.cells import rooms as rooms_allowed
 from conovel.stats.consensus import FoldHistograms
 from conovel.stats.rank_counts import RankHistogram
 
@@ -163,7 +164,7 @@ class CountingAgent(Machine):
     ) -> CellHistogram:
         self._rooms = dict(rooms)
         room, is_alone = rooms[self.name], len(self._in_group(rooms, "x")) == 1
-        allowed = (Fraction(0),) if is_alone else ROOMS
+        allowed = (Fraction(0),) if is_alone else rooms_allowed(self.spec.liars)
         self._insist(room in allowed, f"x must be {' or '.join(map(str, allowed))}, not {room}")
         self._floor = own_floor(histogram, room, is_alone=is_alone, level=self.spec.level)
         return histogram.above(self._floor)
@@ -212,8 +213,8 @@ class CountingAgent(Machine):
         self._insist(total == self._n_tests, "the tests do not add up to their number")
         groups = told_groups(self._weights)
         if self.regime.pools_calibration:
-            rooms = rooms_of(groups, ready, self.spec.level)
-            self._insist(rooms == self._rooms, "x does not follow from the numbers of rows")
+            follows = rooms_of(groups, ready, self.spec.level, self.spec.liars)
+            self._insist(follows == self._rooms, "x does not follow from the numbers of rows")
         return decide(self.spec, reveals, self._n_tests, groups, self._rooms)
 
     def _on_question(self, question: Question, round_: int) -> Outbox:

@@ -60,7 +60,7 @@ def outcome_findings(
     if transcript.weights != dict(zip(transcript.roster, weights, strict=True)):
         yield "the weights of the roster are not those that follow from the hellos"
     ready = {name: s.ready for name, s in sizes.items()}
-    rooms = rooms_of(groups, ready, transcript.agreed.level)
+    rooms = rooms_of(groups, ready, transcript.agreed.level, transcript.agreed.liars)
     if transcript.rooms != rooms:
         for name in sorted(rooms.keys() | transcript.rooms.keys()):
             told, follows = transcript.rooms.get(name), rooms.get(name)

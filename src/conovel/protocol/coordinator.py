@@ -226,7 +226,7 @@ class Coordinator(Machine):
         """Announce x, which follows from what the agents want; all their counts come back."""
         rooms: tuple[Fraction, ...] = ()
         if self.regime.pools_calibration:
-            self._rooms = rooms_of(self._groups, self._ready, self.spec.level)
+            self._rooms = rooms_of(self._groups, self._ready, self.spec.level, self.spec.liars)
             rooms = tuple(self._rooms[name] for name in names)
         self._round = ROUND
         self.state = State.ASKING

@@ -40,7 +40,7 @@ def _is_crowded(ready: Ready) -> bool:
 
 
 def rooms_of(
-    groups: Sequence[Group], ready: Mapping[str, Ready], level: Fraction
+    groups: Sequence[Group], ready: Mapping[str, Ready], level: Fraction, liars: int = 0
 ) -> dict[str, Fraction]:
     """Choose x for every group, and give it by the names of those who are ready.
 
@@ -50,7 +50,7 @@ def rooms_of(
     for group in crowded_apart(groups, ready):
         members = [name for name in group.agents if name in ready]
         if len(members) > 1:
-            room = choose_room([ready[name].asks for name in members], level)
+            room = choose_room([ready[name].asks for name in members], level, liars)
             rooms |= dict.fromkeys(members, room)
     return rooms
 
