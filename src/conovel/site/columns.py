@@ -155,6 +155,11 @@ def read_series(series: nw.Series[Any], label: str) -> RawColumn:
         raise ValueTypeError(f"{label} holds a text that is not Unicode: {error}") from None
 
 
+def read_frame(frame: nw.DataFrame[Any]) -> dict[str, RawColumn]:
+    """Read all columns of a frame whose names are texts."""
+    return {name: read_series(frame[name], f"column {name!r}") for name in frame.columns}
+
+
 def _read_series(series: nw.Series[Any], label: str) -> RawColumn:
     dtype = series.dtype
     if (kind := series_kind(series)) is not None:

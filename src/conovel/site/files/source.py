@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from conovel.errors import FileError
 from conovel.scorers.base import Matrix, Vector
 from conovel.scorers.hashing import hash_columns
-from conovel.site.columns import Numbers, RawColumn, read_series
 from conovel.site.datafiles import (
     DataFile,
     agree_on_features,
@@ -33,13 +32,11 @@ from conovel.site.datafiles import (
     unreadable,
 )
 from conovel.site.dialects import AS_FOUND, Reading
-from conovel.site.encoding import Encoder
+from conovel.site.encoding import FeatureMap
 from conovel.site.files.ordered import in_order
-from conovel.site.inference import Profile, schema_from
 from conovel.site.representation import as_floats, kind_of
 from conovel.site.storage import require_features
-from conovel.site.tables import LARGEST, Rows, entirely_missing, read_rows, require_finite
-from conovel.spec.schema import Schema
+from conovel.site.tables import LARGEST, Rows, read_rows, require_finite
 
 T = TypeVar("T")
 _THREADS = 2  # beside those that read and score
@@ -91,7 +88,7 @@ class FileSource:
         see :func:`conovel.site.storage.pick_features`.
     reading : Reading
         What the user says about the files.
-    encoder : Encoder, optional
+    encoder : FeatureMap, optional
         What makes features of the columns, where they are not all plain numbers.
     """
 
@@ -101,7 +98,7 @@ class FileSource:
     only: NDArray[np.bool_] | None = None
     types: pa.Schema | None = None
     reading: Reading = AS_FOUND
-    encoder: Encoder | None = None
+    encoder: FeatureMap | None = None
 
     @cached_property
     def files(self) -> list[DataFile]:
@@ -151,7 +148,7 @@ class FileSource:
                 raise unreadable(file.path, error) from None
             told.append([str(file.path), state.st_size, state.st_mtime_ns])
         told += [[[f.name, str(f.type)] for f in self._all_types], self.id_column]
-        told += [repr(self.reading), self.encoder and self.encoder.schema.to_dict()]
+        told += [repr(self.reading), self.encoder and self.encoder.identity()]
         if self.only is not None:
             told.append(hashlib.sha256(np.packbits(self.only).tobytes()).hexdigest())
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()
@@ -177,6 +174,12 @@ class FileSource:
                 for start, parts in tables
             )
             yield from in_order(promises, _THREADS)
+
+    def frames(self, size: int) -> Iterator[tuple[Path, nw.DataFrame[Any]]]:
+        """Read the features before they are encoded, with the file that each frame is from."""
+        for parts in self._tables(self.schema, size):
+            for path, part in parts:
+                yield path, nw.from_native(part, eager_only=True)
 
     def names(self, size: int) -> Iterator[Any]:
         """Read the names of the rows alone, `size` at a time."""
@@ -230,45 +233,10 @@ class FileSource:
 
     def _encode(self, path: Path, part: pa.Table) -> list[Vector]:
         assert self.encoder is not None  # noqa: S101
-        features = self.encoder.encode(_raw_columns(part.select(self.schema.names)), str(path))
+        frame = nw.from_native(part.select(self.schema.names), eager_only=True)
+        features = self.encoder.encode_frame(frame, str(path))
         require_finite(np.stack(features, axis=1), self.features, str(path))
         return features
-
-    def profiles(self, size: int) -> dict[str, Profile]:
-        """Look at all values, `size` rows at a time: what a schema is inferred from."""
-        found = {name: Profile() for name in self.schema.names}
-        for parts in self._tables(self.schema, size):
-            for path, part in parts:
-                for name, raw in _raw_columns(part).items():
-                    if isinstance(raw, Numbers):
-                        _require_no_infinity(raw, name, path)
-                    found[name].join(Profile.of(raw))
-        for name, profile in found.items():
-            if profile.n and profile.n == profile.n_missing:
-                raise entirely_missing(str(self.path), [f"column {name!r}"], profile.n)
-        return found
-
-
-def infer_from_files(
-    sources: Sequence[FileSource], size: int, asked: Mapping[str, Any] | None
-) -> Schema:
-    """Infer the schema of both samples together, as from rows in memory."""
-    first, *others = (source.profiles(size) for source in sources)
-    for other in others:
-        for name, profile in other.items():
-            first[name].join(profile)
-    return schema_from(first, asked, " and ".join(source.path.name for source in sources))
-
-
-def _raw_columns(table: pa.Table) -> dict[str, RawColumn]:
-    frame = nw.from_native(table, eager_only=True)
-    return {name: read_series(frame[name], f"column {name!r}") for name in table.column_names}
-
-
-def _require_no_infinity(raw: Numbers, name: str, path: Path) -> None:
-    present = raw.values[~np.isnan(raw.values)]
-    if present.size:
-        require_finite(present[:, np.newaxis], [name], str(path))
 
 
 def mask_of(positions: NDArray[np.intp], n: int) -> NDArray[np.bool_]:
