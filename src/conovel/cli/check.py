@@ -16,6 +16,7 @@ from conovel.cli.tables import (
     Na,
     SchemaFile,
     Separator,
+    named_samples,
     reading_of,
     schema_of,
 )
@@ -62,9 +63,10 @@ def check(
     from conovel.site.checks.order import check as rehearse  # noqa: PLC0415
     from conovel.site.storage import read_table, write_json  # noqa: PLC0415
 
-    with stages() as show_stage:
+    reading = reading_of(exclude, separator, decimal, encoding, na)
+    with stages() as show_stage, named_samples(reading, null):
         show_stage("reading rows")
-        rows = read_table(null, reading_of(exclude, separator, decimal, encoding, na))
+        rows = read_table(null, reading)
         show_stage("testing the latest known normals against the earlier ones")
         found = rehearse(
             rows,

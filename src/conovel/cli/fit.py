@@ -16,6 +16,7 @@ from conovel.cli.tables import (
     Na,
     SchemaFile,
     Separator,
+    named_samples,
     reading_of,
     schema_of,
 )
@@ -112,10 +113,10 @@ def fit(
         schema=schema_of(kind, schema),
     )
     features = split_names(columns) if columns else None
-    with stages() as show_stage:
+    told = reading_of(exclude, separator, decimal, encoding, na)
+    reading, names = columns_read(detector.schema, told, features)
+    with stages() as show_stage, named_samples(reading, null, unlabelled):
         show_stage("reading files")
-        told = reading_of(exclude, separator, decimal, encoding, na)
-        reading, names = columns_read(detector.schema, told, features)
         types = pick_features(null, unlabelled or null, names, id_column, reading)
         known = read_sample(null, types, None, reading).features
         others = None

@@ -14,6 +14,7 @@ from conovel.cli.tables import (
     Kind,
     Na,
     Separator,
+    named_samples,
     reading_of,
     schema_of,
 )
@@ -43,7 +44,8 @@ def schema(
     kinds = schema_of(kind, None)
     said = reading_of(exclude, separator, decimal, encoding, na)
     reading, _ = columns_read(kinds, said, None)
-    types = pick_features(file, file, None, None, reading)
-    found = infer_schema(read_sample(file, types, None, reading).features, kinds=kinds)
+    with named_samples(reading, file):
+        types = pick_features(file, file, None, None, reading)
+        found = infer_schema(read_sample(file, types, None, reading).features, kinds=kinds)
     ignored = {name: "ignore" for name in said.exclude}
     typer.echo(type(found).from_dict(found.to_dict() | ignored).to_toml(), nl=False)

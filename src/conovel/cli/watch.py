@@ -18,6 +18,7 @@ from conovel.cli.tables import (
     Na,
     SchemaFile,
     Separator,
+    named_samples,
     reading_of,
     schema_of,
 )
@@ -240,8 +241,9 @@ def _kept_test(
     kept = KeptDetector.load(detector)
 
     def test(path: Path) -> Detection:
-        rows, ids = read_batch(kept, path, id_column, reading)
-        return kept.detect(rows, ids=ids, level=level, ledger=ledger, name=path.name)
+        with named_samples(reading, test=path):
+            rows, ids = read_batch(kept, path, id_column, reading)
+            return kept.detect(rows, ids=ids, level=level, ledger=ledger, name=path.name)
 
     return test
 
@@ -263,9 +265,10 @@ def _refitted_test(
     told, features = columns_read(schema, reading, split_names(columns) if columns else None)
 
     def test(path: Path) -> Detection:
-        known, rows = read_pair_of_files(null, path, features, id_column, told)
-        return detector.detect(
-            known.features, rows.features, ids=rows.ids, ledger=ledger, name=path.name
-        )
+        with named_samples(told, null, path):
+            known, rows = read_pair_of_files(null, path, features, id_column, told)
+            return detector.detect(
+                known.features, rows.features, ids=rows.ids, ledger=ledger, name=path.name
+            )
 
     return test

@@ -26,6 +26,7 @@ import pyarrow.parquet as pa_parquet
 
 from conovel.errors import ColumnError, FileError, MissingExtraError
 from conovel.site.dialects import AS_FOUND, Dialect, Reading, sniff, without_compression
+from conovel.site.lines import malformed
 from conovel.site.representation import as_floats, common_kind, round_to, warn_rounded
 
 FORMATS = {
@@ -113,7 +114,15 @@ class DataFile:
             with pa_csv.open_csv(self.path, **self.dialect.options()) as reader:
                 return _distinct(self.path, reader.schema)
         except (pa.ArrowException, OSError) as error:
-            raise unreadable(self.path, error) from None
+            raise self.unreadable(error) from None
+
+    def unreadable(self, error: Exception) -> FileError:
+        """Say what is wrong with the file, and of a CSV file in which line."""
+        found = None
+        if self.format == "csv" and isinstance(error, pa.ArrowInvalid):
+            names = self.schema.names if "schema" in vars(self) else ()
+            found = malformed(self.path, self.dialect, names, error)
+        return found or unreadable(self.path, error)
 
     def feature_type(self, name: str) -> pa.DataType:
         """Give the type of a column as a feature.
@@ -152,7 +161,7 @@ class DataFile:
             table = self.fragment.to_table(schema=self.types_read(types), columns=types.names)
             return self.converted(table, types)
         except (pa.ArrowException, OSError) as error:
-            raise unreadable(self.path, error) from None
+            raise self.unreadable(error) from None
 
     def converted(self, table: pa.Table, types: pa.Schema) -> pa.Table:
         """Bring columns to the types agreed on, with what is marked as missing taken out."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from conovel.errors import ColumnError
 from conovel.scorers.hashing import hash_columns
-from conovel.site.columns import Numbers, RawColumn, Texts
+from conovel.site.columns import Numbers, RawColumn, Texts, spells_number
 from conovel.spec.schema import DEFAULT_PARTS, Column, Schema, column_of
 
 MOST_KEPT = 4096  # different values that a profile keeps
@@ -207,12 +207,27 @@ def _no_feature(key: str, profile: Profile) -> str:
     present = profile.n - profile.n_missing
     n_values = profile.n_values
     if profile.kind == "category" and n_values > max(_FEW_TEXTS, present / 3):
+        if strange := _no_numbers(profile):
+            return (
+                f"{key!r} holds numbers, but also {', '.join(strange)}: mark these as missing"
+                f" (--na {strange[0]}), or {leave_out}"
+            )
         about = "about " if profile.is_cut else ""
         return (
             f"{key!r} has {about}{n_values:,} different texts in {present:,} rows, as ids and free"
             f" text have: {leave_out}, or take it as a category (--kind '{key}=category')"
         )
     return ""
+
+
+def _no_numbers(profile: Profile) -> list[str]:
+    """Give the first texts that are no numbers, if most values are numbers."""
+    texts = profile.texts()
+    strange = [(text, rows) for text, rows in texts if not spells_number(text)]
+    rows = sum(rows for _, rows in strange)
+    if 2 * rows >= sum(rows for _, rows in texts):
+        return []
+    return [repr(text) for text, _ in strange[:3]]
 
 
 def _column(key: str, profile: Profile, said: Any) -> Column:

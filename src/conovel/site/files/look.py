@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 
 from conovel.errors import InputError
-from conovel.site.columns import Numbers, plain_kinds, read_frame
+from conovel.site.columns import Numbers, RawColumn, plain_kinds, read_frame
 from conovel.site.files.source import FileSource
 from conovel.site.inference import Profile, schema_from
 from conovel.site.original import ColumnValues, FrameCodec
@@ -58,7 +57,8 @@ def codec_from_files(sources: Sequence[FileSource], size: int, room: int) -> Fra
     kinds = zip(empty.columns, plain_kinds(empty), strict=True)
     found = {name: ColumnValues(name, kind is not None) for name, kind in kinds}
     for source in sources:
-        for _, frame in source.frames(size):
+        for part in source.features_in(size):
+            frame = nw.from_native(part.table, eager_only=True)
             for name, values in found.items():
                 values.see(frame[name])
             if sum(values.n_bytes for values in found.values()) > room:
@@ -76,10 +76,11 @@ def _too_many(values: ColumnValues, room: int) -> InputError:
 
 def _profiles(source: FileSource, size: int) -> dict[str, Profile]:
     found = {name: Profile() for name in source.schema.names}
-    for path, frame in source.frames(size):
-        for name, raw in read_frame(frame).items():
-            if isinstance(raw, Numbers):
-                _require_no_infinity(raw, name, path)
+    for part in source.features_in(size):
+        columns = read_frame(nw.from_native(part.table, eager_only=True))
+        with part.located():
+            _require_no_infinity(columns, str(part.file.path))
+        for name, raw in columns.items():
             found[name].join(Profile.of(raw))
     for name, profile in found.items():
         if profile.n and profile.n == profile.n_missing:
@@ -87,7 +88,8 @@ def _profiles(source: FileSource, size: int) -> dict[str, Profile]:
     return found
 
 
-def _require_no_infinity(raw: Numbers, name: str, path: Path) -> None:
-    present = raw.values[~np.isnan(raw.values)]
-    if present.size:
-        require_finite(present[:, np.newaxis], [name], str(path))
+def _require_no_infinity(columns: Mapping[str, RawColumn], path: str) -> None:
+    numbers = {name: raw.values for name, raw in columns.items() if isinstance(raw, Numbers)}
+    if numbers:
+        present = np.stack([np.where(np.isnan(v), 0.0, v) for v in numbers.values()], axis=1)
+        require_finite(present, list(numbers), path)
