@@ -20,6 +20,7 @@ from conovel.cli.tables import (
     reading_of,
     schema_of,
 )
+from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from conovel.site.checks.order import Check
@@ -105,7 +106,7 @@ def _print(found: Check, out: Path | None) -> None:
             f"{one.column}: {one.before:.4g} before row {one.since:,}, {one.after:.4g} after",
         )
     if len(found.columns) > 10:
-        table.add_row("", f"and {len(found.columns) - 10} more columns")
+        table.add_row("", f"and {counted(len(found.columns) - 10, 'more column')}")
     if found.exchangeable:
         table.add_row("so", "nothing speaks against these known normals")
     else:

@@ -19,6 +19,7 @@ from conovel.cli.tables import (
     reading_of,
     schema_of,
 )
+from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from conovel.experiments.evaluation import Evaluation
@@ -134,7 +135,9 @@ def _print(found: Evaluation, out: Path | None) -> None:
         table.add_row("± of mean", *blank, f"{fdp_error:.3f}", f"{power_error:.3f}")
     console.print(table)
     for kind, times in found.n_warned.items():
-        console.print(f"{kind}: found in {times} of {len(found.trials)} trials", highlight=False)
+        console.print(
+            f"{kind}: found in {times} of {counted(len(found.trials), 'trial')}", highlight=False
+        )
     console.print(
         "FDP: share of false alarms among the flagged rows; promised is at most"
         f" {float(found.level):g} on average. Power: share of the novelties that were flagged.",

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from conovel.stats.words import counted
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -57,7 +59,7 @@ def add_ledger_rows(table: Table, update: LedgerUpdate, path: Path) -> None:
     table.add_row("ledger", f"{path}, {update.name} is batch {update.number:,}")
     table.add_row(
         "list so far",
-        f"[bold]{update.n_listed:,}[/bold] of {update.n_tests:,} rows in all batches",
+        f"[bold]{update.n_listed:,}[/bold] of {counted(update.n_tests, 'row')} in all batches",
     )
     for word, rows in (("joined", update.joined), ("left", update.left)):
         if rows:

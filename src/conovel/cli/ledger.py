@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from conovel.cli.show import facts_table, print_json
+from conovel.stats.words import counted
 
 
 def ledger(
@@ -50,7 +51,9 @@ def ledger(
 
     table = facts_table()
     table.add_row("batches", f"{len(batches):,}, {score} scores")
-    table.add_row("list so far", f"{found.n_listed:,} of {found.n_tests:,} rows in all batches")
+    table.add_row(
+        "list so far", f"{found.n_listed:,} of {counted(found.n_tests, 'row')} in all batches"
+    )
     for batch in batches:
         table.add_row("", f"{batch['n_listed']:,} of {batch['n_tests']:,} in {batch['name']}")
     if batches and (needs := found.needs(int(str(batches[-1]["n_tests"])))) is not None:

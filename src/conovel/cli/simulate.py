@@ -18,6 +18,7 @@ from conovel.cli.tables import (
     Separator,
     reading_of,
 )
+from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -301,7 +302,9 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
         if chosen:
             winners = ", ".join(f"{winner} ({name})" for name, winner in chosen.items())
             console.print(f"{what} chosen: {winners}")
-    console.print(f"{run.rounds} rounds of counts, {run.n_bytes:,} bytes in all messages")
+    console.print(
+        f"{counted(run.rounds, 'round')} of counts, {run.n_bytes:,} bytes in all messages"
+    )
     for line in [*_group_lines(run.groups), *_list_lines(run)]:
         console.print(line)
     if truth:

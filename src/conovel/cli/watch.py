@@ -22,6 +22,7 @@ from conovel.cli.tables import (
     reading_of,
     schema_of,
 )
+from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from conovel.site.asked import SchemaLike
@@ -208,9 +209,10 @@ class Watcher:
         assert update is not None  # noqa: S101  (every test has a ledger)
         self._write_list()
         typer.echo(
-            f"{name}: {update.rejected.size:,} rows, {int(update.rejected.sum()):,} flagged;"
+            f"{name}: {counted(update.rejected.size, 'row')},"
+            f" {int(update.rejected.sum()):,} flagged;"
             f" {len(update.joined):,} joined the list, {len(update.left):,} left it,"
-            f" {update.n_listed:,} of {update.n_tests:,} rows are on it"
+            f" {update.n_listed:,} of {counted(update.n_tests, 'row')} on it now"
         )
         for finding in result.warnings:
             if finding.breaks_promise:

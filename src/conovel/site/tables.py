@@ -37,6 +37,7 @@ from conovel.site.representation import (
     warn_rounded,
 )
 from conovel.stats.arguments import as_array
+from conovel.stats.words import counted
 
 _SHOWN = 5  # how many offending columns an error spells out
 LARGEST = float(np.finfo(np.float32).max)  # scikit-learn's trees read single precision
@@ -302,7 +303,7 @@ def _require_some(shape: tuple[int, ...], name: str) -> None:
 def entirely_missing(name: str, labels: Sequence[str], n: int) -> ColumnError:
     """Say that columns have no value at all."""
     return ColumnError(
-        f"{name}: entirely missing, in all {n} rows that were read:"
+        f"{name}: entirely missing, in {counted(n, 'row')}:"
         f" {', '.join(labels[:_SHOWN])}{_and_more(labels)}: leave the column out or fill it in"
     )
 

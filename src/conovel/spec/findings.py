@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+from conovel.stats.words import counted
+
 # What a kind of finding means for the promise, the most certain mistakes first; None: nothing.
 _PRESUMES = "the {promise} presumes they are"
 KINDS: Mapping[str, str | None] = {
@@ -102,7 +104,7 @@ def headline(n_flagged: int, n_tested: int, level: Fraction, findings: Iterable[
     >>> print(headline(3, 100, Fraction(1, 10), []))
     3 of 100 rows flagged; on average at most 10 % of the flagged rows are false alarms
     """
-    flagged, share = f"{n_flagged:,} of {n_tested:,} rows flagged", percent(level)
+    flagged, share = f"{n_flagged:,} of {counted(n_tested, 'row')} flagged", percent(level)
     worst = worst_of(findings)
     if worst is not None:
         said = f"{subject(worst)}: {worst.message}; {presumed(worst, f'{share} promise')}."

@@ -32,6 +32,7 @@ from conovel.spec.findings import Finding, named
 from conovel.stats.arguments import RandomState, as_array
 from conovel.stats.levels import Level, as_level
 from conovel.stats.permutations import permutation_p_value
+from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -213,7 +214,7 @@ def check(
     rows, keys = _in_order(X_null, order)
     n = _n_rows(rows)
     if n < _FEWEST_ROWS:
-        raise SampleError(f"X_null has {n} rows: a check needs at least {_FEWEST_ROWS}")
+        raise SampleError(f"X_null has {counted(n, 'row')}: a check needs at least {_FEWEST_ROWS}")
     earlier, latest = np.split(np.arange(n), [n - n // _LATEST])
     with once_warned(1):  # the rehearsal warns
         pair = read_pair(take(rows, earlier), take(rows, latest), schema)
