@@ -91,6 +91,7 @@ def check(
 
 def _print(found: Check, out: Path | None) -> None:
     from rich.console import Console  # noqa: PLC0415
+    from rich.markup import escape  # noqa: PLC0415
 
     print_findings(found.warnings)
     table = facts_table()
@@ -103,7 +104,8 @@ def _print(found: Check, out: Path | None) -> None:
     for one in found.columns[:10]:
         table.add_row(
             "drifts",
-            f"{one.column}: {one.before:.4g} before row {one.since:,}, {one.after:.4g} after",
+            f"{escape(one.column)}: {one.before:.4g} before row {one.since:,},"
+            f" {one.after:.4g} after",
         )
     if len(found.columns) > 10:
         table.add_row("", f"and {counted(len(found.columns) - 10, 'more column')}")
@@ -116,5 +118,5 @@ def _print(found: Check, out: Path | None) -> None:
             " from the same time as the rows to test, or leave the drifting columns out",
         )
     if out is not None:
-        table.add_row("written", f"{out}; a page: conovel report {out}")
+        table.add_row("written", escape(f"{out}; a page: conovel report {out}"))
     Console().print(table)

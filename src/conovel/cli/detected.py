@@ -104,6 +104,6 @@ def print_summary(
     for assumption in result.guarantee.assumptions:
         table.add_row("", f"[dim]needs:[/dim] {assumption}")
     if out is not None:
-        table.add_row("written", f"{out} and {beside(out).name}")
-        table.add_row("a page", f"conovel report {beside(out)}")
+        table.add_row("written", escape(f"{out} and {beside(out).name}"))
+        table.add_row("a page", escape(f"conovel report {beside(out)}"))
     Console().print(table)

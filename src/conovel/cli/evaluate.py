@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from conovel.cli.number_tables import print_numbers
 from conovel.cli.show import print_findings, print_json, split_names, stages
 from conovel.cli.tables import (
     Decimal,
@@ -112,28 +113,24 @@ def evaluate(
 
 
 def _print(found: Evaluation, out: Path | None) -> None:
-    from rich import box  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
 
     print_findings(found.warnings, found.headline)
     console = Console()
     how = "by order" if found.by_order else "dealt at random"
-    table = Table(title=f"rows {how}, level {float(found.level):g}", box=box.SIMPLE_HEAD)
-    for head in ("trial", "normals", "tested", "novel", "flagged", "false", "FDP", "power"):
-        table.add_column(head, justify="right", no_wrap=True)
+    rows = []
     for i, one in enumerate(found.trials):
         counts = one.n_null, one.n_test, one.n_novel, one.n_flagged, one.n_false
         shares = f"{one.fdp:.3f}", f"{one.power:.3f}"
-        table.add_row(str(i + 1), *(f"{n:,}" for n in counts), *shares)
-    table.add_section()
+        rows.append([str(i + 1), *(f"{n:,}" for n in counts), *shares])
     (fdp_sd, fdp_error), (power_sd, power_error) = found.spread("fdp"), found.spread("power")
     blank = [""] * 5
-    table.add_row("mean", *blank, f"{found.fdp:.3f}", f"{found.power:.3f}", style="bold")
+    totals = [["mean", *blank, f"{found.fdp:.3f}", f"{found.power:.3f}"]]
     if len(found.trials) > 1:
-        table.add_row("sd", *blank, f"{fdp_sd:.3f}", f"{power_sd:.3f}")
-        table.add_row("± of mean", *blank, f"{fdp_error:.3f}", f"{power_error:.3f}")
-    console.print(table)
+        totals.append(["sd", *blank, f"{fdp_sd:.3f}", f"{power_sd:.3f}"])
+        totals.append(["± of mean", *blank, f"{fdp_error:.3f}", f"{power_error:.3f}"])
+    heads = ["trial", "normals", "tested", "novel", "flagged", "false", "FDP", "power"]
+    print_numbers(f"rows {how}, level {float(found.level):g}", heads, rows, totals)
     for kind, times in found.n_warned.items():
         console.print(
             f"{kind}: found in {times} of {counted(len(found.trials), 'trial')}", highlight=False

@@ -48,6 +48,7 @@ def ledger(
         print_json({**content, "batches": batches, "list": listed})
         return
     from rich.console import Console  # noqa: PLC0415
+    from rich.markup import escape  # noqa: PLC0415
 
     table = facts_table()
     table.add_row("batches", f"{len(batches):,}, {score} scores")
@@ -55,7 +56,8 @@ def ledger(
         "list so far", f"{found.n_listed:,} of {counted(found.n_tests, 'row')} in all batches"
     )
     for batch in batches:
-        table.add_row("", f"{batch['n_listed']:,} of {batch['n_tests']:,} in {batch['name']}")
+        name = escape(str(batch["name"]))
+        table.add_row("", f"{batch['n_listed']:,} of {batch['n_tests']:,} in {name}")
     if batches and (needs := found.needs(int(str(batches[-1]["n_tests"])))) is not None:
         table.add_row("next", str(needs))
     table.add_row("level", f"{float(found.level):g}{', final decisions' if found.final else ''}")
@@ -63,5 +65,5 @@ def ledger(
     for assumption in promise.assumptions:
         table.add_row("", f"[dim]needs:[/dim] {assumption}")
     if out is not None:
-        table.add_row("written", str(out))
+        table.add_row("written", escape(str(out)))
     Console().print(table)

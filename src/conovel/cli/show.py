@@ -108,8 +108,8 @@ def facts_table() -> Table:
     from rich.table import Table  # noqa: PLC0415
 
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(style="dim")
-    table.add_column()
+    table.add_column(style="dim", overflow="fold", max_width=24)
+    table.add_column(overflow="fold")  # nothing is cut off
     return table
 
 

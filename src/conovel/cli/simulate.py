@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from conovel.cli.number_tables import print_numbers
 from conovel.cli.show import print_findings, print_json, split_names, stages, times_in_words
 from conovel.cli.tables import (
     Decimal,
@@ -261,9 +262,7 @@ def _read_dropouts(texts: list[str] | None) -> dict[str, Phase]:
 
 def _print_run(run: NetworkRun, truth: Truth | None) -> None:
     import numpy as np  # noqa: PLC0415
-    from rich import box  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
 
     from conovel.report import correct_counts  # noqa: PLC0415
 
@@ -271,13 +270,10 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
     bits = spec.bits or "float64"
     how = f", {spec.composite} of {f'{bits}-bit' if isinstance(bits, int) else bits} models"
     title = f"{spec.regime.name}{how if spec.regime.exchanges_models else ''}"
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
-    table.add_column("agent", no_wrap=True)
-    heads = ["nulls", "tested", "flagged", "bytes out", "bytes in"]
-    for head in [*heads, *(["false", "found"] if truth else [])]:
-        table.add_column(head, justify="right", no_wrap=True)
-    if run.runs:  # how often the flagged rows of an agent were flagged
-        table.add_column("in runs", justify="right", no_wrap=True)
+    heads = ["agent", "nulls", "tested", "flagged", "bytes out", "bytes in"]
+    heads += ["false", "found"] if truth else []
+    heads += ["in runs"] if run.runs else []  # how often the flagged rows were flagged
+    rows = []
     traffic = [transcript.totals()["by_agent"] for transcript in run.transcripts]
     totals = np.zeros(9, dtype=int)
     for name, site in run.items():
@@ -290,11 +286,10 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
         numbers += [*moved, counts["false"], counts["found"], counts["novel"]]
         totals += numbers
         times = [times_in_words(site)] if run.runs else []
-        table.add_row(name, *_cells(numbers, truth is not None), *times)
-    table.add_section()
-    table.add_row("all", *_cells(totals.tolist(), truth is not None), style="bold")
+        rows.append([name, *_cells(numbers, truth is not None), *times])
+    last = ["all", *_cells(totals.tolist(), truth is not None), *([""] if run.runs else [])]
+    print_numbers(title, heads, rows, [last])
     console = Console()
-    console.print(table)
     for what in () if run.runs else ("scorer", "composite"):  # every run has its own choices
         chosen = {
             name: site.choices[what].winner for name, site in run.items() if what in site.choices
