@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conovel.cli.show import facts_table, print_findings, print_json, split_names, stages
+from conovel.cli.show import (
+    facts_table,
+    print_findings,
+    print_json,
+    require_there,
+    split_names,
+    stages,
+)
 from conovel.cli.tables import (
     Decimal,
     Encoding,
@@ -61,6 +68,7 @@ def check(
     And every column is compared along the order. If the rows are exchangeable, the p-value is at
     most t with probability at most t. Exit code 1 if it is at most 0.01.
     """
+    require_there(null, schema)
     from conovel.site.checks.order import check as rehearse  # noqa: PLC0415
     from conovel.site.storage import read_table, write_json  # noqa: PLC0415
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conovel.cli.number_tables import print_numbers
-from conovel.cli.show import print_findings, print_json, split_names, stages
+from conovel.cli.show import print_findings, print_json, require_there, split_names, stages
 from conovel.cli.tables import (
     Decimal,
     Encoding,
@@ -82,6 +82,7 @@ def evaluate(
     normals. Rows dealt at random show what the promise is worth; by order they show whether it
     applies to rows that come later.
     """
+    require_there(data, schema)
     from conovel.experiments.evaluation import evaluate as deal  # noqa: PLC0415
     from conovel.site.storage import read_table, write_json  # noqa: PLC0415
 

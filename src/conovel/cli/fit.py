@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from conovel.cli.show import facts_table, print_json, split_names, stages
+from conovel.cli.show import facts_table, print_json, require_there, split_names, stages
 from conovel.cli.tables import (
     Decimal,
     Encoding,
@@ -97,6 +97,7 @@ def fit(
     of a batch is that of `conovel detect`, provided none of its rows was among the unlabelled
     ones.
     """
+    require_there(null, unlabelled, schema)
     from conovel.errors import FileError  # noqa: PLC0415
     from conovel.site.asked import columns_read  # noqa: PLC0415
     from conovel.site.detector import AdaDetect  # noqa: PLC0415

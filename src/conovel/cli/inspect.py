@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from conovel.cli.show import print_json
+from conovel.cli.show import print_json, require_there
 
 
 def inspect(
@@ -15,6 +15,7 @@ def inspect(
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Describe an encoded model: its size, its shape, and the bytes of each part."""
+    require_there(file)
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from conovel.cli.show import facts_table, print_json
+from conovel.cli.show import facts_table, print_json, require_there
 from conovel.stats.words import counted
 
 
@@ -25,6 +25,7 @@ def ledger(
 
     Example: `conovel ledger month.json --out list.csv`
     """
+    require_there(path)
     from conovel.site.ledger import Ledger  # noqa: PLC0415
     from conovel.site.ledger_file import list_columns  # noqa: PLC0415
     from conovel.site.storage import require_writable, write_table  # noqa: PLC0415

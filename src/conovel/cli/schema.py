@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from conovel.cli.show import require_there
 from conovel.cli.tables import (
     Decimal,
     Encoding,
@@ -37,6 +38,7 @@ def schema(
     typical number of each column with missing values. Write missing = true where another agent
     may have missing values.
     """
+    require_there(file)
     from conovel.site.asked import columns_read  # noqa: PLC0415
     from conovel.site.pairs import infer_schema  # noqa: PLC0415
     from conovel.site.storage import pick_features, read_sample  # noqa: PLC0415

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from conovel.cli.show import split_names
+from conovel.cli.show import require_there, split_names
 from conovel.cli.tables import (
     Decimal,
     Encoding,
@@ -87,6 +87,7 @@ def watch(
     most the fraction LEVEL of the list is expected to be false alarms. With --once the exit code
     is 1 if a file could not be tested.
     """
+    require_there(folder, detector, null, schema)
     from conovel.cli.kept import begin_ledger  # noqa: PLC0415
     from conovel.errors import FileError, InputError  # noqa: PLC0415
     from conovel.site.storage import require_writable  # noqa: PLC0415
