@@ -227,6 +227,18 @@ def test_line_breaks_in_quotes_are_part_of_a_value(tmp_path, monkeypatch):
         assert parts.equals(whole)
 
 
+@pytest.mark.parametrize("memory", [[], ["--memory", "1GB"]], ids=["memory", "pieces"])
+def test_a_few_texts_among_few_numbers_are_named(detect, tmp_path, memory):
+    ages = np.array(["k.A.", *map(str, range(20, 45))])
+    aged = [frame.assign(age=ages[np.arange(len(frame)) % 26]) for frame in (NULL, TEST)]
+    files = write(tmp_path, "plain", *aged)
+    run = detect(*memory, **files)
+    assert run.code == 0
+    assert "null.csv and test.csv: 'age' holds numbers, but also 'k.A.', so that" in run.err
+    for fix in (["--na", "k.A."], ["--kind", "age=category"]):
+        assert (detect(*memory, *fix, **files).code, detect(*memory, *fix, **files).err) == (0, "")
+
+
 LINES = ["a,b,c", "1,2,x", "", '3,4,"x', 'y"', "5,6,x", "7,8,y"]
 
 

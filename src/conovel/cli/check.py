@@ -73,7 +73,7 @@ def check(
     from conovel.site.storage import read_table, write_json  # noqa: PLC0415
 
     reading = reading_of(exclude, separator, decimal, encoding, na)
-    with stages() as show_stage, named_samples(reading, null):
+    with stages() as show_stage, named_samples(reading, null, null):
         show_stage("reading rows")
         rows = read_table(null, reading)
         show_stage("testing the latest known normals against the earlier ones")
@@ -106,7 +106,8 @@ def _print(found: Check, out: Path | None) -> None:
     table.add_row("known normals", f"{found.n_rows:,}")
     table.add_row(
         "rehearsal",
-        f"[bold]{found.n_flagged:,}[/bold] of the latest {found.n_latest:,} flagged, all falsely",
+        f"[bold]{found.n_flagged:,}[/bold] of the latest {found.n_latest:,} flagged"
+        + (", all falsely" if found.n_flagged else ""),
     )
     table.add_row("p-value", f"{found.p_value:.2g}")
     for one in found.columns[:10]:

@@ -109,6 +109,8 @@ def named_samples(
 
 
 def _named(text: str, files: Mapping[str, Path]) -> str:
+    both = " and ".join(dict.fromkeys(map(str, files.values())))
+    text = text.replace("X_null and X_test", both)
     for name, path in files.items():
         text = text.replace(name, str(path))
     return text

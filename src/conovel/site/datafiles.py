@@ -28,6 +28,7 @@ from conovel.errors import ColumnError, FileError, MissingExtraError
 from conovel.site.dialects import AS_FOUND, Dialect, Reading, sniff, without_compression
 from conovel.site.lines import malformed
 from conovel.site.representation import as_floats, common_kind, round_to, warn_rounded
+from conovel.stats.words import listed, not_there
 
 FORMATS = {
     ".csv": "csv",
@@ -207,11 +208,9 @@ def require_columns(files: Iterable[DataFile], names: Sequence[str]) -> None:
     """Check that every file has the columns."""
     for file in files:
         if missing := [name for name in names if name not in file.schema.names]:
-            present = file.schema.names
-            listed = ", ".join(present[:20]) + (", ..." if len(present) > 20 else "")
             raise ColumnError(
-                f"{file.path} has no column {', '.join(map(repr, missing[:_SHOWN]))};"
-                f" it has {listed}"
+                f"{file.path} has no column {listed(missing, _SHOWN)}:"
+                f" {not_there(missing[0], file.schema.names)}"
             )
 
 

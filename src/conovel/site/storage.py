@@ -27,6 +27,7 @@ from conovel.site.datafiles import (
     require_columns,
 )
 from conovel.site.dialects import AS_FOUND, Reading
+from conovel.stats.words import listed, not_there
 
 _WRITTEN = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
@@ -106,7 +107,8 @@ def pick_features(
     left_out = {id_column, *reading.exclude, *reading.ignore}
     present = {*column_names(known), *column_names(tests)}
     if unknown := [name for name in reading.exclude if name not in present]:
-        raise ColumnError(f"there is no column {', '.join(map(repr, unknown))} to exclude")
+        instead = not_there(unknown[0], sorted(present))
+        raise ColumnError(f"there is no column {listed(unknown)} to exclude: {instead}")
     if reading.is_whole and (more := sorted(present - {*(columns or ()), *left_out})):
         raise ColumnError(
             f"{null} or {test} also has {', '.join(map(repr, more[:5]))}, which the schema does"
