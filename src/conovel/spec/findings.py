@@ -18,6 +18,7 @@ KINDS: Mapping[str, str | None] = {
     "id": _PRESUMES,
     "label": "the flags repeat that column",
     "units": _PRESUMES,
+    "values": _PRESUMES,
     "drift": _PRESUMES,
     "one_column": _PRESUMES,
     "most_flagged": _PRESUMES,
@@ -35,8 +36,8 @@ class Finding:
     Attributes
     ----------
     kind : str
-        One of "id", "label", "units", "drift", "one_column", "most_flagged", "shared_rows",
-        "constant", "duplicate_ids" and "thin_calibration".
+        One of "id", "label", "units", "values", "drift", "one_column", "most_flagged",
+        "shared_rows", "constant", "duplicate_ids" and "thin_calibration".
     message : str
         What was seen.
     fix : str
