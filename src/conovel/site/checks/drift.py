@@ -33,7 +33,7 @@ _PLAUSIBLE = 0.2  # share of flagged rows that leaves a change along the order w
 UNDECIDED = "order"  # the kind of a finding that only the decisions can settle
 _FIX = (
     "take known normals from the same time as the rows to test, leave the drifting columns out, or"
-    " replace them by differences from their recent mean; `conovel check` shows all of them"
+    " replace them by differences from their recent mean; conovel check shows all of them"
 )
 
 
