@@ -87,15 +87,16 @@ def watch(
     most the fraction LEVEL of the list is expected to be false alarms. With --once the exit code
     is 1 if a file could not be tested.
     """
-    require_there(folder, detector, null, schema)
-    from conovel.cli.kept import begin_ledger  # noqa: PLC0415
     from conovel.errors import FileError, InputError  # noqa: PLC0415
-    from conovel.site.storage import require_writable  # noqa: PLC0415
 
     if (detector is None) == (null is None):
         raise InputError("give either --detector, made by conovel fit, or --null")
     if not folder.is_dir():
         raise FileError(f"{folder} is not a folder")
+    require_there(detector, null, schema)
+    from conovel.cli.kept import begin_ledger  # noqa: PLC0415
+    from conovel.site.storage import require_writable  # noqa: PLC0415
+
     if out is not None:
         require_writable(out)
         if out.parent.resolve() == folder.resolve():
