@@ -66,6 +66,7 @@ VALUES = {
     fields.SPEC: specs,
     fields.COUNTS: st.integers(0, 2**64 - 1).map(lambda n: (n, *(0,) * (N_CELLS - 2), 7)),
 }
+VALUES |= {fields.DIGESTS: st.lists(VALUES[fields.DIGEST], max_size=3).map(tuple)}
 bodies = st.one_of(
     *(st.builds(body, *(VALUES[code] for code in layout)) for body, layout in LAYOUT.items())
 )
@@ -266,7 +267,7 @@ def test_the_layout_in_the_documentation():
     forms |= {getattr(fields, form): form.lower() for form in ("NAME", "TEXT", "FRACTION")}
     forms |= {fields.NAMES: "names", fields.BLOB: "blob", fields.SPEC: "settings"}
     forms |= {fields.COUNTS: "counts", fields.FRACTIONS: "fractions", fields.U32S: "u32s"}
-    forms |= {fields.U32S_OF_FOLDS: "u32s of folds"}
+    forms |= {fields.U32S_OF_FOLDS: "u32s of folds", fields.DIGESTS: "digests"}
     rows = table_of("protocol.md", "kind", "message", "from → to", "body")
     assert [(number, name, body) for number, name, _, body in rows] == [
         (

@@ -52,7 +52,7 @@ from conovel.spec.joint import N_CELLS
 from conovel.spec.precision import Bits
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.schema import differing_columns
-from conovel.spec.seeds import agent_seeds, as_agent_seed, run_id_of
+from conovel.spec.seeds import agent_seeds, as_agent_seed, nonce_of, run_id_of
 from conovel.spec.shown import Shown
 from conovel.spec.version import __version__
 from conovel.stats.arguments import RandomState, as_callback, as_seed
@@ -293,7 +293,12 @@ def _run_protocol(
     coordinator = Coordinator(list(sites), spec=spec, run_id=run_id)
     machines = {
         name: protocol.Agent(
-            name, spec=spec, run_id=run_id, software=__version__, wire_version=WIRE_VERSION
+            name,
+            spec=spec,
+            run_id=run_id,
+            software=__version__,
+            wire_version=WIRE_VERSION,
+            nonce=nonce_of(run_id, name),
         )
         for name in sites
     }

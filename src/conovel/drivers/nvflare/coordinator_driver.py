@@ -33,7 +33,8 @@ from conovel.protocol.plain_bodies import as_plain
 from conovel.protocol.states import State, as_text
 from conovel.protocol.transcript import Entry, Transcript
 
-QUESTIONS = frozenset({Kind.ROSTER, Kind.BELOW, Kind.STEP})  # messages that a site has to answer
+# Messages that a site has to answer.
+QUESTIONS = frozenset({Kind.ROSTER, Kind.SEALED, Kind.BELOW, Kind.STEP})
 MAX_BYTES = 1 << 16  # of a message to the coordinator; a hello, a count and an abort are small
 TICK_SECONDS = 0.1
 

@@ -7,6 +7,7 @@ it, after every site has confirmed the outcome.
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -32,6 +33,7 @@ from conovel.protocol.agent import Agent
 from conovel.protocol.bodies import Roster
 from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.messages import COORDINATOR, decode
+from conovel.protocol.sealed_models import NONCE_BYTES
 from conovel.protocol.states import State
 from conovel.protocol.transcript import Transcript
 from conovel.site.site import Site
@@ -83,6 +85,7 @@ class SiteDriver:
             run_id=terms.run_bytes,
             software=__version__,
             wire_version=WIRE_VERSION,
+            nonce=secrets.token_bytes(NONCE_BYTES),
         )
         self._transcript = Transcript()  # what this site sent and received, and nothing else
         self._bytes_in, self._counting = 0, threading.Lock()
