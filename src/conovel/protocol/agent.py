@@ -215,7 +215,7 @@ class Agent(Machine):
         strangers_allowed = not self._agents or sender == COORDINATOR
         return sender != self.name and (strangers_allowed or sender in self._agents)
 
-    def _react(self, message: Message) -> Sequence[Event]:
+    def _react(self, message: Message) -> Sequence[Event]:  # noqa: PLR0911  (a table of kinds)
         body, sender = message.body, message.sender
         if (sender == COORDINATOR) is (body.kind is Kind.MODEL):
             raise UnexpectedMessageError(f"{sender} may not send {body.kind.name}", sender)
