@@ -38,6 +38,8 @@ from conovel.protocol.bodies import (
     Outcome,
     Ready,
     Roster,
+    Seal,
+    Sealed,
     Start,
     Step,
 )
@@ -62,6 +64,8 @@ SAMPLES = {
     Kind.BELOW: Below(Fraction(1, 2)),
     Kind.STEP: Step(11, LEVEL / 11),
     Kind.COUNT: Count(1),
+    Kind.SEAL: Seal(bytes(32)),
+    Kind.SEALED: Sealed((bytes(32),) * 3),
     Kind.OUTCOME: Outcome(1, 11, LEVEL / 11, 1, ("agent000",), (), ()),
 }
 
