@@ -17,6 +17,7 @@ the scores of eight models, for which other rows of the same data train.
 """
 
 import argparse
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -36,7 +37,7 @@ PRECISIONS = ("compact", 4, 8, 16, None)
 def auc(low, high):
     """Chance that a value of `high` is above one of `low`; ties count half."""
     both = np.concatenate([low, high])
-    values, at, counts = np.unique(both, return_inverse=True, return_counts=True)
+    _, at, counts = np.unique(both, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[at]
     top = ranks[len(low) :].sum() - len(high) * (len(high) + 1) / 2
     return top / (len(low) * len(high))
@@ -94,6 +95,7 @@ def main():
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 20, 50, 100])
     parser.add_argument("--models", type=int, default=1)
     options = parser.parse_args()
+    warnings.simplefilter("ignore")  # of libraries, about a covariance of one row
     print("| rows | precision | mean | row | row by chance | member | novelty |")
     print("|---:|---|---:|---:|---:|---:|---:|")
     for n_train in options.rows:
