@@ -1,0 +1,164 @@
+"""What a site has revealed so far, from the events of its audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from conovel.drivers.nvflare.audit_log import now
+
+DAY = timedelta(hours=24)
+# Messages that follow from no row but the number of rows: a run that sends no other revealed none.
+REVEAL_NOTHING = frozenset({"HELLO", "READY", "ABORT"})
+
+
+@dataclass
+class LoggedRun:
+    """One run that began at the site.
+
+    Attributes
+    ----------
+    run, began, operator : str
+        Its id, the time of its first event, and who asked for it.
+    terms : dict
+        What was asked for.
+    data : str
+        The digest of the rows; empty until they were read.
+    n_null, n_test, n_train : int
+        Known normals, test rows, and how many known normals were to train.
+    models : dict
+        Bytes of models, by receiver.
+    n_models, n_counts, n_received : int
+        Models that left, other messages that left and follow from rows, messages that came in.
+    state, reason : str
+        How it ended; `state` is ``"running"`` if no end is noted.
+    """
+
+    run: str
+    began: str
+    operator: str = ""
+    terms: Mapping[str, Any] = field(default_factory=dict)
+    data: str = ""
+    n_null: int = 0
+    n_test: int = 0
+    n_train: int = 0
+    models: dict[str, int] = field(default_factory=dict)
+    n_models: int = 0
+    n_counts: int = 0
+    n_received: int = 0
+    state: str = "running"
+    reason: str = ""
+
+    @property
+    def spends(self) -> bool:
+        """Whether it counts as a run: it sent a model or counts, or still may."""
+        return bool(self.n_models or self.n_counts or (self.data and self.state == "running"))
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Add an event of this run."""
+        match event:
+            case {"event": "begin"}:
+                self.operator, self.terms = event.get("operator", ""), event.get("terms", {})
+            case {"event": "data"}:
+                self.data, self.n_train = event["data"], event["n_train"]
+                self.n_null, self.n_test = event["n_null"], event["n_test"]
+            case {"event": "sent", "kind": "MODEL", "to": to}:
+                self.n_models += 1
+                self.models[to] = self.models.get(to, 0) + event["bytes"]
+            case {"event": "sent", "kind": kind} if kind not in REVEAL_NOTHING:
+                self.n_counts += 1
+            case {"event": "received"}:
+                self.n_received += 1
+            case {"event": "end"}:
+                self.state, self.reason = event["state"], event["reason"]
+
+
+class RunsSpent(NamedTuple):
+    """How many runs sent a model or counts, or still may."""
+
+    last_day: int
+    same_data: int
+
+
+class Exposure(NamedTuple):
+    """What all runs together have revealed.
+
+    Attributes
+    ----------
+    n_runs, n_refused : int
+        Runs that began, and runs that were refused before they did.
+    n_models : int
+        Models that left the site.
+    receivers : dict of str to int
+        To whom, and how many.
+    n_data : int
+        Different data sets from which a model was learnt that left.
+    n_trained : int
+        Different known normals that can have been in null_train of such a model, at most.
+    n_rows : int
+        Different rows that such a model can have learnt from, at most: the test rows are in the
+        mixture.
+    """
+
+    n_runs: int
+    n_refused: int
+    n_models: int
+    receivers: dict[str, int]
+    n_data: int
+    n_trained: int
+    n_rows: int
+
+
+def runs_of(events: Iterable[Mapping[str, Any]]) -> list[LoggedRun]:
+    """Gather the events of every run that began, the oldest first."""
+    runs: dict[str, LoggedRun] = {}
+    for event in events:
+        if event.get("event") == "begin":
+            runs[event["run"]] = LoggedRun(event["run"], event["time"])
+        if event.get("event") != "refused" and event.get("run") in runs:
+            runs[event["run"]].take(event)
+    return list(runs.values())
+
+
+def runs_spent(runs: Iterable[LoggedRun], data: str, at: str | None = None) -> RunsSpent:
+    """Count the runs of the last day, and those with these rows."""
+    since = datetime.fromisoformat(at or now()) - DAY
+    counted = [run for run in runs if run.spends]
+    recent = sum(datetime.fromisoformat(run.began) > since for run in counted)
+    return RunsSpent(recent, sum(run.data == data for run in counted))
+
+
+def exposure_of(events: Sequence[Mapping[str, Any]]) -> Exposure:
+    """Add up what all runs revealed.
+
+    Examples
+    --------
+    >>> about = {"run": "a", "time": now()}
+    >>> data = {"event": "data", "data": "d", "n_null": 100, "n_test": 50, "n_train": 40}
+    >>> sent = {"event": "sent", "kind": "MODEL", "to": "south", "bytes": 300}
+    >>> found = exposure_of([about | {"event": "begin"}, about | data, about | sent])
+    >>> found.n_models, found.n_trained, found.n_rows
+    (1, 40, 150)
+    """
+    runs = runs_of(events)
+    receivers: dict[str, int] = {}
+    for event in events:
+        if event.get("event") == "sent" and event.get("kind") == "MODEL":
+            receivers[event["to"]] = receivers.get(event["to"], 0) + 1
+    by_data: dict[str, list[LoggedRun]] = {}
+    for run in runs:
+        if run.n_models:
+            by_data.setdefault(run.data, []).append(run)
+    # Other rows train in every run, so that the numbers of the runs add up.
+    trained = [min(group[0].n_null, sum(r.n_train for r in group)) for group in by_data.values()]
+    return Exposure(
+        n_runs=len(runs),
+        n_refused=sum(event.get("event") == "refused" for event in events),
+        n_models=sum(receivers.values()),
+        receivers=dict(sorted(receivers.items())),
+        n_data=len(by_data),
+        n_trained=sum(trained),
+        n_rows=sum(group[0].n_null + group[0].n_test for group in by_data.values()),
+    )
