@@ -122,6 +122,10 @@ class RunRecords:
 
     def runs(self) -> Iterator[dict[str, Any]]:
         """Return every run, the oldest first, without files that are being written."""
+        return (run for _, run in self.files())
+
+    def files(self) -> list[tuple[Path, dict[str, Any]]]:
+        """Return the files of runs with their content, the oldest run first."""
         found = []
         for path in self.folder.glob("*.json"):
             run = self._ended.get(path)
@@ -132,8 +136,8 @@ class RunRecords:
                     continue
                 if run["state"] != RUNNING:
                     self._ended[path] = run
-            found.append(run)
-        yield from sorted(found, key=lambda run: run["began"])
+            found.append((path, run))
+        return sorted(found, key=lambda one: one[1]["began"])
 
     def close_ended(self) -> list[dict[str, Any]]:
         """Note the end of runs whose process is gone or whose deadline passed; return them."""
