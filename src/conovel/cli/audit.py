@@ -37,7 +37,7 @@ def audit(
 
     file = read_site(settings)
     chain = file.audit_log.read()
-    found, runs = exposure_of(chain.events), runs_of(chain.events)
+    found, runs = exposure_of(chain.entries), runs_of(chain.entries)
     wrong = _wrong(chain, noted)
     if json:
         print_json(_content(file.name, chain, found, runs, wrong))
@@ -57,7 +57,7 @@ def _wrong(chain: Chain, noted: str | None) -> str:
     if chain.broken:
         more = ": the next run notes that and goes on" if "incomplete" in chain.why else ""
         return f"line {chain.broken} does not hold: {chain.why}{more}"
-    if noted is not None and noted not in {event["hash"] for event in chain.events}:
+    if noted is not None and noted not in {entry["hash"] for entry in chain.entries}:
         return "the noted hash is not in the log: lines were removed, or it is another log"
     return ""
 
@@ -67,14 +67,14 @@ def _content(
 ) -> dict[str, Any]:
     from dataclasses import asdict  # noqa: PLC0415
 
-    refused = [event for event in chain.events if event["event"] == "refused"]
+    refused = [entry for entry in chain.entries if entry["entry"] == "refused"]
     return {
         "site": site,
         "holds": not wrong,
         "wrong": wrong,
         "broken_line": chain.broken,
         "incomplete_lines": chain.incomplete,
-        "n_entries": len(chain.events),
+        "n_entries": len(chain.entries),
         "last_hash": chain.last,
         "exposure": found._asdict(),
         "runs": [asdict(run) for run in runs],
@@ -90,7 +90,7 @@ def _facts(site: str, path: Path, chain: Chain, found: Exposure, wrong: str) -> 
     sent = f"{found.n_models:,}" + (f": {receivers}" if receivers else "")
     table.add_row("site", escape(site))
     table.add_row("log", escape(str(path)))
-    holds = f"all {len(chain.events):,} entries hold"
+    holds = f"all {len(chain.entries):,} entries hold"
     table.add_row("", f"[red]{escape(wrong)}[/red]" if wrong else holds)
     for number in chain.incomplete:
         table.add_row("", f"line {number} was broken off, as the line after it says")

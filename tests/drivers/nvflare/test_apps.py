@@ -94,10 +94,10 @@ def test_a_refusal_is_answered_and_written_down(site, change, said):
     assert (run["state"], run["job"]) == ("refused", "job")
     assert said in run["message"]
     assert site.take(b"") == "its run has not begun"
-    (event,) = site._file.audit_log.read().events
-    assert (event["event"], event["operator"]) == ("refused", "ana@example.org")
-    assert said in event["reason"]
-    assert ("terms" in event) is (not change or "agents" in change)  # of terms that can be read
+    (entry,) = site._file.audit_log.read().entries
+    assert (entry["entry"], entry["operator"]) == ("refused", "ana@example.org")
+    assert said in entry["reason"]
+    assert ("terms" in entry) is (not change or "agents" in change)  # of terms that can be read
 
 
 def test_a_replay_is_refused_and_the_first_file_stays(site):

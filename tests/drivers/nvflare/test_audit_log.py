@@ -17,7 +17,7 @@ from conovel.errors import FederationError, FileError
 def make(path, n=3):
     log = AuditLog(path)
     for number in range(n):
-        log.append({"event": "begin", "run": f"{number:02}" * 16})
+        log.append({"entry": "begin", "run": f"{number:02}" * 16})
     return log
 
 
@@ -60,11 +60,11 @@ def test_every_cut_within_a_line_is_found_and_gone_on_from(tmp_path):
             continue
         assert found.broken == (1 if end < first else 2)
         assert found.why == "it is incomplete"
-        log.append({"event": "end"})
+        log.append({"entry": "end"})
         found = log.read()
         assert not found.broken
         assert found.incomplete == ([] if complete else [1 if end < first else 2])
-        says = [event["event"] for event in found.events]
+        says = [entry["entry"] for entry in found.entries]
         assert says[-1] == "end"
         assert (INCOMPLETE in says) is not complete
         assert whole[:end] in log.path.read_bytes()  # it stays
@@ -73,10 +73,10 @@ def test_every_cut_within_a_line_is_found_and_gone_on_from(tmp_path):
 def test_broken_off_twice(tmp_path):
     log = make(tmp_path / "audit.jsonl", 1)
     with log.path.open("ab") as file:
-        file.write(b'{"event":"se\n{"event":"incompl')
-    log.append({"event": "end"})
+        file.write(b'{"entry":"se\n{"entry":"incompl')
+    log.append({"entry": "end"})
     found = log.read()
-    assert (found.broken, found.incomplete, len(found.events)) == (0, [2, 3], 3)
+    assert (found.broken, found.incomplete, len(found.entries)) == (0, [2, 3], 3)
     changed = log.path.read_bytes().replace(b'"se\n', b'"sa\n')
     assert read_chain(lines_of(changed)).broken == 2
 
@@ -88,21 +88,21 @@ def test_a_last_line_that_was_changed_stops_runs(tmp_path, line):
         file.write(line)
     assert log.read().broken == 3
     with pytest.raises(FederationError, match="move the file away"):
-        log.append({"event": "end"})
+        log.append({"entry": "end"})
 
 
 def test_an_entry_that_speaks_of_no_incomplete_line_is_wrong(tmp_path):
     log = make(tmp_path / "audit.jsonl", 1)
-    log.append({"event": INCOMPLETE, "sha256": "0" * 64})
+    log.append({"entry": INCOMPLETE, "sha256": "0" * 64})
     assert log.read().broken == 2
 
 
 def test_writers_at_once(tmp_path):
     log = AuditLog(tmp_path / "state" / "audit.jsonl")
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: log.append({"event": "begin", "n": n}), range(40)))
+        list(pool.map(lambda n: log.append({"entry": "begin", "n": n}), range(40)))
     found = log.read()
-    assert sorted(event["n"] for event in found.events) == list(range(40))
+    assert sorted(entry["n"] for entry in found.entries) == list(range(40))
     assert not found.broken
     assert log.path.stat().st_mode & 0o777 == 0o600
 
@@ -114,7 +114,7 @@ from conovel.drivers.nvflare.audit_log import AuditLog
 log = AuditLog(Path(sys.argv[1]))
 print("up", flush=True)
 while True:
-    log.append(*({"event": "sent", "fill": "x" * 20_000} for _ in range(50)), durable=False)
+    log.append(*({"entry": "sent", "fill": "x" * 20_000} for _ in range(50)), durable=False)
 """
 
 
@@ -130,17 +130,17 @@ def test_a_writer_that_is_killed_stops_nobody(tmp_path):
     log = AuditLog(path)
     before = log.read()
     assert not before.broken or before.why == "it is incomplete"
-    log.append({"event": "end"})
+    log.append({"entry": "end"})
     after = log.read()
     assert not after.broken
-    assert after.events[-1]["event"] == "end"
-    assert len(after.events) >= len(before.events) + 1
+    assert after.entries[-1]["entry"] == "end"
+    assert len(after.entries) >= len(before.entries) + 1
 
 
 def test_an_entry_has_a_largest_size(tmp_path):
     with pytest.raises(FederationError, match="too long"):
-        AuditLog(tmp_path / "x").append({"event": "x" * MAX_LINE})
-    assert not AuditLog(tmp_path / "x").read().events
+        AuditLog(tmp_path / "x").append({"entry": "x" * MAX_LINE})
+    assert not AuditLog(tmp_path / "x").read().entries
 
 
 def test_a_log_that_cannot_be_read_or_written_is_named(tmp_path):
@@ -149,11 +149,11 @@ def test_a_log_that_cannot_be_read_or_written_is_named(tmp_path):
     with pytest.raises(FileError, match="cannot be read"):
         log.read()
     with pytest.raises(FileError, match="cannot be written"):
-        log.append({"event": "x"})
+        log.append({"entry": "x"})
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_and_none_are_taken_for_a_log(data):
     found = read_chain(lines_of(data))
-    assert found.events == []
+    assert found.entries == []
     assert bool(found.broken) is bool(data)

@@ -54,15 +54,20 @@ def run(files, limits=None, **more):
         limits = {"west": limits}
     fake = FakeNVFlare(terms(**more), files, limits)
     account = fake.run()
-    records = [site.record for site in fake.sites.values()]
-    assert wait_for(lambda: not any(record.is_open for record in records), 10)
+    ends = {"entry": "end", "run": fake.terms.run_id}
+    assert wait_for(lambda: all(entries(file, **ends) for file in whole(files)), 10)
     return account, fake
 
 
-def events(file, **about):
+def whole(files):
+    """Give the sites whose log holds."""
+    return [file for file in files.values() if not file.audit_log.read().broken]
+
+
+def entries(file, **about):
     chain = file.audit_log.read()
     assert not chain.broken
-    return [one for one in chain.events if all(one.get(k) == v for k, v in about.items())]
+    return [one for one in chain.entries if all(one.get(k) == v for k, v in about.items())]
 
 
 REFUSED = [
@@ -103,13 +108,13 @@ def test_it_is_refused_before_a_model_exists(files, limits, asked, said, numbers
     assert "models_sent" not in record
     assert record["terms"]["spec"]["regime"] == "full"
     for name, file in files.items():
-        (begin,) = events(file, event="begin")
+        (begin,) = entries(file, entry="begin")
         assert begin["terms"] == fake.terms.to_dict()
-        assert {one["kind"] for one in events(file, event="sent")} <= OPENS
-        (end,) = events(file, event="end")
+        assert {one["kind"] for one in entries(file, entry="sent")} <= OPENS
+        (end,) = entries(file, entry="end")
         assert end["state"] == "failed"
         assert said in end["reason"], name
-        assert exposure_of(file.audit_log.read().events).n_models == 0
+        assert exposure_of(file.audit_log.read().entries).n_models == 0
 
 
 @pytest.mark.parametrize(
@@ -150,7 +155,7 @@ def test_consensus_has_numbers_of_sixteen_bits(files):
 def test_a_model_of_a_family_that_may_not_leave_does_not(files):
     account, fake = run(files, Limits(model_families=["forest"]))  # the scorer is linear
     assert "west refuses: its model would be of the family 'linear'" in account["message"]
-    assert "MODEL" not in {one["kind"] for one in events(files["west"], event="sent")}
+    assert "MODEL" not in {one["kind"] for one in entries(files["west"], entry="sent")}
     seen = [e.kind for e in fake.sites["north"].driver._transcript.entries if e.sender == "west"]
     assert "MODEL" not in seen
 
@@ -165,7 +170,7 @@ def test_one_more_run_with_the_same_rows_is_refused(files):
     assert "west refuses: it agrees to 2 runs with the rows it has now" in account["message"]
     west = fake.sites["west"].record._content
     assert "2 so far, see conovel audit" in west["message"]
-    sent = events(files["west"], event="sent", run=fake.terms.run_id)
+    sent = entries(files["west"], entry="sent", run=fake.terms.run_id)
     assert {one["kind"] for one in sent} <= {"ABORT"}
     write_table(files["west"].null, {f"x{j}": np.arange(50.0) + j for j in range(3)})
     assert run(files, limits)[0]["state"] == "done"
@@ -181,7 +186,7 @@ def test_one_more_run_today_is_refused(files):
 def test_a_run_that_is_under_way_counts(files):
     first = FakeNVFlare(terms(), files, {"west": Limits(max_runs_per_day=1)})
     first.sites["west"].driver.begin()
-    assert wait_for(lambda: events(files["west"], event="data"), 10)
+    assert wait_for(lambda: entries(files["west"], entry="data"), 10)
     account, _ = run(files, Limits(max_runs_per_day=1))
     assert "within 24 hours" in account["message"]
 
@@ -191,20 +196,20 @@ def test_what_left_and_what_came_in_is_written_down_and_no_row_is(files):
     assert account["state"] == "done"
     for name, file in files.items():
         peers = set(SITES) - {name}
-        models = events(file, event="sent", kind="MODEL")
+        models = entries(file, entry="sent", kind="MODEL")
         assert {one["to"] for one in models} == peers
         for one in models:  # who got it has written down the same bytes
-            (came,) = events(files[one["to"]], event="received", kind="MODEL", **{"from": name})
+            (came,) = entries(files[one["to"]], entry="received", kind="MODEL", **{"from": name})
             assert (came["sha256"], came["bytes"]) == (one["sha256"], one["bytes"])
         rounds = len(account["transcript"]["rounds"])
-        assert len(events(file, event="sent", kind="COUNT")) == rounds
-        (data,) = events(file, event="data")
+        assert len(entries(file, entry="sent", kind="COUNT")) == rounds
+        (data,) = entries(file, entry="data")
         assert (data["n_null"], data["n_test"]) == (N_NULL, N_TEST)
         assert len(data["data"]) == 64
-        assert events(file, event="end")[0]["state"] == "done"
-        (run_,) = runs_of(events(file))
+        assert entries(file, entry="end")[0]["state"] == "done"
+        (run_,) = runs_of(entries(file))
         assert (run_.n_models, run_.state) == (2, "done")
-        found = exposure_of(events(file))
+        found = exposure_of(entries(file))
         assert found.receivers == dict.fromkeys(sorted(peers), 1)
         assert (found.n_data, found.n_rows, found.n_trained) == (1, 260, data["n_train"])
         assert fake.sites[name].record._content["models_sent"] == 2
@@ -221,7 +226,7 @@ def test_a_log_that_does_not_hold_stops_runs(files):
     log.path.write_bytes(whole.replace(b'"MODEL"', b'"COUNT"', 1))
     account, _ = run(files)
     assert "west could not go on (FederationError)" in account["message"]
-    assert "MODEL" not in {one["kind"] for one in events(files["north"])[-10:] if "kind" in one}
+    assert "MODEL" not in {one["kind"] for one in entries(files["north"])[-10:] if "kind" in one}
 
 
 def test_the_end_of_a_killed_run_is_written_down(files):
@@ -231,7 +236,7 @@ def test_the_end_of_a_killed_run_is_written_down(files):
     record = RunRecords(file.state, file.audit_log).open("ab" * 16, 60)
     record.note(pid=ended.pid)
     RunRecords(file.state, file.audit_log).close_ended()
-    (end,) = events(file, event="end")
+    (end,) = entries(file, entry="end")
     assert (end["run"], end["state"]) == ("ab" * 16, "failed")
     assert "its process ended without an outcome" in end["reason"]
 

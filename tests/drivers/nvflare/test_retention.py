@@ -1,6 +1,8 @@
 """Old runs are removed, but not their ids, and nobody can have results removed by failing runs."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 import uuid
@@ -8,6 +10,8 @@ import uuid
 import pytest
 
 from conovel.drivers.nvflare.audit_log import AuditLog
+from conovel.drivers.nvflare.loopback import COORDINATOR, OPERATOR, Loopback
+from conovel.drivers.nvflare.processes import wait_for
 from conovel.drivers.nvflare.retention import prune
 from conovel.drivers.nvflare.run_monitor import RunMonitor
 from conovel.drivers.nvflare.run_records import DONE, FAILED, RunRecords
@@ -58,7 +62,7 @@ def test_the_last_runs_stay_and_the_ids_of_all(party):
         with pytest.raises(ReplayedMessageError, match="was here before"):
             records.open(f"{number:02}" * 16, 60)
     assert prune(records.folder, kit, 2, results) == 0
-    assert len(AuditLog(records.folder / "audit.jsonl").read().events) == 11  # all of them
+    assert len(AuditLog(records.folder / "audit.jsonl").read().entries) == 11  # all of them
     assert (records.folder / "used-runs").stat().st_mode & 0o777 == 0o600
 
 
@@ -122,3 +126,40 @@ def test_a_supervisor_prunes_after_a_run(party):
         process.stdin.close()
     assert names(results) == ["02" * 16]
     assert told[-1] == "old runs could not be removed: no more"  # and it goes on
+
+
+@pytest.mark.slow
+def test_on_real_processes_files_are_private_and_old_runs_go(rows, tmp_path):
+    federation = Loopback(
+        tmp_path / "f", rows, model='scorer = "logistic"', consent='regimes = ["full", "counts"]'
+    )
+    for party, table in ((COORDINATOR, "coordinator"), *((site, "site") for site in rows)):
+        path = federation.settings(party)
+        kept = path.read_text().replace(f"[{table}]\n", f"[{table}]\nkeep_runs = 1\n")
+        path.write_text(re.sub("keep_runs = 100\n", "", kept))
+    before = os.umask(0)
+    try:
+        federation.bring_up()
+        operator = federation.settings(OPERATOR)
+        accounts = [federation.folder / OPERATOR / f"{name}.json" for name in ("full", "counts")]
+        for out in accounts:
+            asked = ("--regime", out.stem, "--out", str(out))
+            ended = federation.run("run", "--federation", str(operator), *asked)
+            assert ended.returncode == 0, ended.stdout + ended.stderr
+        old, new = (json.loads(out.read_text())["terms"]["run_id"] for out in accounts)
+        for site in rows:
+            assert wait_for(lambda s=site: names(tmp_path / "f" / s / "results") == [new], 30)
+        records = RunRecords(tmp_path / "f" / COORDINATOR / "state")
+        assert wait_for(lambda: [run["run_id"] for run in records.runs()] == [new], 30)
+    finally:
+        federation.stop()
+        os.umask(before)
+    for path in federation.folder.rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+    for party in (COORDINATOR, *rows):
+        records = RunRecords(tmp_path / "f" / party / "state")
+        (run,) = records.runs()
+        assert (run["run_id"], records.used()) == (new, {old})
+        kit = tmp_path / "f" / party / "kit"
+        jobs = {path.name for folder in (kit, kit / "store" / "jobs") for path in folder.glob("*")}
+        assert {name for name in jobs if re.fullmatch("[0-9a-f-]{36}", name)} <= {run["job"]}

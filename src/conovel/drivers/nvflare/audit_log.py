@@ -1,8 +1,9 @@
 """A site's audit log: the terms of every run, what left the site, what came in, how it ended.
 
-One JSON object a line. A line holds its number, the hash of the line before (``previous``) and its
-own hash, the SHA-256 of its other fields. So a change, a removal or a swap of lines is found, but
-not the removal of the last lines: note the last hash elsewhere to find that.
+One JSON object a line. A line holds its own hash first, the SHA-256 of its other fields as they
+are written, then these fields: with its number, and with the hash of the line before
+(``previous``). So a change, a removal or a swap of lines is found, but not the removal of the last
+lines: note the last hash elsewhere to find that.
 
 A process that is killed while it writes leaves an incomplete line. It stays. The next entry is
 written on a line after it and holds its hash, so the log says where it was broken off.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,10 +27,11 @@ from conovel.site.datafiles import first_line
 from conovel.site.private_files import FILE_MODE, make_private_folder
 from conovel.site.storage import locked
 
-Event: TypeAlias = dict[str, Any]
+LogEntry: TypeAlias = dict[str, Any]
 START = "0" * 64  # the hash before the first line
-INCOMPLETE = "incomplete line"  # the event after a line that was broken off
+INCOMPLETE = "incomplete line"  # the entry after a line that was broken off
 MAX_LINE = 1 << 16  # bytes
+_LINE = re.compile(rb'\{"hash":"([0-9a-f]{64})",(.*\})\n')  # group 2: what the hash is of
 
 
 @dataclass
@@ -37,8 +40,8 @@ class Chain:
 
     Attributes
     ----------
-    events : list of dict
-        The events, the oldest first.
+    entries : list of dict
+        The entries, the oldest first.
     last : str
         The hash of the last line.
     incomplete : list of int
@@ -49,24 +52,24 @@ class Chain:
         What is wrong with it.
     """
 
-    events: list[Event] = field(default_factory=list)
+    entries: list[LogEntry] = field(default_factory=list)
     last: str = START
     incomplete: list[int] = field(default_factory=list)
     broken: int = 0
     why: str = ""
 
 
-def as_line(event: Mapping[str, Any], number: int, previous: str) -> bytes:
-    """Return the line of an event.
+def as_line(entry: Mapping[str, Any], number: int, previous: str) -> bytes:
+    """Return the line of an entry.
 
     Examples
     --------
-    >>> line = as_line({"event": "begin"}, 1, START)
-    >>> read_chain([line]).events[0]["event"], read_chain([line.replace(b"gi", b"ga")]).broken
+    >>> line = as_line({"entry": "begin"}, 1, START)
+    >>> read_chain([line]).entries[0]["entry"], read_chain([line.replace(b"gi", b"ga")]).broken
     ('begin', 1)
     """
-    content = {**event, "line": number, "previous": previous}
-    line = _canonical({**content, "hash": sha256(_canonical(content))}) + b"\n"
+    body = _canonical({**entry, "line": number, "previous": previous})
+    line = b'{"hash":"' + sha256(body).encode() + b'",' + body[1:] + b"\n"
     if len(line) > MAX_LINE:
         raise FederationError(f"an entry of {len(line):,} bytes is too long for the audit log")
     return line
@@ -86,13 +89,13 @@ def read_chain(lines: Iterable[bytes]) -> Chain:
             if len(odd) > 2 * MAX_LINE:
                 break
             continue
-        says = entry.get("sha256") if entry.get("event") == INCOMPLETE else None
+        says = entry.get("sha256") if entry.get("entry") == INCOMPLETE else None
         if says != (sha256(odd.removesuffix(b"\n")) if odd else None):
             chain.broken, chain.why = first_odd or number, "it is not the line that was written"
             return chain
         chain.incomplete += range(first_odd, number) if odd else ()
         odd, first_odd = b"", 0
-        chain.events.append(entry)
+        chain.entries.append(entry)
         chain.last = entry["hash"]
     if odd:
         chain.broken = first_odd
@@ -122,16 +125,16 @@ class AuditLog:
         except OSError as error:
             raise FileError(f"{self.path} cannot be read: {first_line(error)}") from None
 
-    def append(self, *events: Event, durable: bool = True) -> None:
-        """Add events; with `durable`, return when the disk has them."""
+    def append(self, *entries: LogEntry, durable: bool = True) -> None:
+        """Add entries; with `durable`, return when the disk has them."""
         with self._locked():
-            self._append(events, durable)
+            self._append(entries, durable)
 
     @contextmanager
-    def reading(self) -> Iterator[tuple[Chain, list[Event]]]:
+    def reading(self) -> Iterator[tuple[Chain, list[LogEntry]]]:
         """Give the log and a list; what is put on the list is added before anybody else writes."""
         with self._locked():
-            new: list[Event] = []
+            new: list[LogEntry] = []
             yield self.read(), new
             self._append(new, durable=True)
 
@@ -141,13 +144,13 @@ class AuditLog:
         with locked(self.path):
             yield
 
-    def _append(self, events: Iterable[Event], durable: bool) -> None:
+    def _append(self, entries: Iterable[LogEntry], durable: bool) -> None:
         try:
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, FILE_MODE)
             with os.fdopen(handle, "rb+") as file:
                 tail = self._tail(file)
                 file.seek(0, os.SEEK_END)
-                file.write(tail.then(events))
+                file.write(tail.then(entries))
                 file.flush()
                 if durable:
                     os.fsync(file.fileno())
@@ -187,18 +190,18 @@ class Tail:
     odd: bytes = b""
     needs_end: bool = False
 
-    def then(self, events: Iterable[Event]) -> bytes:
-        """Return the bytes to add for events, and for what was broken off."""
+    def then(self, entries: Iterable[LogEntry]) -> bytes:
+        """Return the bytes to add for entries, and for what was broken off."""
         number, previous = self.number, self.previous
         lines = [b"\n"] if self.needs_end else []
         if self.odd:
             number += self.odd.count(b"\n") + 1
             about = {"sha256": sha256(self.odd), "bytes": len(self.odd)}
-            events = [{"event": INCOMPLETE, "time": now(), **about}, *events]
-        for event in events:
+            entries = [{"entry": INCOMPLETE, "time": now(), **about}, *entries]
+        for entry in entries:
             number += 1
-            lines.append(as_line(event, number, previous))
-            previous = json.loads(lines[-1])["hash"]
+            lines.append(as_line(entry, number, previous))
+            previous = lines[-1][9:73].decode()
         return b"".join(lines)
 
 
@@ -235,16 +238,18 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _entry(line: bytes, number: int | None = None, previous: str | None = None) -> Event | None:
+def _entry(line: bytes, number: int | None = None, previous: str | None = None) -> LogEntry | None:
     """Read a line; None if it is not one that :func:`as_line` made, or not of this place."""
+    found = _LINE.fullmatch(line)
+    if found is None or sha256(b"{" + found[2]) != found[1].decode():
+        return None
     try:
         entry = json.loads(line)
-        content = {name: value for name, value in entry.items() if name != "hash"}
-        if as_line(content, content.pop("line"), content.pop("previous")) != line:
-            return None
-    except (ValueError, LookupError, AttributeError, TypeError, RecursionError, FederationError):
+    except (ValueError, RecursionError):
         return None
-    if number is not None and (entry["line"], entry["previous"]) != (number, previous):
+    if not isinstance(entry.get("line"), int):
+        return None
+    if number is not None and (entry["line"], entry.get("previous")) != (number, previous):
         return None
     return dict(entry)
 

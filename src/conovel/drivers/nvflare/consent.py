@@ -112,7 +112,7 @@ class Limits:
         object.__setattr__(self, "model_families", _as_families(self.model_families))
         for name, least in _LEAST.items():
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
                 raise InputError(f"{name} must be a number from {least}, not {value!r}")
 
     @staticmethod
@@ -271,7 +271,7 @@ class Limits:
         """
         match message.body:
             case Roster(n_test=total) | Start(n_tests=total) if terms.spec.regime.uses_counts:
-                if total - n_test > Fraction(self.max_peer_share) * n_test:
+                if total - n_test > self.max_peer_share * n_test:
                     return (
                         f"the other agents have more than {self.max_peer_share:g} test rows for"
                         " each of its own: leave out the largest, or the site raises"

@@ -1,4 +1,4 @@
-"""What a site has revealed so far, from the events of its audit log."""
+"""What a site has revealed so far, from the entries of its audit log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LoggedRun:
     Attributes
     ----------
     run, began, operator : str
-        Its id, the time of its first event, and who asked for it.
+        Its id, the time of its first entry, and who asked for it.
     terms : dict
         What was asked for.
     data : str
@@ -56,23 +56,23 @@ class LoggedRun:
         """Whether it counts as a run: it sent a model or counts, or still may."""
         return bool(self.n_models or self.n_counts or (self.data and self.state == "running"))
 
-    def take(self, event: Mapping[str, Any]) -> None:
-        """Add an event of this run."""
-        match event:
-            case {"event": "begin"}:
-                self.operator, self.terms = event.get("operator", ""), event.get("terms", {})
-            case {"event": "data"}:
-                self.data, self.n_train = event["data"], event["n_train"]
-                self.n_null, self.n_test = event["n_null"], event["n_test"]
-            case {"event": "sent", "kind": "MODEL", "to": to}:
+    def take(self, entry: Mapping[str, Any]) -> None:
+        """Add an entry of this run."""
+        match entry:
+            case {"entry": "begin"}:
+                self.operator, self.terms = entry.get("operator", ""), entry.get("terms", {})
+            case {"entry": "data"}:
+                self.data, self.n_train = entry["data"], entry["n_train"]
+                self.n_null, self.n_test = entry["n_null"], entry["n_test"]
+            case {"entry": "sent", "kind": "MODEL", "to": to}:
                 self.n_models += 1
-                self.models[to] = self.models.get(to, 0) + event["bytes"]
-            case {"event": "sent", "kind": kind} if kind not in REVEAL_NOTHING:
+                self.models[to] = self.models.get(to, 0) + entry["bytes"]
+            case {"entry": "sent", "kind": kind} if kind not in REVEAL_NOTHING:
                 self.n_counts += 1
-            case {"event": "received"}:
+            case {"entry": "received"}:
                 self.n_received += 1
-            case {"event": "end"}:
-                self.state, self.reason = event["state"], event["reason"]
+            case {"entry": "end"}:
+                self.state, self.reason = entry["state"], entry["reason"]
 
 
 class RunsSpent(NamedTuple):
@@ -111,14 +111,14 @@ class Exposure(NamedTuple):
     n_rows: int
 
 
-def runs_of(events: Iterable[Mapping[str, Any]]) -> list[LoggedRun]:
-    """Gather the events of every run that began, the oldest first."""
+def runs_of(entries: Iterable[Mapping[str, Any]]) -> list[LoggedRun]:
+    """Gather the entries of every run that began, the oldest first."""
     runs: dict[str, LoggedRun] = {}
-    for event in events:
-        if event.get("event") == "begin":
-            runs[event["run"]] = LoggedRun(event["run"], event["time"])
-        if event.get("event") != "refused" and event.get("run") in runs:
-            runs[event["run"]].take(event)
+    for entry in entries:
+        if entry.get("entry") == "begin":
+            runs[entry["run"]] = LoggedRun(entry["run"], entry["time"])
+        if entry.get("entry") != "refused" and entry.get("run") in runs:
+            runs[entry["run"]].take(entry)
     return list(runs.values())
 
 
@@ -130,23 +130,23 @@ def runs_spent(runs: Iterable[LoggedRun], data: str, at: str | None = None) -> R
     return RunsSpent(recent, sum(run.data == data for run in counted))
 
 
-def exposure_of(events: Sequence[Mapping[str, Any]]) -> Exposure:
+def exposure_of(entries: Sequence[Mapping[str, Any]]) -> Exposure:
     """Add up what all runs revealed.
 
     Examples
     --------
     >>> about = {"run": "a", "time": now()}
-    >>> data = {"event": "data", "data": "d", "n_null": 100, "n_test": 50, "n_train": 40}
-    >>> sent = {"event": "sent", "kind": "MODEL", "to": "south", "bytes": 300}
-    >>> found = exposure_of([about | {"event": "begin"}, about | data, about | sent])
+    >>> data = {"entry": "data", "data": "d", "n_null": 100, "n_test": 50, "n_train": 40}
+    >>> sent = {"entry": "sent", "kind": "MODEL", "to": "south", "bytes": 300}
+    >>> found = exposure_of([about | {"entry": "begin"}, about | data, about | sent])
     >>> found.n_models, found.n_trained, found.n_rows
     (1, 40, 150)
     """
-    runs = runs_of(events)
+    runs = runs_of(entries)
     receivers: dict[str, int] = {}
-    for event in events:
-        if event.get("event") == "sent" and event.get("kind") == "MODEL":
-            receivers[event["to"]] = receivers.get(event["to"], 0) + 1
+    for entry in entries:
+        if entry.get("entry") == "sent" and entry.get("kind") == "MODEL":
+            receivers[entry["to"]] = receivers.get(entry["to"], 0) + 1
     by_data: dict[str, list[LoggedRun]] = {}
     for run in runs:
         if run.n_models:
@@ -155,7 +155,7 @@ def exposure_of(events: Sequence[Mapping[str, Any]]) -> Exposure:
     trained = [min(group[0].n_null, sum(r.n_train for r in group)) for group in by_data.values()]
     return Exposure(
         n_runs=len(runs),
-        n_refused=sum(event.get("event") == "refused" for event in events),
+        n_refused=sum(entry.get("entry") == "refused" for entry in entries),
         n_models=sum(receivers.values()),
         receivers=dict(sorted(receivers.items())),
         n_data=len(by_data),

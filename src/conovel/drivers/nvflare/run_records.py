@@ -174,14 +174,14 @@ class Record:
                 self._content |= facts
                 self._write()
 
-    def tell(self, event: str, *, durable: bool = True, **facts: Any) -> None:
-        """Add an event of this run to the audit log, if there is one."""
+    def tell(self, entry: str, *, durable: bool = True, **facts: Any) -> None:
+        """Add an entry of this run to the audit log, if there is one."""
         if self.log is not None:
-            self.log.append(self.event(event, **facts), durable=durable)
+            self.log.append(self.entry(entry, **facts), durable=durable)
 
-    def event(self, event: str, **facts: Any) -> dict[str, Any]:
-        """Return an event of this run for the audit log."""
-        return {"event": event, "time": now(), "run": self._content["run_id"], **facts}
+    def entry(self, entry: str, **facts: Any) -> dict[str, Any]:
+        """Return an entry of this run for the audit log."""
+        return {"entry": entry, "time": now(), "run": self._content["run_id"], **facts}
 
     def finish(self, state: str, message: str, said: str = "", **facts: Any) -> bool:
         """Note the end of the run; False if it had ended before.

@@ -179,12 +179,12 @@ class SiteDriver:
         with self.record.log.reading() as (chain, new):
             if chain.broken:
                 raise FederationError(f"line {chain.broken} of the audit log does not hold")
-            objection = self.limits.objection_to_runs(runs_spent(runs_of(chain.events), digest))
+            objection = self.limits.objection_to_runs(runs_spent(runs_of(chain.entries), digest))
             if not objection[0]:
                 n_blocks = len(self.terms.agents) if self.terms.spec.regime.splits_rows else 1
                 n_train = min(facts.n_null, n_blocks * max(one.n_train for one in rows))
                 about = {"n_null": facts.n_null, "n_test": facts.n_test, "n_train": n_train}
-                new.append(self.record.event("data", data=digest, **about))
+                new.append(self.record.entry("data", data=digest, **about))
         return objection
 
     def _allowed(self, outbox: Outbox) -> Outbox:
@@ -196,8 +196,8 @@ class SiteDriver:
 
     def _note_sent(self, outbox: Outbox) -> None:
         """Write every message down in the audit log, before it leaves."""
-        events = [
-            self.record.event(
+        entries = [
+            self.record.entry(
                 "sent",
                 kind=sent.message.body.kind.name,
                 to=sent.receiver,
@@ -206,9 +206,9 @@ class SiteDriver:
             )
             for sent in outbox
         ]
-        if events and self.record.log is not None:
-            self.record.log.append(*events)
-        if n := sum(event["kind"] == "MODEL" for event in events):
+        if entries and self.record.log is not None:
+            self.record.log.append(*entries)
+        if n := sum(entry["kind"] == "MODEL" for entry in entries):
             self._n_models += n
             self.record.note(models_sent=self._n_models)
 
