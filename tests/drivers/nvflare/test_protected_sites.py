@@ -211,12 +211,29 @@ def test_what_left_and_what_came_in_is_written_down_and_no_row_is(files):
         assert (run_.n_models, run_.state) == (2, "done")
         found = exposure_of(entries(file))
         assert found.receivers == dict.fromkeys(sorted(peers), 1)
-        assert (found.n_data, found.n_rows, found.n_trained) == (1, 260, data["n_train"])
+        n_train = fake.sites[name].driver._site.local._n_train(N_NULL, N_TEST)
+        assert (found.n_data, found.n_rows, found.n_trained) == (1, 260, n_train)
         assert fake.sites[name].record._content["models_sent"] == 2
         text = file.audit_log.path.read_text()
         assert f"{name}-0" not in text  # an id
         values = [cell for line in file.test.read_text().split()[1:] for cell in line.split(",")]
         assert not [cell for cell in values[1:4] if cell in text]
+
+
+@pytest.mark.parametrize("regime", ["split", "joint"])
+def test_how_many_rows_trained_is_not_understated(files, regime):
+    many = np.random.default_rng(1).normal(size=(3, 1000))
+    write_table(files["west"].null, {f"x{j}": values for j, values in enumerate(many)})
+    limits = dict.fromkeys(SITES, Limits(regimes=[regime], min_train_rows=1))
+    account, fake = run(files, limits, regime=regime)
+    assert account["state"] == "done", account["message"]
+    local = fake.sites["west"].driver._site.local
+    trained = exposure_of(entries(files["west"])).n_trained
+    if regime == "joint":  # the weight of the group lets it train on more rows than its own rule
+        assert trained == len(local._tested_block.null_train)
+        assert trained > local._n_train(1000, N_TEST, by_rule=True)
+    else:
+        assert trained >= sum(len(block.null_train) for block in local._blocks(3))
 
 
 def test_a_log_that_does_not_hold_stops_runs(files):

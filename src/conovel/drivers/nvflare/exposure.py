@@ -27,7 +27,7 @@ class LoggedRun:
     data : str
         The digest of the rows; empty until they were read.
     n_null, n_test, n_train : int
-        Known normals, test rows, and how many known normals were to train.
+        Known normals, test rows, and how many known normals trained the models that left.
     models : dict
         Bytes of models, by receiver.
     n_models, n_counts, n_received : int
@@ -62,11 +62,12 @@ class LoggedRun:
             case {"entry": "begin"}:
                 self.operator, self.terms = entry.get("operator", ""), entry.get("terms", {})
             case {"entry": "data"}:
-                self.data, self.n_train = entry["data"], entry["n_train"]
+                self.data = entry["data"]
                 self.n_null, self.n_test = entry["n_null"], entry["n_test"]
             case {"entry": "sent", "kind": "MODEL", "to": to}:
                 self.n_models += 1
                 self.models[to] = self.models.get(to, 0) + entry["bytes"]
+                self.n_train = max(self.n_train, entry["n_train"])
             case {"entry": "sent", "kind": kind} if kind not in REVEAL_NOTHING:
                 self.n_counts += 1
             case {"entry": "received"}:
@@ -136,8 +137,8 @@ def exposure_of(entries: Sequence[Mapping[str, Any]]) -> Exposure:
     Examples
     --------
     >>> about = {"run": "a", "time": now()}
-    >>> data = {"entry": "data", "data": "d", "n_null": 100, "n_test": 50, "n_train": 40}
-    >>> sent = {"entry": "sent", "kind": "MODEL", "to": "south", "bytes": 300}
+    >>> data = {"entry": "data", "data": "d", "n_null": 100, "n_test": 50}
+    >>> sent = {"entry": "sent", "kind": "MODEL", "to": "south", "bytes": 300, "n_train": 40}
     >>> found = exposure_of([about | {"entry": "begin"}, about | data, about | sent])
     >>> found.n_models, found.n_trained, found.n_rows
     (1, 40, 150)

@@ -151,9 +151,11 @@ class SiteDriver:
     def _join(self) -> Outbox:
         # The run can be repeated at the site with this seed.
         self.record.note(seed=self._site.local.spec.seed)
-        for reason in (self._objection_to_models(len(self.terms.agents)), self._admission()):
-            if reason[0]:
-                return self._refuse(*reason)
+        reason = self._objection_to_models(len(self.terms.agents))
+        if not reason[0]:
+            reason = self._admission()
+        if reason[0]:
+            return self._refuse(*reason)
         return messages_of(self._agent.join(self._site.local.facts))
 
     def _objection_to_models(self, n_agents: int) -> Objection:
@@ -175,15 +177,12 @@ class SiteDriver:
         if self.record.log is None:
             return "", ""
         facts, digest = self._site.local.facts, self._digest()
-        rows = self._site.local.training_rows(len(self.terms.agents))
         with self.record.log.reading() as (chain, new):
             if chain.broken:
                 raise FederationError(f"line {chain.broken} of the audit log does not hold")
             objection = self.limits.objection_to_runs(runs_spent(runs_of(chain.entries), digest))
             if not objection[0]:
-                n_blocks = len(self.terms.agents) if self.terms.spec.regime.splits_rows else 1
-                n_train = min(facts.n_null, n_blocks * max(one.n_train for one in rows))
-                about = {"n_null": facts.n_null, "n_test": facts.n_test, "n_train": n_train}
+                about = {"n_null": facts.n_null, "n_test": facts.n_test}
                 new.append(self.record.entry("data", data=digest, **about))
         return objection
 
@@ -196,21 +195,24 @@ class SiteDriver:
 
     def _note_sent(self, outbox: Outbox) -> None:
         """Write every message down in the audit log, before it leaves."""
-        entries = [
-            self.record.entry(
-                "sent",
-                kind=sent.message.body.kind.name,
-                to=sent.receiver,
-                bytes=len(sent.data),
-                sha256=sha256(sent.data),
-            )
-            for sent in outbox
-        ]
+        entries = []
+        for sent in outbox:
+            kind = sent.message.body.kind.name
+            about = {"kind": kind, "to": sent.receiver, "bytes": len(sent.data)}
+            if kind == "MODEL":
+                self._n_models += 1
+                about["n_train"] = self._n_trained()
+            entries.append(self.record.entry("sent", **about, sha256=sha256(sent.data)))
         if entries and self.record.log is not None:
             self.record.log.append(*entries)
-        if n := sum(entry["kind"] == "MODEL" for entry in entries):
-            self._n_models += n
+        if any(entry["kind"] == "MODEL" for entry in entries):
             self.record.note(models_sent=self._n_models)
+
+    def _n_trained(self) -> int:
+        """Return how many known normals are in null_train of the models that leave, at most."""
+        local, splits = self._site.local, self.terms.spec.regime.splits_rows
+        n_train = max(rows.n_train for rows in local.training_rows(self._n_here))
+        return min(local.facts.n_null, n_train * (self._n_here if splits else 1))
 
     def _note_received(self, kind: str, data: bytes, sender: str) -> None:
         self._n_received += 1
