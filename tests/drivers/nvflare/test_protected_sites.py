@@ -19,6 +19,8 @@ from conovel.drivers.nvflare.exposure import exposure_of, runs_of
 from conovel.drivers.nvflare.processes import wait_for
 from conovel.drivers.nvflare.run_records import RunRecords
 from conovel.drivers.nvflare.settings import read_site
+from conovel.protocol.bodies import Roster, Start
+from conovel.protocol.messages import Message
 from conovel.site.storage import write_table
 
 N_NULL, N_TEST = 200, 60
@@ -115,6 +117,17 @@ def test_it_is_refused_before_a_model_exists(files, limits, asked, said, numbers
         assert end["state"] == "failed"
         assert said in end["reason"], name
         assert exposure_of(file.audit_log.read().entries).n_models == 0
+
+
+@pytest.mark.parametrize("body", [Roster(SITES, 100, 161), Start(SITES, 161)])
+def test_the_others_rows_are_bounded_wherever_they_are_told(body):
+    message = Message(bytes(16), "coordinator", "west", 0, body)
+    for share, refused in ((1.6, True), (1.7, False), (float("inf"), False)):
+        objection = Limits(max_peer_share=share).objection_to_sizes(message, terms(), 60)
+        assert bool(objection[0]) is refused
+        assert objection[1] == ("101 for its 60" if refused else "")
+    alone = terms(regime="conservative")
+    assert Limits(max_peer_share=0).objection_to_sizes(message, alone, 60) == ("", "")
 
 
 @pytest.mark.parametrize(

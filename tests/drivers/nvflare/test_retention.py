@@ -52,6 +52,7 @@ def test_the_last_runs_stay_and_the_ids_of_all(party):
     for number in range(1, 6):
         add(number)
     add(6, None)  # under way
+    (kit / ".removed-x" / "y").mkdir(parents=True)  # a process was killed meanwhile
     assert prune(records.folder, kit, 2, results) == 3
     assert names(results) == ["04" * 16, "05" * 16]
     jobs = [str(uuid.UUID(int=number)) for number in (4, 5, 6)]

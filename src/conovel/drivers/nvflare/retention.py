@@ -19,6 +19,7 @@ from conovel.drivers.nvflare.run_records import DONE, RUNNING, RunRecords
 from conovel.site.private_files import FILE_MODE
 
 ORPHAN_SECONDS = 3600.0  # from which age on the folder of a job without a record is removed
+_MOVED = ".removed-"  # the name of a folder begins so while it is removed
 _RUN = re.compile(r"[0-9a-f]{32}")
 _JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # NVFlare's name of a job
 
@@ -35,6 +36,8 @@ def prune(state: Path, kit: Path, keep: int, results: Path | None = None) -> int
     results : Path, optional
         Where a site has its results.
     """
+    for left in [path for f in (kit, results) if f is not None for path in f.glob(f"{_MOVED}*")]:
+        shutil.rmtree(left, ignore_errors=True)  # of a process that was killed
     records = RunRecords(state)
     ended = [(path, run) for path, run in records.files() if run["state"] != RUNNING]
     dropped: list[tuple[Path, dict[str, Any]]] = []
@@ -89,7 +92,6 @@ def _remove(folder: Path, aside: Path) -> None:
     """Remove a folder: first it is moved aside, so that nobody finds half of it."""
     if not folder.is_dir() or folder.is_symlink():
         return
-    moved = aside / f".removed-{folder.name}"
-    shutil.rmtree(moved, ignore_errors=True)
+    moved = aside / f"{_MOVED}{folder.name}"
     folder.rename(moved)
     shutil.rmtree(moved)
