@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from conovel.cli.show import facts_table, print_json
+from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -97,8 +98,10 @@ def _facts(site: str, path: Path, chain: Chain, found: Exposure, wrong: str) -> 
     table.add_row("last hash", chain.last)
     table.add_row("runs", f"{found.n_runs:,} began, {found.n_refused:,} refused before")
     table.add_row("models sent", escape(sent))
-    sets = "1 data set" if found.n_data == 1 else f"{found.n_data:,} data sets"
-    table.add_row("learnt from", f"{sets}, at most {found.n_rows:,} rows")
+    table.add_row(
+        "learnt from",
+        f"{counted(found.n_data, 'data set')}, at most {counted(found.n_rows, 'row')}",
+    )
     table.add_row("", f"at most {found.n_trained:,} known normals in null_train")
     return table
 

@@ -193,7 +193,7 @@ def test_one_more_run_today_is_refused(files):
     limits = Limits(max_runs_per_day=1)
     assert run(files, limits)[0]["state"] == "done"
     account, _ = run(files, limits)
-    assert "it agrees to 1 runs within 24 hours" in account["message"]
+    assert "it agrees to 1 run within 24 hours" in account["message"]
 
 
 def test_a_run_that_is_under_way_counts(files):

@@ -19,6 +19,7 @@ from conovel.spec.regimes import REGIMES, as_deployable
 from conovel.spec.schema import Schema, differing_columns
 from conovel.spec.training import n_training
 from conovel.stats.levels import as_level
+from conovel.stats.words import counted
 
 OWN_RULE = "own rule"  # the share that the site would choose itself
 FLOAT64 = "float64"
@@ -252,13 +253,13 @@ class Limits:
     def objection_to_runs(self, spent: RunsSpent) -> Objection:
         """Return why one more run with these rows is too many."""
         for name, n, what in (
-            ("max_runs_per_day", spent.last_day, "runs within 24 hours"),
-            ("max_runs_per_data", spent.same_data, "runs with the rows it has now"),
+            ("max_runs_per_day", spent.last_day, "within 24 hours"),
+            ("max_runs_per_data", spent.same_data, "with the rows it has now"),
         ):
             most = getattr(self, name)
             if n >= most:
                 return (
-                    f"it agrees to {most:,} {what}: wait, or the site brings other rows or raises"
+                    f"it agrees to {counted(most, 'run')} {what}: wait, or the site brings other rows or raises"
                     f" {name} in its site.toml",
                     f"{n:,} so far, see conovel audit",
                 )

@@ -40,6 +40,7 @@ from conovel.protocol.states import State
 from conovel.protocol.transcript import Transcript
 from conovel.site.site import Site
 from conovel.spec.version import __version__
+from conovel.stats.words import counted
 
 Deliver: TypeAlias = Callable[
     [Outbox], Mapping[str, str]
@@ -280,10 +281,8 @@ class SiteDriver:
             self._end(error)
             raise
         flagged = self._agent.n_rejected
-        said = "1 row" if flagged == 1 else f"{flagged:,} rows"
-        self.record.finish(
-            DONE, f"{said} flagged, see {path}", f"{said} flagged", results=str(path)
-        )
+        said = f"{counted(flagged, 'row')} flagged"
+        self.record.finish(DONE, f"{said}, see {path}", said, results=str(path))
         self._close()
 
     def _expire(self) -> None:
