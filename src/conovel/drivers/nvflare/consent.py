@@ -259,8 +259,8 @@ class Limits:
             most = getattr(self, name)
             if n >= most:
                 return (
-                    f"it agrees to {counted(most, 'run')} {what}: wait, or the site brings other rows or raises"
-                    f" {name} in its site.toml",
+                    f"it agrees to {counted(most, 'run')} {what}: wait, or the site brings other"
+                    f" rows or raises {name} in its site.toml",
                     f"{n:,} so far, see conovel audit",
                 )
         return NONE
