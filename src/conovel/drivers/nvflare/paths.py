@@ -9,6 +9,7 @@ JOINED_FILE = "joined"  # exists once the coordinator has accepted the site
 PID_FILE = "supervisor.pid"
 OWN_SEED_FILE = "seed-secret"  # mixed into the seed of every run; stays at the site
 LOG_FILE = "engine.log"
+REVOKED_FILE = "revoked.pem"  # in a kit, beside its certificate: certificates that do not count
 
 
 def state_of(settings: Path) -> Path:
