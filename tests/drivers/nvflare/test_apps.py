@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 from nvflare.collab.api.exceptions import CollabCallError
-from support.terms import changed_terms, make_terms
+from support.certificates import credentials
+from support.terms import changed_terms, make_terms, signed_terms, with_own_id
 
 from conovel.cli.run import _in_words
 from conovel.drivers.nvflare import apps, kits
@@ -73,7 +74,14 @@ def site(tmp_path):
     )
     app = apps.SiteApp()
     app._file, app._job, app._proxies = read_site(path), "job", {"north": None, "south": None}
+    app._own = credentials("north")
     return app
+
+
+def asked(**change):
+    """Signed terms, with changes."""
+    plain = changed_terms(TERMS.to_dict(), **change)
+    return signed_terms(plain if "run_id" in change else with_own_id(plain))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +96,7 @@ def site(tmp_path):
     ],
 )
 def test_a_refusal_is_answered_and_written_down(site, change, said):
-    assert said in site._begin(changed_terms(TERMS.to_dict(), **change))
+    assert said in site._begin(asked(**change))
     (run,) = RunRecords(site._file.state).runs()
     assert (run["state"], run["job"]) == ("refused", "job")
     assert said in run["message"]
@@ -97,16 +105,35 @@ def test_a_refusal_is_answered_and_written_down(site, change, said):
 
 def test_a_replay_is_refused_and_the_first_file_stays(site):
     records = RunRecords(site._file.state)
-    records.open(TERMS.run_id, 60).finish(DONE, "12 rows flagged")
-    assert "was here before" in site._begin(changed_terms(TERMS.to_dict(), level="1/100"))
+    again = asked(level="1/100")
+    records.open(again["terms"]["run_id"], 60).finish(DONE, "12 rows flagged")
+    assert "was here before" in site._begin(again)
     assert [run["state"] for run in records.runs()] == ["done", "refused"]
 
 
 @pytest.mark.parametrize("terms", [None, 7, [], "agents"])
 def test_terms_that_are_none_are_refused_too(site, terms):
-    assert "the terms of a run are a table" in site._begin(terms)
+    assert "the terms of a run are a table" in site._begin(signed_terms(terms))
+    assert "are not signed by an operator" in site._begin(terms)
+    assert {run["run_id"] for run in RunRecords(site._file.state).runs()} == {"job"}
+
+
+def test_terms_that_nobody_signed_are_refused(site):
+    assert "are not signed by an operator" in site._begin(TERMS.to_dict())
+    forged = asked(level="1/100") | {"terms": TERMS.to_dict()}
+    assert "are not what ana@example.org has signed" in site._begin(forged)
+    assert site.take(b"") == "its run has not begun"
+
+
+def test_a_record_says_who_asked(site, monkeypatch):
+    begun = []
+    monkeypatch.setattr(
+        apps, "SiteDriver", lambda *args: SimpleNamespace(begin=lambda: begun.append(args))
+    )
+    assert site._begin(asked(level="1/100")) == ""
+    assert begun
     (run,) = RunRecords(site._file.state).runs()
-    assert run["run_id"] == "job"
+    assert run["asked_by"] == "ana@example.org"
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
-"""Signatures from party to party, which a relay between them cannot make or change.
+r"""Signatures from party to party, which a relay between them cannot make or change.
 
 All messages between sites pass through the coordinator's machine. NVFlare encrypts them from site
 to site, but it also delivers a message that says of itself that it is not encrypted. So a site
-signs what it sends with the key of its kit, and the receiver checks the signature with the sender's
+signs what it sends with the key of its kit, and the receiver checks that with the sender's
 certificate (:mod:`conovel.drivers.nvflare.certificates`).
 
 A signature covers a *context* and the data. The context says what the data are for, so that a
@@ -10,7 +10,7 @@ signature cannot be used for anything else: for a message, the run, the sender a
 
 A signed message has these bytes::
 
-    magic        4    b"CNS\\x01"
+    magic        4    b"CNS\x01"
     c            2    bytes of the certificate, little endian; 0 if it was sent before in this run
     s            2    bytes of the signature
     certificate  c    DER
@@ -207,11 +207,10 @@ def _context(run_id: str, sender: str, receiver: str) -> tuple[str, ...]:
 
 
 def _bytes(context: Sequence[str], data: bytes) -> bytes:
-    # Every part has its length before it, so that no two contexts give the same bytes.
-    parts = [text.encode() for text in context]
-    return b"".join(
-        [*(struct.pack("<I", len(part)) + part for part in (b"conovel", *parts)), data]
-    )
+    # Their number, and the length of each, come first: no two contexts give the same bytes.
+    parts = [b"conovel", *(text.encode() for text in context)]
+    lengths = struct.pack(f"<{1 + len(parts)}I", len(parts), *map(len, parts))
+    return b"".join((lengths, *parts, data))
 
 
 def _split(data: bytes) -> tuple[bytes, bytes, bytes]:

@@ -95,10 +95,10 @@ def check_signed_terms(plain: Any, authority: Authority, now: float | None = Non
     if not found.has_own_id:
         raise _refusal("the run id does not follow from them")
     if not -MAX_AGE_SECONDS <= found.asked_at - now <= MAX_AHEAD_SECONDS:
+        then = datetime.fromtimestamp(found.asked_at, UTC)
         raise _refusal(
-            f"{operator} signed them at {datetime.fromtimestamp(found.asked_at, UTC):%Y-%m-%d %H:%M}"
-            f" UTC, and here it is {at:%Y-%m-%d %H:%M}: the run was asked for too long ago, or a"
-            " clock is wrong"
+            f"{operator} signed them at {then:%Y-%m-%d %H:%M} UTC, and here it is"
+            f" {at:%Y-%m-%d %H:%M}: the run was asked for too long ago, or a clock is wrong"
         )
     return SignedTerms(found, operator)
 
