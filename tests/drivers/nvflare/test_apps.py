@@ -208,7 +208,7 @@ def test_half_a_federation_is_not_in_the_way(tmp_path, monkeypatch):
     def fail(authority, name):
         raise FederationError("the kits could not be made")
 
-    monkeypatch.setattr(kits, "_provision", fail)
+    monkeypatch.setattr(kits, "provision", fail)
     plan = kits.FederationPlan("f", "localhost", ("north", "south"), ("ana@example.org",))
     with pytest.raises(FederationError, match="could not be made"):
         kits.make_federation(plan, tmp_path / "f")

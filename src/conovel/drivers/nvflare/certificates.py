@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from conovel.drivers.nvflare.paths import REVOKED_FILE
 from conovel.errors import FederationError, InputError
@@ -37,7 +38,7 @@ class Authority:
     @classmethod
     def of_kit(cls, kit: Path) -> Authority:
         """Read the root and the list of revoked certificates of a kit."""
-        root = _read(kit / "startup" / "rootCA.pem")
+        root = read_certificate(kit / "startup" / "rootCA.pem")
         return cls(root, read_revoked(kit / "startup" / REVOKED_FILE, root))
 
     def objection(
@@ -102,7 +103,7 @@ def read_credentials(kit: Path) -> Credentials:
     startup = kit / "startup"
     base = base_of(kit)
     authority = Authority.of_kit(kit)
-    certificate = _read(startup / f"{base}.crt")
+    certificate = read_certificate(startup / f"{base}.crt")
     key = read_key(startup / f"{base}.key")
     if not _is_issued_by(certificate, authority.root):
         raise FederationError(
@@ -169,6 +170,12 @@ def role_of(certificate: x509.Certificate) -> str:
     return _attribute(certificate.subject, x509.NameOID.UNSTRUCTURED_NAME)
 
 
+def role_of_request(request: x509.CertificateSigningRequest) -> tuple[str, str]:
+    """Return the name and the kind of party that a request asks for."""
+    oids = x509.NameOID.COMMON_NAME, x509.NameOID.UNSTRUCTURED_NAME
+    return _attribute(request.subject, oids[0]), _attribute(request.subject, oids[1])
+
+
 def is_authority(certificate: x509.Certificate) -> bool:
     """Return whether a certificate may issue others."""
     try:
@@ -180,11 +187,17 @@ def is_authority(certificate: x509.Certificate) -> bool:
 
 def fingerprint(certificate: x509.Certificate) -> str:
     """Return the SHA-256 of a certificate as people compare it: in groups of four digits."""
-    from hashlib import sha256  # noqa: PLC0415
+    return grouped(sha256(certificate.public_bytes(Encoding.DER)).hexdigest())
 
-    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415
 
-    digits = sha256(certificate.public_bytes(Encoding.DER)).hexdigest()
+def grouped(digits: str) -> str:
+    """Write digits in groups of four, as people compare them.
+
+    Examples
+    --------
+    >>> grouped("0123456789")
+    '0123 4567 89'
+    """
     return " ".join(digits[i : i + 4] for i in range(0, len(digits), 4))
 
 
@@ -235,7 +248,8 @@ def _differs(found: str, expected: str) -> str:
     return "" if found == expected else repr(found)
 
 
-def _read(path: Path) -> x509.Certificate:
+def read_certificate(path: Path) -> x509.Certificate:
+    """Read a certificate of a kit."""
     try:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except OSError as error:
