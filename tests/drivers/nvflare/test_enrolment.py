@@ -7,11 +7,12 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from support.federation import SCORER
 from support.terms import make_terms
 from typer.testing import CliRunner
 
 from conovel.cli import app
-from conovel.drivers.nvflare import enrolment, kits
+from conovel.drivers.nvflare import enrolment, kits, loopback
 from conovel.drivers.nvflare.certificates import (
     Authority,
     check_certificate,
@@ -21,6 +22,7 @@ from conovel.drivers.nvflare.certificates import (
 from conovel.drivers.nvflare.enrolment import accept, enrol, make_request
 from conovel.drivers.nvflare.issued import read_issued
 from conovel.drivers.nvflare.kits import FederationPlan, make_federation, renew_federation
+from conovel.drivers.nvflare.run_records import RunRecords
 from conovel.drivers.nvflare.signatures import MessageSigner, MessageVerifier
 from conovel.drivers.nvflare.signed_terms import check_signed_terms, sign_terms
 from conovel.errors import FederationError, InputError, SignatureError
@@ -124,7 +126,7 @@ def test_the_kit_must_fit_the_key_and_the_authority(enrolled, tmp_path):
 
 
 def request_with(path, name="north", kind="site", key=None, tamper=False):
-    key = key or rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    key = key() if key else rsa.generate_private_key(65537, 2048)
     parts = [
         x509.NameAttribute(x509.NameOID.COMMON_NAME, name),
         x509.NameAttribute(x509.NameOID.UNSTRUCTURED_NAME, kind),
@@ -144,12 +146,9 @@ def request_with(path, name="north", kind="site", key=None, tamper=False):
         ({"kind": "operator"}, "asks for 'north' as 'operator'"),
         ({"name": OPERATOR, "kind": "site"}, "the plan has no such party"),
         ({"tamper": True}, "its signature does not fit its key"),
-        (
-            {"key": rsa.generate_private_key(public_exponent=65537, key_size=1024)},
-            "RSA key of 2048",
-        ),
-        ({"key": ec.generate_private_key(ec.SECP256R1())}, "RSA key of 2048"),
-        ({"key": rsa.generate_private_key(public_exponent=3, key_size=2048)}, "exponent"),
+        ({"key": lambda: rsa.generate_private_key(65537, 1024)}, "RSA key of 2048"),
+        ({"key": lambda: ec.generate_private_key(ec.SECP256R1())}, "RSA key of 2048"),
+        ({"key": lambda: rsa.generate_private_key(3, 2048)}, "another exponent"),
     ],
 )
 def test_a_request_that_does_not_fit_the_plan_is_refused(enrolled, tmp_path, request_of, said):
@@ -254,3 +253,41 @@ def test_the_commands_say_what_to_do_next(enrolled, tmp_path, monkeypatch):
     told = CliRunner().invoke(app, ["federation", "accept", "north", "--key", key])
     assert told.exit_code == 0, told.output
     assert "is complete: the kit of north" in told.output
+
+
+@pytest.mark.slow
+def test_enrolled_parties_run_until_one_is_revoked(rows, tmp_path, monkeypatch):
+    """On real processes: keys made at the parties, then one of them is revoked."""
+
+    def by_request(plan, folder):
+        make_federation(plan, folder, by_request=True)
+        for name in ("coordinator", *plan.sites, *plan.operators):
+            request, digest = make_request(name, tmp_path / "keys")
+            party, _ = enrol(folder / "authority", request, digest)
+            accept(party, tmp_path / "keys" / f"{name}.key")
+
+    monkeypatch.setattr(loopback, "make_federation", by_request)
+    federation = loopback.Loopback(tmp_path / "f", rows, model=f'scorer = "{SCORER}"')
+    asked = ("run", "--federation", str(federation.settings(loopback.OPERATOR)))
+    try:
+        federation.bring_up()
+        ended = federation.run(*asked, "--regime", "full")
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert asked_by(federation, "west") == loopback.OPERATOR
+        kits.revoke_party(federation.folder / "authority", "south")
+        ended = federation.run(*asked, "--regime", "full")
+        assert ended.returncode == 1, ended.stdout + ended.stderr
+        told = " ".join(ended.stdout.split())
+        assert "a message of south was refused: its certificate was revoked" in told
+        kits.revoke_party(federation.folder / "authority", loopback.OPERATOR)
+        ended = federation.run(*asked, "--regime", "full", "--sites", "north,west")
+        assert ended.returncode == 1, ended.stdout + ended.stderr
+        told = " ".join(ended.stdout.split())
+        assert "whoever signed them is no operator here: its certificate was revoked" in told
+    finally:
+        federation.stop()
+
+
+def asked_by(federation, site):
+    runs = RunRecords(federation.folder / site / "state").runs()
+    return next(run["asked_by"] for run in runs if run["state"] == "done")
