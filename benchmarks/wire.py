@@ -21,7 +21,7 @@ from conovel.drivers.nvflare.terms import Terms
 from conovel.spec.run_spec import RunSpec
 
 CONSENT = 'regimes = ["joint", "full", "counts", "isolated"]'
-BEFORE_COUNTING = ("gathering", "exchanging", "ranking", "done")  # states of the coordinator
+COUNTING = ("asking", "committing", "revealing")  # states of the coordinator
 
 
 def asked():
@@ -50,7 +50,7 @@ class Measured:
 
 
 def counting_seconds(account):
-    return sum(s for state, s in account["seconds"].items() if state not in BEFORE_COUNTING)
+    return sum(s for state, s in account["seconds"].items() if state in COUNTING)
 
 
 def measure_one(session, federation, proxies, spec):
