@@ -2,7 +2,8 @@
 
 One federation on loopback. Every site knocks at a proxy that counts bytes in both directions. Rows
 are compared with the first: FastLSU's rounds. The bytes of the counting phase are those of a run
-less those of a run of `isolated`, which counts nothing. Seconds are the medians of several runs.
+less those of a run that counts nothing and is else alike: `isolated`, or `conservative` where
+models are exchanged. All numbers are medians of several runs.
 """
 
 import argparse
@@ -15,28 +16,36 @@ from statistics import median
 from benchmarks.federation import SCORER, draw, put_proxies
 from conovel.drivers.nvflare.loopback import Loopback
 from conovel.drivers.nvflare.operator import run
+from conovel.drivers.nvflare.paths import OWN_SEED_FILE
 from conovel.drivers.nvflare.processes import wait_for
 from conovel.drivers.nvflare.session import connect
 from conovel.drivers.nvflare.terms import Terms
 from conovel.spec.run_spec import RunSpec
 
-CONSENT = 'regimes = ["joint", "full", "counts", "isolated"]'
+CONSENT = 'regimes = ["joint", "full", "counts", "isolated", "conservative"]'
 COUNTING = ("asking", "committing", "revealing")  # states of the coordinator
+WITHOUT_COUNTS = {
+    "`isolated`": {"regime": "isolated"},
+    "`conservative`": {"regime": "conservative"},
+}
 
 
 def asked():
     """Name what is compared; committed counting where this version has it."""
     has_committed = "counting" in {field.name for field in fields(RunSpec)}
     rounds = {"counting": "rounds"} if has_committed else {}
-    found = {
-        "`counts`, rounds": {"regime": "counts"} | rounds,
-        "`full`, rounds": {"regime": "full"} | rounds,
-        "`joint`": {"regime": "joint"} | rounds,
-    }
+    found = {}
+    for regime in ("counts", "full", "joint"):
+        found[f"`{regime}`, rounds"] = {"regime": regime} | rounds
     if has_committed:
-        found["`counts`, committed"] = {"regime": "counts", "counting": "committed"}
-        found["`full`, committed"] = {"regime": "full", "counting": "committed"}
+        for regime in ("counts", "full", "joint"):
+            found[f"`{regime}`, committed"] = {"regime": regime, "counting": "committed"}
     return found
+
+
+def alike(kind):
+    """Name the run that is alike, but for the counts."""
+    return "`isolated`" if "counts" in kind or "isolated" in kind else "`conservative`"
 
 
 class Measured:
@@ -71,11 +80,15 @@ def measure_one(session, federation, proxies, spec):
 def measure(n_agents, repeat, folder):
     federation = Loopback(folder, draw(n_agents), model=f'scorer = "{SCORER}"', consent=CONSENT)
     proxies = put_proxies(federation)
+    for number, site in enumerate(federation.sites):  # so that rounds are the same every time
+        state = folder / site / "state"
+        state.mkdir(mode=0o700, exist_ok=True)
+        (state / OWN_SEED_FILE).write_text(f"{number:02x}" * 32)
     try:
         federation.bring_up()
         with connect(federation.operator) as session:
             wait_for(lambda: len(session.connected()) == n_agents, 60)
-            kinds = {"`isolated`": {"regime": "isolated"}} | asked()
+            kinds = WITHOUT_COUNTS | asked()
             runs = {kind: [] for kind in kinds}
             for _ in range(repeat):  # in turn, so that a busy machine is busy for all
                 for kind, spec in kinds.items():
@@ -95,16 +108,16 @@ def main():
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with tempfile.TemporaryDirectory() as folder:
         found = measure(options.agents, options.repeat, Path(folder) / "f")
-    alone = found["`isolated`"]
-    first = next(one for kind, one in found.items() if kind != "`isolated`")
+    first = next(iter(asked()))
+    least = found[first].wire - found[alike(first)].wire
     heads = ["run", "rounds", "payload", "wire", "wire, counting", "ratio"]
     heads += ["seconds, counting", "ratio"]
     print(f"| {' | '.join(heads)} |\n|---|{'---:|' * (len(heads) - 1)}")
     for kind, one in found.items():
-        extra, least = one.wire - alone.wire, first.wire - alone.wire
+        extra = one.wire - found[alike(kind)].wire
         cells = [kind, one.rounds, f"{one.payload:,.0f}", f"{one.wire:,.0f}", f"{extra:,.0f}"]
         cells += [f"{extra / least:.2f}", f"{one.seconds:.2f}"]
-        cells += [f"{one.seconds / first.seconds:.2f}"]
+        cells += [f"{one.seconds / found[first].seconds:.2f}"]
         print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
