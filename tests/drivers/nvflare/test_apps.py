@@ -130,10 +130,11 @@ def test_a_record_says_who_asked(site, monkeypatch):
     monkeypatch.setattr(
         apps, "SiteDriver", lambda *args: SimpleNamespace(begin=lambda: begun.append(args))
     )
+    assert "is above the 1/20" in site._begin(asked())
     assert site._begin(asked(level="1/100")) == ""
     assert begun
-    (run,) = RunRecords(site._file.state).runs()
-    assert run["asked_by"] == "ana@example.org"
+    runs = [(run["state"], run["operator"]) for run in RunRecords(site._file.state).runs()]
+    assert runs == [("refused", "ana@example.org"), ("running", "ana@example.org")]
 
 
 @pytest.fixture

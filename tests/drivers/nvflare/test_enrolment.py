@@ -290,4 +290,4 @@ def test_enrolled_parties_run_until_one_is_revoked(rows, tmp_path, monkeypatch):
 
 def asked_by(federation, site):
     runs = RunRecords(federation.folder / site / "state").runs()
-    return next(run["asked_by"] for run in runs if run["state"] == "done")
+    return next(run["operator"] for run in runs if run["state"] == "done")

@@ -119,15 +119,15 @@ class SiteApp:
         if self._driver is not None:
             raise FederationError("a run has begun here already")
         records = RunRecords(self._file.state)
+        about: dict[str, Any] = {}
         try:
             signed = check_signed_terms(terms, self._own.authority)
-            agreed = signed.terms
+            agreed, about["operator"] = signed.terms, signed.operator
             self._check(agreed)
-            record = records.open(agreed.run_id, agreed.run_seconds, self._job)
+            record = records.open(agreed.run_id, agreed.run_seconds, self._job, **about)
         except (InputError, RefusedError, ReplayedMessageError, SignatureError) as error:
-            records.refuse(_run_id(terms_of(terms), self._job), str(error), self._job)
+            records.refuse(_run_id(terms_of(terms), self._job), str(error), self._job, **about)
             return str(error)
-        record.note(asked_by=signed.operator)
         files = SiteFiles(self._file, agreed)
         name, limits = self._file.name, self._file.limits
         sign = MessageSigner(self._own, agreed.run_id)
@@ -194,7 +194,7 @@ class CoordinatorApp:
                 error = LocalProtocolError(f"the coordinator failed ({type(error).__name__})")
             if not records.knows(job):
                 records.refuse(_run_id(terms_of(self._signed), job), str(error), job)
-            self._account = account_of(error, terms_of(self._signed) or {})
+            self._account = account_of(error, terms_of(self._signed))
         folder = Path(context.workspace.get_run_dir(job))
         write_json(folder / OUTCOME_FILE, self._account)
         if self._account["state"] == "failed":
@@ -210,8 +210,7 @@ class CoordinatorApp:
         proxies = {proxy.name: proxy for proxy in context.clients}
         if set(proxies) != set(terms.agents):
             raise FederationError("the terms name other agents than the job")
-        record = records.open(terms.run_id, terms.run_seconds, job)
-        record.note(asked_by=signed.operator)
+        record = records.open(terms.run_id, terms.run_seconds, job, operator=signed.operator)
         self._verify = MessageVerifier(authority, COORDINATOR, terms.run_id)
         self._driver = CoordinatorDriver(terms, _Delivery(proxies, terms.call_seconds))
         collab.fl_ctx.get_engine().register_app_command(TOPIC, self._answer)

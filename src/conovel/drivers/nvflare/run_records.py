@@ -48,8 +48,11 @@ class RunRecords:
         ] = {}  # runs that have ended: their files do not change
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def open(self, run_id: str, seconds: float, job: str = "") -> Record:
-        """Make the file of a run that begins; an id that was used before is refused."""
+    def open(self, run_id: str, seconds: float, job: str = "", **facts: Any) -> Record:
+        """Make the file of a run that begins; an id that was used before is refused.
+
+        `facts` go into the file, such as which operator asked.
+        """
         path = self.folder / f"{run_id}.json"
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -70,10 +73,11 @@ class RunRecords:
                 "pid": os.getpid(),
                 "began": now,
                 "deadline": now + seconds,
+                **facts,
             },
         )
 
-    def refuse(self, run_id: str, reason: str, job: str = "") -> None:
+    def refuse(self, run_id: str, reason: str, job: str = "", **facts: Any) -> None:
         """Make the file of a run that is refused; a file of an earlier run of this id stays."""
         Record(
             self.folder / f"refused-{secrets.token_hex(8)}.json",
@@ -83,6 +87,7 @@ class RunRecords:
                 "state": REFUSED,
                 "message": reason,
                 "began": time.time(),
+                **facts,
             },
         )
 

@@ -103,9 +103,10 @@ def check_signed_terms(plain: Any, authority: Authority, now: float | None = Non
     return SignedTerms(found, operator)
 
 
-def terms_of(plain: Any) -> Any:
+def terms_of(plain: Any) -> Mapping[str, Any]:
     """Return the terms inside signed terms, unchecked, to say which run is refused."""
-    return plain.get("terms") if isinstance(plain, Mapping) else None
+    found = plain.get("terms") if isinstance(plain, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
 
 
 def _parts(plain: Any) -> tuple[Any, bytes, bytes]:
