@@ -21,6 +21,7 @@ from conovel.drivers.nvflare.loopback import COORDINATOR, OPERATOR, Loopback
 from conovel.drivers.nvflare.processes import wait_for
 from conovel.drivers.nvflare.run_records import RunRecords
 from conovel.experiments.gaussian import DIMENSION
+from conovel.models.wire.header import schema_digest
 from conovel.site.storage import read_json
 
 PARTIES = (COORDINATOR, *SITES)
@@ -348,7 +349,8 @@ def forged_model():
     """Make a model that a site would take: of the right columns, in the wire format."""
     draw = np.random.default_rng(0)
     rows, labels = draw.normal(size=(60, DIMENSION)), np.arange(60) % 2
-    return cn.encode(LogisticRegression().fit(rows, labels), bits=4)
+    columns = schema_digest(f"x{j}" for j in range(DIMENSION))
+    return cn.encode(LogisticRegression().fit(rows, labels), bits=4, schema=columns)
 
 
 def replace_a_model(scene, sabotage, **more):
