@@ -152,7 +152,7 @@ Mixture.score(model)
 ModelError(InputError) is raised
 Network(agents, *, regime='auto', composite='auto', bits='compact', level=0.1, scorer=None,
     random_state=0, train_fraction=None, pi0=None, on_dropout='abort', repeats=1, ledger=None,
-    schema=None)
+    liars=0, counting='rounds', reveal_to='coordinator', schema=None)
 Network.run(*, dropouts=None, on_stage=None, check=True)
 Network.spec()
 NetworkRun(sites, transcript, guarantee, spec, n_null, lost=(), runs=(), evidence_rounds=(),
@@ -244,8 +244,10 @@ TrainingSet(null_train, mixture)
 TrainingSet.labelled()
 Transcript(run_id='', spec=None, agents=<factory>, roster=(), n_tests=0, left=<factory>,
     weights=<factory>, rooms=<factory>, histograms=<factory>, folds=<factory>,
-    rounds=<factory>, outcome=None, abort=None, entries=<factory>)
+    commitments=<factory>, reveals=<factory>, rounds=<factory>, outcome=None, abort=None,
+    entries=<factory>)
 Transcript.agreed
+Transcript.cell_counts
 Transcript.charged(entry)
 Transcript.from_dict(plain)
 Transcript.n_rounds
@@ -267,7 +269,7 @@ encode(model, *, bits=None, schema=b'\x00\x00\x00\x00')
 evaluate(X, label, *, order=None, trials=None, normal=None, test_share='0.3', keep=(),
     level=0.1, scorer=None, train_fraction=None, pi0=None, random_state=0, schema=None,
     on_stage=None)
-fast_lsu(blocks, level, *, pi0=None)
+fast_lsu(blocks, level, *, pi0=None, liars=0)
 infer_schema(X_null, X_test=None, *, kinds=None)
 reject(calibration_scores, test_scores, level)
 resolution(n_calibration, m, level)

@@ -211,6 +211,10 @@ class CountRisingError(RemoteProtocolError):
     """A party's count rose although the limit on the ranks did not."""
 
 
+class CommitmentError(RemoteProtocolError):
+    """A party revealed something else than it had committed to."""
+
+
 class OutcomeMismatchError(RemoteProtocolError):
     """Questions or an outcome that do not follow from the run so far."""
 

@@ -29,6 +29,8 @@ from conovel.drivers.work import perform
 from conovel.protocol.agent import Agent
 from conovel.protocol.bodies import (
     Below,
+    Commit,
+    Commitments,
     Count,
     Hello,
     Histogram,
@@ -37,7 +39,11 @@ from conovel.protocol.bodies import (
     Model,
     Outcome,
     Ready,
+    Reveal,
+    Reveals,
     Roster,
+    Seal,
+    Sealed,
     Start,
     Step,
 )
@@ -62,8 +68,15 @@ SAMPLES = {
     Kind.BELOW: Below(Fraction(1, 2)),
     Kind.STEP: Step(11, LEVEL / 11),
     Kind.COUNT: Count(1),
+    Kind.COMMIT: Commit(bytes(32)),
+    Kind.COMMITMENTS: Commitments(("agent000",), (bytes(32),)),
+    Kind.REVEAL: Reveal(bytes(32), 5, 19, 0, (), (), ()),
+    Kind.REVEALS: Reveals((), ()),
+    Kind.SEAL: Seal(bytes(32)),
+    Kind.SEALED: Sealed((bytes(32),) * 3),
     Kind.OUTCOME: Outcome(1, 11, LEVEL / 11, 1, ("agent000",), (), ()),
 }
+COMMITTED = {"pi0": None, "counting": "committed", "reveal_to": "members"}
 
 
 def at_every_state(target, **options):
@@ -92,7 +105,7 @@ def injections(link, target):
     yield "garbage", b"not a message", peer, errors.MalformedMessageError
     yield "damage", good[:-1] + b"?", peer, errors.MalformedMessageError
     yield "nothing", b"", "", errors.MalformedMessageError
-    yield "version", good[:4] + b"\x04" + good[5:], peer, errors.VersionMismatchError
+    yield "version", good[:4] + b"\x05" + good[5:], peer, errors.VersionMismatchError
     for kind, body in SAMPLES.items():
         replay = forge(peer, target, body, run_id=bytes(16))
         yield f"replayed {kind.name}", replay, peer, errors.ReplayedMessageError
@@ -118,10 +131,19 @@ def injections(link, target):
         yield f"{kind.name} from a peer", imposed, senders[1], errors.UnexpectedMessageError
 
 
-@pytest.mark.parametrize("target", [COORDINATOR, "agent000", "agent002"])
-def test_every_fault_in_every_state_ends_the_run_without_an_outcome(target):
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [
+        (COORDINATOR, {}),
+        ("agent000", {}),
+        ("agent002", {}),
+        (COORDINATOR, COMMITTED),
+        ("agent001", COMMITTED),
+    ],
+)
+def test_every_fault_in_every_state_ends_the_run_without_an_outcome(target, options):
     tried = 0
-    for stopped in at_every_state(target):
+    for stopped in at_every_state(target, **options):
         for what, data, peer, error in injections(stopped, target):
             link = copy.deepcopy(stopped)
             machine = link.machines[target]

@@ -196,6 +196,17 @@ def test_every_row_of_the_table_happens_and_nothing_else(monkeypatch):
             link.step()
         link.kill("agent002")
         link.run()
+    for regime in ("counts", "joint"):
+        blocks = [LOW, HIGH, ([9, 10], 9)]
+        committed = {"counting": "committed", "reveal_to": "members"}
+        link = Link(sites_for(blocks, regime), regime=regime, level=LEVEL, **committed)
+        if regime == "joint":  # the one that vanishes is the last one waited for
+            while sum(decode(data).body.kind is Kind.READY for *_, data in link.delivered) < 2:
+                link.step()
+            [last] = set(link.agents) - set(link.coordinator._ready)
+            link.kill(last)
+        link.run()
+        assert link.coordinator.outcome
     rows = {(state, event, after) for (state, event), to in TRANSITIONS.items() for after in to}
     assert seen <= rows
     assert rows - seen == set()

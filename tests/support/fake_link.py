@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import warnings
 from collections import defaultdict, deque
@@ -46,6 +47,10 @@ def quietly(function, *args, **kwargs):
 
 def forge(sender, receiver, body, round_=0, run_id=RUN_ID):
     return encode(Message(run_id, sender, receiver, round_, body))
+
+
+def nonce_of(name):
+    return hashlib.sha256(name.encode()).digest()
 
 
 class FakeSite:
@@ -132,11 +137,19 @@ class Link:
         seed=None,
         run_id=RUN_ID,
         slow_sites=False,
+        **counting,
     ):
-        spec = RunSpec.of(regime=regime, level=level, pi0=pi0, on_dropout=on_dropout)
+        spec = RunSpec.of(regime=regime, level=level, pi0=pi0, on_dropout=on_dropout, **counting)
         self.coordinator = Coordinator(list(sites), spec=spec, run_id=run_id)
         self.agents = {
-            name: Agent(name, spec=spec, run_id=run_id, software="1.0", wire_version=1)
+            name: Agent(
+                name,
+                spec=spec,
+                run_id=run_id,
+                software="1.0",
+                wire_version=1,
+                nonce=nonce_of(name),
+            )
             for name in sites
         }
         self.sites = sites

@@ -52,6 +52,20 @@ def run(
     on_dropout: Annotated[
         str, typer.Option(help="When a site is lost: abort, or conservative to go on without it.")
     ] = "abort",
+    liars: Annotated[
+        int, typer.Option(help="How many sites may lie about their counts.", min=0)
+    ] = 0,
+    counting: Annotated[
+        str | None,
+        typer.Option(
+            help="committed (sites commit to all their counts before any are revealed) or rounds."
+            " committed if not given, or rounds where it is not possible: with --pi0, with"
+            " --on-dropout conservative, or in consensus."
+        ),
+    ] = None,
+    reveal_to: Annotated[
+        str, typer.Option(help="Who sees revealed counts: coordinator, or all members.")
+    ] = "coordinator",
     schema: SchemaFile = None,
     repeats: Annotated[int, typer.Option(hidden=True)] = 1,  # refused by name, with what to do
     stage_seconds: Annotated[
@@ -82,14 +96,17 @@ def run(
     from conovel.drivers.nvflare.terms import Terms  # noqa: PLC0415
     from conovel.site.asked import as_whole_schema  # noqa: PLC0415
     from conovel.site.storage import write_json  # noqa: PLC0415
+    from conovel.spec.counting import choose_counting  # noqa: PLC0415
+    from conovel.spec.regimes import choose_regime  # noqa: PLC0415
     from conovel.spec.run_spec import RunSpec  # noqa: PLC0415
 
+    chosen = choose_regime(regime, estimates_nulls=pi0 is not None)
     _silence_nvflare()
     file = read_federation(federation)
     terms = Terms(
         choose_sites(file.sites, split_names(sites) if sites else None),
         RunSpec.of(
-            regime=regime,
+            regime=chosen,
             level=level,
             composite=composite,
             bits=read_bits(bits),
@@ -98,6 +115,9 @@ def run(
             train_fraction=train_fraction,
             on_dropout=on_dropout,
             repeats=repeats,
+            liars=liars,
+            counting=counting or choose_counting(chosen, pi0, on_dropout, repeats),
+            reveal_to=reveal_to,
             schema=as_whole_schema(schema),
         ),
         stage_seconds=stage_seconds,
@@ -240,7 +260,9 @@ def _print_account(account: dict[str, Any]) -> None:
     if outcome["rounds"]:
         table.add_row("rows flagged", f"[bold]{outcome['n_rejected']:,}[/bold] in all")
         if outcome["slope"] != "0":  # cells decide in joint, and no common p-value
-            table.add_row("threshold", f"p ≤ {outcome['n_rejected']} · {outcome['slope']}")
+            k = outcome["k"] or outcome["n_rejected"]
+            table.add_row("threshold", f"p ≤ {k} · {outcome['slope']}")
+        table.add_row("counting", terms["spec"]["counting"])
         table.add_row("rounds", str(outcome["rounds"]))
     for name, moved in transcript["totals"]["by_agent"].items():
         table.add_row(name, f"{moved['sent']:,} bytes out, {moved['received']:,} bytes in")

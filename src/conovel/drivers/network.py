@@ -6,36 +6,30 @@ carries bytes from one machine to the next, and writes down what it carried.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 
 from conovel.drivers.agents import INHERIT, Agent, as_agents
+from conovel.drivers.carrying import Phase, as_dropouts, carry, raise_first_fault
 from conovel.drivers.checks import check_sites, warn_thin, with_checks
 from conovel.drivers.ledgers import as_folder, run_with_ledger
 from conovel.drivers.repeats import run_repeatedly
 from conovel.drivers.results import NetworkRun
-from conovel.drivers.work import note_sent, perform
 from conovel.errors import (
     ColumnError,
     ConovelError,
     InputError,
-    RunAbortedError,
-    SiteFailedError,
 )
 from conovel.models.wire.header import VERSION as WIRE_VERSION
 from conovel.protocol import agent as protocol
-from conovel.protocol.bodies import Body, Kind, Start
 from conovel.protocol.consensus import agreed_of
 from conovel.protocol.coordinator import Coordinator
-from conovel.protocol.events import Send, messages_of
-from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.transcript import Transcript
 from conovel.scorers.classifier import ScorerLike
 from conovel.scorers.registry import as_candidates
@@ -52,16 +46,13 @@ from conovel.spec.joint import N_CELLS
 from conovel.spec.precision import Bits
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.schema import differing_columns
-from conovel.spec.seeds import agent_seeds, as_agent_seed, run_id_of
+from conovel.spec.seeds import agent_seeds, as_agent_seed, nonce_of, run_id_of
 from conovel.spec.shown import Shown
 from conovel.spec.version import __version__
 from conovel.stats.arguments import RandomState, as_callback, as_seed
 from conovel.stats.levels import Level
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.stepup import step_up
-
-Phase: TypeAlias = Literal["hello", "models", "counts"]
-_LAST_WORD = {"models": {Kind.ROSTER}, "counts": {Kind.BELOW, Kind.STEP}}
 
 
 class Network(Shown):
@@ -109,6 +100,14 @@ class Network(Shown):
         A folder in which each agent has the file of its ledger. The batch runs at half the level,
         and e-BH at the level decides by counts about all batches so far. See
         :class:`conovel.Ledger`.
+    liars : int
+        How many agents may lie about their counts. Needs committed counting. The guarantee is
+        then about the rows of the other agents.
+    counting : {"rounds", "committed"}
+        Ask for counts until they stay; or let each agent commit to all its counts before any are
+        revealed. Without liars both decide alike.
+    reveal_to : {"coordinator", "members"}
+        Who sees what is revealed in committed counting.
     schema : Schema, path or None
         What the columns are, where they are not all plain numbers. All agents have the same, so
         that their models are about the same features; :func:`conovel.infer_schema` makes one.
@@ -143,6 +142,9 @@ class Network(Shown):
         on_dropout: Literal["abort", "conservative"] = "abort",
         repeats: int = 1,
         ledger: str | Path | None = None,
+        liars: int = 0,
+        counting: Literal["rounds", "committed"] = "rounds",
+        reveal_to: Literal["coordinator", "members"] = "coordinator",
         schema: SchemaLike = None,
     ) -> None:
         self.agents = agents
@@ -157,6 +159,9 @@ class Network(Shown):
         self.on_dropout = on_dropout
         self.repeats = repeats
         self.ledger = ledger
+        self.liars = liars
+        self.counting = counting
+        self.reveal_to = reveal_to
         self.schema = schema
 
     def spec(self) -> RunSpec:
@@ -171,6 +176,9 @@ class Network(Shown):
             train_fraction=self.train_fraction,
             on_dropout=self.on_dropout,
             repeats=self.repeats,
+            liars=self.liars,
+            counting=self.counting,
+            reveal_to=self.reveal_to,
             schema=as_whole_schema(self.schema),
         )
 
@@ -201,7 +209,12 @@ class Network(Shown):
         """
         tell = as_callback(on_stage, "on_stage")
         spec, agents = self.spec(), as_agents(self.agents)
-        vanishing = _as_dropouts(dropouts, agents)
+        if spec.liars and self.ledger is not None:
+            raise InputError(
+                "a ledger lists rows by counts that nobody has committed to: leave it out, or take"
+                " liars=0"
+            )
+        vanishing = as_dropouts(dropouts, agents)
         tell("checking rows")
         with once_warned(int(spec.repeats > 1)):  # then the first of the runs warns
             sites = self._sites(spec, agents)
@@ -245,22 +258,6 @@ class Network(Shown):
         return sites
 
 
-def _as_dropouts(dropouts: Any, agents: Sequence[Agent]) -> dict[str, Phase]:
-    if dropouts is None:
-        return {}
-    phases = ("hello", "models", "counts")
-    if not isinstance(dropouts, Mapping) or not all(
-        isinstance(phase, str) and phase in phases for phase in dropouts.values()
-    ):
-        raise InputError(
-            f"dropouts must map names of agents to 'hello', 'models' or 'counts', not {dropouts!r}"
-        )
-    present = {agent.name for agent in agents}
-    if unknown := [str(name) for name in dropouts if name not in present]:
-        raise InputError(f"there is no agent called {', '.join(unknown)} to drop out")
-    return dict(dropouts)
-
-
 def _check_columns(sites: Mapping[str, LocalSite]) -> None:
     first, *others = sites
     for name in others:
@@ -293,12 +290,17 @@ def _run_protocol(
     coordinator = Coordinator(list(sites), spec=spec, run_id=run_id)
     machines = {
         name: protocol.Agent(
-            name, spec=spec, run_id=run_id, software=__version__, wire_version=WIRE_VERSION
+            name,
+            spec=spec,
+            run_id=run_id,
+            software=__version__,
+            wire_version=WIRE_VERSION,
+            nonce=nonce_of(run_id, name),
         )
         for name in sites
     }
-    transcript = _carry(coordinator, machines, sites, vanishing, tell)
-    _raise_first_fault(machines)
+    transcript = carry(coordinator, machines, sites, vanishing, tell)
+    raise_first_fault(machines)
     outcome = coordinator.outcome
     lost = tuple(name for name in sites if name not in outcome.participants)
     none = N_CELLS if spec.regime.decides_by_cells else 0  # rejects no row
@@ -358,63 +360,3 @@ def _result(
     }
     n_null = {name: len(site.null) for name, site in sites.items()}
     return NetworkRun(results, transcript, said, spec, n_null, lost)
-
-
-def _carry(
-    coordinator: Coordinator,
-    machines: Mapping[str, protocol.Agent],
-    sites: Mapping[str, LocalSite],
-    dropouts: dict[str, Phase],
-    tell: Callable[[str], None],
-) -> Transcript:
-    """Carry messages in the order they were sent until no message is left."""
-    transcript = Transcript()
-    queue: deque[Send] = deque()
-    gone: set[str] = set()
-
-    def vanish(name: str) -> None:
-        gone.add(name)
-        queue.extend(coordinator.drop(name))
-
-    for name, machine in machines.items():
-        if dropouts.get(name) == "hello":
-            vanish(name)
-        else:
-            queue.extend(messages_of(machine.join(sites[name].facts)))
-    while queue:
-        sent = queue.popleft()
-        receiver, sender, body = sent.receiver, sent.message.sender, sent.message.body
-        note_sent(transcript, sent)
-        if receiver in gone or sender in gone:
-            continue
-        if receiver == COORDINATOR:
-            queue.extend(messages_of(coordinator.receive(sent.data, sender)))
-        elif _is_last_word(body, dropouts.get(receiver, "")):
-            vanish(receiver)
-        else:
-            tell(f"{receiver}: {body.kind.name.lower()} from {sender}")
-            machine = machines[receiver]
-            events = machine.receive(sent.data, sender)
-            queue.extend(perform(machine, sites[receiver], events))
-    return transcript
-
-
-def _is_last_word(body: Body, phase: str) -> bool:
-    """Tell whether this is the message that an agent vanishes after; see `Network.run`."""
-    if isinstance(body, Start) and body.rooms:  # joint: the histogram is the answer to it
-        return phase == "counts"
-    return body.kind in _LAST_WORD.get(phase, ())
-
-
-def _raise_first_fault(machines: Mapping[str, protocol.Agent]) -> None:
-    """Raise what an agent itself found wrong, not what the others were told of it."""
-    for name, machine in machines.items():
-        error = machine.error
-        if error is None or isinstance(error, RunAbortedError):
-            continue
-        cause = error.__cause__
-        if not isinstance(error, SiteFailedError) or cause is None:
-            raise error
-        if isinstance(cause, ConovelError):
-            raise type(cause)(f"agent {name}: {cause}") from cause
-        raise cause

@@ -1,51 +1,44 @@
 """An agent's machine: says hello, trades models, answers counts.
 
 It moves bytes and small integers. Work on rows is asked of the driver by events
-(:mod:`conovel.protocol.events`), and its results are handed back. It believes its coordinator
-no further than it must: every question and the outcome have to follow from what it was told
-before.
+(:mod:`conovel.protocol.events`), and its results are handed back. The counts are in
+:mod:`conovel.protocol.agent_counting`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import TypeAlias, TypeVar
 
 from conovel.errors import (
     ConovelError,
     InputError,
     LocalProtocolError,
     ModelRefusedError,
-    OutcomeMismatchError,
     SampleError,
     SiteFailedError,
     UnexpectedMessageError,
     UnknownSenderError,
 )
+from conovel.protocol.agent_counting import Counted, CountingAgent
 from conovel.protocol.bodies import (
-    Below,
-    Count,
     Hello,
-    Histogram,
     Kind,
     Left,
     Model,
-    Outcome,
     Ready,
     Roster,
-    Start,
-    Step,
+    Seal,
+    Sealed,
 )
 from conovel.protocol.consensus import (
     FIRST_ROUND,
+    OPENING_ROUND,
     SECOND_ROUNDS,
-    fold_counts,
-    fold_faults,
     model_rounds,
     score_digest,
 )
-from conovel.protocol.counting import Question, decide_alone, limit_of
+from conovel.protocol.counting import decide_alone
 from conovel.protocol.events import (
     CompareRows,
     Event,
@@ -54,24 +47,19 @@ from conovel.protocol.events import (
     RankRows,
     RefitModels,
 )
-from conovel.protocol.joint import group_of, own_floor
 from conovel.protocol.messages import COORDINATOR, Message, as_name
 from conovel.protocol.model_box import ModelBox
-from conovel.protocol.states import Cue, Machine, State
+from conovel.protocol.sealed_models import check_opened, opening_of, seal_of
+from conovel.protocol.states import Cue, State
 from conovel.spec.facts import Facts
-from conovel.spec.joint import LIKELY_CELL, N_CELLS
-from conovel.spec.regimes import as_deployable
+from conovel.spec.joint import LIKELY_CELL
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.cells import ROOMS, CellHistogram
+from conovel.stats.cells import CellHistogram
 from conovel.stats.consensus import FoldHistograms
 from conovel.stats.rank_counts import RankHistogram
 
-V = TypeVar("V")
-Counted: TypeAlias = RankHistogram | CellHistogram | FoldHistograms
-MAX_BELOW = 64  # that many halvings exhaust any grid; more would only be prying
 
-
-class Agent(Machine):
+class Agent(CountingAgent):
     """One agent of a run.
 
     Parameters
@@ -86,6 +74,8 @@ class Agent(Machine):
         Version of this software, for the record.
     wire_version : int
         Version of the model format; all agents must have the same.
+    nonce : bytes
+        32 bytes that nobody else knows, for committed counting and for seals. A driver draws them.
 
     Attributes
     ----------
@@ -103,47 +93,18 @@ class Agent(Machine):
         run_id: bytes,
         software: str = "",
         wire_version: int = 0,
+        nonce: bytes = b"",
     ) -> None:
-        super().__init__(as_name(name), run_id, State.NEW)
-        self.spec = spec
-        self.regime = as_deployable(spec.regime)
+        super().__init__(as_name(name), spec, run_id, nonce)
         self._versions = (software, wire_version)
-        self._agents: tuple[str, ...] = ()  # the roster
         self._models = ModelBox()
-        self._n_tests = 0  # of all agents together
-        self._questions: list[Question] = []
-        self._count = 0
-        self._weights: dict[str, Fraction] = {}  # of the groups of the regime `joint`
-        self._rooms: dict[str, Fraction] = {}  # x of everybody there; zero where one decides alone
-        self._limit = 0
-        self._floor = 0
-        self._score = b""  # digest of the score of the regime `consensus`
-
-    @property
-    def limit(self) -> int:
-        """The largest rejected rank; raises the error of a broken run."""
-        _ = self.outcome
-        return self._limit
+        self._seal = b""  # on the second models of the regime `consensus`
+        self._seals: dict[str, bytes] = {}  # of all agents
 
     @property
     def awaited(self) -> list[str]:
         """The peers whose models have not come."""
         return sorted({sender for sender, _ in tuple(self._models.awaited)})
-
-    @property
-    def floor(self) -> int:
-        """The lowest cell whose rows take part in the regime `joint`; zero in others."""
-        return self._floor
-
-    @property
-    def n_rejected(self) -> int:
-        """How many rows of this agent are rejected; raises the error of a broken run."""
-        limit = self.limit
-        if isinstance(self._histogram, FoldHistograms):
-            return self._histogram.n_rejected(self.outcome.cells)
-        if isinstance(self._histogram, CellHistogram):
-            return self._histogram.above(limit).size
-        return self._histogram.at_most(limit)
 
     def join(self, facts: Facts) -> Sequence[Event]:
         """Say hello, with the row numbers and columns of the site: the first thing to call."""
@@ -194,12 +155,6 @@ class Agent(Machine):
     def _others(self) -> set[str]:
         return {COORDINATOR, *self._peers()}
 
-    def _peers(self) -> set[str]:
-        return set(self._agents) - self._gone - {self.name}
-
-    def _here(self) -> set[str]:
-        return self._peers() | {self.name}
-
     def _knows(self, sender: str) -> bool:
         # Before the roster anybody may be a peer; _on_roster settles who was.
         strangers_allowed = not self._agents or sender == COORDINATOR
@@ -214,15 +169,11 @@ class Agent(Machine):
                 return self._on_roster(body)
             case Model():
                 return self._on_model(sender, body.blob, message.round)
+            case Sealed():
+                return self._on_sealed(body.digests)
             case Left():
                 return self._on_left(body.agent)
-            case Start():
-                return self._on_start(body)
-            case Below() | Step():
-                return self._on_question(body, message.round)
-            case Outcome():
-                return self._on_outcome(body)
-        raise AssertionError(body)  # the table lets nothing else through
+        return self._on_counting(body, message.round)
 
     def _on_roster(self, roster: Roster) -> Sequence[Event]:
         agents = roster.agents
@@ -249,11 +200,24 @@ class Agent(Machine):
     def _send_second(self, models: Sequence[bytes]) -> Sequence[Event]:
         if len(models) != len(SECOND_ROUNDS):
             raise SiteFailedError("the site did not make one model for every fold")
-        events: list[Event] = []
         for round_, blob in zip(SECOND_ROUNDS, models, strict=True):
-            events += self._send(self._peers(), Model(blob), round_)
             self._models.add(self.name, round_, blob)
-        return [*events, *self._await_models(SECOND_ROUNDS)]
+        self._seal = seal_of(self.run_id, self.name, self._nonce, models)
+        self.state = State.SEALING
+        return self._send([COORDINATOR], Seal(self._seal))
+
+    def _on_sealed(self, digests: Sequence[bytes]) -> Sequence[Event]:
+        """Send the second models, now that nobody's can depend on them."""
+        self._insist(len(digests) == len(self._agents), "it does not tell one seal of each agent")
+        self._seals = dict(zip(self._agents, digests, strict=True))
+        self._insist(self._seals[self.name] == self._seal, "it tells another seal of this agent")
+        self._models.add(self.name, OPENING_ROUND, opening_of(self._nonce, self._seals))
+        events: list[Event] = []
+        rounds = (*SECOND_ROUNDS, OPENING_ROUND)
+        for round_ in rounds:
+            own = self._models.of_round(round_)[self.name]
+            events += self._send(self._peers(), Model(own), round_)
+        return [*events, *self._await_models(rounds)]
 
     def _await_models(self, rounds: Sequence[int]) -> Sequence[Event]:
         """Wait for the models of all peers in these rounds."""
@@ -266,6 +230,10 @@ class Agent(Machine):
             raise UnexpectedMessageError(f"{sender} sent a model: none are exchanged", sender)
         if round_ not in model_rounds(self.regime):
             raise UnexpectedMessageError(f"{sender} sent a model of round {round_}", sender)
+        if self.regime.composite_null and round_ != FIRST_ROUND and not self._seal:
+            raise UnexpectedMessageError(
+                f"{sender} sent a second model before all were sealed", sender
+            )
         self._models.add(sender, round_, blob)
         return self._rank_when_complete()
 
@@ -290,6 +258,7 @@ class Agent(Machine):
             return [RefitModels(self._models.of_round(FIRST_ROUND))]
         second = [self._models.of_round(round_) for round_ in SECOND_ROUNDS]
         models = {name: tuple(one[name] for one in second) for name in self._agents}
+        check_opened(self.run_id, self._seals, self._models.of_round(OPENING_ROUND), models)
         self._models.clear()
         self._score = score_digest(models)
         self.state = State.RANKING
@@ -318,98 +287,5 @@ class Agent(Machine):
             level = self.spec.test_level(n_agents)
             self._limit = decide_alone(histogram, level, self.spec.pi0)
         self.state = State.READY
-        return self._send([COORDINATOR], Ready(histogram.size, n_calibration, wanted))
-
-    def _on_start(self, start: Start) -> Outbox:
-        self._insist(self.regime.uses_counts, f"{self.regime.name} has no counts to start")
-        self._insist(set(start.participants) == self._here(), "the counts start with others")
-        self._insist(start.n_tests >= self._histogram.size, "the counts start without this agent")
-        self._n_tests = start.n_tests
-        self.state = State.COUNTING
-        rooms = self._by_agent(start.participants, start.rooms, "x")
-        if isinstance(self._histogram, CellHistogram):
-            return self._send_histogram(self._histogram, rooms)
-        if isinstance(self._histogram, FoldHistograms):
-            bodies = fold_counts(self._histogram, self._score)
-            return [m for r, body in bodies for m in self._send([COORDINATOR], body, r)]
-        return []
-
-    def _by_agent(
-        self, agents: Sequence[str], values: Sequence[V], what: str, *, folds: bool = False
-    ) -> dict[str, V]:
-        """Give what is told of every agent, in the regime `joint` and no other, by name.
-
-        With `folds`, also in the regime `consensus`.
-        """
-        is_told = self.regime.pools_calibration or (folds and self.regime.composite_null)
-        told = len(agents) if is_told else 0
-        self._insist(len(values) == told, f"{len(values)} {what} are told, and not {told}")
-        return dict(zip(agents, values, strict=False))
-
-    def _in_group(self, told: Mapping[str, object], what: str) -> set[str]:
-        """Return who is in this agent's group; they must have been told the same."""
-        together = group_of(self.name, told, self._weights, self._rooms)
-        same = {told[name] for name in together}
-        self._insist(len(same) == 1, f"the agents of a group have one {what}")
-        return together
-
-    def _send_histogram(self, histogram: CellHistogram, rooms: Mapping[str, Fraction]) -> Outbox:
-        self._rooms = dict(rooms)
-        room, is_alone = rooms[self.name], len(self._in_group(rooms, "x")) == 1
-        allowed = (Fraction(0),) if is_alone else ROOMS
-        self._insist(room in allowed, f"x must be {' or '.join(map(str, allowed))}, not {room}")
-        self._floor = own_floor(histogram, room, is_alone=is_alone, level=self.spec.level)
-        above = histogram.above(self._floor)
-        counts = Histogram(tuple(above.calibration.tolist()), tuple(above.tests.tolist()))
-        return self._send([COORDINATOR], counts, 1)
-
-    def _on_question(self, question: Question, round_: int) -> Outbox:
-        histogram = self._histogram
-        if not isinstance(histogram, RankHistogram):
-            raise UnexpectedMessageError(f"{self.regime.name} has no questions", COORDINATOR)
-        if round_ != len(self._questions) + 1:
-            raise UnexpectedMessageError(f"round {round_} is out of turn", COORDINATOR)
-        last = self._questions[-1] if self._questions else None
-        if isinstance(question, Below):
-            prying = self.spec.pi0 is None or isinstance(last, Step) or round_ > MAX_BELOW
-            self._insist(not prying, "a question that no estimator needs")
-        elif isinstance(last, Step):
-            self._insist(question.slope == last.slope, "the slope has changed")
-            self._insist(self._count <= question.k < last.k, "k must fall, to the sum of counts")
-        else:
-            self._insist(question.k == self._n_tests, "k must begin at the number of tests")
-            plain = question.slope * self._n_tests == self.spec.level
-            self._insist(plain or self.spec.pi0, "the slope is not α/m")
-        self._questions.append(question)
-        self._count = histogram.at_most(limit_of(question, histogram.n_calibration))
-        return self._send([COORDINATOR], Count(self._count), round_)
-
-    def _on_outcome(self, outcome: Outcome) -> Outbox:
-        self._insist(set(outcome.participants) == self._here(), "the outcome is about others")
-        if isinstance(self._histogram, FoldHistograms):
-            self._insist(self.state is State.COUNTING, "an outcome before the counts")
-            for fault in fold_faults(self._histogram, outcome, self.name, self._n_tests):
-                self._insist(False, fault)
-        elif isinstance(self._histogram, CellHistogram):
-            cells = self._by_agent(outcome.participants, outcome.cells, "cells")
-            self._insist(self.state is State.COUNTING, "an outcome before the counts")
-            self._insist(outcome.n_tests == self._n_tests, "another number of tests")
-            self._in_group(cells, "lowest cell")
-            self._limit = max(cells[self.name], self._floor)
-            own = self._histogram.above(self._limit).size
-            self._insist(cells[self.name] <= N_CELLS, "a cell that does not exist")
-            self._insist(own <= outcome.n_rejected, "fewer rejections than at this agent")
-        elif self.regime.uses_counts:
-            last = self._questions[-1] if self._questions else Step(0, Fraction(0))
-            self._insist(self.state is State.COUNTING, "an outcome before the counts")
-            self._insist(last == Step(outcome.n_rejected, outcome.slope), "not the fixed point")
-            self._insist(outcome.n_tests == self._n_tests, "another number of tests")
-            self._limit = limit_of(last, self._histogram.n_calibration)
-        self._outcome = outcome
-        self.state = State.DONE
-        return []
-
-    def _insist(self, holds: object, otherwise: str) -> None:
-        """Hold the coordinator to what it said before."""
-        if not holds:
-            raise OutcomeMismatchError(f"the coordinator is wrong: {otherwise}", COORDINATOR)
+        self._told = Ready(histogram.size, n_calibration, wanted)
+        return self._send([COORDINATOR], self._told)

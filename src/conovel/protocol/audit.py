@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from conovel.errors import ConovelError
 from conovel.protocol import audit_consensus, audit_joint
+from conovel.protocol.audit_committed import message_findings, rank_findings, reveal_findings
 from conovel.protocol.audit_list import list_findings
 from conovel.protocol.audit_one_site import one_site_findings
 from conovel.protocol.audit_repeats import network_findings
@@ -34,8 +35,9 @@ from conovel.protocol.transcript import Transcript
 from conovel.spec.guarantee import guarantee
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import run_id_of, run_id_of_terms
-from conovel.stats.rank_counts import RankHistogram, as_block, rank_limit, within_limit
+from conovel.stats.rank_counts import RankHistogram, as_block, within_limit
 from conovel.stats.stepup import step_up
+from conovel.stats.words import counted
 
 
 def verify(run: Mapping[str, Any]) -> list[str]:
@@ -113,6 +115,8 @@ class _Audit:
             yield from self.outcome(outcome)
         elif set(self.roster) != {*outcome.participants, *self.transcript.left}:
             yield "the roster names others than took part"
+        yield from message_findings(self.transcript, outcome)
+        yield from reveal_findings(self.transcript, self.sizes, outcome)
         yield from self.places()
         yield from self.agents()
         yield from self.foreign()
@@ -209,7 +213,7 @@ class _Audit:
         """Derive the largest rank that an agent rejects."""
         size = self.sizes[name].n_calibration
         if not self.regime.divides_level:
-            return rank_limit(outcome.slope, outcome.n_rejected, size)
+            return limit_of(outcome.step, size)
         level = self.spec.test_level(len(self.roster))
         return decide_alone(RankHistogram(*as_block(ranks, size)), level, self.spec.pi0)
 
@@ -316,7 +320,7 @@ class _Audit:
         try:
             if self.regime.decides_by_cells:
                 yield from self._by_cells.outcome_findings(self.transcript, self.sizes, outcome)
-            else:
+            elif not self.spec.is_committed:
                 yield from self.counts(outcome)
         except ConovelError as error:  # a count out of bounds, or an estimator without answer
             yield str(error)
@@ -373,7 +377,7 @@ class _Audit:
                 told = self.transcript, outcome, name, decisions[name]
                 yield from self._by_cells.decision_findings(*told)
         if self.regime.uses_counts and not self.is_of_one_site and total != outcome.n_rejected:
-            yield f"{total} rows are rejected, and the outcome says {outcome.n_rejected}"
+            yield f"{counted(total, 'row')} rejected, and the outcome says {outcome.n_rejected}"
 
     def rank_decisions(
         self, outcome: Outcome, name: str, given: NDArray[np.int64], rejected: NDArray[np.bool_]
@@ -385,6 +389,8 @@ class _Audit:
             count = histogram.at_most(limit_of(round_.question, size))
             if round_.counts.get(name) != count:
                 yield f"{name} has {count} ranks within the limit of round {number}"
+        if self.spec.is_committed:
+            yield from rank_findings(self.transcript, name, histogram)
         limit = self.limit(outcome, name, ranks)
         if not np.array_equal(rejected, within_limit(given, limit)):
             yield f"{name} did not reject exactly its ranks up to {limit}"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from conovel.errors import InputError
-from conovel.protocol.bodies import Outcome, Ready
+from conovel.protocol.bodies import Outcome
 from conovel.protocol.joint import (
     GroupOutcome,
     block_of,
@@ -37,13 +37,13 @@ def decided_groups(
     transcript: Transcript, sizes: Mapping[str, Sizes], groups: tuple[Group, ...]
 ) -> tuple[GroupOutcome, ...]:
     """Decide again from the histograms of those who stayed to the end."""
-    level, rooms = transcript.agreed.level, transcript.rooms
-    ready = {name: _ready(s) for name, s in sizes.items() if name not in transcript.left}
+    spec, rooms, counts = transcript.agreed, transcript.rooms, transcript.cell_counts
+    ready = {name: s.ready for name, s in sizes.items() if name not in transcript.left}
     blocks = {
-        name: block_of(name, one, transcript.histograms[name], rooms[name], level)
+        name: block_of(name, one, counts[name], rooms[name], spec.level)
         for name, one in ready.items()
     }
-    return decide_groups(groups, blocks, rooms, ready, level)
+    return decide_groups(groups, blocks, rooms, ready, spec.level, spec.liars)
 
 
 def outcome_findings(
@@ -59,8 +59,8 @@ def outcome_findings(
     weights = told_weights(groups, transcript.roster)
     if transcript.weights != dict(zip(transcript.roster, weights, strict=True)):
         yield "the weights of the roster are not those that follow from the hellos"
-    ready = {name: _ready(s) for name, s in sizes.items()}
-    rooms = rooms_of(groups, ready, transcript.agreed.level)
+    ready = {name: s.ready for name, s in sizes.items()}
+    rooms = rooms_of(groups, ready, transcript.agreed.level, transcript.agreed.liars)
     if transcript.rooms != rooms:
         for name in sorted(rooms.keys() | transcript.rooms.keys()):
             told, follows = transcript.rooms.get(name), rooms.get(name)
@@ -68,7 +68,7 @@ def outcome_findings(
                 yield f"x of {name} is {told}, and follows to be {follows}"
         return
     stayed = [name for name in sizes if name not in transcript.left]
-    if missing := sorted(set(stayed) - set(transcript.histograms)):
+    if missing := sorted(set(stayed) - set(transcript.cell_counts)):
         yield f"the histogram of {', '.join(missing)} is missing"
         return
     decided = decided_groups(transcript, sizes, groups)
@@ -101,7 +101,7 @@ def decision_findings(
         yield f"a row of {name} is in a cell that does not exist"
         return
     counts = np.bincount(cells[cells >= floor], minlength=N_CELLS)
-    histogram = transcript.histograms.get(name)
+    histogram = transcript.cell_counts.get(name)
     if histogram is None or counts.tolist() != list(histogram.tests):
         yield f"the histogram of {name} is not that of its rows above cell {floor}"
     elif any(histogram.calibration[:floor]):
@@ -109,7 +109,3 @@ def decision_findings(
     rejected, lowest = np.asarray(decisions["rejected"]), max(outcome.cell_of(name), floor)
     if not np.array_equal(rejected, reaches(cells, lowest)):
         yield f"{name} did not reject exactly its rows from cell {lowest} on"
-
-
-def _ready(sizes: Sizes) -> Ready:
-    return Ready(sizes.n_tested, sizes.n_calibration, sizes.n_wanted)

@@ -11,6 +11,7 @@ from conovel.protocol.fields import (
     BLOB,
     COUNTS,
     DIGEST,
+    DIGESTS,
     FRACTION,
     FRACTIONS,
     NAME,
@@ -22,7 +23,11 @@ from conovel.protocol.fields import (
     U32S,
     U32S_OF_FOLDS,
     U64,
+    U64S,
     Field,
+    listed,
+    pack,
+    unpack,
 )
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import RoomWanted
@@ -44,6 +49,12 @@ class Kind(IntEnum):
     ABORT = 11
     HISTOGRAM = 12
     FOLD = 13
+    COMMIT = 14
+    COMMITMENTS = 15
+    REVEAL = 16
+    REVEALS = 17
+    SEAL = 18
+    SEALED = 19
     HISTORY = 20
     LISTING = 21
     LISTED = 22
@@ -61,6 +72,10 @@ IN_ROUNDS = frozenset(
         Kind.OUTCOME,
         Kind.HISTOGRAM,
         Kind.FOLD,
+        Kind.COMMIT,
+        Kind.COMMITMENTS,
+        Kind.REVEAL,
+        Kind.REVEALS,
         Kind.LISTING,
         Kind.LISTED,
     }
@@ -110,11 +125,28 @@ class Model(Body):
     """Agent to agent: a score model in the wire format.
 
     In the regime `consensus` the first models have round 1, the second models of the two folds
-    have rounds 2 and 3. In other regimes a model has round 0.
+    have rounds 2 and 3, and what opens the sender's seal has round 4. In other regimes a model has
+    round 0.
     """
 
     kind = Kind.MODEL
     blob: Annotated[bytes, BLOB]
+
+
+@dataclass(frozen=True)
+class Seal(Body):
+    """Agent to coordinator, in the regime `consensus`: a commitment to its second models."""
+
+    kind = Kind.SEAL
+    digest: Annotated[bytes, DIGEST]
+
+
+@dataclass(frozen=True)
+class Sealed(Body):
+    """Coordinator to agents: the seals of all agents, in the order of the roster."""
+
+    kind = Kind.SEALED
+    digests: Annotated[tuple[bytes, ...], DIGESTS]
 
 
 @dataclass(frozen=True)
@@ -206,6 +238,69 @@ class FoldCounts(Body):
 
 
 @dataclass(frozen=True)
+class Commit(Body):
+    """Agent to coordinator: a hash of what it will reveal; round 1."""
+
+    kind = Kind.COMMIT
+    digest: Annotated[bytes, DIGEST]
+
+
+@dataclass(frozen=True)
+class Commitments(Body):
+    """Coordinator to agents: the commitments of all participants; round 1."""
+
+    kind = Kind.COMMITMENTS
+    agents: Annotated[tuple[str, ...], NAMES]
+    digests: Annotated[tuple[bytes, ...], DIGESTS]
+
+
+@dataclass(frozen=True)
+class Reveal(Body):
+    """Agent to coordinator: all its counts, and the nonce of its commitment; round 1.
+
+    The first three numbers are those of its READY. `steps` are the values of k at which its count
+    rises, and `tests` by how much. In the regime `joint` there are no steps: `calibration` and
+    `tests` have its rows in each cell above its floor.
+    """
+
+    kind = Kind.REVEAL
+    nonce: Annotated[bytes, DIGEST]
+    n_tested: Annotated[int, U64]
+    n_calibration: Annotated[int, U64]
+    n_wanted: Annotated[int, U64]
+    steps: Annotated[tuple[int, ...], U64S]
+    calibration: Annotated[tuple[int, ...], U64S]
+    tests: Annotated[tuple[int, ...], U64S]
+
+    @property
+    def ready(self) -> Ready:
+        """The numbers that the agent gave in its READY."""
+        return Ready(self.n_tested, self.n_calibration, self.n_wanted)
+
+
+def _layout(body: type[Body]) -> tuple[Field, ...]:
+    hints = get_type_hints(body, include_extras=True)
+    return tuple(hints[field.name].__metadata__[0] for field in fields(body))
+
+
+def packed(body: Body) -> bytes:
+    """Return the bytes of a body, without its envelope."""
+    return pack(_layout(type(body)), [getattr(body, field.name) for field in fields(body)])
+
+
+REVEALS_FIELD = listed(Field(packed, lambda reader: Reveal(*unpack(_layout(Reveal), reader))))
+
+
+@dataclass(frozen=True)
+class Reveals(Body):
+    """Coordinator to agents: what all participants revealed; round 1."""
+
+    kind = Kind.REVEALS
+    agents: Annotated[tuple[str, ...], NAMES]
+    reveals: Annotated[tuple[Reveal, ...], REVEALS_FIELD]
+
+
+@dataclass(frozen=True)
 class Outcome(Body):
     """Coordinator to agents: the fixed point, and on whom it rests.
 
@@ -214,6 +309,8 @@ class Outcome(Body):
     cell of every participant's group, and the number of cells where none is rejected. In the
     regime `consensus` it has the lowest rejected cell of each fold, and `conforms` has what each
     participant said of the first fold, then of the second. In other regimes both are empty.
+    `k` is what the limits on ranks follow from in committed counting, and zero otherwise: there it
+    is `n_rejected`.
     """
 
     kind = Kind.OUTCOME
@@ -226,6 +323,12 @@ class Outcome(Body):
     dropped: Annotated[tuple[str, ...], NAMES]
     cells: Annotated[tuple[int, ...], U32S] = ()
     conforms: Annotated[tuple[int, ...], U32S_OF_FOLDS] = ()
+    k: Annotated[int, U64] = 0
+
+    @property
+    def step(self) -> Step:
+        """The question that the limits on ranks follow from."""
+        return Step(self.k or self.n_rejected, self.slope)
 
     def limits_of(self, agent: str) -> tuple[int, ...]:
         """Return from which cell on rows do not conform to an agent's normals, for each fold."""
@@ -274,11 +377,6 @@ class Listed(Body):
 
     kind = Kind.LISTED
     n_listed: Annotated[int, U64]
-
-
-def _layout(body: type[Body]) -> tuple[Field, ...]:
-    hints = get_type_hints(body, include_extras=True)
-    return tuple(hints[field.name].__metadata__[0] for field in fields(body))
 
 
 LAYOUT: dict[type[Body], tuple[Field, ...]] = {b: _layout(b) for b in Body.__subclasses__()}

@@ -21,12 +21,13 @@ from conovel.stats.levels import Level
 
 FIRST_ROUND = 1  # in which the first models are sent
 SECOND_ROUNDS = tuple(range(2, 2 + N_FOLDS))  # in which second models are sent, one for each fold
+OPENING_ROUND = 2 + N_FOLDS  # in which agents send what opens their seals
 COUNT_ROUNDS = tuple(range(1, 1 + N_FOLDS))
 
 
 def model_rounds(regime: Regime) -> tuple[int, ...]:
     """Return the rounds in which an agent sends models to its peers."""
-    return (FIRST_ROUND, *SECOND_ROUNDS) if regime.composite_null else (0,)
+    return (FIRST_ROUND, *SECOND_ROUNDS, OPENING_ROUND) if regime.composite_null else (0,)
 
 
 def score_digest(models: Mapping[str, Sequence[bytes]]) -> bytes:

@@ -24,6 +24,8 @@ from conovel.errors import (
     VersionMismatchError,
 )
 from conovel.protocol.bodies import (
+    Commit,
+    Commitments,
     Count,
     FoldCounts,
     Hello,
@@ -31,9 +33,14 @@ from conovel.protocol.bodies import (
     Left,
     Outcome,
     Ready,
+    Reveal,
+    Reveals,
     Roster,
+    Seal,
+    Sealed,
     Start,
 )
+from conovel.protocol.committed import ROUND, CommittedCounts, decide
 from conovel.protocol.consensus import (
     COUNT_ROUNDS,
     check_counts,
@@ -48,10 +55,12 @@ from conovel.protocol.joint import block_of, decide_groups, rooms_of, told_cells
 from conovel.protocol.messages import COORDINATOR, Message, as_name
 from conovel.protocol.states import Cue, Machine, State
 from conovel.spec.consensus import N_FOLDS, told_types, types_of
+from conovel.spec.counting import TO_MEMBERS
 from conovel.spec.groups import Group, Numbers, divide, told_weights
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.pooled import PooledBlock
+from conovel.stats.tolerant import as_liars
 
 
 class Coordinator(Machine):
@@ -89,6 +98,7 @@ class Coordinator(Machine):
         self._expected = sorted(map(as_name, names))
         if not 2 <= len(set(names)) == len(names) <= MAX_AGENTS:
             raise InputError(f"a run needs 2 to {MAX_AGENTS} agents of different names")
+        as_liars(spec.liars, len(names))
         if self.regime.uses_counts and spec.pi0 and not spec.pi0.proven_for_several:
             warnings.warn(
                 f"{type(spec.pi0).__name__} is proven for one site only: use pi0='storey',"
@@ -104,8 +114,10 @@ class Coordinator(Machine):
         self._pooled: dict[str, PooledBlock] = {}  # histograms of the regime `joint`
         self._groups: tuple[Group, ...] = ()
         self._folds: dict[str, list[FoldCounts]] = {}  # of the regime `consensus`
+        self._seals: dict[str, bytes] = {}  # on second models there
         self._types: tuple[str, ...] = ()
         self._rooms: dict[str, Fraction] = {}
+        self._committed = CommittedCounts(run_id, ())
         self._round = 0
 
     def drop(self, name: str) -> Outbox:
@@ -129,16 +141,22 @@ class Coordinator(Machine):
         error = SiteVanishedError(f"{sender} was given up for lost", sender)
         return self._send([sender], self._farewell(error))
 
-    def _react(self, message: Message) -> Outbox:
+    def _react(self, message: Message) -> Outbox:  # noqa: PLR0911  (a table of message kinds)
         match message.body:
             case Hello() as hello:
                 return self._on_hello(message.sender, hello)
             case Ready() as ready:
                 return self._on_ready(message.sender, ready)
+            case Seal() as seal:
+                return self._on_seal(message.sender, seal.digest)
             case Histogram() as histogram:
                 return self._on_histogram(message.sender, histogram, message.round)
             case FoldCounts() as counts:
                 return self._on_fold(message.sender, counts, message.round)
+            case Commit() as commit:
+                return self._on_commit(message.sender, commit.digest, message.round)
+            case Reveal() as reveal:
+                return self._on_reveal(message.sender, reveal, message.round)
             case Count() as count:
                 return self._on_count(message.sender, count.count, message.round)
         raise AssertionError(message)  # the table lets nothing else through
@@ -178,7 +196,18 @@ class Coordinator(Machine):
             if value != most:
                 raise error(f"{name} has another {what} than the others", name)
 
+    def _on_seal(self, sender: str, digest: bytes) -> Outbox:
+        """Tell all seals in one message once the last is in: until then nobody sends a model."""
+        if not self.regime.composite_null:
+            raise UnexpectedMessageError(f"{sender} sent a seal: no models are sealed", sender)
+        self._seals[sender] = digest
+        if len(self._seals) < len(self._roster):
+            return []
+        return self._send(self._roster, Sealed(tuple(self._seals[n] for n in self._roster)))
+
     def _on_ready(self, sender: str, ready: Ready) -> Outbox:
+        if self.regime.composite_null and len(self._seals) < len(self._roster):
+            raise UnexpectedMessageError(f"{sender} is ready before all models are sealed", sender)
         hello, index = self._hellos[sender], self._roster.index(sender)
         n_tested = self.regime.n_tested(hello.n_test, index, len(self._roster))
         least = 0 if self.regime.composite_null else 1
@@ -200,8 +229,8 @@ class Coordinator(Machine):
         for name in names:
             ready = self._ready[name]
             self._tallies[name] = CountCheck(name, ready.n_tested, ready.n_calibration)
-        if self.regime.pools_calibration:
-            return self._begin_joint(names)
+        if self.regime.pools_calibration or self.spec.is_committed:
+            return self._begin_histograms(names)
         if self.regime.composite_null:
             self._round, self.state = N_FOLDS, State.ASKING
             return self._send(names, Start(tuple(names), self._n_tests()))
@@ -209,13 +238,44 @@ class Coordinator(Machine):
         self.state = State.ASKING
         return self._send(names, Start(tuple(names), self._n_tests())) + self._ask()
 
-    def _begin_joint(self, names: Sequence[str]) -> Outbox:
-        """Announce x, which follows from what the agents want; their histograms come back."""
-        self._rooms = rooms_of(self._groups, self._ready, self.spec.level)
-        self._round = 1
+    def _begin_histograms(self, names: Sequence[str]) -> Outbox:
+        """Announce x, which follows from what the agents want; all their counts come back."""
+        rooms: tuple[Fraction, ...] = ()
+        if self.regime.pools_calibration:
+            self._rooms = rooms_of(self._groups, self._ready, self.spec.level, self.spec.liars)
+            rooms = tuple(self._rooms[name] for name in names)
+        self._round = ROUND
         self.state = State.ASKING
-        rooms = tuple(self._rooms[name] for name in names)
+        if self.spec.is_committed:
+            as_liars(self.spec.liars, len(names))  # some agents may have left
+            self._committed = CommittedCounts(self.run_id, tuple(names))
+            self.state = State.COMMITTING
         return self._send(names, Start(tuple(names), self._n_tests(), rooms))
+
+    def _on_commit(self, sender: str, digest: bytes, round_: int) -> Outbox:
+        self._insist_on_round(sender, round_)
+        self._committed.digests[sender] = digest
+        if not self._committed.is_committed:
+            return []
+        self.state = State.REVEALING
+        names = self._committed.participants
+        digests = tuple(self._committed.digests[name] for name in names)
+        return self._send(names, Commitments(names, digests), ROUND)
+
+    def _on_reveal(self, sender: str, reveal: Reveal, round_: int) -> Outbox:
+        self._insist_on_round(sender, round_)
+        self._committed.add(sender, reveal, self._ready[sender])
+        if not self._committed.is_revealed:
+            return []
+        names, outbox = self._committed.participants, []
+        if self.spec.reveal_to == TO_MEMBERS:
+            reveals = tuple(self._committed.reveals[name] for name in names)
+            outbox = self._send(names, Reveals(names, reveals), ROUND)
+        return outbox + self._finish()
+
+    def _insist_on_round(self, sender: str, round_: int) -> None:
+        if round_ != self._round:
+            raise UnexpectedMessageError(f"{sender} counts for round {round_}", sender)
 
     def _on_histogram(self, sender: str, histogram: Histogram, round_: int) -> Outbox:
         if not self.regime.pools_calibration or round_ != self._round:
@@ -275,6 +335,8 @@ class Coordinator(Machine):
             return self._close_roster()
         if self.regime.composite_null:  # the score, and the worst case, are over all agents
             raise SiteVanishedError(f"{name} vanished, and consensus needs every agent", name)
+        if self.state in (State.COMMITTING, State.REVEALING):
+            raise SiteVanishedError(f"{name} vanished and did not reveal its counts", name)
         outbox = self._send(self._others(), Left(name), self._round)
         if self.state is State.WAITING:
             self._ready.pop(name, None)
@@ -304,7 +366,18 @@ class Coordinator(Machine):
             return 0, Fraction(0), 0, ()
         return self._counting.k, self._counting.slope, self._counting.steps, ()
 
+    def _outcome_of_committed(self) -> Outcome:
+        reveals, n_tests = self._committed.reveals, self._n_tests()
+        found = decide(self.spec, reveals, n_tests, self._groups, self._rooms)
+        names, lost = self._committed.participants, tuple(sorted(self._gone))
+        told = found.n_rejected, n_tests, found.slope, ROUND, names, lost, ()
+        return Outcome(*told, cells=found.cells, k=found.k)
+
     def _finish(self) -> Outbox:
+        if self.spec.is_committed:
+            self._outcome = self._outcome_of_committed()
+            self.state = State.DONE
+            return self._send(self._others(), self._outcome, self._round)
         here, dropped = self._others(), self._gone & set(self._tallies)
         n_rejected, slope, rounds, cells = self._result()
         self._outcome = Outcome(

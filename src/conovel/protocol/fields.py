@@ -22,6 +22,7 @@ MAX_NAME_BYTES = 64
 MAX_TEXT_BYTES = 512
 MAX_SPEC_BYTES = 0xFFFF  # a level may have 360 digits above and below, a schema 2000 columns
 MAX_INTEGER_BYTES = 255
+MAX_STEPS = 65_000  # values of k at which a revealed count rises; a REVEAL then has about 1 MB
 MAX_AGENTS = 200  # of a run: every pair of them exchanges models
 
 
@@ -168,7 +169,7 @@ def names() -> Field:
 
 
 def listed(item: Field, most: int = MAX_AGENTS) -> Field:
-    """Build the field of one value for each of some agents, behind their number."""
+    """Build the field of several values behind their number, such as one for each agent."""
     count = unsigned(2)
 
     def check(n: int) -> int:
@@ -215,4 +216,5 @@ NAME, TEXT, DIGEST = text(MAX_NAME_BYTES), text(MAX_TEXT_BYTES), fixed(32)
 FRACTION, NAMES, BLOB = fraction(), names(), counted(4, MAX_MODEL_BYTES)
 SPEC, COUNTS = settings(), counts()
 FRACTIONS, U32S = listed(FRACTION), listed(U32)
+DIGESTS, U64S = listed(DIGEST), listed(U64, MAX_STEPS)
 U32S_OF_FOLDS = listed(U32, N_FOLDS * MAX_AGENTS)

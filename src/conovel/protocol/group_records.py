@@ -82,7 +82,7 @@ def groups_of(
         The floor of each agent, where it is known: no message tells it.
     """
     outcome = transcript.outcome
-    known = set(transcript.agents), set(transcript.histograms)
+    known = set(transcript.agents), set(transcript.cell_counts)
     if outcome is None or not transcript.agreed.regime.pools_calibration:
         return ()
     if not set(transcript.roster) <= known[0] or not set(outcome.participants) <= known[1]:

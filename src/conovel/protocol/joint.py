@@ -40,7 +40,7 @@ def _is_crowded(ready: Ready) -> bool:
 
 
 def rooms_of(
-    groups: Sequence[Group], ready: Mapping[str, Ready], level: Fraction
+    groups: Sequence[Group], ready: Mapping[str, Ready], level: Fraction, liars: int = 0
 ) -> dict[str, Fraction]:
     """Choose x for every group, and give it by the names of those who are ready.
 
@@ -50,7 +50,7 @@ def rooms_of(
     for group in crowded_apart(groups, ready):
         members = [name for name in group.agents if name in ready]
         if len(members) > 1:
-            room = choose_room([ready[name].asks for name in members], level)
+            room = choose_room([ready[name].asks for name in members], level, liars)
             rooms |= dict.fromkeys(members, room)
     return rooms
 
@@ -73,6 +73,21 @@ def group_of(
     if not own or not rooms[agent]:  # it decides alone
         return {agent}
     return {name for name in told if weights[name] == own and rooms[name]} | {agent}
+
+
+def told_groups(weights: Mapping[str, Fraction]) -> tuple[Group, ...]:
+    """Return the groups that the weights of a roster tell; see :func:`told_weights`.
+
+    Examples
+    --------
+    >>> half = Fraction(1, 2)
+    >>> [g.agents for g in told_groups({"a": half, "b": Fraction(0), "c": half})]
+    [('a', 'c'), ('b',)]
+    """
+    together: dict[object, list[str]] = {}
+    for name, weight in weights.items():
+        together.setdefault(weight or name, []).append(name)
+    return tuple(Group(tuple(names), weights[names[0]]) for names in together.values())
 
 
 def block_of(
@@ -129,6 +144,7 @@ def decide_groups(
     rooms: Mapping[str, Fraction],
     ready: Mapping[str, Ready],
     level: Fraction,
+    liars: int = 0,
 ) -> tuple[GroupOutcome, ...]:
     """Decide for all agents that sent a histogram; agents without tests are in no group."""
     names = [
@@ -146,7 +162,7 @@ def decide_groups(
         )
         for members, room in zip(present, x, strict=True)
     ]
-    return tuple(map(GroupOutcome, present, x, grouped_cut(pooled, level)))
+    return tuple(map(GroupOutcome, present, x, grouped_cut(pooled, level, liars)))
 
 
 def told_cells(decided: Sequence[GroupOutcome], participants: Sequence[str]) -> tuple[int, ...]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
+from conovel.spec.counting import ROUNDS, TO_COORDINATOR
+
 # What a deployment's records say they are: the account of the coordinator, and a site's own.
 FORMATS = {"run": "conovel-outcome-2", "agent": "conovel-site-run-2"}
 # Settings that ranks depend on, and nothing else that is published. A network in one process has
@@ -42,6 +44,8 @@ _CONSENSUS_COUNTS = {
         "transcript.weights",
     ),
 }
+# What a site cannot derive in committed counting if counts are for the coordinator alone.
+_COMMITTED_TO_COORDINATOR = ("transcript.commitments", "transcript.outcome.n_rejected")
 # Published values that nothing else in the record determines, as patterns of their paths. Counts
 # and decisions are derived from ranks; that these are true cannot be seen here.
 NOT_CHECKED = {
@@ -131,6 +135,8 @@ def not_checked(run: Mapping[str, Any]) -> list[str]:
         patterns += [*_JOINT, *_JOINT_HISTOGRAMS[kind]]
     if spec.get("regime") == "consensus":
         patterns += [*_CONSENSUS, *_CONSENSUS_COUNTS[kind]]
+    if kind == "agent" and spec.get("reveal_to") == TO_COORDINATOR and spec["counting"] != ROUNDS:
+        patterns += _COMMITTED_TO_COORDINATOR
     patterns += [f"transcript.agents.{name}" for name in transcript.get("left", ())]
     return sorted(pattern for pattern in patterns if _occurs(run, pattern.split(".")))
 

@@ -42,13 +42,18 @@ class State(Enum):
     FITTING = "fitting"  # waits for its site to fit the models
     EXCHANGING = "exchanging"  # sent its models, waits for those of its peers
     REFITTING = "refitting"  # waits for its site to fit second models
+    SEALING = "sealing"  # sealed its second models, waits for the seals of all
     RANKING = "ranking"  # waits for its site to rank the rows
     READY = "ready"  # has its ranks, waits for the counts
     COUNTING = "counting"  # answers questions
+    COMMITTED = "committed"  # committed to its counts, waits for all commitments
+    REVEALED = "revealed"  # revealed its counts, waits for the outcome
     # the coordinator
     GATHERING = "gathering"  # waits for hellos
     WAITING = "waiting"  # waits until everybody is ready
     ASKING = "asking"  # waits for the counts of this round
+    COMMITTING = "committing"  # waits for commitments
+    REVEALING = "revealing"  # waits for what was committed to
     # of a list over several batches, see conovel.protocol.listing
     LISTING = "listing"  # an agent that told its history and answers questions
     COLLECTING = "collecting"  # the coordinator, waiting for histories
@@ -82,21 +87,34 @@ TRANSITIONS: dict[tuple[State, Trigger], frozenset[State]] = {
     ),
     (State.EXCHANGING, Kind.MODEL): frozenset({State.EXCHANGING, State.REFITTING, State.RANKING}),
     (State.EXCHANGING, Kind.LEFT): frozenset({State.EXCHANGING, State.RANKING}),
-    (State.REFITTING, Kind.MODEL): frozenset({State.REFITTING}),
-    (State.REFITTING, Cue.REFIT_READY): frozenset({State.EXCHANGING, State.RANKING}),
+    (State.REFITTING, Cue.REFIT_READY): frozenset({State.SEALING}),
+    (State.SEALING, Kind.MODEL): frozenset({State.SEALING}),  # a peer had all seals sooner
+    (State.SEALING, Kind.SEALED): frozenset({State.EXCHANGING, State.RANKING}),
     (State.RANKING, Kind.LEFT): frozenset({State.RANKING}),
     (State.RANKING, Cue.RANKS_READY): frozenset({State.READY}),
     (State.READY, Kind.LEFT): frozenset({State.READY}),
-    (State.READY, Kind.START): frozenset({State.COUNTING}),
+    (State.READY, Kind.START): frozenset({State.COUNTING, State.COMMITTED}),
     (State.READY, Kind.OUTCOME): frozenset({State.DONE}),  # regimes without counts
     (State.COUNTING, Kind.BELOW): frozenset({State.COUNTING}),
     (State.COUNTING, Kind.STEP): frozenset({State.COUNTING}),
     (State.COUNTING, Kind.LEFT): frozenset({State.COUNTING}),
     (State.COUNTING, Kind.OUTCOME): frozenset({State.DONE}),
+    (State.COMMITTED, Kind.COMMITMENTS): frozenset({State.REVEALED}),
+    (State.REVEALED, Kind.REVEALS): frozenset({State.REVEALED}),
+    (State.REVEALED, Kind.OUTCOME): frozenset({State.DONE}),
     (State.GATHERING, Kind.HELLO): frozenset({State.GATHERING, State.WAITING}),
     (State.GATHERING, Cue.DROP): frozenset({State.GATHERING, State.WAITING}),
-    (State.WAITING, Kind.READY): frozenset({State.WAITING, State.ASKING, State.DONE}),
-    (State.WAITING, Cue.DROP): frozenset({State.WAITING, State.ASKING, State.DONE}),
+    (State.WAITING, Kind.READY): frozenset(
+        {State.WAITING, State.ASKING, State.COMMITTING, State.DONE}
+    ),
+    (State.WAITING, Kind.SEAL): frozenset({State.WAITING}),
+    (State.WAITING, Cue.DROP): frozenset(
+        {State.WAITING, State.ASKING, State.COMMITTING, State.DONE}
+    ),
+    (State.COMMITTING, Kind.COMMIT): frozenset({State.COMMITTING, State.REVEALING}),
+    (State.COMMITTING, Cue.DROP): frozenset(),  # ends the run
+    (State.REVEALING, Kind.REVEAL): frozenset({State.REVEALING, State.DONE}),
+    (State.REVEALING, Cue.DROP): frozenset(),  # ends the run
     (State.ASKING, Kind.HISTOGRAM): frozenset({State.ASKING, State.DONE}),
     (State.ASKING, Kind.FOLD): frozenset({State.ASKING, State.DONE}),
     (State.ASKING, Kind.COUNT): frozenset({State.ASKING, State.DONE}),

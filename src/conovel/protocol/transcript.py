@@ -20,6 +20,8 @@ from conovel.errors import ConovelError, InputError, SiteVanishedError
 from conovel.protocol.bodies import (
     Abort,
     Below,
+    Commit,
+    Commitments,
     Count,
     FoldCounts,
     Hello,
@@ -28,6 +30,8 @@ from conovel.protocol.bodies import (
     Left,
     Outcome,
     Ready,
+    Reveal,
+    Reveals,
     Roster,
     Start,
     Step,
@@ -56,9 +60,11 @@ class Entry(NamedTuple):
     def place(self) -> tuple[int, int, int, str, str]:
         """Where it is listed: by stage, round, kind and names, whatever came in first."""
         kind = Kind[self.kind]
-        counts = kind in (Kind.HISTOGRAM, Kind.FOLD) or Kind.MODEL < kind <= Kind.COUNT
+        counts = Kind.HISTOGRAM <= kind <= Kind.REVEALS or Kind.MODEL < kind <= Kind.COUNT
         is_counting = self.round and counts
         stage = Kind.BELOW if is_counting else kind
+        if kind in (Kind.SEAL, Kind.SEALED):
+            stage = Kind.MODEL
         return stage, self.round, kind, self.sender, self.receiver
 
 
@@ -71,6 +77,11 @@ class Sizes:
     n_tested: int = 0
     n_calibration: int = 0
     n_wanted: int = 0
+
+    @property
+    def ready(self) -> Ready:
+        """The READY of the agent."""
+        return Ready(self.n_tested, self.n_calibration, self.n_wanted)
 
 
 @dataclass
@@ -107,6 +118,10 @@ class Transcript:
         In the regime `joint`, the rows of each agent above its floor, by cell.
     folds : dict of list of FoldCounts
         In the regime `consensus`, the rows of each agent by cell, for each fold.
+    commitments : dict of bytes
+        In committed counting, the commitment of each agent.
+    reveals : dict of Reveal
+        In committed counting, the counts that each agent revealed.
     rounds : dict of Round
         Questions and counts by round, from 1.
     outcome : Outcome or None
@@ -133,6 +148,8 @@ class Transcript:
     rooms: dict[str, Fraction] = field(default_factory=dict)
     histograms: dict[str, Histogram] = field(default_factory=dict)
     folds: dict[str, list[FoldCounts]] = field(default_factory=dict)
+    commitments: dict[str, bytes] = field(default_factory=dict)
+    reveals: dict[str, Reveal] = field(default_factory=dict)
     rounds: dict[int, Round] = field(default_factory=dict)
     outcome: Outcome | None = None
     abort: Abort | None = None
@@ -148,7 +165,14 @@ class Transcript:
     @property
     def n_rounds(self) -> int:
         """How many rounds of counts there were; histograms are one, and folds one each."""
-        return len(self.rounds) or int(bool(self.histograms)) or self._n_folds
+        return len(self.rounds) or int(bool(self.histograms or self.reveals)) or self._n_folds
+
+    @property
+    def cell_counts(self) -> dict[str, Histogram]:
+        """In the regime `joint`, the rows of each agent above its floor, however it told them."""
+        if self.spec is None or not self.spec.regime.pools_calibration or not self.reveals:
+            return self.histograms
+        return {n: Histogram(r.calibration, r.tests) for n, r in self.reveals.items()}
 
     @property
     def _n_folds(self) -> int:
@@ -201,7 +225,7 @@ class Transcript:
     def _sizes(self, agent: str) -> Sizes:
         return self.agents.setdefault(agent, Sizes())
 
-    def _read(self, message: Message) -> None:  # noqa: C901  (a table of message kinds)
+    def _read(self, message: Message) -> None:  # noqa: C901, PLR0912  (a table of message kinds)
         body, sender = message.body, message.sender
         match body:
             case Hello():
@@ -225,6 +249,15 @@ class Transcript:
                 self.histograms[sender] = body
             case FoldCounts():
                 self.folds.setdefault(sender, []).append(body)
+            case Commit():
+                self.commitments[sender] = body.digest
+            case Reveal():
+                self.reveals[sender] = body
+            case Commitments():  # to a site, which has not seen the others
+                told = dict(zip(body.agents, body.digests, strict=False))
+                self.commitments = told | self.commitments
+            case Reveals():
+                self.reveals = dict(zip(body.agents, body.reveals, strict=False)) | self.reveals
             case Below() | Step():
                 self.rounds.setdefault(message.round, Round(body))
             case Count() if message.round in self.rounds:
@@ -270,6 +303,8 @@ class Transcript:
                 name: as_plain(self.histograms[name]) for name in sorted(self.histograms)
             },
             "folds": {name: list(map(as_plain, self.folds[name])) for name in sorted(self.folds)},
+            "commitments": {n: digest.hex() for n, digest in sorted(self.commitments.items())},
+            "reveals": {name: as_plain(self.reveals[name]) for name in sorted(self.reveals)},
             "rounds": [
                 {
                     "round": number,
@@ -296,7 +331,8 @@ class Transcript:
                 )
             if plain["format"] != FORMAT:
                 raise ValueError(f"its format is {plain['format']!r}")
-            named = ("roster", "agents", "left", "weights", "rooms", "histograms", "folds")
+            named = ["roster", "agents", "left", "weights", "rooms", "histograms", "folds"]
+            named += ["commitments", "reveals"]
             if max(len(plain[key]) for key in named) > MAX_AGENTS:
                 raise ValueError(f"it names more than {MAX_AGENTS} agents")
             return cls(
@@ -318,6 +354,14 @@ class Transcript:
                 folds={
                     as_text(name): [as_body(FoldCounts, counts) for counts in both]
                     for name, both in plain["folds"].items()
+                },
+                commitments={
+                    as_text(name): bytes.fromhex(as_text(digest))
+                    for name, digest in plain["commitments"].items()
+                },
+                reveals={
+                    as_text(name): as_body(Reveal, reveal)
+                    for name, reveal in plain["reveals"].items()
                 },
                 rounds={index(r["round"]): _as_round(r) for r in plain["rounds"]},
                 outcome=plain["outcome"] and as_body(Outcome, plain["outcome"]),

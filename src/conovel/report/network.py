@@ -33,12 +33,14 @@ from conovel.report.tables import (
     cell_rows,
     group_rows,
     message_rows,
+    reveal_rows,
     revealed_rows,
     round_rows,
 )
 from conovel.report.view import Picture, Section, Story, read_picture
 from conovel.spec.findings import percent
 from conovel.spec.run_spec import RunSpec
+from conovel.stats.words import counted
 
 
 def network_story(run: Checked) -> Story:
@@ -83,6 +85,10 @@ def settings_of(spec: RunSpec) -> dict[str, Any]:
         del settings["composite"], settings["bits"]
     if spec.repeats == 1:
         del settings["repeats"]
+    if not spec.regime.uses_counts:
+        del settings["liars"], settings["counting"]
+    if not spec.is_committed:
+        del settings["reveal_to"]
     return settings
 
 
@@ -93,6 +99,8 @@ def _numbers(transcript: Transcript) -> Iterator[int]:
         yield from astuple(sizes)
     for number, round_ in transcript.rounds.items():
         yield from (number, *round_.counts.values())
+    for told in transcript.reveals.values():
+        yield from (told.n_tested, told.n_calibration, *told.steps, *told.tests)
     for entry in transcript.entries:
         yield from (entry.round, entry.n_bytes)
 
@@ -149,10 +157,10 @@ def _headline(transcript: Transcript, drawn: Picture | None) -> tuple[str, int |
         tested = sum(site.n_tested for site in drawn.sites.values())
         alone = len(drawn.sites) == 1 < len(transcript.roster)
         whose = f" of {shortened(next(iter(drawn.sites)))}" if alone else ""
-        return f"{n_rejected:,} of {tested:,} rows{whose} flagged as novel", n_rejected
+        return f"{n_rejected:,} of {counted(tested, 'row')}{whose} flagged as novel", n_rejected
     if outcome and transcript.agreed.regime.uses_counts:
         n_rejected = outcome.n_rejected
-        return f"{n_rejected:,} of {outcome.n_tests:,} rows flagged as novel", n_rejected
+        return f"{n_rejected:,} of {counted(outcome.n_tests, 'row')} flagged as novel", n_rejected
     return "Every site decided for itself", None
 
 
@@ -203,6 +211,11 @@ def promise(run: Checked, transcript: Transcript) -> dict[str, Any]:
         ]
     elif regime.uses_counts or regime.exchanges_models:
         needs.insert(0, "the data of the sites are independent of one another")
+    if regime.uses_counts:
+        needs.append("no site lies about its counts")
+    if spec.liars:
+        needs[-1] = f"at most {spec.liars} of the sites lie about their counts"
+        statement = statement.replace("all sites together", "all sites that do not lie")
     if outcome and outcome.left_out and regime.uses_counts:
         needs.append("no site left because of how its own rows were split")
     if outcome and outcome.dropped:
@@ -223,10 +236,12 @@ def _groups(run: Checked, transcript: Transcript) -> tuple[AgentGroup, ...]:
 
 
 def _counting(transcript: Transcript, groups: tuple[AgentGroup, ...]) -> list[Section]:
-    if transcript.histograms:
+    if transcript.cell_counts:
         return [_cells(transcript, groups)]
     if transcript.folds:
         return [fold_section(transcript)]
+    if transcript.reveals:
+        return [_reveals(transcript)]
     if not transcript.rounds:
         return []
     words = (
@@ -243,12 +258,32 @@ def _counting(transcript: Transcript, groups: tuple[AgentGroup, ...]) -> list[Se
     return [Section(table.caption, [words], plots=plots, tables=[table])]
 
 
+_COMMITTED = (
+    "Each site committed to its counts by a hash before any site revealed them, so that none could"
+    " fit its counts to those of the others."
+)
+
+
+def _tolerance(spec: RunSpec) -> str:
+    if not spec.liars:
+        return "No site may lie about its counts: liars are not tolerated in this run."
+    return f"{spec.liars} of the sites may lie: the largest counts do not raise the limit."
+
+
+def _reveals(transcript: Transcript) -> Section:
+    table = reveal_rows(transcript)
+    words = [f"The sites never compare rows. {_COMMITTED}", _tolerance(transcript.agreed)]
+    return Section(table.caption, words, tables=[table])
+
+
 def _cells(transcript: Transcript, groups: tuple[AgentGroup, ...]) -> Section:
     words = [
         "Each site counts its calibration rows and test rows in every cell above its floor, and"
         " sends these counts. The calibration rows of all sites of a group count together. One"
         " step-up decides for all groups."
     ]
+    if transcript.reveals:
+        words += [_COMMITTED, _tolerance(transcript.agreed)]
     tables = [cell_rows(transcript)]
     if groups:
         tables.insert(0, group_rows(transcript, groups))

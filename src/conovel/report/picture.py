@@ -203,7 +203,7 @@ def lines_of(transcript: Transcript, blocks: Mapping[str, SiteRanks]) -> list[Li
     if spec.regime.decides_by_cells:
         return [_by_largest_rank(name, block) for name, block in blocks.items()]
     whole = set(outcome.participants) <= set(names)
-    return [Line(names, outcome.slope, outcome.n_rejected, whole)]
+    return [Line(names, outcome.slope, outcome.step.k, whole)]
 
 
 def _by_largest_rank(name: str, block: SiteRanks) -> Line:

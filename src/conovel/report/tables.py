@@ -24,6 +24,8 @@ MEANING = {
     "HELLO": "says who takes part, with how many rows",
     "ROSTER": "says who takes part",
     "MODEL": "a score model, as bytes",
+    "SEAL": "commits to the second models",
+    "SEALED": "tells everybody's commitments",
     "READY": "says that the ranks are ready",
     "LEFT": "says who vanished",
     "START": "says how many tests there are",
@@ -158,13 +160,27 @@ def round_rows(transcript: Transcript) -> Table:
     return Table("The counts", columns, rows, text=frozenset({1}), shown=12)
 
 
+def reveal_rows(transcript: Transcript) -> Table:
+    """One line per site that revealed its counts: its tests, what could matter, and its count."""
+    outcome = transcript.outcome
+    k = outcome.step.k if outcome else 0
+    rows = []
+    for name, told in sorted(transcript.reveals.items()):
+        within = sum(n for at, n in zip(told.steps, told.tests, strict=False) if at <= k)
+        numbers = [told.n_tested, sum(told.tests), within]
+        digest = transcript.commitments.get(name, b"").hex()[:16]
+        rows.append([shortened(name, 24), *(f"{n:,}" for n in numbers), digest])
+    columns = ["site", "rows tested", "p-values up to the level", "within the limit", "commitment"]
+    return Table("The counts", columns, rows, text=frozenset({4}), shown=12)
+
+
 def cell_rows(transcript: Transcript) -> Table:
     """One line per site of the regime `joint`: its rows above its floor, and those flagged."""
     outcome = transcript.outcome
     lowest = dict(zip(outcome.participants, outcome.cells, strict=False)) if outcome else {}
     rows = []
-    for name in sorted(transcript.histograms):
-        counts, cut = transcript.histograms[name], lowest.get(name, N_CELLS)
+    for name, counts in sorted(transcript.cell_counts.items()):
+        cut = lowest.get(name, N_CELLS)
         flagged = sum(counts.tests[cut:])
         above = [
             sum(counts.calibration),

@@ -115,9 +115,18 @@ def network_over_time(spec: RunSpec) -> str:
     return (
         f"FDR over the list of all batches so far and all agents at most {spec.level}, after any"
         f" number of batches that is fixed in advance, provided {spec.regime.needs}, and"
-        f" {NO_REACTION}. Each batch ran at half the level, and e-BH decided on the evidence of"
-        " all batches."
+        f" {NO_REACTION}{_if_few_lie(spec)}. Each batch ran at half the level, and e-BH decided on"
+        " the evidence of all batches."
     )
+
+
+def _if_few_lie(spec: RunSpec) -> str:
+    """Say how many members may lie, where their counts decide for all."""
+    if not spec.regime.uses_counts:
+        return ""
+    if not spec.liars:
+        return ", if no member lies about its counts"
+    return f", if at most {spec.liars} members lie about their counts"
 
 
 def guarantee(
@@ -149,7 +158,11 @@ def guarantee(
     repeats = spec.repeats
     is_plain = estimator or chosen.divides_level or chosen.pools_calibration or repeats > 1
     bound = f"{alpha}" if is_plain else f"{alpha} · m0/m"
-    said = [f"FDR over all tested rows of all agents at most {bound}, provided {chosen.needs}."]
+    whose = "all agents" if not spec.liars else "all members that do not lie"
+    said = [
+        f"FDR over all tested rows of {whose} at most {bound}, provided {chosen.needs}"
+        f"{_if_few_lie(spec)}."
+    ]
     if chosen.composite_null:
         said.append(
             "A row counts as a false alarm if it is normal at any agent, not only its own."

@@ -14,6 +14,7 @@ from typing import Any
 
 from conovel.errors import InputError
 from conovel.spec.composites import AUTO, as_composite
+from conovel.spec.counting import ROUNDS, TO_COORDINATOR, check_counting
 from conovel.spec.precision import COMPACT, Bits, as_bits
 from conovel.spec.regimes import AUTO as AUTO_REGIME
 from conovel.spec.regimes import Regime, as_regime, choose_regime
@@ -22,6 +23,7 @@ from conovel.stats.arguments import as_whole
 from conovel.stats.levels import as_level
 from conovel.stats.null_proportion import NullProportion, as_estimator
 from conovel.stats.repeats import as_repeats
+from conovel.stats.tolerant import as_liars
 
 MAX_SEED = 2**128 - 1  # what numpy draws as fresh entropy fits
 ON_DROPOUT = ("abort", "conservative")
@@ -53,6 +55,12 @@ class RunSpec:
         The number B of runs, from 1 to 100. Above 1, each run has a seed of its own and the level
         2α/5, and e-BH at level α decides on the evidence averaged over the runs. A run in which an
         agent vanishes is then broken off.
+    liars : int
+        How many agents may lie about their counts. Above 0 needs committed counting.
+    counting : {"rounds", "committed"}
+        How counts are told, see :mod:`conovel.spec.counting`.
+    reveal_to : {"coordinator", "members"}
+        Who sees the counts that agents reveal in committed counting.
     schema : Schema, SchemaDigest or None
         What the columns are, where they are not all plain numbers. A hello carries its digest.
 
@@ -72,6 +80,9 @@ class RunSpec:
     train_fraction: Fraction | None = None
     on_dropout: str = "abort"
     repeats: int = 1
+    liars: int = 0
+    counting: str = ROUNDS
+    reveal_to: str = TO_COORDINATOR
     schema: Schema | SchemaDigest | None = None
 
     def __post_init__(self) -> None:
@@ -99,12 +110,14 @@ class RunSpec:
                 " agent: leave on_dropout at 'abort'"
             )
         put(self, "repeats", as_repeats(self.repeats))
+        put(self, "liars", as_liars(self.liars))
         if not isinstance(self.schema, Schema | SchemaDigest | None):
             raise InputError(f"schema must be a Schema, not {self.schema!r}")
         if isinstance(self.schema, Schema):
             self.schema.require_small()
         if self.repeats > 1:
             self._check_repeats()
+        check_counting(self)
 
     def _check_repeats(self) -> None:
         """Refuse what is not proven for evidence averaged over several runs."""
@@ -157,6 +170,9 @@ class RunSpec:
             "train_fraction": None if self.train_fraction is None else str(self.train_fraction),
             "on_dropout": self.on_dropout,
             "repeats": self.repeats,
+            "liars": self.liars,
+            "counting": self.counting,
+            "reveal_to": self.reveal_to,
             **columns,
         }
 
@@ -170,7 +186,7 @@ class RunSpec:
             raise InputError(f"a run has no setting called {', '.join(unknown)}")
         if missing := sorted(known - {"schema"} - set(plain)):
             raise InputError(f"the settings of the run lack {', '.join(missing)}")
-        for name in ("regime", "level", "composite", "on_dropout"):
+        for name in ("regime", "level", "composite", "on_dropout", "counting", "reveal_to"):
             _check_text(name, plain[name])
         for name in ("pi0", "train_fraction"):
             if plain[name] is not None:
@@ -183,6 +199,11 @@ class RunSpec:
         It has the digest of the schema.
         """
         return json.dumps(self.told.to_dict(), separators=(",", ":"))
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether agents commit to their counts before they reveal them."""
+        return self.counting != ROUNDS
 
     @property
     def told(self) -> RunSpec:

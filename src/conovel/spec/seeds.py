@@ -115,6 +115,19 @@ def run_id_of(spec: RunSpec, names: Iterable[str]) -> bytes:
     return hashlib.sha256(text.encode()).digest()[:16]
 
 
+def nonce_of(run_id: bytes, agent: str) -> bytes:
+    """Return the nonce of an agent of a network in one process, where nobody hides anything.
+
+    Between organisations each site draws its own.
+
+    Examples
+    --------
+    >>> len(nonce_of(bytes(16), "north"))
+    32
+    """
+    return hashlib.sha256(b"conovel nonce\n" + run_id + agent.encode()).digest()
+
+
 def as_agent_seed(seed: int) -> int:
     """Check a seed that was given to an agent."""
     return as_whole(seed, "seed", most=2**SEED_BITS - 1)

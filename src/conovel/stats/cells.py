@@ -15,6 +15,19 @@ from conovel.stats.pooled import floor_cell
 # Values of x: the share of ℓ + 1 that may lie above a floor. 1 - x of the level is left.
 ROOMS = (Fraction(1, 20), Fraction(1, 10), Fraction(3, 20), Fraction(1, 5), Fraction(3, 10))
 
+_LEAST_ROOM = Fraction(1, 40)  # where liars are tolerated: what is above floors is subtracted
+
+
+def rooms(liars: int) -> tuple[Fraction, ...]:
+    """Return the values that x may have, ascending.
+
+    Examples
+    --------
+    >>> len(rooms(0)), str(rooms(1)[0])
+    (5, '1/40')
+    """
+    return (_LEAST_ROOM, *ROOMS) if liars else ROOMS
+
 
 @dataclass(frozen=True, eq=False)
 class CellHistogram:
@@ -95,7 +108,7 @@ class RoomWanted(NamedTuple):
     n_calibration: int
 
 
-def choose_room(agents: Sequence[RoomWanted], level: Fraction) -> Fraction:
+def choose_room(agents: Sequence[RoomWanted], level: Fraction, liars: int = 0) -> Fraction:
     """Choose x, the share of ℓ + 1 that may lie above a floor, from numbers alone.
 
     None of the numbers depends on which rows are calibration rows. There is room for novelties
@@ -104,17 +117,22 @@ def choose_room(agents: Sequence[RoomWanted], level: Fraction) -> Fraction:
     nine tenths of them. A larger x lets agents with many novelties reject them all, and costs
     everybody a share x of the level.
 
+    Where liars are tolerated, all rows above the floors of so many agents are subtracted from what
+    is rejected. Then x is the smallest that has room for nine tenths of the likely novelties.
+
     Parameters
     ----------
     agents : sequence of RoomWanted
         The agents that test rows.
     level : Fraction
         The level α.
+    liars : int
+        How many agents may lie.
 
     Returns
     -------
     Fraction
-        One of `ROOMS`.
+        One of :func:`rooms`.
 
     Examples
     --------
@@ -126,9 +144,9 @@ def choose_room(agents: Sequence[RoomWanted], level: Fraction) -> Fraction:
     """
     share = Fraction(15, 100) / (1 - level)  # of all rejected rows among the test rows
     weight = max((Fraction(a.n_test, a.n_calibration + 1) for a in agents), default=Fraction(0))
-    by_numbers = share * weight + share * level
+    by_numbers = Fraction(0) if liars else share * weight + share * level
     total = sum(a.n_wanted for a in agents)
-    for room in ROOMS:
+    for room in rooms(liars):
         served = sum(min(a.n_wanted, room * (a.n_calibration + 1) // 1) for a in agents)
         if room >= by_numbers and 10 * served >= 9 * total:
             return room

@@ -11,6 +11,11 @@ and rejects its N_g(k) test rows at or above it and their floor. k is the larges
 Σ_g N_g(k) >= k. Then the false discovery rate over all groups is at most α (Theorem 12 of
 docs/theory.md). With one group this is the rule of Theorem 10: the lowest cell with
 w(1 + C(t)) <= α(1 - x) R(t).
+
+If up to f agents may lie about their counts, k is the largest number with
+Σ_g N_g(k) - D_f(k) >= k. D_f(k) adds up what the f agents with the most rows to reject could
+have claimed: of an agent by itself the rows that it rejects, and of an agent in a group with
+others all its rows above its floor, whatever k is (Theorem 18 of docs/theory.md).
 """
 
 from __future__ import annotations
@@ -29,6 +34,7 @@ from conovel.errors import InputError, SampleError
 from conovel.stats.arguments import as_array
 from conovel.stats.levels import Level, as_level
 from conovel.stats.pooled import PooledBlock, check_blocks, common_weight, most_above
+from conovel.stats.tolerant import as_liars
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ class PooledGroup:
             raise InputError(f"a group of {len(self.blocks)} agents needs x and floors")
         if self.weight is not None:
             object.__setattr__(self, "weight", _as_weight(self.weight, self._least_weight))
-        if self._is_several:
+        if self.is_several:
             self._check_floors()
 
     @property
@@ -94,7 +100,7 @@ class PooledGroup:
     @property
     def most(self) -> int:
         """The largest number of rows that the group can reject, by its numbers of rows."""
-        if not self._is_several:
+        if not self.is_several:
             return self.n_test
         return sum(
             min(block.n_test, most_above(block.n_calibration, Fraction(self.x or 0)))
@@ -104,7 +110,7 @@ class PooledGroup:
 
     def level_used(self, level: Fraction) -> Fraction:
         """Return (1 - x)·α, or α where one agent alone takes part (Corollary 3)."""
-        return (1 - Fraction(self.x or 0)) * level if self._is_several else level
+        return (1 - Fraction(self.x or 0)) * level if self.is_several else level
 
     @property
     def _least_weight(self) -> Fraction:
@@ -116,7 +122,8 @@ class PooledGroup:
         return Fraction(block.n_test, block.n_calibration + 1)
 
     @property
-    def _is_several(self) -> bool:
+    def is_several(self) -> bool:
+        """Whether several agents take part."""
         return self.x is not None and sum(block.takes_part for block in self.blocks) > 1
 
     def _check_floors(self) -> None:
@@ -231,7 +238,9 @@ def _shares_by(
     return [Fraction(n, e) if g in needs else Fraction(0) for g, n in enumerate(expected)]
 
 
-def grouped_cut(groups: Sequence[PooledGroup], level: Level) -> tuple[PooledOutcome, ...]:
+def grouped_cut(
+    groups: Sequence[PooledGroup], level: Level, liars: int = 0
+) -> tuple[PooledOutcome, ...]:
     """Decide for all groups by one step-up.
 
     Parameters
@@ -240,6 +249,9 @@ def grouped_cut(groups: Sequence[PooledGroup], level: Level) -> tuple[PooledOutc
         Every agent with tests is in one of them, all on the same cells.
     level : float, str or Fraction
         Target false discovery rate α over all groups together.
+    liars : int
+        How many agents may lie about their counts; α then bounds the false discovery rate over
+        the rows of the other agents.
 
     Returns
     -------
@@ -260,18 +272,31 @@ def grouped_cut(groups: Sequence[PooledGroup], level: Level) -> tuple[PooledOutc
         raise SampleError(f"all groups must have the same cells, not {sorted(cells)} cells")
     if len({len(group.guesses) for group in groups}) > 1:
         raise InputError("all groups must have as many guesses of what they expect")
+    liars = as_liars(liars, sum(len(group.blocks) for group in groups))
     shares = shares_of(groups, alpha)
     sides = [_Side(group, alpha, share) for group, share in zip(groups, shares, strict=True)]
-    # Every number of rejections that is possible is at most the first k. As N is nondecreasing,
-    # k falls to the largest fixed point; each step but the last raises the cell of a group.
+    # Every number of rejections that is possible is at most the first k. As N and N - D are
+    # nondecreasing, k falls to the largest fixed point; each step but the last raises the cell of
+    # a group.
     k, last = sum(side.rejected[0] for side in sides), -1
     while k != last:
-        last, k = k, sum(side.n_rejected(k) for side in sides)
+        last, k = k, _relied_on(sides, k, liars)
     return tuple(side.outcome(k) for side in sides)
 
 
+def _relied_on(sides: Sequence[_Side], k: int, liars: int) -> int:
+    """Return Σ_g N_g(k) - D_f(k), and zero if it is negative."""
+    lies = sorted(n for side in sides for n in side.could_claim(k)) if liars else []
+    total = sum(side.n_rejected(k) for side in sides)
+    return max(total - sum(lies[len(lies) - liars :]), 0)
+
+
 def pooled_cut(
-    blocks: Sequence[PooledBlock], level: Level, x: Level, weight: Rational | None = None
+    blocks: Sequence[PooledBlock],
+    level: Level,
+    x: Level,
+    weight: Rational | None = None,
+    liars: int = 0,
 ) -> PooledOutcome:
     """Decide for all agents together, by one calibration for the network: a single group.
 
@@ -281,6 +306,8 @@ def pooled_cut(
         See :class:`PooledGroup`. An agent may be empty, but not all of them.
     level : float, str or Fraction
         Target false discovery rate α over all agents together.
+    liars : int
+        See :func:`grouped_cut`.
 
     Returns
     -------
@@ -296,7 +323,7 @@ def pooled_cut(
     >>> outcome.weight, outcome.level_used
     (Fraction(1, 7), Fraction(9, 100))
     """
-    [outcome] = grouped_cut([PooledGroup(blocks, x, weight)], level)
+    [outcome] = grouped_cut([PooledGroup(blocks, x, weight)], level, liars)
     return outcome
 
 
@@ -319,6 +346,15 @@ class _Side:
     def n_rejected(self, k: int) -> int:
         """Return N(k), the rows that are rejected if there are k in all."""
         return (*self.rejected, 0)[self.cell(k)]
+
+    def could_claim(self, k: int) -> list[int]:
+        """Return of each agent how many rows it could claim to reject, if it lied.
+
+        In a group with others this must not depend on the threshold (Theorem 18).
+        """
+        if self.group.is_several:
+            return [min(b.n_test, b.n_above) for b in self.group.blocks]
+        return [self.n_rejected(k)]
 
     def outcome(self, k: int) -> PooledOutcome:
         cell = self.cell(k)

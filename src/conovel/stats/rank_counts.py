@@ -79,6 +79,18 @@ class RankHistogram:
         """Count the ranks that are at most `rank`."""
         return int(self._cumulative[np.searchsorted(self._values, rank, side="right")])
 
+    def pairs(self, most: int) -> list[tuple[int, int]]:
+        """Return the ranks up to `most` that occur, ascending, with how often each occurs.
+
+        Examples
+        --------
+        >>> RankHistogram(np.array([3, 1, 3]), n_calibration=4).pairs(3)
+        [(1, 1), (3, 2)]
+        """
+        n = int(np.searchsorted(self._values, most, side="right"))
+        times = np.diff(self._cumulative[: n + 1])
+        return list(zip(self._values[:n].tolist(), times.tolist(), strict=True))
+
     def below(self, p_value: Fraction) -> int:
         """Count the p-values strictly below `p_value`, exactly."""
         return self.at_most(math.ceil(p_value * (self.n_calibration + 1)) - 1)
@@ -91,6 +103,18 @@ def rank_limit(slope: Fraction, k: int, n_calibration: int) -> int:
     overflow, so m and ℓ may be of any size.
     """
     return slope.numerator * int(k) * (int(n_calibration) + 1) // slope.denominator
+
+
+def first_k(slope: Fraction, rank: int, n_calibration: int) -> int:
+    """Smallest k whose limit admits a rank: the inverse of :func:`rank_limit`.
+
+    Examples
+    --------
+    >>> k = first_k(Fraction(1, 50), 6, 99)
+    >>> k, rank_limit(Fraction(1, 50), k, 99), rank_limit(Fraction(1, 50), k - 1, 99)
+    (3, 6, 4)
+    """
+    return -(-rank * slope.denominator // (slope.numerator * (int(n_calibration) + 1)))
 
 
 def within_limit(ranks: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:

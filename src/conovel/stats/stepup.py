@@ -32,6 +32,7 @@ from conovel.stats.null_proportion import NullProportion, as_estimator
 from conovel.stats.rank_counts import RankHistogram, as_block, as_ranks, rank_limit, within_limit
 from conovel.stats.ranks import as_scores
 from conovel.stats.resolution import warn_resolution
+from conovel.stats.tolerant import as_liars, least_total
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,7 +42,7 @@ class StepUp:
     Attributes
     ----------
     n_rejected : int
-        Rejections over all blocks.
+        Rejections over all blocks, those that are claimed by liars included.
     rejected : tuple of bool arrays
         One mask per block; empty where only counts were given.
     counts : tuple of tuples of int
@@ -124,11 +125,14 @@ def fast_lsu(
     level: Level,
     *,
     pi0: str | NullProportion | None = None,
+    liars: int = 0,
 ) -> StepUp:
     """Benjamini-Hochberg over blocks of tests that only exchange counts (FastLSU).
 
     The result is that of :func:`benjamini_hochberg` on all tests together, whatever the
-    partition into blocks.
+    partition into blocks. With `liars`, the limits follow from the sum of all counts but the
+    largest ones: if at most so many blocks lie, the false discovery rate over the rows of the
+    other blocks keeps its bound.
 
     Parameters
     ----------
@@ -138,6 +142,9 @@ def fast_lsu(
         Target false discovery rate over all blocks together.
     pi0 : None, "storey", "quantile", Storey or Quantile
         Adapt to the proportion of nulls, from counts alone.
+    liars : int
+        How many blocks may lie about their counts: fewer than there are blocks. Not with
+        ``pi0="quantile"``.
 
     Returns
     -------
@@ -148,10 +155,22 @@ def fast_lsu(
     >>> outcome = fast_lsu([([1, 1, 12], 19), ([2, 30], 39)], level=0.2)
     >>> outcome.n_rejected, outcome.rounds, outcome.counts
     (3, 2, ((2, 1), (2, 1)))
+
+    The third block claims that all of its rows have rank 1:
+
+    >>> blocks = [([1, 1, 12], 99), ([2, 30], 99), ([1] * 5, 99)]
+    >>> fast_lsu(blocks, level=0.2).limits, fast_lsu(blocks, level=0.2, liars=1).limits
+    ((18, 18, 18), (6, 6, 6))
     """
     alpha = as_level(level)
     estimator = as_estimator(pi0)
     pairs = [as_block(*pair) for pair in _as_pairs(blocks)]
+    liars = as_liars(liars, max(len(pairs), 1))
+    if liars and estimator is not None and not estimator.proven_for_several:
+        raise InputError(
+            f"pi0={type(estimator).__name__.lower()!r} is not proven where blocks may lie: use"
+            " pi0='storey', or take liars=0"
+        )
     m = sum(ranks.size for ranks, _ in pairs)
     if m == 0:
         raise SampleError("there is nothing to test: every block is empty")
@@ -163,7 +182,7 @@ def fast_lsu(
             GuaranteeWarning,
             stacklevel=2,
         )
-    outcome = step_up(pairs, alpha, estimator)
+    outcome = step_up(pairs, alpha, estimator, liars)
     if outcome.n_rejected == 0:  # if rows were rejected, the resolution was fine enough
         warn_resolution([(ranks.size, size) for ranks, size in pairs], alpha)
     return outcome
@@ -180,9 +199,11 @@ def step_up(
     blocks: Sequence[tuple[NDArray[np.int64], int]],
     level: Fraction,
     estimator: NullProportion | None = None,
+    liars: int = 0,
 ) -> StepUp:
     """Do the work of :func:`fast_lsu` on checked blocks, without warnings."""
-    outcome = step_up_counts([RankHistogram(*block) for block in blocks], level, estimator)
+    histograms = [RankHistogram(*block) for block in blocks]
+    outcome = step_up_counts(histograms, level, estimator, liars)
     rejected = tuple(
         within_limit(ranks, limit)
         for (ranks, _), limit in zip(blocks, outcome.limits, strict=True)
@@ -194,6 +215,7 @@ def step_up_counts(
     histograms: Sequence[RankHistogram],
     level: Fraction,
     estimator: NullProportion | None = None,
+    liars: int = 0,
 ) -> StepUp:
     """Do the step-up on counts alone; rows with ranks up to their limit are rejected."""
     m = sum(h.size for h in histograms)
@@ -201,7 +223,7 @@ def step_up_counts(
     if estimator is not None:
         sizes = [h.n_calibration for h in histograms if h.size]
         nulls = estimator.null_count(lambda p: [h.below(p) for h in histograms], sizes, m)
-    counts, limits = descend(histograms, level / nulls)
+    counts, limits = descend(histograms, level / nulls, liars)
     return StepUp(
         n_rejected=sum(counts[-1]),
         rejected=(),
@@ -213,19 +235,20 @@ def step_up_counts(
 
 
 def descend(
-    histograms: Sequence[RankHistogram], slope: Fraction
+    histograms: Sequence[RankHistogram], slope: Fraction, liars: int = 0
 ) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
     """Lower k from m to the count of ranks within their limits, until it stays (FastLSU).
 
     Returns the counts of every round and the final limits. The map from k to the count is
-    nondecreasing, so the descent stops at its greatest fixed point, which is BH's k.
+    nondecreasing, so the descent stops at its greatest fixed point, which is BH's k. With
+    `liars`, the count leaves out the largest ones (:func:`conovel.stats.tolerant.least_total`).
     """
-    k = sum(h.size for h in histograms)
+    k, last = sum(h.size for h in histograms), -1
     rounds: list[tuple[int, ...]] = []
-    while not rounds or sum(rounds[-1]) != k:
-        k = sum(rounds[-1]) if rounds else k
+    while k != last:
         limits = tuple(rank_limit(slope, k, h.n_calibration) for h in histograms)
         rounds.append(tuple(h.at_most(r) for h, r in zip(histograms, limits, strict=True)))
+        last, k = k, least_total(rounds[-1], liars)
     return tuple(rounds), limits
 
 

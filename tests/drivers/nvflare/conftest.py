@@ -61,7 +61,8 @@ def loopback(rows, tmp_path_factory):
         folder / "hospitals",
         rows,
         model=f'scorer = "{SCORER}"',
-        consent='regimes = ["joint", "full", "counts", "split", "conservative"]\nmax_level = 0.2',
+        consent='regimes = ["joint", "full", "counts", "split", "conservative", "consensus"]\n'
+        "max_level = 0.2",
         environment=environment,
     )
     for number, name in enumerate(SITES):  # so that a test finds today what it found yesterday

@@ -24,6 +24,7 @@ from conovel.drivers.nvflare.operator import checked
 from conovel.drivers.nvflare.processes import wait_for
 from conovel.drivers.nvflare.settings import read_site
 from conovel.protocol.audit import verify
+from conovel.protocol.states import State
 from conovel.site.storage import write_table
 
 TABLE = {
@@ -444,10 +445,10 @@ def test_sizes_of_models_that_are_none_end_the_run(sizes, files):
 
 def test_a_coordinator_takes_no_large_message(files):
     fake = FakeNVFlare(terms(), files)
-    fake.coordinator.take(bytes(1 << 20), "south")
+    fake.coordinator.take(bytes(1 << 21), "south")
     account = fake.run()
     assert (account["fault"], account["culprit"]) == ("MalformedMessageError", "south")
-    assert "south sent 1,048,576 bytes" in account["message"]
+    assert "south sent 2,097,152 bytes" in account["message"]
     assert not published(files)
 
 
@@ -549,3 +550,95 @@ def test_a_site_with_a_revoked_certificate_is_refused_by_the_coordinator(files):
     assert (account["fault"], account["culprit"]) == ("SignatureError", "south")
     assert "a message of south was refused: its certificate was revoked" in account["message"]
     assert published(files) == set()
+
+
+# Committed counting --------------------------------------------------------------------------
+
+
+def without_nonces(transcript):
+    """A transcript without what sites draw at random: nonces, and so commitments."""
+    reveals = {name: one | {"nonce": ""} for name, one in transcript["reveals"].items()}
+    names = sorted(transcript["commitments"])
+    return json.dumps(transcript | {"commitments": names, "reveals": reveals})
+
+
+@pytest.mark.parametrize(
+    ("regime", "more"),
+    [
+        ("full", {"reveal_to": "members"}),
+        ("counts", {"liars": 1}),
+        ("split", {}),
+        ("joint", {"liars": 1, "reveal_to": "members"}),
+    ],
+)
+def test_committed_counts_as_in_one_process(regime, more, files, rows, capsys):
+    more = {"counting": "committed"} | more
+    options = {"regime": regime, "composite": "mean", "bits": 4, "scorer": SCORER}
+    network = in_one_process(rows, states_of(files), 5, train_fraction="1/2", **options, **more)
+    expected = network.run()
+    run_id = run_id_of_network(network)
+    asked = {"regime": regime, "composite": "mean", "train_fraction": "1/2", "seed": 5}
+    asked = terms(**asked, **more, run_id=run_id)
+    limits = dict.fromkeys(SITES, Limits(regimes=(regime,), reveal_to="members"))
+    account = FakeNVFlare(asked, files, limits).run()
+    assert account["state"] == "done", account["message"]
+    told = account["transcript"]
+    assert without_nonces(told) == without_nonces(expected.transcript.to_dict())
+    nonces = {reveal["nonce"] for reveal in told["reveals"].values()}
+    assert len(nonces) == len(SITES)
+    assert verify(account) == []
+    _print_account(account)
+    assert "counting committed" in " ".join(capsys.readouterr().out.split())
+    for name, file in files.items():
+        folder = file.results / asked.run_id
+        table = pq.read_table(folder / "decisions.parquet")
+        assert np.array_equal(table["rejected"].to_numpy(), expected[name].rejected)
+        own = json.loads((folder / "run.json").read_text())
+        assert verify(own) == []
+        seen = set(own["transcript"]["reveals"])
+        assert seen == (set(SITES) if "reveal_to" in more else {name})
+
+
+@pytest.mark.parametrize(
+    ("regime", "reveal_to"),
+    [
+        ("full", "coordinator"),
+        pytest.param("counts", "members", marks=pytest.mark.slow),
+        pytest.param("joint", "members", marks=pytest.mark.slow),
+    ],
+)
+def test_every_value_of_committed_counts_is_checked_or_named(regime, reveal_to, files):
+    asked = terms(regime=regime, counting="committed", reveal_to=reveal_to, liars=1)
+    limits = dict.fromkeys(SITES, Limits(regimes=(regime,), reveal_to="members"))
+    account = FakeNVFlare(asked, files, limits).run()
+    assert account["state"] == "done", account["message"]
+    assert_every_forgery_is_found(json.loads(json.dumps(account)))
+    record = files["west"].results / asked.run_id / "run.json"
+    assert_every_forgery_is_found(json.loads(record.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("limits", "more", "said"),
+    [
+        ({"min_liars": 1}, {}, "a run that tolerates 0 lying members is refused"),
+        ({}, {"reveal_to": "members"}, "counts would be revealed to all members"),
+    ],
+)
+def test_a_site_asks_for_tolerance_and_says_who_sees_its_counts(limits, more, said, files):
+    asked = terms(regime="counts", counting="committed", **more)
+    account = FakeNVFlare(asked, files, {"west": Limits(**limits)}).run()
+    assert account["fault"] == "RefusedError"
+    assert said in account["message"]
+    assert not published(files)
+    # Where there are no counts, nobody can lie about them.
+    assert Limits(**limits).objection(terms(regime="isolated")) == ""
+
+
+def test_a_site_that_does_not_open_its_commitment_ends_the_run(files):
+    asked = terms(regime="counts", counting="committed", liars=1, stage_seconds=1)
+    fake = FakeNVFlare(asked, files)
+    agent = fake.sites["south"].driver._agent
+    agent._on_commitments = lambda told: setattr(agent, "state", State.REVEALED) or []
+    account = fake.run()
+    assert (account["fault"], account["culprit"]) == ("SiteVanishedError", "south")
+    assert not published(files)

@@ -141,7 +141,7 @@ def test_killed_between_models_and_counts(scene, sabotage, meanwhile):
 
 @fault("a site is killed during the counts", GONE, site=KILLED)
 def test_killed_during_counts(scene, sabotage, meanwhile):
-    break_by_killing(scene, sabotage, meanwhile, "STEP", nth=2)
+    break_by_killing(scene, sabotage, meanwhile, "COMMITMENTS")
 
 
 @pytest.mark.slow
@@ -155,7 +155,7 @@ def test_hangs(scene, sabotage):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("regime", "when"), [("counts", "STEP"), ("full", "ROSTER")])
+@pytest.mark.parametrize(("regime", "when"), [("counts", "START"), ("full", "ROSTER")])
 @fault("a site sends garbage, for a count or for a model", "south sent what is not a message")
 def test_garbage(scene, sabotage, regime, when):
     scene.start()

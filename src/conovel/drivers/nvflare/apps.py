@@ -52,6 +52,7 @@ from conovel.protocol.events import Outbox
 from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.states import as_text
 from conovel.site.storage import write_json
+from conovel.stats.words import counted
 
 SERVER = "server"  # what Collab calls the coordinator
 MAX_REASON = 200  # bytes of a reason that another party gives
@@ -218,7 +219,9 @@ class CoordinatorApp:
         if account["state"] == "failed":
             record.finish(FAILED, account["message"])
         elif terms.spec.regime.uses_counts:
-            record.finish(DONE, f"{account['outcome']['n_rejected']:,} rows flagged in all")
+            record.finish(
+                DONE, f"{counted(account['outcome']['n_rejected'], 'row')} flagged in all"
+            )
         else:
             record.finish(DONE, "every site decided alone")
         return account

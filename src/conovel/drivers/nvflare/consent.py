@@ -11,10 +11,12 @@ from conovel.errors import InputError
 from conovel.protocol.bodies import Left, Roster
 from conovel.protocol.messages import Message
 from conovel.site.splitting import TrainingRows
+from conovel.spec.counting import REVEAL_TO, TO_COORDINATOR, TO_MEMBERS
 from conovel.spec.regimes import REGIMES, as_deployable
 from conovel.spec.schema import Schema, differing_columns
 from conovel.spec.training import n_training
 from conovel.stats.levels import as_level
+from conovel.stats.tolerant import as_liars
 
 OWN_RULE = "own rule"  # the share that the site would choose itself
 _LEAST = {"min_agents": 2, "max_bytes_in": 1, "max_seconds": 1, "min_train_rows": 1}
@@ -44,6 +46,10 @@ class Limits:
         The smallest share of the known normals that trains such a model: ``"own rule"``, which is
         what :func:`conovel.spec.training.train_share` gives for the site's numbers, or a
         fraction.
+    min_liars : int
+        A run with counts must tolerate so many lying members.
+    reveal_to : {"coordinator", "members"}
+        Who may see the counts that the site reveals; "members" allows both.
 
     Examples
     --------
@@ -62,6 +68,8 @@ class Limits:
     max_seconds: float = 24 * 3600.0
     min_train_rows: int = 20
     min_train_share: str = OWN_RULE
+    min_liars: int = 0
+    reveal_to: str = TO_COORDINATOR
 
     def __post_init__(self) -> None:
         if isinstance(self.regimes, str) or not isinstance(self.regimes, Sequence):
@@ -71,6 +79,9 @@ class Limits:
         if self.min_train_share != OWN_RULE:
             share = as_level(self.min_train_share, "min_train_share")
             object.__setattr__(self, "min_train_share", str(share))
+        as_liars(self.min_liars)
+        if not isinstance(self.reveal_to, str) or self.reveal_to not in REVEAL_TO:
+            raise InputError(f"reveal_to must be {' or '.join(REVEAL_TO)}, not {self.reveal_to!r}")
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
@@ -106,7 +117,21 @@ class Limits:
                 f"a run of up to {terms.run_seconds:g} s is too long: this site agrees to"
                 f" {self.max_seconds:g}"
             )
-        return self._too_few(len(terms.agents))
+        return self._objection_to_counting(terms) or self._too_few(len(terms.agents))
+
+    def _objection_to_counting(self, terms: Terms) -> str:
+        spec = terms.spec
+        if spec.regime.uses_counts and spec.liars < self.min_liars:
+            return (
+                f"a run that tolerates {spec.liars} lying members is refused: this site asks for"
+                f" {self.min_liars} (conovel run --liars)"
+            )
+        if spec.reveal_to == TO_MEMBERS != self.reveal_to:
+            return (
+                "counts would be revealed to all members, and this site agrees to the coordinator"
+                " alone: leave out --reveal-to, or the site sets reveal_to in its site.toml"
+            )
+        return ""
 
     def objection_to(self, message: Message, terms: Terms, n_here: int) -> tuple[str, int]:
         """Return why a message is refused, and the number of agents after it."""

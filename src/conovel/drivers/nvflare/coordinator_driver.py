@@ -33,8 +33,11 @@ from conovel.protocol.plain_bodies import as_plain
 from conovel.protocol.states import State, as_text
 from conovel.protocol.transcript import Entry, Transcript
 
-QUESTIONS = frozenset({Kind.ROSTER, Kind.BELOW, Kind.STEP})  # messages that a site has to answer
-MAX_BYTES = 1 << 16  # of a message to the coordinator; a hello, a count and an abort are small
+# Messages that a site has to answer.
+QUESTIONS = frozenset(
+    {Kind.ROSTER, Kind.SEALED, Kind.START, Kind.COMMITMENTS, Kind.BELOW, Kind.STEP}
+)
+MAX_BYTES = 1 << 20  # of a message to the coordinator; the largest is a REVEAL
 TICK_SECONDS = 0.1
 
 

@@ -360,4 +360,6 @@ max_bytes_in = 67_108_864
 max_seconds = 7200
 min_train_rows = 20            # a model learnt from fewer rows does not leave this site
 min_train_share = "own rule"   # of the known normals, or a fraction such as 0.3
+# min_liars = 0                # how many lying members a run must tolerate
+# reveal_to = "coordinator"    # or "members": who may see this site's counts
 """

@@ -7,6 +7,7 @@ it, after every site has confirmed the outcome.
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -30,12 +31,14 @@ from conovel.errors import (
 from conovel.models.wire.header import VERSION as WIRE_VERSION
 from conovel.protocol.agent import Agent
 from conovel.protocol.bodies import Roster
+from conovel.protocol.committed import NONCE_BYTES
 from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.messages import COORDINATOR, decode
 from conovel.protocol.states import State
 from conovel.protocol.transcript import Transcript
 from conovel.site.site import Site
 from conovel.spec.version import __version__
+from conovel.stats.words import counted
 
 Deliver: TypeAlias = Callable[
     [Outbox], Mapping[str, str]
@@ -83,6 +86,7 @@ class SiteDriver:
             run_id=terms.run_bytes,
             software=__version__,
             wire_version=WIRE_VERSION,
+            nonce=secrets.token_bytes(NONCE_BYTES),
         )
         self._transcript = Transcript()  # what this site sent and received, and nothing else
         self._bytes_in, self._counting = 0, threading.Lock()
@@ -207,7 +211,7 @@ class SiteDriver:
             self._end(error)
             raise
         flagged = self._agent.n_rejected
-        said = "1 row" if flagged == 1 else f"{flagged:,} rows"
+        said = counted(flagged, "row")
         self.record.finish(DONE, f"{said} flagged, see {path}", results=str(path))
         self._close()
 

@@ -12,9 +12,11 @@ from typing import Any
 from conovel.errors import InputError
 from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.messages import as_name
+from conovel.spec.counting import COMMITTED
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import run_id_of_terms
+from conovel.stats.tolerant import as_liars
 
 MAX_SECONDS = 7 * 24 * 3600
 
@@ -52,7 +54,7 @@ class Terms:
     """
 
     agents: tuple[str, ...]
-    spec: RunSpec = field(default_factory=RunSpec.of)
+    spec: RunSpec = field(default_factory=lambda: RunSpec.of(counting=COMMITTED))
     run_id: str = ""
     call_seconds: float = 30.0
     stage_seconds: float = 900.0
@@ -64,6 +66,7 @@ class Terms:
         put = object.__setattr__
         put(self, "agents", _names(self.agents))
         as_deployable(self.spec.regime)
+        as_liars(self.spec.liars, len(self.agents))
         if self.spec.repeats != 1:
             raise InputError(
                 f"repeats={self.spec.repeats} is for a network in one process, not for a run"

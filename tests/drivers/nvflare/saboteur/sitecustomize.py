@@ -41,6 +41,8 @@ def sabotage_site():
                     time.sleep(3600)
                 if plan["do"] == "garbage":
                     send_garbage()
+                if plan["do"] == "lie":
+                    claim_everything(self)
         return honest(self, message, peer)
 
     Agent.take = take
@@ -56,6 +58,16 @@ def send_garbage():
         return honest(self, receiver, [b"\x00noise" * 9 for _ in messages])
 
     apps._Delivery._send = send
+
+
+def claim_everything(agent):
+    """Count every own row as if it had the smallest rank."""
+    import numpy as np
+
+    from conovel.stats.rank_counts import RankHistogram
+
+    known = agent._histogram
+    agent._histogram = RankHistogram(np.ones(known.size, dtype=int), known.n_calibration)
 
 
 def sabotage_operator(plan):

@@ -1,0 +1,153 @@
+"""Counts of which some may be lies: claims as functions of k, and the total that is relied on.
+
+If at most f of K agents lie, the K - f smallest counts add up to no more than the counts of the
+agents that do not lie. So k* = max{k : s_f(k) >= k}, with s_f(k) the sum of the K - f smallest
+counts N_j(k), is at most the number of rows that honest agents reject (Theorem 17 of
+docs/theory.md). Claims that are told as a whole are told on a grid of k: all numbers up to 8,192,
+and 4,096 for each factor of two above. So a claim is short, whatever the number of tests.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+from conovel.errors import InputError
+from conovel.stats.arguments import as_whole
+from conovel.stats.rank_counts import RankHistogram, first_k, rank_limit
+
+GRID_BITS = 13  # of a value of k; a k is above the next smaller one by less than 1/4,096 of it
+
+
+def as_liars(liars: Any, n_agents: int | None = None) -> int:
+    """Check how many lying agents are tolerated: fewer than there are agents.
+
+    Examples
+    --------
+    >>> as_liars(1, n_agents=3)
+    1
+    """
+    number = as_whole(liars, "liars")
+    if n_agents is not None and number >= n_agents:
+        raise InputError(
+            f"liars must be smaller than the number of agents, {n_agents}, not {number}: nothing"
+            " can be decided if everybody may lie"
+        )
+    return number
+
+
+def least_total(counts: Sequence[int], liars: int) -> int:
+    """Add up all counts but the `liars` largest.
+
+    Examples
+    --------
+    >>> least_total([4, 1000, 2], liars=1)
+    6
+    """
+    return sum(sorted(counts)[: len(counts) - liars])
+
+
+def on_grid(k: int) -> int:
+    """Return the largest value of the grid that is at most k.
+
+    Examples
+    --------
+    >>> on_grid(8191), on_grid(8193), on_grid(16387)
+    (8191, 8192, 16384)
+    """
+    shift = max(k.bit_length() - GRID_BITS, 0)
+    return k >> shift << shift
+
+
+def _from_grid(k: int) -> int:
+    """Return the smallest value of the grid that is at least k."""
+    below = on_grid(k)
+    return below if below == k else below + (1 << (k.bit_length() - GRID_BITS))
+
+
+@dataclass(frozen=True)
+class CountSteps:
+    """The count of an agent as a function of k, by the values of k at which it rises.
+
+    Attributes
+    ----------
+    steps : tuple of int
+        Values of k, ascending.
+    tests : tuple of int
+        How many more test rows are within the limit from that k on.
+
+    Examples
+    --------
+    >>> claim = CountSteps(steps=(2, 5), tests=(3, 1))
+    >>> [claim.at(k) for k in (1, 2, 4, 5)]
+    [0, 3, 3, 4]
+    """
+
+    steps: tuple[int, ...]
+    tests: tuple[int, ...]
+
+    @cached_property
+    def _totals(self) -> list[int]:
+        return [0, *accumulate(self.tests)]
+
+    def at(self, k: int) -> int:
+        """Return the count N(k)."""
+        return self._totals[bisect_right(self.steps, k)]
+
+
+def count_steps(histogram: RankHistogram, slope: Fraction, n_tests: int) -> CountSteps:
+    """Return the counts of an agent for all k up to the number of tests of all agents.
+
+    Ranks above the limit of k = m cannot be rejected and are not counted. The values of k are on
+    the grid; a rank between two of them joins at the larger one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ranks = RankHistogram(np.array([1, 1, 2, 9]), n_calibration=19)
+    >>> count_steps(ranks, Fraction(1, 25), 5)
+    CountSteps(steps=(2, 3), tests=(2, 1))
+    """
+    most = rank_limit(slope, on_grid(n_tests), histogram.n_calibration)
+    found: dict[int, int] = {}
+    for rank, n in histogram.pairs(most):
+        k = _from_grid(first_k(slope, rank, histogram.n_calibration))
+        found[k] = found.get(k, 0) + n
+    return CountSteps(tuple(found), tuple(found.values()))
+
+
+def largest_k(claims: Sequence[CountSteps], n_tests: int, liars: int) -> int:
+    """Return k* = max{k : s_f(k) >= k} over k on the grid, up to the number of tests.
+
+    s_f is nondecreasing, as every claim is. So k falls from the number of tests to the largest
+    such k.
+
+    Examples
+    --------
+    >>> honest = CountSteps((2,), (2,)), CountSteps((3,), (1,))
+    >>> liar = CountSteps((1,), (5,))
+    >>> largest_k([*honest, liar], 9, liars=0), largest_k([*honest, liar], 9, liars=1)
+    (8, 3)
+    """
+    k = on_grid(n_tests)
+    while (total := least_total([claim.at(k) for claim in claims], liars)) < k:
+        k = on_grid(total)
+    return k
+
+
+def rises_at(k: int, slope: Fraction, n_calibration: int) -> bool:
+    """Tell whether the count of an agent can rise at a k: it is on the grid, and a rank joins.
+
+    Examples
+    --------
+    >>> [k for k in range(1, 9) if rises_at(k, Fraction(1, 50), 19)]
+    [3, 5, 8]
+    """
+    if k < 1 or on_grid(k) != k:
+        return False
+    return rank_limit(slope, k, n_calibration) > rank_limit(slope, on_grid(k - 1), n_calibration)
