@@ -28,6 +28,7 @@
     │       ├── MisroutedMessageError    a message for another party
     │       ├── UnknownSenderError       from a party that does not take part
     │       ├── ForgedSenderError        under another name than the transport's
+    │       ├── SignatureError           not signed by the party in whose name it came
     │       ├── DuplicateMessageError    sent twice
     │       ├── UnexpectedMessageError   sent at the wrong time
     │       ├── SpecMismatchError        other settings of the run
@@ -176,6 +177,10 @@ class UnknownSenderError(RemoteProtocolError):
 
 class ForgedSenderError(RemoteProtocolError):
     """A message under another name than the one that the transport has checked."""
+
+
+class SignatureError(RemoteProtocolError):
+    """A message or terms that the party in whose name they came did not sign."""
 
 
 class DuplicateMessageError(RemoteProtocolError):

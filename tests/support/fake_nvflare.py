@@ -5,20 +5,25 @@ from types import SimpleNamespace
 from conovel.drivers.nvflare.consent import Limits
 from conovel.drivers.nvflare.coordinator_driver import CoordinatorDriver, Replies
 from conovel.drivers.nvflare.run_records import RunRecords
+from conovel.drivers.nvflare.signatures import MessageSigner, MessageVerifier
 from conovel.drivers.nvflare.site_driver import SiteDriver
 from conovel.drivers.nvflare.site_files import SiteFiles
-from conovel.errors import ConovelError
+from conovel.errors import ConovelError, SignatureError
 from conovel.protocol.messages import COORDINATOR
+from support.certificates import authority, credentials
 
 
 class FakeNVFlare:
     """Carries messages between the drivers of the coordinator and the sites by calling them."""
 
     def __init__(self, terms, files, limits=None):
-        self.terms = terms
+        self.terms, self.run_id = terms, terms.run_id
+        self._verifiers = {}
         self.cut_off = set()  # parties that cannot be reached
         self.mute = set()  # parties whose messages are lost
         self.stopped = False
+        self.replace = lambda sender, receiver, data: data  # what a relay does to messages
+        self.authority = authority()
         self.coordinator = CoordinatorDriver(terms, self.post(COORDINATOR))
         self.sites = {
             name: self._site(name, file, (limits or {}).get(name, Limits()))
@@ -37,6 +42,8 @@ class FakeNVFlare:
         return SimpleNamespace(driver=driver, files=files, limits=limits, record=record)
 
     def post(self, sender):
+        own = None if sender == COORDINATOR else MessageSigner(credentials(sender), self.run_id)
+
         def deliver(outbox):
             lost = {}
             for receiver, data in ((sent.receiver, sent.data) for sent in outbox):
@@ -44,18 +51,31 @@ class FakeNVFlare:
                     lost[receiver] = "no answer in time"
                 elif sender in self.mute:
                     continue
-                elif receiver == COORDINATOR:
-                    self.coordinator.take(data, sender)
-                else:
+                elif own is None:
                     self.sites[receiver].driver.take(data, sender)
+                else:
+                    self._pass_on(sender, receiver, own(receiver, data))
             return lost
 
         return deliver
 
+    def _pass_on(self, sender, receiver, data):
+        """Hand a signed message over as the objects inside NVFlare do."""
+        to_coordinator = receiver == COORDINATOR
+        driver = self.coordinator if to_coordinator else self.sites[receiver].driver
+        if receiver not in self._verifiers:
+            self._verifiers[receiver] = MessageVerifier(self.authority, receiver, self.run_id)
+        try:
+            message = self._verifiers[receiver](sender, self.replace(sender, receiver, data))
+        except SignatureError as error:
+            driver.refuse(error, sender)
+        else:
+            driver.take(message, sender)
+
     def are_cut_off(self):
         return self.stopped
 
-    def begin(self, terms):
+    def begin(self):
         def one(site):
             if objection := site.limits.objection(self.terms):
                 return objection

@@ -1,7 +1,11 @@
 """Terms of a run from one flat list of settings."""
 
+from conovel.drivers.nvflare.certificates import OPERATOR_ROLE
+from conovel.drivers.nvflare.signatures import as_der, sign
 from conovel.drivers.nvflare.terms import Terms
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.seeds import canonical_json, run_id_of_terms
+from support.certificates import OPERATOR, credentials
 
 OWN = ("run_id", "call_seconds", "stage_seconds", "run_seconds")
 
@@ -15,3 +19,18 @@ def changed_terms(plain, **change):
     """Change settings of terms that are JSON types; unknown ones are added beside the spec."""
     spec = {name: change.pop(name) for name in list(change) if name in plain["spec"]}
     return plain | change | {"spec": plain["spec"] | spec}
+
+
+def signed_terms(plain, own=None):
+    """Sign what an operator may have written, also what are no terms."""
+    own = own or credentials(OPERATOR, OPERATOR_ROLE)
+    return {
+        "terms": plain,
+        "signature": sign(own.key, ("terms",), canonical_json(plain)).hex(),
+        "certificate": as_der(own.certificate).hex(),
+    }
+
+
+def with_own_id(plain):
+    """Give changed terms the run id that follows from them."""
+    return plain | {"run_id": run_id_of_terms(plain)}

@@ -1,4 +1,4 @@
-"""``conovel federation``: make the kits of a federation, and renew them."""
+"""``conovel federation``: make the kits of a federation, renew them, enrol and revoke parties."""
 
 from __future__ import annotations
 
@@ -35,17 +35,34 @@ def init(
         Path | None,
         typer.Option(help="Folder to make; by default, it has the name of the federation."),
     ] = None,
+    by_request: Annotated[
+        bool,
+        typer.Option(
+            "--by-request",
+            help="Make the authority alone. Every party makes its own key: between organisations"
+            " take this.",
+        ),
+    ] = False,
 ) -> None:
-    """Make a certificate authority and a hardened start-up kit for every party.
+    """Make a certificate authority, and a hardened start-up kit for every party.
+
+    Without `--by-request` the private keys of all parties are made here, and each has to be
+    handed over in secret: for tests, demonstrations, and parties of one organisation. With it no
+    private key ever travels: every party runs `federation request`, you run `federation enrol`,
+    and the party runs `federation accept`.
 
     Example: `conovel federation init hospitals --host hub.example.org
-    --site north --site south --operator ana@example.org`
+    --site north --site south --operator ana@example.org --by-request`
     """
     from conovel.drivers.nvflare.kits import FederationPlan, make_federation  # noqa: PLC0415
 
     folder = out or Path(name)
     plan = FederationPlan(name, host, tuple(site), tuple(operator), port, admin_port)
-    _print_folders(folder, make_federation(plan, folder))
+    given = make_federation(plan, folder, by_request)
+    if by_request:
+        _print_next_requests(folder, ["coordinator", *site, *operator])
+    else:
+        _print_folders(folder, given)
     typer.echo(f"Sites must reach {host} on port {port}, operators on port {admin_port}.")
 
 
@@ -53,13 +70,142 @@ def init(
 def renew(
     folder: Annotated[Path, typer.Argument(help="What `federation init` made.")],
 ) -> None:
-    """Give every party a new certificate of the same authority.
+    """Give every party whose key was made here a new certificate of the same authority.
 
-    Sites and operators that were added to authority/project.json get their first certificate.
+    Sites and operators that were added to authority/project.json get their first certificate. A
+    party that made its key itself makes another request, for `federation enrol --renew`.
     """
     from conovel.drivers.nvflare.kits import renew_federation  # noqa: PLC0415
 
     _print_folders(folder, renew_federation(folder))
+
+
+@federation.command("request")
+def request(
+    name: Annotated[
+        str,
+        typer.Argument(help="Name of your site, your e-mail address as operator, or coordinator."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the key and the request; NAME-key by default.")
+    ] = None,
+) -> None:
+    """Make your private key, and a request for a certificate. The key stays with you.
+
+    Send the file NAME.csr to whoever keeps the authority of the federation. It is no secret. Tell
+    them the digest by another way, such as by telephone, so that nobody can replace the request.
+
+    Example: `conovel federation request north --out north-key`
+    """
+    from conovel.drivers.nvflare.kits import require_nvflare  # noqa: PLC0415
+
+    require_nvflare()
+    from conovel.drivers.nvflare.enrolment import make_request  # noqa: PLC0415
+
+    path, digest = make_request(name, out or Path(f"{name}-key"))
+    typer.echo(f"{path.parent / f'{name}.key'}\n  your private key: it stays here, for you alone")
+    typer.echo(f"{path}\n  your request: send it to the authority of the federation")
+    typer.echo(f"digest of your key, to tell the authority by another way:\n  {digest}")
+
+
+@federation.command("enrol")
+def enrol(
+    authority: Annotated[
+        Path, typer.Option(help="The folder authority/ that `federation init` made.")
+    ],
+    request: Annotated[Path, typer.Option(help="What a party made with `federation request`.")],
+    digest: Annotated[
+        str | None, typer.Option(help="The digest that the party told you by another way.")
+    ] = None,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="The party has a certificate, and asks for another.")
+    ] = False,
+) -> None:
+    """Issue the certificate that a party has requested, and make its kit, without a key.
+
+    The name and the kind of party must be in the plan of the federation (authority/project.json).
+
+    Example: `conovel federation enrol --authority hospitals/authority --request north.csr`
+    """
+    from conovel.drivers.nvflare.kits import require_nvflare  # noqa: PLC0415
+
+    require_nvflare()
+    from conovel.drivers.nvflare.certificates import Authority, fingerprint  # noqa: PLC0415
+    from conovel.drivers.nvflare.enrolment import enrol as enrol_party  # noqa: PLC0415
+
+    party, found = enrol_party(authority, request, digest, renew)
+    typer.echo(f"Give {party}/ to {party.name}. It holds no secret.")
+    if digest is None:
+        typer.echo(f"Before that, compare this digest with the one {party.name} has:\n  {found}")
+    root = fingerprint(Authority.of_kit(party / "kit").root)
+    typer.echo(f"Tell {party.name} by another way the fingerprint of the authority:\n  {root}")
+
+
+@federation.command("accept")
+def accept(
+    kit: Annotated[Path, typer.Argument(help="The folder that the authority gave you.")],
+    key: Annotated[
+        Path | None,
+        typer.Option(help="Your key; by default NAME-key/NAME.key, as `request` made it."),
+    ] = None,
+    fingerprint: Annotated[
+        str | None,
+        typer.Option(help="The fingerprint that the authority told you by another way."),
+    ] = None,
+) -> None:
+    """Put your key into the kit of the authority, after checking that all fits.
+
+    Refused are a kit that the authority has not signed, or that was changed on its way, and a
+    certificate for another key.
+
+    Example: `conovel federation accept north --key north-key/north.key`
+    """
+    from conovel.drivers.nvflare.kits import require_nvflare  # noqa: PLC0415
+
+    require_nvflare()
+    from conovel.drivers.nvflare.enrolment import accept as accept_kit  # noqa: PLC0415
+
+    name = kit.resolve().name
+    own = key or Path(f"{name}-key") / f"{name}.key"
+    whose, found = accept_kit(kit, own, fingerprint)
+    typer.echo(f"{kit}/ is complete: the kit of {whose}.")
+    if fingerprint is None:
+        typer.echo(f"Compare the fingerprint of its authority with what you were told:\n  {found}")
+
+
+@federation.command("revoke")
+def revoke(
+    name: Annotated[str, typer.Argument(help="Name of the site or operator, or coordinator.")],
+    authority: Annotated[
+        Path, typer.Option(help="The folder authority/ that `federation init` made.")
+    ],
+) -> None:
+    """Revoke all certificates of a party, such as after the theft of its key.
+
+    Give the list to every party, which puts it into its kit as startup/revoked.pem. From the next
+    run on, sites and coordinator refuse what is signed with a revoked certificate.
+
+    Example: `conovel federation revoke south --authority hospitals/authority`
+    """
+    from conovel.drivers.nvflare.kits import revoke_party  # noqa: PLC0415
+
+    serials, path, kits = revoke_party(authority, name)
+    word = "certificate" if len(serials) == 1 else "certificates"
+    typer.echo(f"revoked {len(serials)} {word} of {name}: {', '.join(serials)}")
+    for one in kits:
+        typer.echo(f"  copied to {one / 'startup' / path.name}")
+    typer.echo(f"Give {path} to every other party, for its kit: startup/{path.name}.")
+
+
+def _print_next_requests(folder: Path, parties: list[str]) -> None:
+    typer.echo(f"{folder / 'authority'}/ is the authority. Keep it to yourself, off line.\n")
+    typer.echo("Every party now makes its key and a request, and sends you the request:\n")
+    for name in parties:
+        typer.echo(f"  conovel federation request {name}")
+    typer.echo(
+        f"\nFor each: conovel federation enrol --authority {folder / 'authority'} --request"
+        " NAME.csr"
+    )
 
 
 def _print_folders(folder: Path, parties: list[Path]) -> None:

@@ -34,7 +34,7 @@ from conovel.protocol.not_checked import FORMATS, kind_of
 from conovel.protocol.transcript import Transcript
 from conovel.spec.guarantee import guarantee
 from conovel.spec.run_spec import RunSpec
-from conovel.spec.seeds import run_id_of
+from conovel.spec.seeds import run_id_of, run_id_of_terms
 from conovel.stats.rank_counts import RankHistogram, as_block, within_limit
 from conovel.stats.stepup import step_up
 from conovel.stats.words import counted
@@ -161,6 +161,8 @@ class _Audit:
                 yield f"the terms are not those of the hellos: {difference}"
             if terms.get("run_id") != transcript.run_id:
                 yield "the terms are those of another run"
+            if terms.get("nonce") and terms.get("run_id") != run_id_of_terms(terms):
+                yield "the run id does not follow from the terms"
             if terms.get("agents") != sorted(everybody):
                 yield "the terms name other agents"
         is_network = "command" in run and kind_of(run) == "network"

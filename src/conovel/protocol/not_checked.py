@@ -65,7 +65,6 @@ NOT_CHECKED = {
     "run": (
         "message",
         "seconds",
-        "terms.*_seconds",
         "transcript.agents.*.n_calibration",
         "transcript.agents.*.n_null",
         "unpublished",
@@ -101,6 +100,8 @@ NOT_CHECKED = {
         "warnings",
     ),
 }
+# With a nonce, the run id follows from all terms. Runs of earlier versions have none.
+_TERMS_WITHOUT_A_NONCE = ("terms.*_seconds", "terms.asked_at")
 # Of one site, these follow from the ranks, which are in the file of decisions.
 _NUMBERS_OF_RANKS = ("largest_rejected_rank", "n_calibration", "n_rejected", "n_test")
 # Of one site with `repeats`: there are no ranks, and its seed is not published.
@@ -124,6 +125,8 @@ def not_checked(run: Mapping[str, Any]) -> list[str]:
         patterns += [*_OF_REPEATS, *(() if "flagged_in_runs" in run else _NUMBERS_OF_FLAGS)]
     elif kind == "detect" and "ranks" not in run:
         patterns += _NUMBERS_OF_RANKS
+    if kind == "run" and not run.get("terms", {}).get("nonce"):
+        patterns += _TERMS_WITHOUT_A_NONCE
     transcript = run.get("transcript", {})
     spec = transcript.get("spec") or {}
     if kind == "network" and spec.get("regime") == "pooled":

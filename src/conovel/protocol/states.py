@@ -215,6 +215,10 @@ class Machine(ABC):
             return []
         return self._send(self._others(), self._farewell(error))
 
+    def refuse(self, error: RemoteProtocolError, peer: str) -> Outbox:
+        """Break the run off because of what a peer sent, unless the peer was given up before."""
+        return self._turn_away(peer) if peer in self._gone else self.abort(error)
+
     @abstractmethod
     def _others(self) -> set[str]:
         """Name everybody who should hear of the end."""

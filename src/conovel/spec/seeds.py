@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -130,3 +131,35 @@ def nonce_of(run_id: bytes, agent: str) -> bytes:
 def as_agent_seed(seed: int) -> int:
     """Check a seed that was given to an agent."""
     return as_whole(seed, "seed", most=2**SEED_BITS - 1)
+
+
+def run_id_of_terms(terms: Mapping[str, Any]) -> str:
+    """Return the id of a run between organisations: it follows from the terms that it has.
+
+    Parameters
+    ----------
+    terms : mapping
+        The terms as JSON types, with a random nonce; a ``run_id`` among them is left out.
+
+    Returns
+    -------
+    str
+        The first 16 bytes of SHA-256 over the terms in their canonical form, in hexadecimal
+        digits.
+
+    Examples
+    --------
+    >>> terms = {"agents": ["north", "south"], "nonce": "00" * 16}
+    >>> run_id_of_terms(terms) == run_id_of_terms(terms | {"run_id": "7"})
+    True
+    >>> run_id_of_terms(terms) == run_id_of_terms(terms | {"agents": ["north", "west"]})
+    False
+    """
+    content = {name: value for name, value in terms.items() if name != "run_id"}
+    return hashlib.sha256(canonical_json(content)).hexdigest()[:32]
+
+
+def canonical_json(plain: Any) -> bytes:
+    """Return JSON types as bytes, the same for equal values: sorted keys, no spaces, ASCII."""
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return text.encode("ascii")

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 from nvflare.collab.api.exceptions import CollabCallError
-from support.terms import changed_terms, make_terms
+from support.certificates import credentials
+from support.terms import changed_terms, make_terms, signed_terms, with_own_id
 
 from conovel.cli.run import _in_words
 from conovel.drivers.nvflare import apps, kits
@@ -73,8 +74,14 @@ def site(tmp_path):
     )
     app = apps.SiteApp()
     app._file, app._job, app._proxies = read_site(path), "job", {"north": None, "south": None}
-    app._operator = "ana@example.org"
+    app._own = credentials("north")
     return app
+
+
+def asked(**change):
+    """Signed terms, with changes."""
+    plain = changed_terms(TERMS.to_dict(), **change)
+    return signed_terms(plain if "run_id" in change else with_own_id(plain))
 
 
 @pytest.mark.parametrize(
@@ -89,29 +96,51 @@ def site(tmp_path):
     ],
 )
 def test_a_refusal_is_answered_and_written_down(site, change, said):
-    assert said in site._begin(changed_terms(TERMS.to_dict(), **change))
+    assert said in site._begin(asked(**change))
     (run,) = RunRecords(site._file.state).runs()
     assert (run["state"], run["job"]) == ("refused", "job")
     assert said in run["message"]
     assert site.take(b"") == "its run has not begun"
     (entry,) = site._file.audit_log.read().entries
-    assert (entry["entry"], entry["operator"]) == ("refused", "ana@example.org")
+    assert entry["entry"] == "refused"
     assert said in entry["reason"]
-    assert ("terms" in entry) is (not change or "agents" in change)  # of terms that can be read
+    can_be_read = not change or "agents" in change
+    assert ("terms" in entry) is can_be_read
+    assert entry.get("operator") == ("ana@example.org" if can_be_read else None)
 
 
 def test_a_replay_is_refused_and_the_first_file_stays(site):
     records = RunRecords(site._file.state)
-    records.open(TERMS.run_id, 60).finish(DONE, "12 rows flagged")
-    assert "was here before" in site._begin(changed_terms(TERMS.to_dict(), level="1/100"))
+    again = asked(level="1/100")
+    records.open(again["terms"]["run_id"], 60).finish(DONE, "12 rows flagged")
+    assert "was here before" in site._begin(again)
     assert [run["state"] for run in records.runs()] == ["done", "refused"]
 
 
 @pytest.mark.parametrize("terms", [None, 7, [], "agents"])
 def test_terms_that_are_none_are_refused_too(site, terms):
-    assert "the terms of a run are a table" in site._begin(terms)
-    (run,) = RunRecords(site._file.state).runs()
-    assert run["run_id"] == "job"
+    assert "the terms of a run are a table" in site._begin(signed_terms(terms))
+    assert "are not signed by an operator" in site._begin(terms)
+    assert {run["run_id"] for run in RunRecords(site._file.state).runs()} == {"job"}
+
+
+def test_terms_that_nobody_signed_are_refused(site):
+    assert "are not signed by an operator" in site._begin(TERMS.to_dict())
+    forged = asked(level="1/100") | {"terms": TERMS.to_dict()}
+    assert "are not what ana@example.org has signed" in site._begin(forged)
+    assert site.take(b"") == "its run has not begun"
+
+
+def test_a_record_says_who_asked(site, monkeypatch):
+    begun = []
+    monkeypatch.setattr(
+        apps, "SiteDriver", lambda *args: SimpleNamespace(begin=lambda: begun.append(args))
+    )
+    assert "is above the 1/20" in site._begin(asked())
+    assert site._begin(asked(level="1/100")) == ""
+    assert begun
+    runs = [(run["state"], run["operator"]) for run in RunRecords(site._file.state).runs()]
+    assert runs == [("refused", "ana@example.org"), ("running", "ana@example.org")]
 
 
 @pytest.fixture
@@ -186,7 +215,7 @@ def test_half_a_federation_is_not_in_the_way(tmp_path, monkeypatch):
     def fail(authority, name):
         raise FederationError("the kits could not be made")
 
-    monkeypatch.setattr(kits, "_provision", fail)
+    monkeypatch.setattr(kits, "provision", fail)
     plan = kits.FederationPlan("f", "localhost", ("north", "south"), ("ana@example.org",))
     with pytest.raises(FederationError, match="could not be made"):
         kits.make_federation(plan, tmp_path / "f")

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from support.federation import SCORER, SITES, in_one_process, run_id_of_network
+from support.federation import SCORER, SITES, in_one_process
 from support.mixed import SCHEMA, mixed_agents
 
 from conovel.drivers.nvflare.processes import wait_for
@@ -18,8 +18,12 @@ from conovel.protocol.bodies import Count
 from conovel.protocol.messages import Message, encode
 from conovel.site.storage import read_json
 
-# The run id follows from the seed, and no run id is accepted twice.
 RUNS = [("full", 3), ("counts", 2), ("split", 1), ("joint", 4), ("consensus", 7)]
+
+
+def transcript_of(expected, run_id):
+    """The transcript of a run in one process, under the id that the terms have elsewhere."""
+    return json.dumps(expected.transcript.to_dict() | {"run_id": run_id})
 
 
 @pytest.fixture
@@ -47,9 +51,8 @@ def account_of(submit, in_process, done):
     def get(regime):
         if regime not in done:
             seed = dict(RUNS)[regime]
-            run_id = run_id_of_network(in_process(regime, seed))
             terms = {"regime": regime, "composite": "mean", "bits": 4, "train_fraction": "1/2"}
-            done[regime] = submit(**terms, level="0.1", seed=seed, run_id=run_id)
+            done[regime] = submit(**terms, level="0.1", seed=seed)
         return done[regime]
 
     return get
@@ -65,11 +68,11 @@ def test_a_federation_decides_what_one_process_decides(
 ):
     network = in_process(regime, seed)
     expected = network.run()
-    run_id = run_id_of_network(network)
     account = account_of(regime)
+    run_id = account["terms"]["run_id"]
     assert account["state"] == "done", account["message"]
     assert not account["unpublished"]
-    assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
+    assert json.dumps(account["transcript"]) == transcript_of(expected, run_id)
     assert verify(account) == []
     assert account["guarantee"] == expected.guarantee
     assert account["outcome"]["n_rejected"] == expected.n_rejected > 0
@@ -102,15 +105,16 @@ def test_a_site_that_reads_its_files_in_pieces_decides_the_same(loopback, in_pro
     path = loopback.settings("south")
     text = path.read_text()
     network = in_process("joint", 5)
-    expected, run_id = network.run(), run_id_of_network(network)
+    expected = network.run()
     terms = {"regime": "joint", "composite": "mean", "bits": 4, "train_fraction": "1/2"}
     try:  # settings are read again for every run
         path.write_text(text.replace("[data]", '[data]\nmemory = "1GB"'))
-        account = submit(**terms, level="0.1", seed=5, run_id=run_id)
+        account = submit(**terms, level="0.1", seed=5)
     finally:
         path.write_text(text)
+    run_id = account["terms"]["run_id"]
     assert account["state"] == "done", account["message"]
-    assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
+    assert json.dumps(account["transcript"]) == transcript_of(expected, run_id)
     assert account["outcome"]["n_rejected"] == expected.n_rejected > 0
     for name in SITES:
         folder = loopback.folder / name / "results" / run_id
@@ -127,7 +131,7 @@ def test_mixed_columns_between_processes_as_within_one(loopback, submit):
     states = {name: loopback.folder / name / "state" for name in SITES}
     options = {"regime": "joint", "level": "0.2", "schema": SCHEMA}
     network = in_one_process(rows, states, 6, scorer=SCORER, **options)
-    expected, run_id = network.run(), run_id_of_network(network)
+    expected = network.run()
     texts = {name: loopback.settings(name).read_text() for name in SITES}
     try:
         for name, text in texts.items():
@@ -139,12 +143,13 @@ def test_mixed_columns_between_processes_as_within_one(loopback, submit):
             before, _, after = text.partition("[data]\n")
             rest = after[after.index("\n[") :]
             loopback.settings(name).write_text(f"{before}[data]\n{data}{rest}")
-        account = submit(**options, seed=6, run_id=run_id)
+        account = submit(**options, seed=6)
     finally:
         for name, text in texts.items():
             loopback.settings(name).write_text(text)
+    run_id = account["terms"]["run_id"]
     assert account["state"] == "done", account["message"]
-    assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
+    assert json.dumps(account["transcript"]) == transcript_of(expected, run_id)
     assert account["outcome"]["n_rejected"] == expected.n_rejected > 0
     for name in SITES:
         written = pq.read_table(loopback.folder / name / "results" / run_id / "decisions.parquet")
@@ -160,7 +165,8 @@ def test_the_submitter_gets_no_decisions(account_of):
 def test_a_tap_on_the_relay_shows_counts_but_no_model(
     loopback, in_process, account_of, monkeypatch
 ):
-    rounds = account_of("full")["transcript"]["rounds"]
+    account = account_of("full")
+    rounds = account["transcript"]["rounds"]
     network = in_process("full", dict(RUNS)["full"])
     models = []
     sent = Agent._on_model
@@ -172,7 +178,7 @@ def test_a_tap_on_the_relay_shows_counts_but_no_model(
     network.run()
     assert len(models) == 6
     tapped = b"".join(path.read_bytes() for path in loopback.sabotage.glob("tap-*"))
-    run_id = bytes.fromhex(run_id_of_network(network))
+    run_id = bytes.fromhex(account["terms"]["run_id"])
     for name, count in rounds[0]["counts"].items():  # the tap works
         assert encode(Message(run_id, name, "coordinator", 1, Count(count))) in tapped
     for name in SITES:  # nor the secret of a site

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+from support.certificates import authority, credentials
 from support.fake_nvflare import FakeNVFlare
 from support.federation import SCORER, SITES, give_secret, in_one_process, run_id_of_network
 from support.forgeries import assert_every_forgery_is_found
@@ -125,6 +126,7 @@ def mixed(tmp_path):
             + f'[data]\nnull = "null.csv"\ntest = "test.csv"\nid = "who"\n{memory}'
             + f'schema = "schema.toml"\n[model]\nscorer = "{SCORER}"\n'
         )
+        give_secret(folder / "state", 0xA1 + len(found))
         found[name] = read_site(folder / "site.toml")
     return rows, found
 
@@ -520,6 +522,36 @@ def test_a_site_may_say_how_its_own_model_is_sent(files):
     account = FakeNVFlare(terms(bits=16), files | small).run()
     sizes = {row[1]: row[4] for row in account["transcript"]["messages"] if row[3] == "MODEL"}
     assert sizes["west"] < sizes["north"]
+
+
+def test_a_model_that_the_relay_replaces_is_refused_and_the_relay_is_named(files):
+    fake = FakeNVFlare(terms(), files)
+    seen = []
+
+    def replace(sender, receiver, data):
+        """Deliver a genuine model of another run, as it is, in the name of south."""
+        if sender == "south" and receiver == "north":
+            seen.append(data)
+            return seen[0][-400:]
+        return data
+
+    fake.replace = replace
+    account = fake.run()
+    assert seen
+    assert account["state"] == "failed"
+    assert "north got a message that is not signed by south" in account["message"]
+    assert "the relay, which is the coordinator, may have replaced it" in account["message"]
+    assert published(files) == set()
+    assert wait_for(lambda: states(fake) == dict.fromkeys(SITES, "failed"), 10)
+
+
+def test_a_site_with_a_revoked_certificate_is_refused_by_the_coordinator(files):
+    fake = FakeNVFlare(terms(regime="counts"), files)
+    fake.authority = authority(credentials("south").certificate)
+    account = fake.run()
+    assert (account["fault"], account["culprit"]) == ("SignatureError", "south")
+    assert "a message of south was refused: its certificate was revoked" in account["message"]
+    assert published(files) == set()
 
 
 # Committed counting --------------------------------------------------------------------------

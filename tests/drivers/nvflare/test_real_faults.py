@@ -10,17 +10,23 @@ import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 from support import faults
 from support.faults import GOES_ON, KILLED, fault
 from support.federation import SITES
 
+import conovel as cn
 from conovel.drivers.nvflare.audit_log import AuditLog
 from conovel.drivers.nvflare.exposure import runs_of
 from conovel.drivers.nvflare.loopback import COORDINATOR, OPERATOR, Loopback
 from conovel.drivers.nvflare.paths import AUDIT_FILE
 from conovel.drivers.nvflare.processes import wait_for
 from conovel.drivers.nvflare.run_records import RunRecords
+from conovel.experiments.gaussian import DIMENSION
+from conovel.models.wire.header import schema_digest
+from conovel.site.storage import read_json
 
 PARTIES = (COORDINATOR, *SITES)
 REACH_SECONDS = 120.0  # for a run to come to where it breaks
@@ -332,16 +338,56 @@ def test_foreign_class(scene, sabotage, party, config, foreign):
     "a run is submitted a second time, to a coordinator that has forgotten it",
     "was here before: every run needs an id of its own",
 )
-def test_replayed_run(scene, sabotage):
-    scene.next_run()
-    (used,) = {path.parts[2] for path in scene.published() - scene.before if len(path.parts) > 2}
+def test_replayed_run(scene, sabotage, tmp_path):
+    scene.loopback.bring_up()
+    outcome = tmp_path / "outcome.json"
+    asked = ("--regime", "counts", "--out", str(outcome))
+    ended = scene.run(*asked)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    used = {name: read_json(outcome)["terms"][name] for name in ("run_id", "nonce", "asked_at")}
     scene.before = scene.published()
-    (scene.loopback.folder / COORDINATOR / "state" / f"{used}.json").unlink()
+    (scene.loopback.folder / COORDINATOR / "state" / f"{used['run_id']}.json").unlink()
     scene.start()
-    sabotage(operator={"run_id": used})
-    ended = scene.run("--regime", "counts")
+    sabotage(operator={"again": used})
+    ended = scene.run(*asked)
     sabotage()
     scene.check(ended)
+
+
+def forged_model():
+    """Make a model that a site would take: of the right columns, in the wire format."""
+    draw = np.random.default_rng(0)
+    rows, labels = draw.normal(size=(60, DIMENSION)), np.arange(60) % 2
+    columns = schema_digest(f"x{j}" for j in range(DIMENSION))
+    return cn.encode(LogisticRegression().fit(rows, labels), bits=4, schema=columns)
+
+
+def replace_a_model(scene, sabotage, **more):
+    scene.start()
+    reached = sabotage(relay={"model": forged_model().hex()}, **more)
+    ended = scene.run("--regime", "full")
+    assert reached.exists()
+    sabotage()
+    scene.check(ended)
+
+
+@pytest.mark.slow
+@fault(
+    "the coordinator replaces a model on its way between sites",
+    "in the name of south that is not encrypted from site to site: the relay, which is the"
+    " coordinator, may have replaced it",
+)
+def test_replaced_model(scene, sabotage):
+    replace_a_model(scene, sabotage)
+
+
+@pytest.mark.slow
+@fault(
+    "the same, at a site that does not look for encryption: the signature is missing",
+    "north got a message that is not signed by south",
+)
+def test_replaced_model_is_not_signed(scene, sabotage):
+    replace_a_model(scene, sabotage, unfiltered=True)
 
 
 @pytest.mark.slow

@@ -16,16 +16,24 @@ from typing import Any
 
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
-from nvflare.apis.job_def import JobMetaKey
 from nvflare.collab import collab
 from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 
 from conovel.drivers.nvflare.accounts import account_of
-from conovel.drivers.nvflare.coordinator_driver import CoordinatorDriver, Replies
+from conovel.drivers.nvflare.certificates import Authority, read_credentials
+from conovel.drivers.nvflare.coordinator_driver import MAX_BYTES, CoordinatorDriver, Replies
+from conovel.drivers.nvflare.encryption import refuse_unencrypted
 from conovel.drivers.nvflare.paths import ENVIRONMENT, state_of
 from conovel.drivers.nvflare.run_records import DONE, FAILED, RunRecords
 from conovel.drivers.nvflare.session import OUTCOME_FILE, TOPIC
-from conovel.drivers.nvflare.settings import read_site
+from conovel.drivers.nvflare.settings import read_federation, read_site
+from conovel.drivers.nvflare.signatures import (
+    OVERHEAD,
+    MessageSigner,
+    MessageVerifier,
+    not_encrypted,
+)
+from conovel.drivers.nvflare.signed_terms import check_signed_terms, terms_of
 from conovel.drivers.nvflare.site_driver import SiteDriver
 from conovel.drivers.nvflare.site_files import SiteFiles
 from conovel.drivers.nvflare.terms import Terms
@@ -38,6 +46,7 @@ from conovel.errors import (
     RefusedError,
     RemoteProtocolError,
     ReplayedMessageError,
+    SignatureError,
 )
 from conovel.protocol.events import Outbox
 from conovel.protocol.messages import COORDINATOR
@@ -47,6 +56,7 @@ from conovel.stats.words import counted
 
 SERVER = "server"  # what Collab calls the coordinator
 MAX_REASON = 200  # bytes of a reason that another party gives
+POLL_SECONDS = 1.0  # how often a site asks NVFlare for tasks during a run, of which there are none
 _log = logging.getLogger("conovel.drivers.nvflare")
 
 
@@ -55,7 +65,6 @@ class SiteApp:
 
     def __init__(self) -> None:
         self._driver: SiteDriver | None = None
-        self._operator = ""
 
     @collab.init  # type: ignore[untyped-decorator]
     def prepare(self, context: Any) -> None:
@@ -64,7 +73,6 @@ class SiteApp:
         self._proxies[COORDINATOR] = context.server
         self._file = read_site(Path(os.environ[ENVIRONMENT]))
         self._job = str(collab.fl_ctx.get_job_id())
-        self._operator = _submitter(collab.fl_ctx)
         cell = collab.fl_ctx.get_engine().get_cell()
         if not cell.core_cell.credential_manager.enforce_identity:
             raise FederationError(
@@ -72,10 +80,12 @@ class SiteApp:
             )
         if context.app.name != self._file.name:
             raise FederationError(f"{self._file.path} is not about {context.app.name}")
+        self._own = read_credentials(self._file.kit)
+        refuse_unencrypted(cell, self._refuse_unencrypted)
 
     @collab.publish  # type: ignore[untyped-decorator]
     def begin(self, terms: dict[str, Any]) -> dict[str, Any]:
-        """Begin a run; answer with the reason if the site refuses."""
+        """Begin a run on signed terms; answer with the reason if the site refuses."""
         return _answer(lambda: self._begin(terms))
 
     @collab.publish  # type: ignore[untyped-decorator]
@@ -83,8 +93,12 @@ class SiteApp:
         """Take one message; answer with the reason if that is not possible."""
         if self._driver is None:
             return "its run has not begun"
-        caller = collab.caller
-        self._driver.take(_as_bytes(data), COORDINATOR if caller == SERVER else caller)
+        caller, message = collab.caller, _as_bytes(data)
+        if caller == SERVER:
+            self._driver.take(message, COORDINATOR)
+        else:
+            most = self._file.limits.max_bytes_in
+            _take_signed(self._driver, self._verify, caller, message, most)
         return ""
 
     @collab.publish  # type: ignore[untyped-decorator]
@@ -106,18 +120,21 @@ class SiteApp:
         if self._driver is not None:
             raise FederationError("a run has begun here already")
         records = RunRecords(self._file.state, self._file.audit_log)
-        about: dict[str, Any] = {"operator": self._operator}
+        about: dict[str, Any] = {}
         try:
-            agreed = Terms.from_dict(terms)
+            signed = check_signed_terms(terms, self._own.authority)
+            agreed, about["operator"] = signed.terms, signed.operator
             about["terms"] = agreed.to_log()
             self._check(agreed)
             record = records.open(agreed.run_id, agreed.run_seconds, self._job, **about)
-        except (InputError, RefusedError, ReplayedMessageError) as error:
-            records.refuse(_run_id(terms, self._job), str(error), self._job, **about)
+        except (InputError, RefusedError, ReplayedMessageError, SignatureError) as error:
+            records.refuse(_run_id(terms_of(terms), self._job), str(error), self._job, **about)
             return str(error)
         files = SiteFiles(self._file, agreed)
-        deliver = _Delivery(self._proxies, agreed.call_seconds)
         name, limits = self._file.name, self._file.limits
+        sign = MessageSigner(self._own, agreed.run_id)
+        self._verify = MessageVerifier(self._own.authority, name, agreed.run_id)
+        deliver = _Delivery(self._proxies, agreed.call_seconds, sign)
         self._driver = SiteDriver(
             name, agreed, limits, record, files.open, deliver, files.publish, files.digest
         )
@@ -133,6 +150,11 @@ class SiteApp:
         if self._file.name not in terms.agents or set(terms.agents) - set(self._proxies):
             raise RefusedError("the terms name other agents than the job")
 
+    def _refuse_unencrypted(self, sender: str) -> None:
+        _log.error("a message in the name of %s came without encryption", sender)
+        if self._driver is not None:
+            self._driver.refuse(not_encrypted(self._file.name, sender), sender)
+
     def _begun(self) -> SiteDriver:
         if self._driver is None:
             raise FederationError("no run has begun here")
@@ -145,11 +167,11 @@ class CoordinatorApp:
     Parameters
     ----------
     terms : dict
-        The terms of the run, as the submitter wrote them into the job.
+        The signed terms of the run, as the submitter wrote them into the job.
     """
 
     def __init__(self, terms: dict[str, Any]) -> None:
-        self._terms = terms
+        self._signed = terms
         self._driver: CoordinatorDriver | None = None
         self._account: dict[str, Any] = {}
 
@@ -158,37 +180,45 @@ class CoordinatorApp:
         """Take one message; answer with the reason if that is not possible."""
         if self._driver is None:
             return "its run has not begun"
-        self._driver.take(_as_bytes(data), collab.caller)
+        _take_signed(self._driver, self._verify, collab.caller, _as_bytes(data), MAX_BYTES)
         return ""
 
     @collab.main  # type: ignore[untyped-decorator]
     def run(self, context: Any) -> None:
         """Run to the end, and write the account to a file of the job."""
         job = str(collab.fl_ctx.get_job_id())
-        records = RunRecords(state_of(Path(os.environ[ENVIRONMENT])))
+        settings = Path(os.environ[ENVIRONMENT])
+        _poll_less(collab.fl_ctx)
+        records = RunRecords(state_of(settings))
         try:
-            self._account = self._run(context, records, job)
+            self._account = self._run(context, records, job, settings)
         except Exception as error:
             if not isinstance(error, ConovelError):
                 _log.exception("the run could not go on")
                 error = LocalProtocolError(f"the coordinator failed ({type(error).__name__})")
             if not records.knows(job):
-                records.refuse(_run_id(self._terms, job), str(error), job)
-            self._account = account_of(error, self._terms)
+                records.refuse(_run_id(terms_of(self._signed), job), str(error), job)
+            self._account = account_of(error, terms_of(self._signed))
         folder = Path(context.workspace.get_run_dir(job))
         write_json(folder / OUTCOME_FILE, self._account)
         if self._account["state"] == "failed":
             raise ProtocolError(self._account["message"])
 
-    def _run(self, context: Any, records: RunRecords, job: str) -> dict[str, Any]:
-        terms = Terms.from_dict(self._terms)
+    def _run(self, context: Any, records: RunRecords, job: str, settings: Path) -> dict[str, Any]:
+        kit = read_federation(settings).coordinator_kit
+        if kit is None:
+            raise FederationError(f"{settings} has no [coordinator] with a kit")
+        authority = Authority.of_kit(kit)
+        signed = check_signed_terms(self._signed, authority)
+        terms = signed.terms
         proxies = {proxy.name: proxy for proxy in context.clients}
         if set(proxies) != set(terms.agents):
             raise FederationError("the terms name other agents than the job")
-        record = records.open(terms.run_id, terms.run_seconds, job)
+        record = records.open(terms.run_id, terms.run_seconds, job, operator=signed.operator)
+        self._verify = MessageVerifier(authority, COORDINATOR, terms.run_id)
         self._driver = CoordinatorDriver(terms, _Delivery(proxies, terms.call_seconds))
         collab.fl_ctx.get_engine().register_app_command(TOPIC, self._answer)
-        account = self._driver.run(_Sites(proxies, terms, context))
+        account = self._driver.run(_Sites(proxies, terms, context, self._signed))
         if account["state"] == "failed":
             record.finish(FAILED, account["message"])
         elif terms.spec.regime.uses_counts:
@@ -215,16 +245,18 @@ class CoordinatorApp:
 class _Sites:
     """Calls to many sites at once; the reply names every site that fails."""
 
-    def __init__(self, proxies: Mapping[str, Any], terms: Terms, context: Any) -> None:
+    def __init__(
+        self, proxies: Mapping[str, Any], terms: Terms, context: Any, signed: Any = None
+    ) -> None:
         self._proxies, self._terms, self._context = proxies, terms, context
+        self._signed = signed
 
     def are_cut_off(self) -> bool:
         return bool(self._context.is_aborted())
 
-    def begin(self, terms: Mapping[str, Any]) -> Replies:
-        return self._call(
-            self._terms.agents, lambda site: site(timeout=self._terms.call_seconds).begin(terms)
-        )
+    def begin(self) -> Replies:
+        seconds, signed = self._terms.call_seconds, self._signed
+        return self._call(self._terms.agents, lambda site: site(timeout=seconds).begin(signed))
 
     def waiting(self, names: Sequence[str]) -> Replies:
         seconds = self._terms.call_seconds
@@ -260,10 +292,18 @@ class _Sites:
 
 
 class _Delivery:
-    """Sends an outbox: to many receivers at once, to each receiver in order."""
+    """Sends an outbox: to many receivers at once, to each receiver in order.
 
-    def __init__(self, proxies: Mapping[str, Any], seconds: float) -> None:
-        self._proxies, self._seconds = proxies, seconds
+    A site gives `sign`, which makes signed bytes of a message for a receiver.
+    """
+
+    def __init__(
+        self,
+        proxies: Mapping[str, Any],
+        seconds: float,
+        sign: Callable[[str, bytes], bytes] = lambda receiver, message: message,
+    ) -> None:
+        self._proxies, self._seconds, self._sign = proxies, seconds, sign
 
     def __call__(self, outbox: Outbox) -> dict[str, str]:
         by_receiver: dict[str, list[bytes]] = {}
@@ -282,13 +322,40 @@ class _Delivery:
             return receiver, "it does not take part"
         between_sites = COORDINATOR in self._proxies and receiver != COORDINATOR
         try:
-            for data in messages:
+            for message in messages:
+                data = self._sign(receiver, message)
                 if why := proxy(timeout=self._seconds, secure=between_sites).take(data):
                     return receiver, as_text(str(why), MAX_REASON)
         except (CollabCallError, RunAborted) as error:
             _log.warning("%s could not be reached: %s", receiver, error)
             return receiver, _reason(error)
         return receiver, ""
+
+
+def _take_signed(
+    driver: SiteDriver | CoordinatorDriver,
+    verify: MessageVerifier,
+    sender: str,
+    data: bytes,
+    most: int,
+) -> None:
+    """Hand a message of a site to a driver, once its signature is checked."""
+    if len(data) > most + OVERHEAD:
+        driver.take(data, sender)  # the driver refuses so many bytes
+        return
+    try:
+        message = verify(sender, data)
+    except SignatureError as error:
+        driver.refuse(error, sender)
+    else:
+        driver.take(message, sender)
+
+
+def _poll_less(fl_ctx: FLContext) -> None:
+    """Let sites ask for tasks less often, now that all have begun: each time costs kilobytes."""
+    config: Any = getattr(fl_ctx.get_prop(FLContextKey.RUNNER), "config", None)
+    if hasattr(config, "task_request_interval"):
+        config.task_request_interval = POLL_SECONDS
 
 
 def _reason(error: Exception) -> str:
@@ -303,13 +370,6 @@ def _reason(error: Exception) -> str:
 def _as_bytes(data: Any) -> bytes:
     """Return the bytes of a message; anything else becomes no bytes, which is no message."""
     return bytes(data) if isinstance(data, bytes | bytearray | memoryview) else b""
-
-
-def _submitter(context: FLContext) -> str:
-    """Return who submitted a job, as the coordinator says: empty if it does not."""
-    meta = context.get_prop(FLContextKey.JOB_META)
-    name = meta.get(JobMetaKey.SUBMITTER_NAME.value) if isinstance(meta, Mapping) else ""
-    return as_text(str(name or ""), MAX_REASON)
 
 
 def _run_id(terms: Any, job: str) -> str:

@@ -55,7 +55,7 @@ class Sites(Protocol):
     def are_cut_off(self) -> bool:
         """Return whether NVFlare has stopped the job, so that no site can be reached."""
 
-    def begin(self, terms: Mapping[str, Any]) -> Replies:
+    def begin(self) -> Replies:
         """Propose the terms; a site answers with its objection, or with an empty text."""
 
     def waiting(self, names: Sequence[str]) -> Replies:
@@ -110,6 +110,10 @@ class CoordinatorDriver:
             error = MalformedMessageError(text, sender)
             self._worker.do(self._step, lambda: self._coordinator.abort(error))
 
+    def refuse(self, error: RemoteProtocolError, sender: str) -> None:
+        """Break the run off because of what came from a site, unless it was given up before."""
+        self._worker.do(self._step, lambda: self._coordinator.refuse(error, sender))
+
     def run(self, sites: Sites) -> dict[str, Any]:
         """Run to the end, and return the account: counts, threshold, transcript."""
         self._propose(sites)
@@ -138,7 +142,7 @@ class CoordinatorDriver:
         }
 
     def _propose(self, sites: Sites) -> None:
-        replies = sites.begin(self.terms.to_dict())
+        replies = sites.begin()
         for name, objection in sorted(replies.values.items()):
             if objection:
                 reason = as_text(str(objection), MAX_TEXT_BYTES // 2)

@@ -2,8 +2,8 @@
 
 A folder with everything of a federation::
 
-    DIR/authority/     project file and the certificate authority's keys; keep it where the
-                       federation was made, off line if possible
+    DIR/authority/     project file, the certificate authority's key, and the certificates that it
+                       issued; keep it where the federation was made, off line if possible
     DIR/coordinator/   kit and federation.toml, for the coordinator
     DIR/NAME/          kit and site.toml, for that site
     DIR/NAME@HOST/     kit and federation.toml, for that operator
@@ -20,9 +20,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from conovel.drivers.nvflare.hardening import harden
+from conovel.drivers.nvflare.paths import REVOKED_FILE
 from conovel.errors import FederationError, InputError, MissingExtraError
 from conovel.protocol.messages import as_name
 from conovel.site.private_files import UMASK
@@ -30,7 +32,8 @@ from conovel.site.storage import write_json, write_text
 
 PACKAGE = "nvflare"
 ROOT_DAYS = 3650  # validity of the authority; certificates of parties are valid for 360 days
-_RESERVED = frozenset({"coordinator", "authority", "server", "client", "app"})
+COORDINATOR = "coordinator"
+_RESERVED = frozenset({COORDINATOR, "authority", "server", "client", "app"})
 _SITE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 _OPERATOR = re.compile(r"[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
@@ -97,14 +100,36 @@ def require_nvflare() -> None:
         raise MissingExtraError(PACKAGE, "nvflare")
 
 
-def make_federation(plan: FederationPlan, folder: Path) -> list[Path]:
-    """Make all kits of a new federation; return the folders to hand out.
+def kind_of(name: str) -> str:
+    """Return what kind of party a name is for; :class:`InputError` if for none.
+
+    Examples
+    --------
+    >>> kind_of("north"), kind_of("ana@example.org"), kind_of("coordinator")
+    ('site', 'operator', 'coordinator')
+    """
+    if name == COORDINATOR:
+        return COORDINATOR
+    if _OPERATOR.fullmatch(name):
+        return "operator"
+    if not _SITE_NAME.fullmatch(name) or name in _RESERVED:
+        raise InputError(
+            f"{name!r} is neither the name of a site nor an operator's e-mail address, nor"
+            f" {COORDINATOR!r}"
+        )
+    return "site"
+
+
+def make_federation(plan: FederationPlan, folder: Path, by_request: bool = False) -> list[Path]:
+    """Make a new federation with all its kits; return the folders to hand out.
 
     Parameters
     ----------
     plan : FederationPlan
     folder : Path
         Must not exist.
+    by_request : bool
+        Make the authority alone: every party makes its own key and is enrolled by request.
     """
     require_nvflare()
     if folder.exists():
@@ -114,7 +139,8 @@ def make_federation(plan: FederationPlan, folder: Path) -> list[Path]:
     authority.mkdir(mode=0o700)
     write_json(authority / "project.json", _project(plan))
     try:
-        return _hand_out(plan, folder, _provision(authority, plan.name))
+        _issued().begin_issued(authority, by_request)
+        return _hand_out(plan, folder)
     except BaseException:  # an incomplete folder would block the next attempt
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -123,16 +149,25 @@ def make_federation(plan: FederationPlan, folder: Path) -> list[Path]:
 def renew_federation(folder: Path) -> list[Path]:
     """Give every party a new certificate of the same authority; also adds sites and operators.
 
-    The parties' folders get new kits; their TOML files, records and results stay.
+    The parties' folders get new kits; their TOML files, records and results stay. Parties that
+    made their keys themselves, and those that were revoked, get nothing: they are enrolled.
     """
     require_nvflare()
-    authority = folder / "authority"
+    plan = read_plan(folder / "authority")
+    if not _with_keys_from_here(plan, folder / "authority"):
+        raise FederationError(
+            "no key of this federation was made here: let every party make a request"
+            " (`conovel federation request`), and enrol it with --renew"
+        )
+    return _hand_out(plan, folder)
+
+
+def read_plan(authority: Path) -> FederationPlan:
+    """Read the plan of a federation from the folder of its authority."""
     try:
-        project = json.loads((authority / "project.json").read_text())
-        plan = _plan(project)
+        return _plan(json.loads((authority / "project.json").read_text()))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise FederationError(f"{authority} is not what `federation init` made: {error}") from None
-    return _hand_out(plan, folder, _provision(authority, plan.name))
 
 
 def _project(plan: FederationPlan) -> dict[str, Any]:
@@ -189,7 +224,7 @@ def _org(site: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]", "_", site)
 
 
-def _provision(authority: Path, name: str) -> Path:
+def provision(authority: Path, name: str) -> Path:
     """Let NVFlare make the kits; return their folder."""
     command = [sys.executable, "-m", "nvflare.cli", "provision", "--force"]
     command += ["-p", "project.json", "-w", "."]
@@ -202,31 +237,77 @@ def _provision(authority: Path, name: str) -> Path:
     return made[-1]
 
 
-def _hand_out(plan: FederationPlan, folder: Path, made: Path) -> list[Path]:
-    parties = {plan.host: "coordinator"} | {name: name for name in (*plan.sites, *plan.operators)}
+def _hand_out(plan: FederationPlan, folder: Path) -> list[Path]:
+    """Make new kits for all parties whose keys are made here."""
+    issued, authority = _issued(), folder / "authority"
+    made = provision(authority, plan.name)
     given = []
-    for source, target in parties.items():
-        party = folder / target
-        party.mkdir(mode=0o700, exist_ok=True)
-        kit = party / "kit"
-        for old in (kit / "startup", kit / "local"):
-            shutil.rmtree(old, ignore_errors=True)
-        shutil.copytree(made / source, kit, dirs_exist_ok=True)
-        harden(kit)
-        _write_once(party, plan, target)
+    for name in _with_keys_from_here(plan, authority):
+        party = give_kit(plan, folder, made, name)
+        issued.note_kit(authority, name, party / "kit")
         given.append(party)
-    _forget_keys(made)
-    _make_private(folder)
+    forget_keys(made)
+    make_private(folder)
     return given
 
 
-def _forget_keys(made: Path) -> None:
+def _with_keys_from_here(plan: FederationPlan, authority: Path) -> list[str]:
+    parties = (COORDINATOR, *plan.sites, *plan.operators)
+    return [name for name in parties if _issued().gets_its_key_here(authority, name)]
+
+
+def give_kit(plan: FederationPlan, folder: Path, made: Path, name: str) -> Path:
+    """Put the kit that NVFlare made for a party into the party's folder, hardened; return that."""
+    party = folder / name
+    party.mkdir(mode=0o700, exist_ok=True)
+    kit = party / "kit"
+    for old in (kit / "startup", kit / "local"):
+        shutil.rmtree(old, ignore_errors=True)
+    shutil.copytree(made / (plan.host if name == COORDINATOR else name), kit, dirs_exist_ok=True)
+    harden(kit)
+    revoked = folder / "authority" / REVOKED_FILE
+    if revoked.exists():
+        shutil.copy(revoked, kit / "startup")
+    _write_once(party, plan, name)
+    return party
+
+
+def forget_keys(made: Path) -> None:
     """Delete all keys but the authority's own: only a party has its key."""
     shutil.rmtree(made)
     state = made.parent / "state" / "cert.json"
     certificates = json.loads(state.read_text())
     root = {key: value for key, value in certificates.items() if isinstance(value, str)}
     write_json(state, root)
+
+
+def revoke_party(authority: Path, name: str) -> tuple[list[str], Path, list[Path]]:
+    """Revoke all certificates of a party.
+
+    Returns
+    -------
+    serials, path, kits
+        The serial numbers; the list of revoked certificates, for all parties; and the kits beside
+        the authority into which it was copied.
+    """
+    require_nvflare()
+    plan, issued = read_plan(authority), _issued()
+    kit = authority.parent / name / "kit"
+    if kit.exists() and not any(one.party == name for one in issued.read_issued(authority)):
+        issued.note_kit(authority, name, kit)  # made by an earlier version
+    serials = issued.revoke(authority, plan.name, name)
+    path = authority / REVOKED_FILE
+    kits = [kit for kit in sorted(authority.parent.glob("*/kit")) if (kit / "startup").is_dir()]
+    for kit in kits:
+        shutil.copy(path, kit / "startup")
+        (kit / "startup" / REVOKED_FILE).chmod(0o600)
+    return serials, path, kits
+
+
+def _issued() -> ModuleType:
+    from conovel.drivers.nvflare import issued  # noqa: PLC0415  (loads an extra)
+
+    return issued
 
 
 def _write_once(party: Path, plan: FederationPlan, target: str) -> None:
@@ -237,7 +318,7 @@ def _write_once(party: Path, plan: FederationPlan, target: str) -> None:
         names = ", ".join(f'"{name}"' for name in plan.sites)
         path = party / "federation.toml"
         text = f'[federation]\nname = "{plan.name}"\nsites = [{names}]\n\n'
-        if target == "coordinator":
+        if target == COORDINATOR:
             text += '[coordinator]\nkit = "kit"\nkeep_runs = 100\n'
         else:
             text += f'[operator]\nname = "{target}"\nkit = "kit"\n'
@@ -245,7 +326,8 @@ def _write_once(party: Path, plan: FederationPlan, target: str) -> None:
         write_text(path, text)
 
 
-def _make_private(folder: Path) -> None:
+def make_private(folder: Path) -> None:
+    """Let nobody but the owner read a folder."""
     folder.chmod(0o700)
     for path in folder.rglob("*"):
         path.chmod(0o700 if path.is_dir() else 0o600)

@@ -11,6 +11,7 @@ OWN_SEED_FILE = "seed-secret"  # mixed into the seed of every run; stays at the 
 LOG_FILE = "engine.log"
 AUDIT_FILE = "audit.jsonl"  # what left the site and what came in; never pruned
 USED_FILE = "used-runs"  # ids of runs whose records were removed
+REVOKED_FILE = "revoked.pem"  # in a kit, beside its certificate: certificates that do not count
 
 
 def state_of(settings: Path) -> Path:

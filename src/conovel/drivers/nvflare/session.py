@@ -15,9 +15,11 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from conovel.drivers.nvflare.certificates import Credentials, read_credentials
 from conovel.drivers.nvflare.hardening import APPS, COLLAB
 from conovel.drivers.nvflare.kits import require_nvflare
 from conovel.drivers.nvflare.settings import FederationFile
+from conovel.drivers.nvflare.signed_terms import sign_terms
 from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import FederationError
 from conovel.site.storage import read_json
@@ -51,8 +53,8 @@ class Job:
 class Session:
     """A connection of an operator; made by :func:`connect`."""
 
-    def __init__(self, session: Any) -> None:
-        self._session = session
+    def __init__(self, session: Any, own: Credentials) -> None:
+        self._session, self._own = session, own
 
     def connected(self) -> list[str]:
         """Return the names of the sites that are connected to the coordinator."""
@@ -73,10 +75,10 @@ class Session:
         return sorted(jobs, key=lambda job: job.submitted)
 
     def submit(self, terms: Terms) -> str:
-        """Submit a run; return the number of its job."""
+        """Sign the terms and submit a run; return the number of its job."""
         with tempfile.TemporaryDirectory() as folder:
             job = Path(folder) / "conovel"
-            write_job(job, terms)
+            write_job(job, terms, sign_terms(terms, self._own))
             return str(self._do(self._session.submit_job, str(job)))
 
     def progress(self, job: str) -> dict[str, Any]:
@@ -132,6 +134,7 @@ def connect(file: FederationFile) -> Iterator[Session]:
 
     if file.operator is None or file.operator_kit is None:
         raise FederationError(f"{file.path} has no [operator]: only an operator can do this")
+    own = read_credentials(file.operator_kit)
     try:
         with redirect_stdout(StringIO()):  # NVFlare prints its progress
             session = new_secure_session(
@@ -143,7 +146,7 @@ def connect(file: FederationFile) -> Iterator[Session]:
             " (is it running, and is this kit of this federation?)"
         ) from error
     try:
-        yield Session(session)
+        yield Session(session, own)
     finally:
         session.close()
 
@@ -155,8 +158,8 @@ def _refusal(meta: dict[str, Any]) -> str:
     return "; ".join(refusals) or f"{meta.get('status')}: see the logs of the parties"
 
 
-def write_job(folder: Path, terms: Terms) -> None:
-    """Write a job: names of classes and the terms, no code."""
+def write_job(folder: Path, terms: Terms, signed: dict[str, Any]) -> None:
+    """Write a job: names of classes and the signed terms, no code."""
     server = {
         "format_version": 2,
         "server": {"task_request_interval": 0.2},
@@ -171,7 +174,7 @@ def write_job(folder: Path, terms: Terms) -> None:
             {
                 "id": "conovel",
                 "path": f"{APPS}.CoordinatorApp",
-                "args": {"terms": terms.to_dict()},
+                "args": {"terms": signed},
             }
         ],
     }

@@ -123,6 +123,10 @@ class SiteDriver:
         else:
             self._worker.do(self._step, lambda: self._receive(data, sender))
 
+    def refuse(self, error: RemoteProtocolError, sender: str) -> None:
+        """Break the run off because of what came from a party, unless it was given up before."""
+        self._worker.do(self._step, lambda: self._agent.refuse(error, sender))
+
     def waiting(self) -> list[str]:
         """Return the peers whose models have not arrived; does not wait for work at the site."""
         if self._agent.state is not State.EXCHANGING:

@@ -17,7 +17,6 @@ from types import FrameType
 from typing import IO
 
 from conovel.drivers.nvflare import processes
-from conovel.drivers.nvflare.certificates import check_certificate
 from conovel.drivers.nvflare.kits import require_nvflare
 from conovel.drivers.nvflare.paths import JOINED_FILE, LOG_FILE, PID_FILE
 from conovel.drivers.nvflare.retention import prune
@@ -59,7 +58,7 @@ def serve_site(
         Called with the folder of every run that was published, before the line about it.
     """
     require_nvflare()
-    _print_if(print_line, check_certificate(file.kit, file.name))
+    _print_if(print_line, _check_certificate(file.kit, file.name))
     where = _address(file.kit)
     with _only_supervisor(file.state, file.kit), _until_stopped(print_line) as code:
         joined = file.state / JOINED_FILE
@@ -96,7 +95,7 @@ def serve_coordinator(
     require_nvflare()
     if file.coordinator_kit is None:
         raise FederationError(f"{file.path} has no [coordinator] with a kit")
-    _print_if(print_line, check_certificate(file.coordinator_kit))
+    _print_if(print_line, _check_certificate(file.coordinator_kit))
     ports = _ports(file.coordinator_kit)
     with _only_supervisor(file.state, file.coordinator_kit), _until_stopped(print_line) as code:
         for port in ports:
@@ -233,6 +232,12 @@ def _listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _check_certificate(kit: Path, name: str | None = None) -> str:
+    from conovel.drivers.nvflare.certificates import check_certificate  # noqa: PLC0415  (an extra)
+
+    return check_certificate(kit, name)
 
 
 def _print_if(print_line: Callable[[str], None], text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from math import isfinite
@@ -16,6 +17,7 @@ from conovel.protocol.messages import as_name
 from conovel.spec.counting import COMMITTED
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.seeds import run_id_of_terms
 from conovel.stats.tolerant import as_liars
 
 MAX_SECONDS = 7 * 24 * 3600
@@ -32,13 +34,19 @@ class Terms:
     spec : RunSpec
         The settings of the run; its regime can be deployed.
     run_id : str
-        32 hexadecimal digits that no other run has; drawn if not given.
+        32 hexadecimal digits that follow from all other values here, the nonce included
+        (:func:`conovel.spec.seeds.run_id_of_terms`): other terms have another id. With an id that
+        is given instead, there is no nonce, and no site takes part.
     call_seconds : float
         How long a message may take to arrive.
     stage_seconds : float
         How long a site may take to answer: read its rows, fit and rank, or count.
     run_seconds : float
         How long the whole run may take.
+    nonce : str
+        32 random hexadecimal digits, so that no two runs have the same id.
+    asked_at : int
+        When the run was asked for, in seconds since 1970.
 
     Examples
     --------
@@ -53,11 +61,12 @@ class Terms:
     call_seconds: float = 30.0
     stage_seconds: float = 900.0
     run_seconds: float = 3600.0
+    nonce: str = ""
+    asked_at: int = 0
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "agents", _names(self.agents))
-        put(self, "run_id", _run_id(self.run_id))
         as_deployable(self.spec.regime)
         as_liars(self.spec.liars, len(self.agents))
         if self.spec.repeats != 1:
@@ -67,6 +76,24 @@ class Terms:
             )
         for name in ("call_seconds", "stage_seconds", "run_seconds"):
             put(self, name, _seconds(name, getattr(self, name)))
+        self._name_the_run()
+
+    def _name_the_run(self) -> None:
+        put = object.__setattr__
+        if self.run_id == self.nonce == "":
+            put(self, "nonce", secrets.token_hex(16))
+            put(self, "asked_at", int(time.time()))
+            put(self, "run_id", run_id_of_terms(self.to_dict()))
+        _check_digits("run id", self.run_id)
+        if self.nonce != "":
+            _check_digits("nonce", self.nonce)
+        if not (type(self.asked_at) is int and 0 <= self.asked_at < 1 << 33):
+            raise InputError(f"asked_at must be a number of seconds, not {self.asked_at!r}")
+
+    @property
+    def has_own_id(self) -> bool:
+        """Whether the run id follows from these terms."""
+        return self.nonce != "" and self.run_id == run_id_of_terms(self.to_dict())
 
     @property
     def run_bytes(self) -> bytes:
@@ -109,12 +136,9 @@ def _names(names: Any) -> tuple[str, ...]:
     return tuple(checked)
 
 
-def _run_id(text: Any) -> str:
-    if text == "":
-        return secrets.token_hex(16)
-    if isinstance(text, str) and len(text) == 32 and set(text) <= set("0123456789abcdef"):
-        return text
-    raise InputError(f"a run id has 32 hexadecimal digits, not {text!r}")
+def _check_digits(what: str, text: Any) -> None:
+    if not (isinstance(text, str) and len(text) == 32 and set(text) <= set("0123456789abcdef")):
+        raise InputError(f"a {what} has 32 hexadecimal digits, not {text!r}")
 
 
 def _seconds(name: str, value: Any) -> float:

@@ -24,6 +24,10 @@ def sabotage_site():
     """Change what a site does when a message of a certain kind arrives."""
     from conovel.protocol.agent import Agent
 
+    if "unfiltered" in planned():  # so that a second line of defence is tested
+        from conovel.drivers.nvflare import apps
+
+        apps.refuse_unencrypted = lambda cell, refuse: None
     honest = Agent.take
     seen = []
 
@@ -67,15 +71,15 @@ def claim_everything(agent):
 
 
 def sabotage_operator(plan):
-    """Submit something else than the command line would: an old id, code, a foreign class."""
+    """Submit something else than the command line would: terms again, code, a foreign class."""
     from conovel.drivers.nvflare import session, terms
 
-    if "run_id" in plan:
-        terms._run_id = lambda text: plan["run_id"]
+    if "again" in plan:  # the nonce, the time and the id of an earlier run
+        terms.Terms._name_the_run = lambda self: self.__dict__.update(plan["again"])
     honest = session.write_job
 
-    def write_job(job, terms):
-        honest(job, terms)
+    def write_job(job, terms, signed):
+        honest(job, terms, signed)
         for name, text in plan.get("files", {}).items():
             (job / name).parent.mkdir(exist_ok=True)
             (job / name).write_text(text)
@@ -89,9 +93,9 @@ def sabotage_operator(plan):
 
 def sabotage_agent():
     """Start a site without looking at its certificate."""
-    from conovel.drivers.nvflare import supervise
+    from conovel.drivers.nvflare import certificates
 
-    supervise.check_certificate = lambda kit, name=None: ""
+    certificates.check_certificate = lambda kit, name=None: ""
 
 
 def tap_relay():
@@ -108,10 +112,56 @@ def tap_relay():
     ConnManager.process_frame_task = process
 
 
+def sabotage_relay():
+    """Replace a model on its way from south to north by another one, without encryption."""
+    from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+
+    honest = CoreCell._forward
+
+    def forward(self, endpoint, origin, destination, msg_type, message):
+        plan = planned().get("relay")
+        way = origin.partition(".")[0], destination.partition(".")[0]
+        if plan and way == ("south", "north"):
+            replace_call(message, bytes.fromhex(plan["model"]))
+        return honest(self, endpoint, origin, destination, msg_type, message)
+
+    CoreCell._forward = forward
+
+
+def replace_call(message, model):
+    from nvflare.collab.runtime.defs import MSG_CHANNEL, CallHeaderKey
+    from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
+    from nvflare.fuel.f3.streaming.stream_const import StreamHeaderKey
+    from nvflare.fuel.utils import fobs
+
+    from conovel.protocol.bodies import Model
+    from conovel.protocol.messages import Message, encode
+
+    if message.get_header(StreamHeaderKey.CHANNEL) != MSG_CHANNEL:
+        return
+    state = Path(os.environ["CONOVEL_SETTINGS"]).parent / "state"
+    run = max(state.glob("*.json"), key=lambda path: path.stat().st_mtime).stem
+    forged = encode(Message(bytes.fromhex(run), "south", "north", 0, Model(model)))
+    message.payload = fobs.dumps(
+        {
+            "caller": "south",
+            "target_name": message.get_header(CallHeaderKey.TARGET_NAME),
+            "method_name": "take",
+            "args": [],
+            "kwargs": {"data": forged},
+        }
+    )
+    message.set_header(StreamHeaderKey.SIZE, len(message.payload))
+    message.set_header(MessageHeaderKey.SECURE, False)
+    message.remove_header(MessageHeaderKey.ENCRYPTED)
+    (Path(FOLDER) / "reached").touch()
+
+
 if FOLDER and "client.worker_process" in WORDS:
     sabotage_site()
 if FOLDER and ("server_train" in WORDS or "runner_process" in WORDS):
     tap_relay()
+    sabotage_relay()
 if FOLDER and " run --federation" in WORDS and "operator" in planned():
     sabotage_operator(planned()["operator"])
 if FOLDER and " agent " in WORDS and planned().get("agent") == "unchecked":
