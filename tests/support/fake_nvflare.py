@@ -7,6 +7,7 @@ from conovel.drivers.nvflare.coordinator_driver import CoordinatorDriver, Replie
 from conovel.drivers.nvflare.run_records import RunRecords
 from conovel.drivers.nvflare.site_driver import SiteDriver
 from conovel.drivers.nvflare.site_files import SiteFiles
+from conovel.drivers.nvflare.site_list import objection_to_list
 from conovel.errors import ConovelError
 from conovel.protocol.messages import COORDINATOR
 
@@ -29,7 +30,14 @@ class FakeNVFlare:
         files = SiteFiles(file, self.terms)
         record = RunRecords(file.state).open(self.terms.run_id, self.terms.run_seconds)
         driver = SiteDriver(
-            name, self.terms, limits, record, files.open, self.post(name), files.publish
+            name,
+            self.terms,
+            limits,
+            record,
+            files.open,
+            self.post(name),
+            files.publish,
+            files.listing,
         )
         return SimpleNamespace(driver=driver, files=files, limits=limits, record=record)
 
@@ -54,12 +62,20 @@ class FakeNVFlare:
 
     def begin(self, terms):
         def one(site):
-            if objection := site.limits.objection(self.terms):
+            own = objection_to_list(self.terms, site.files.file)
+            if objection := site.limits.objection(self.terms) or own:
                 return objection
-            site.driver.begin()
+            if site.files.listing is None:
+                site.driver.begin()
             return ""
 
         return self._call(self.sites, one)
+
+    def ledgers(self, names):
+        return self._call(names, lambda site: site.driver.ledger(10))
+
+    def agree(self, names, standings):
+        return self._call(names, lambda site: site.driver.agree(standings, 10))
 
     def waiting(self, names):
         return self._call(names, lambda site: site.driver.waiting())

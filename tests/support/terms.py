@@ -3,7 +3,7 @@
 from conovel.drivers.nvflare.terms import Terms
 from conovel.spec.run_spec import RunSpec
 
-OWN = ("run_id", "call_seconds", "stage_seconds", "run_seconds")
+OWN = ("run_id", "call_seconds", "stage_seconds", "run_seconds", "list_name")
 
 
 def make_terms(agents, **settings):

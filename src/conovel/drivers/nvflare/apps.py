@@ -26,6 +26,7 @@ from conovel.drivers.nvflare.session import OUTCOME_FILE, TOPIC
 from conovel.drivers.nvflare.settings import read_site
 from conovel.drivers.nvflare.site_driver import SiteDriver
 from conovel.drivers.nvflare.site_files import SiteFiles
+from conovel.drivers.nvflare.site_list import objection_to_list
 from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import (
     ConovelError,
@@ -83,6 +84,16 @@ class SiteApp:
         return ""
 
     @collab.publish  # type: ignore[untyped-decorator]
+    def ledger(self) -> dict[str, Any]:
+        """Answer where the ledger of the list stands."""
+        return _answer(lambda: self._begun().ledger(self._begun().terms.call_seconds))
+
+    @collab.publish  # type: ignore[untyped-decorator]
+    def agree(self, standings: dict[str, Any]) -> dict[str, Any]:
+        """Begin, if the ledgers of all sites fit together; answer with the reason if not."""
+        return _answer(lambda: self._begun().agree(standings, self._begun().terms.call_seconds))
+
+    @collab.publish  # type: ignore[untyped-decorator]
     def waiting(self) -> dict[str, Any]:
         """Answer with the peers whose models have not arrived."""
         return _answer(lambda: self._begun().waiting())
@@ -111,8 +122,11 @@ class SiteApp:
         files = SiteFiles(self._file, agreed)
         deliver = _Delivery(self._proxies, agreed.call_seconds)
         name, limits = self._file.name, self._file.limits
-        self._driver = SiteDriver(name, agreed, limits, record, files.open, deliver, files.publish)
-        self._driver.begin()
+        self._driver = SiteDriver(
+            name, agreed, limits, record, files.open, deliver, files.publish, files.listing
+        )
+        if files.listing is None:  # with a list, once the ledgers of all sites fit together
+            self._driver.begin()
         return ""
 
     def _check(self, terms: Terms) -> None:
@@ -120,6 +134,8 @@ class SiteApp:
         if objection := self._file.limits.objection(terms):
             raise RefusedError(objection)
         if objection := self._file.limits.objection_to_schema(terms, self._file.schema):
+            raise RefusedError(objection)
+        if objection := objection_to_list(terms, self._file):
             raise RefusedError(objection)
         if self._file.name not in terms.agents or set(terms.agents) - set(self._proxies):
             raise RefusedError("the terms name other agents than the job")
@@ -182,6 +198,8 @@ class CoordinatorApp:
         account = self._driver.run(_Sites(proxies, terms, context))
         if account["state"] == "failed":
             record.finish(FAILED, account["message"])
+        elif "ledger" in account:
+            record.finish(DONE, f"{account['ledger']['n_listed_in_all']:,} rows on the list")
         elif terms.spec.regime.uses_counts:
             record.finish(DONE, f"{account['outcome']['n_rejected']:,} rows flagged in all")
         else:
@@ -214,6 +232,14 @@ class _Sites:
         return self._call(
             self._terms.agents, lambda site: site(timeout=self._terms.call_seconds).begin(terms)
         )
+
+    def ledgers(self, names: Sequence[str]) -> Replies:
+        seconds = 2 * self._terms.call_seconds
+        return self._call(names, lambda site: site(timeout=seconds).ledger())
+
+    def agree(self, names: Sequence[str], standings: Mapping[str, Any]) -> Replies:
+        seconds = 2 * self._terms.call_seconds
+        return self._call(names, lambda site: site(timeout=seconds).agree(dict(standings)))
 
     def waiting(self, names: Sequence[str]) -> Replies:
         seconds = self._terms.call_seconds

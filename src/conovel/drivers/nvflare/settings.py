@@ -41,6 +41,7 @@ _SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether i
         "na": (list, False),
     },
     "model": {"scorer": (str | list, False), "bits": (int | str, False)},
+    "list": {"name": (str, False), "ledger": (str, False)},
     "consent": {
         "regimes": (list, False),
         "max_level": (_NUMBER | str, False),
@@ -78,6 +79,10 @@ class SiteFile:
         How the site's own model is sent; as the run proposes, unless the file says it.
     limits : Limits
         What the site agrees to.
+    list_name : str
+        The list over several batches that the site takes part in; empty if none.
+    ledger : Path or None
+        The file of the ledger of that list.
     """
 
     path: Path
@@ -94,6 +99,8 @@ class SiteFile:
     scorer: list[str] | None
     bits: int | str | None
     limits: Limits
+    list_name: str = ""
+    ledger: Path | None = None
 
     @property
     def state(self) -> Path:
@@ -142,6 +149,7 @@ def read_site(path: Path) -> SiteFile:
             scorer=_scorers(model.get("scorer")),
             bits=bits,
             limits=Limits(**tables["consent"]),
+            **_list_of(folder, tables["list"]),
         )
     except ConovelError as error:
         raise InputError(f"{path}: {error}") from error
@@ -207,6 +215,14 @@ def _texts(key: str, values: list[Any]) -> list[str]:
     if not values or not all(isinstance(value, str) for value in values):
         raise InputError(f"{key} must be a list of names, not {values!r}")
     return values
+
+
+def _list_of(folder: Path, table: Mapping[str, Any]) -> dict[str, Any]:
+    if not table:
+        return {}
+    if set(table) != {"name", "ledger"}:
+        raise InputError("[list] needs both keys: name, as in conovel run --list, and ledger")
+    return {"list_name": as_name(table["name"]), "ledger": folder / table["ledger"]}
 
 
 def _reading(data: Mapping[str, Any]) -> Reading:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from conovel.drivers.nvflare.consent import Limits
 from conovel.drivers.nvflare.run_records import DONE, FAILED, Record
+from conovel.drivers.nvflare.site_list import SiteList
 from conovel.drivers.nvflare.terms import Terms
 from conovel.drivers.nvflare.worker_thread import WorkerThread
 from conovel.drivers.work import note_sent, perform
@@ -62,6 +63,8 @@ class SiteDriver:
         Sends messages; returns the receivers that could not be reached, with the reason.
     publish : callable
         Writes the decisions; returns their folder.
+    listing : SiteList, optional
+        The list over several batches that the run continues.
     """
 
     def __init__(
@@ -73,9 +76,11 @@ class SiteDriver:
         open_site: Callable[[], Site],
         deliver: Deliver,
         publish: Publish,
+        listing: SiteList | None = None,
     ) -> None:
         self.terms, self.limits, self.record = terms, limits, record
         self._deliver, self._publish = deliver, publish
+        self._listing = listing
         self._site = _Opened(open_site)
         self._agent = Agent(
             name,
@@ -109,6 +114,18 @@ class SiteDriver:
         else:
             self._worker.do(self._step, lambda: self._receive(data, sender))
 
+    def ledger(self, seconds: float) -> list[Any]:
+        """Lock the ledger of the list, and tell where it stands: before :meth:`agree`."""
+        self._alarm.start()
+        return self._worker.do(self._open_ledger).result(seconds)
+
+    def agree(self, standings: Any, seconds: float) -> str:
+        """Go on if all sites have ledgers of the same batches, else return the reason."""
+        objection = self._worker.do(self._with_list().agree, standings).result(seconds)
+        if not objection:
+            self._worker.do(self._step, self._join)
+        return objection
+
     def waiting(self) -> list[str]:
         """Return the peers whose models have not arrived; does not wait for work at the site."""
         if self._agent.state is not State.EXCHANGING:
@@ -141,6 +158,8 @@ class SiteDriver:
         self.record.note(seed=self._site.local.spec.seed)
         if reason := self._objection_to_training(len(self.terms.agents)):
             return self._refuse(*reason)
+        if self._listing is not None and (objection := self._listing.objection()):
+            return self._refuse(objection)
         return messages_of(self._agent.join(self._site.local.facts))
 
     def _objection_to_training(self, n_agents: int) -> tuple[str, str] | None:
@@ -153,6 +172,9 @@ class SiteDriver:
             message = decode(data, sender)
         except RemoteProtocolError:  # the machine aborts the run, unless that peer was dropped
             return messages_of(self._agent.receive(data, sender))
+        if self._listing is not None and self._listing.has(message):
+            sent = self._listing.take(message, sender)
+            return self._agent.abort(error) if (error := self._listing.error) else sent
         self._transcript.note(message, len(data))
         objection, self._n_here = self.limits.objection_to(message, self.terms, self._n_here)
         if objection:
@@ -162,7 +184,22 @@ class SiteDriver:
             reason = self._objection_to_training(len(message.body.agents))
             if reason:
                 return self._refuse(*reason)
-        return perform(self._agent, self._site.local, self._agent.take(message, sender))
+        sent = perform(self._agent, self._site.local, self._agent.take(message, sender))
+        if self._listing is not None and self._agent.state is State.DONE:
+            sent += self._listing.begin(self._site.local, self._agent)
+        return sent
+
+    def _open_ledger(self) -> list[Any]:
+        try:
+            return self._with_list().open()
+        except ConovelError as error:  # its text is for the site's own record
+            self._end(error)
+            raise
+
+    def _with_list(self) -> SiteList:
+        if self._listing is None:
+            raise LocalProtocolError("the run continues no list")
+        return self._listing
 
     def _refuse(self, reason: str, numbers: str = "") -> Outbox:
         """Break off with a reason for all parties, and numbers for the site's own record."""
@@ -174,7 +211,8 @@ class SiteDriver:
 
     def _send(self, outbox: Outbox) -> None:
         for sent in outbox:
-            note_sent(self._transcript, sent)
+            if self._listing is None or not self._listing.has(sent.message):
+                note_sent(self._transcript, sent)
         unreached = self._deliver(outbox)
         if not unreached or self._agent.state is State.ABORTED:
             return
@@ -187,6 +225,8 @@ class SiteDriver:
 
     def _settle(self) -> list[list[Any]]:
         _ = self._agent.outcome  # raises the error of a broken run
+        if self._listing is not None:
+            self._listing.prepare()
         self._settled = True
         sent = [e for e in self._transcript.entries if e.sender == self._agent.name]
         models = (e for e in sent if e.kind == "MODEL")
@@ -198,11 +238,13 @@ class SiteDriver:
         if not self.record.is_open:
             raise LocalProtocolError("the run has ended here: nothing may be published")
         try:
+            if self._listing is not None:  # first: the other sites write their ledgers, too
+                self._listing.commit()
             path = self._publish(self._site.local, self._agent, self._transcript)
         except ConovelError as error:
             self._end(error)
             raise
-        flagged = self._agent.n_rejected
+        flagged = self._agent.n_rejected if self._listing is None else self._listing.n_flagged
         said = "1 row" if flagged == 1 else f"{flagged:,} rows"
         self.record.finish(DONE, f"{said} flagged, see {path}", results=str(path))
         self._close()
@@ -221,6 +263,8 @@ class SiteDriver:
 
     def _close(self) -> None:
         self._alarm.cancel()
+        if self._listing is not None:
+            self._listing.close()
 
 
 class _Opened:

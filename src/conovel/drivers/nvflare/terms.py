@@ -11,6 +11,7 @@ from typing import Any
 from conovel.errors import InputError
 from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.messages import as_name
+from conovel.spec.listing import of_list, require_listable
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
 
@@ -35,6 +36,10 @@ class Terms:
         How long a site may take to answer: read its rows, fit and rank, or count.
     run_seconds : float
         How long the whole run may take.
+    list_name : str
+        The list over several batches that the run continues; empty if it stands by itself. Each
+        site has the ledger of the list in a file of its own. `spec` then has half the level of
+        the list.
 
     Examples
     --------
@@ -49,6 +54,7 @@ class Terms:
     call_seconds: float = 30.0
     stage_seconds: float = 900.0
     run_seconds: float = 3600.0
+    list_name: str = ""
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -60,6 +66,10 @@ class Terms:
                 f"repeats={self.spec.repeats} is for a network in one process, not for a run"
                 " between organisations: take repeats=1"
             )
+        if self.list_name != "":
+            put(self, "list_name", as_name(self.list_name))
+            require_listable(self.spec)
+            of_list(self.spec)  # raises if twice the level is none
         for name in ("call_seconds", "stage_seconds", "run_seconds"):
             put(self, name, _seconds(name, getattr(self, name)))
 
@@ -67,6 +77,11 @@ class Terms:
     def run_bytes(self) -> bytes:
         """The run id as messages carry it."""
         return bytes.fromhex(self.run_id)
+
+    @property
+    def promised(self) -> RunSpec:
+        """The settings with the level that is promised: that of the list if there is one."""
+        return of_list(self.spec) if self.list_name else self.spec
 
     def to_dict(self) -> dict[str, Any]:
         """Give the terms as plain JSON types."""
