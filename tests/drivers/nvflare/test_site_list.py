@@ -13,8 +13,11 @@ from support.terms import make_terms
 
 import conovel as cn
 from conovel.drivers.nvflare.consent import Limits
+from conovel.drivers.nvflare.list_standing import Standing, objection_to
+from conovel.drivers.nvflare.processes import wait_for
 from conovel.drivers.nvflare.settings import read_site
 from conovel.protocol.audit import verify
+from conovel.protocol.bodies import Kind
 from conovel.site.storage import write_table
 
 LEVEL = Fraction(1, 5)
@@ -104,7 +107,12 @@ def in_process(sites, day, folder, regime):
     ).run()
 
 
-@pytest.mark.parametrize("regime", ["full", "joint"])
+def quick_only(names, quick):
+    """Mark all but one case as slow."""
+    return [n if n == quick else pytest.param(n, marks=pytest.mark.slow) for n in names]
+
+
+@pytest.mark.parametrize("regime", quick_only(["full", "joint"], "joint"))
 def test_the_lists_of_a_federation_are_those_of_one_process(regime, sites, tmp_path):
     for day in [(0, 4), (1, 1), (2, 5)]:
         expected = in_process(sites, day, tmp_path / "ledgers", regime)
@@ -129,3 +137,348 @@ def test_the_lists_of_a_federation_are_those_of_one_process(regime, sites, tmp_p
     assert "joined" not in json.dumps(account)  # which rows they are stays at the sites
     assert_every_forgery_is_found(json.loads(json.dumps(account)))
     assert_every_forgery_is_found(own)
+
+
+def kinds(fake):
+    return {e.kind for site in fake.sites.values() for e in site.driver._transcript.entries}
+
+
+def die(fake, name):
+    """Let a site vanish: nothing reaches it any more, and the system drops its lock."""
+    fake.cut_off.add(name)
+    fake.sites[name].driver._listing.close()
+
+
+def is_over(fake):
+    ended = {n: s.record for n, s in fake.sites.items() if n not in fake.cut_off}
+    return wait_for(lambda: not any(record.is_open for record in ended.values()), 10)
+
+
+def goes_on(sites, tmp_path, days):
+    """Run until the sites have tested these batches; they have the ledgers of one process."""
+    account = sites.run(*days[-1])
+    assert account["state"] == "done", account["message"]
+    for day in days:
+        in_process(sites, day, tmp_path / "ledgers", "full")
+    for name in SITES:
+        assert sites.path(name).read_text() == (tmp_path / f"ledgers/{name}.json").read_text()
+    assert {path.name for path in sites.texts()} == {"april.json"}  # nothing prepared is left
+
+
+def refusals(sites):
+    west = sites.folder / "west"
+
+    def without_list():
+        sites.write("west", listed="")
+
+    def another_list():
+        sites.write("west", listed='[list]\nname = "may"\nledger = "april.json"\n')
+
+    def in_pieces():
+        sites.write("west", data='memory = "1GB"\n')
+
+    def seen():
+        write_table(west / "test.parquet", batch(0)["west"])
+
+    def other_normals():
+        write_table(west / "normal.parquet", normals(7)["west"])
+
+    def other_columns():
+        for name, rows in (("normal", sites.null["west"]), ("test", batch(1)["west"])):
+            write_table(west / f"{name}.parquet", dict(zip("abc", rows.values(), strict=True)))
+
+    def no_ledger():
+        sites.path("west").unlink()
+
+    def damaged():
+        sites.path("west").write_text(sites.path("west").read_text().replace("1/5", "1/4"))
+
+    def damaged_batch():
+        (west / "april.json.prepared").write_text('{"conovel": "prepared ledger"}')
+
+    yield without_list, "west refuses: it takes part in none and not in the list 'april'"
+    yield another_list, "west refuses: it takes part in 'may' and not in the list 'april'"
+    yield in_pieces, "west refuses: it reads its files in pieces"
+    yield seen, "west refuses: the ledger has seen these rows: they are batch 1"
+    yield other_normals, "west refuses: this batch was scored with other known normals"
+    yield other_columns, "west refuses: this batch has other columns"
+    yield no_ledger, "the ledgers are not about the same batches: north has 1, south has 1, west"
+    yield damaged, "west did not tell of its ledger"
+    yield damaged_batch, "west did not tell of its ledger"
+
+
+def test_what_a_site_refuses_before_a_model_exists(sites, tmp_path, monkeypatch):
+    assert sites.run(0)["state"] == "done"
+    before = sites.texts()
+    with monkeypatch.context() as patch:
+        patch.setattr("conovel.site.site.fit_best", None)  # which would make a model
+        for change, said in refusals(sites):
+            sites.bring(1)
+            kept = {p: p.read_bytes() for p in (sites.folder / "west").glob("*.*")}
+            change()
+            fake = sites.fake()
+            account = fake.run()
+            assert said in account["message"], change.__name__
+            assert is_over(fake)
+            assert kinds(fake) <= {"HELLO", "ABORT"}
+            for path in (sites.folder / "west").glob("*.*"):
+                path.unlink()
+            for path, data in kept.items():
+                path.write_bytes(data)
+            assert sites.texts() == before
+        for change, said in (
+            ({"seed": 6}, "this batch was scored with other known normals"),
+            ({"level": "1/20"}, "its ledger has level 1/5, and the list of the run 1/10"),
+            ({"level": "1/3"}, "level 2/3 is above the 1/2"),
+        ):
+            fake = sites.fake(1, **change)
+            assert said in fake.run()["message"]
+            assert is_over(fake)
+    goes_on(sites, tmp_path, [(0, 4), (1, 4)])
+
+
+@pytest.mark.slow
+def test_a_run_by_itself_leaves_the_ledger_alone(sites):
+    sites.run(0)
+    before = sites.texts()
+    account = sites.run(0, list_name="")
+    assert account["state"] == "done"
+    assert "ledger" not in account
+    assert sites.texts() == before
+
+
+def test_two_runs_of_a_list_at_once(sites):
+    sites.run(0)
+    first, second = sites.fake(1), sites.fake()
+    standing = first.sites["west"].driver.ledger(5)
+    assert standing[0] == 1
+    account = second.run()
+    assert "west did not tell of its ledger" in account["message"]
+    assert "is in use by another process" in second.sites["west"].record._content["message"]
+    die(first, "west")
+
+
+def lost_before_its_history(fake):
+    fake.sites["south"].driver._listing.begin = lambda site, agent: die(fake, "south") or []
+
+
+def lost_at(fake, kind):
+    listing = fake.sites["south"].driver._listing
+    honest = listing.take
+
+    def take(message, sender):
+        if message.body.kind is kind:
+            die(fake, "south")
+            return []
+        return honest(message, sender)
+
+    listing.take = take
+
+
+def lost_before_it_confirms(fake):
+    def settle(names):
+        die(fake, "south")
+        return FakeNVFlare.settle(fake, names)
+
+    fake.settle = settle
+
+
+def without_room_to_confirm(fake):
+    def prepare():
+        raise cn.FileError("no space left on the device")
+
+    fake.sites["south"].driver._listing.prepare = prepare
+
+
+def lost_after_it_confirms(fake):
+    def settle(names):
+        replies = FakeNVFlare.settle(fake, names)
+        die(fake, "south")
+        replies.failures["south"] = replies.values.pop("south") and "no answer in time"
+        return replies
+
+    fake.settle = settle
+
+
+BROKEN_OFF = {
+    "before its history": lost_before_its_history,
+    "before its count": lambda fake: lost_at(fake, Kind.LISTING),
+    "before the list reaches it": lambda fake: lost_at(fake, Kind.LISTED),
+    "before it confirms": lost_before_it_confirms,
+    "without room to confirm": without_room_to_confirm,
+    "after it confirms, and its answer is lost": lost_after_it_confirms,
+}
+
+
+@pytest.mark.parametrize(
+    "when", quick_only(BROKEN_OFF, "after it confirms, and its answer is lost")
+)
+def test_a_site_is_lost_before_all_have_confirmed(when, sites, tmp_path):
+    """No ledger changes. The same batch can be tested again, or another one."""
+    again = when != "before it confirms"
+    sites.run(0)
+    before = sites.texts()
+    fake = sites.fake(1, stage_seconds=3)
+    BROKEN_OFF[when](fake)
+    account = fake.run()
+    assert account["state"] == "failed", when
+    assert "south" in account["message"]
+    assert is_over(fake)
+    after = {path: text for path, text in sites.texts().items() if path.suffix == ".json"}
+    assert after == before
+    assert not any((sites.folder / n / "results" / fake.terms.run_id).exists() for n in SITES)
+    goes_on(sites, tmp_path, [(0, 4), (1, 4) if again else (2, 3)])
+
+
+def test_wrong_counts_and_questions_end_the_run(sites):
+    for change, culprit, said in (
+        (count_too_much, "south", "south counts 1000 rows"),
+        (ask_for_too_few, "coordinator", "k must begin at the number of rows"),
+    ):
+        fake = sites.fake(0)
+        change(fake)
+        account = fake.run()
+        assert said in account["message"]
+        assert account["culprit"] == culprit
+        assert is_over(fake)
+        assert sites.texts() == {}
+
+
+def count_too_much(fake):
+    fake.sites["south"].files.listing._machine._count = lambda k: 1000
+
+
+def ask_for_too_few(fake):
+    machine = fake.coordinator._listing._machine
+    ask = machine._ask
+    machine._ask = lambda k: ask(k - 1)
+
+
+def lost_before_it_writes(fake):
+    def publish(names):
+        die(fake, "south")
+        return FakeNVFlare.publish(fake, names)
+
+    fake.publish = publish
+
+
+def without_room_to_write(fake):
+    def commit():
+        raise cn.FileError("no space left on the device")
+
+    fake.sites["south"].driver._listing.commit = commit
+
+
+def stopped_while_sites_write(fake):
+    def publish(names):
+        replies = FakeNVFlare.publish(fake, ["north"])
+        fake.coordinator.stop("an operator stopped it")
+        assert wait_for(lambda: not fake.sites["south"].record.is_open, 5)
+        later = FakeNVFlare.publish(fake, ["south", "west"])
+        return type(replies)(replies.values, later.failures)
+
+    fake.publish = publish
+
+
+WRITTEN = {
+    "before it writes": lost_before_it_writes,
+    "without room to write": without_room_to_write,
+    "stopped while sites write": stopped_while_sites_write,
+}
+
+
+@pytest.mark.parametrize("when", quick_only(WRITTEN, "before it writes"))
+def test_a_site_is_lost_when_others_may_have_written(when, sites, tmp_path):
+    """The next run lets every site take the batch that some have."""
+    sites.run(0)
+    fake = sites.fake(1)
+    WRITTEN[when](fake)
+    account = fake.run()
+    assert "south" in account["unpublished"] or account["state"] == "failed"
+    assert is_over(fake)
+    assert len(cn.Ledger.load(sites.path("north")).entries) == 2
+    assert len(cn.Ledger.load(sites.path("south")).entries) == 1
+    # The same rows again are refused: they are on the list.
+    again = sites.fake()
+    assert "the ledger has seen these rows: they are batch 2" in again.run()["message"]
+    assert is_over(again)
+    assert len(cn.Ledger.load(sites.path("south")).entries) == 2
+    goes_on(sites, tmp_path, [(0, 4), (1, 4), (2, 3)])
+
+
+@pytest.mark.slow
+def test_a_site_is_killed_before_it_removes_the_prepared_batch(sites, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("conovel.site.ledger_prepared.drop_prepared", lambda path: None)
+        assert sites.run(0)["state"] == "done"
+    assert len(sites.texts()) == 6
+    goes_on(sites, tmp_path, [(0, 4), (1, 4)])
+
+
+def standing(n, history, prepared="", agents=()):
+    return Standing(n, history * 64, prepared * 64, agents)
+
+
+@pytest.mark.parametrize(
+    ("everybody", "said"),
+    [
+        ({"a": standing(0, "1"), "b": standing(0, "1")}, ""),
+        # One has it in its ledger: the other takes what it has prepared, whoever is absent.
+        ({"a": standing(1, "2"), "b": standing(0, "1", "2", ("a", "b", "c"))}, ""),
+        # Nobody has it: it is given up, whoever has it prepared.
+        ({"a": standing(0, "1", "2", ("a", "b")), "b": standing(0, "1")}, ""),
+        ({"a": standing(0, "1", "2", ("a", "b")), "b": standing(0, "1", "2", ("a", "b"))}, ""),
+        # An absent site may have it in its ledger.
+        (
+            {"a": standing(0, "1", "2", ("a", "b", "c")), "b": standing(0, "1")},
+            "known to c alone",
+        ),
+        ({"a": standing(1, "2"), "b": standing(0, "1")}, "a has 1, b has 0"),
+        ({"a": standing(1, "2"), "b": standing(1, "3")}, "not about the same batches"),
+    ],
+)
+def test_what_becomes_of_a_prepared_batch(everybody, said):
+    found = objection_to(everybody)
+    assert said in found
+    assert bool(said) is bool(found)
+
+
+HOSTILE = [
+    None,
+    7,
+    {},
+    {"north": []},
+    {"north": [True, "0" * 64, "", []]},
+    {"north": [-1, "0" * 64, "", []]},
+    {"north": [0, "0" * 63, "", []]},
+    {"north": [0, "0" * 64, "x", []]},
+    {"north": [0, "0" * 64, "", [7]]},
+    {"north": [0, "0" * 64, "", ["a"] * 201]},
+    {"north": [0, "0" * 64, "", [], 1]},
+]
+
+
+@pytest.mark.parametrize("standings", HOSTILE)
+def test_standings_of_a_hostile_coordinator(standings, sites):
+    sites.bring(0)
+    listing = sites.fake().sites["north"].files.listing
+    own = listing.open()
+    assert listing.agree(standings) != ""
+    assert listing.agree({name: [own[0], "0" * 64, *own[2:]] for name in SITES}) != ""
+    assert listing.agree({"north": own}) != ""  # others are left out
+    assert listing.agree(dict.fromkeys(SITES, own)) == ""
+    listing.close()
+    assert not sites.path("north").exists()
+
+
+def test_a_list_needs_runs_that_are_evidence():
+    for change, said in (
+        ({"regime": "isolated"}, "nobody learns how many rows others reject"),
+        ({"on_dropout": "conservative"}, "on_dropout at 'abort'"),
+        ({"regime": "full", "pi0": "quantile"}, "runs with a proven bound"),
+        ({"level": "3/4"}, "level"),
+        ({"list_name": "a\nb"}, "name"),
+        ({"list_name": 7}, "name"),
+    ):
+        with pytest.raises(cn.InputError, match=said):
+            make_terms(SITES, **{"list_name": "april"} | change)

@@ -23,9 +23,14 @@ def planned():
 def sabotage_site():
     """Change what a site does when a message of a certain kind arrives."""
     from conovel.protocol.agent import Agent
+    from conovel.protocol.listing import ListingAgent
 
-    honest = Agent.take
     seen = []
+    for machine in (Agent, ListingAgent):
+        machine.take = sabotaged(machine.take, seen)
+
+
+def sabotaged(honest, seen):
 
     def take(self, message, peer=""):
         plan = planned()
@@ -39,7 +44,7 @@ def sabotage_site():
                     send_garbage()
         return honest(self, message, peer)
 
-    Agent.take = take
+    return take
 
 
 def send_garbage():
