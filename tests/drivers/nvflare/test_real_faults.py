@@ -182,7 +182,7 @@ AS_LIST = {"regime": "full", "level": "0.2", "scorer": SCORER}
 @pytest.mark.slow
 @fault("a site is killed between the outcome of a batch and its list", GONE, site=KILLED)
 def test_killed_before_the_list(scene, rows, sabotage, meanwhile, tmp_path):
-    """Two batches; a site is killed in the third, which is tested again; and all as in one process."""
+    """Two batches; a site is killed in the third; it is tested again. All as in one process."""
     loopback = scene.loopback
     ledgers = {name: loopback.folder / name / "april.json" for name in SITES}
 
