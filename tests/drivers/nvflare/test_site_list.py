@@ -310,6 +310,9 @@ BROKEN_OFF = {
 }
 
 
+SILENT = {"before its history", "before its count"}
+
+
 @pytest.mark.parametrize(
     "when", quick_only(BROKEN_OFF, "after it confirms, and its answer is lost")
 )
@@ -318,7 +321,8 @@ def test_a_site_is_lost_before_all_have_confirmed(when, sites, tmp_path):
     again = when != "before it confirms"
     sites.run(0)
     before = sites.texts()
-    fake = sites.fake(1, stage_seconds=3)
+    # A silent site is noticed at its deadline, the others sooner.
+    fake = sites.fake(1, stage_seconds=3 if when in SILENT else 60)
     BROKEN_OFF[when](fake)
     account = fake.run()
     assert account["state"] == "failed", when
@@ -469,6 +473,17 @@ def test_standings_of_a_hostile_coordinator(standings, sites):
     assert listing.agree(dict.fromkeys(SITES, own)) == ""
     listing.close()
     assert not sites.path("north").exists()
+
+
+def test_a_site_names_its_list(sites):
+    file = sites.files["west"]
+    assert (file.list_name, file.ledger) == ("april", sites.path("west").resolve())
+    for listed in ('[list]\nname = "april"\n', '[list]\nledger = "april.json"\n'):
+        sites.write("west", listed=listed)
+        with pytest.raises(cn.InputError, match=r"\[list\] needs both keys"):
+            sites.files["west"]
+    sites.write("west", listed="")
+    assert sites.files["west"].ledger is None
 
 
 def test_a_list_needs_runs_that_are_evidence():
