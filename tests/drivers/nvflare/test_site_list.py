@@ -12,12 +12,14 @@ from support.forgeries import assert_every_forgery_is_found
 from support.terms import make_terms
 
 import conovel as cn
+from conovel.cli.run import _print_account
 from conovel.drivers.nvflare.consent import Limits
 from conovel.drivers.nvflare.list_standing import Standing, objection_to
 from conovel.drivers.nvflare.processes import wait_for
 from conovel.drivers.nvflare.settings import read_site
 from conovel.protocol.audit import verify
 from conovel.protocol.bodies import Kind
+from conovel.report.story import story_of
 from conovel.site.storage import write_table
 
 LEVEL = Fraction(1, 5)
@@ -113,7 +115,7 @@ def quick_only(names, quick):
 
 
 @pytest.mark.parametrize("regime", quick_only(["full", "joint"], "joint"))
-def test_the_lists_of_a_federation_are_those_of_one_process(regime, sites, tmp_path):
+def test_the_lists_of_a_federation_are_those_of_one_process(regime, sites, tmp_path, capsys):
     for day in [(0, 4), (1, 1), (2, 5)]:
         expected = in_process(sites, day, tmp_path / "ledgers", regime)
         account = sites.run(*day, regime=regime)
@@ -135,6 +137,10 @@ def test_the_lists_of_a_federation_are_those_of_one_process(regime, sites, tmp_p
             assert own["ledger"]["sites"] == {name: plain["sites"][name]}
     assert sum(ledger.n_listed for ledger in sites.ledgers().values()) > 0
     assert "joined" not in json.dumps(account)  # which rows they are stays at the sites
+    _print_account(account)
+    assert "list so far" in capsys.readouterr().out
+    for record in (account, own):
+        assert story_of(record).sections[0].title == "The list so far"
     assert_every_forgery_is_found(json.loads(json.dumps(account)))
     assert_every_forgery_is_found(own)
 
@@ -466,11 +472,15 @@ HOSTILE = [
 def test_standings_of_a_hostile_coordinator(standings, sites):
     sites.bring(0)
     listing = sites.fake().sites["north"].files.listing
+    with pytest.raises(cn.errors.LocalProtocolError, match="the ledger is not open"):
+        listing.agree({name: [0, "0" * 64, "", []] for name in SITES})
     own = listing.open()
     assert listing.agree(standings) != ""
     assert listing.agree({name: [own[0], "0" * 64, *own[2:]] for name in SITES}) != ""
     assert listing.agree({"north": own}) != ""  # others are left out
     assert listing.agree(dict.fromkeys(SITES, own)) == ""
+    with pytest.raises(cn.errors.LocalProtocolError, match="the list has begun"):
+        listing.agree(dict.fromkeys(SITES, own))
     listing.close()
     assert not sites.path("north").exists()
 

@@ -91,6 +91,7 @@ class SiteList:
         self._open_files = ExitStack()
         self._ledger = Ledger(terms.promised.level)
         self._prepared: Prepared | None = None
+        self._standing: Standing | None = None  # between open and agree
         self._machine = ListingAgent(name, terms.run_bytes, self._count)
         self.facts: BatchFacts | None = None
         self.update: LedgerUpdate | None = None
@@ -101,17 +102,20 @@ class SiteList:
         if self._path.exists():
             self._ledger = read_ledger(self._path)
         self._prepared = read_prepared(self._path, self._ledger)
-        return Standing.of(self._ledger, self._prepared).to_plain()
+        self._standing = Standing.of(self._ledger, self._prepared)
+        return self._standing.to_plain()
 
     def agree(self, standings: Any) -> str:
         """Take or give up a prepared batch; return why the list cannot go on, or nothing."""
+        own = self._standing
+        if own is None:  # a new ledger would replace the one that was not read
+            raise LocalProtocolError("the ledger is not open, or the list has begun")
         try:
             if not isinstance(standings, Mapping):
                 raise InputError("the standings of the sites are a table")
             everybody = {str(n): Standing.from_plain(told) for n, told in standings.items()}
         except InputError as error:
             return str(error)
-        own = Standing.of(self._ledger, self._prepared)
         if everybody.get(self._machine.name) != own or set(everybody) != set(self._terms.agents):
             return "the coordinator does not tell where the ledgers stand"
         if objection := objection_to(everybody):
@@ -120,7 +124,7 @@ class SiteList:
             take_prepared(self._path, self._prepared)
             self._ledger = self._prepared.ledger
         drop_prepared(self._path)
-        self._prepared = None
+        self._prepared = self._standing = None
         return ""
 
     def objection(self) -> str:
