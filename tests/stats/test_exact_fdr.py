@@ -309,6 +309,7 @@ def test_a_whole_network_spends_exactly_its_level(regime, composite, bits, score
     assert spent.union == HALF["level"] / 2
 
 
+@pytest.mark.slow
 def test_whole_blocks_spend_exactly_their_level():
     """In `split` an agent tests one of its two blocks, here against 5 calibration rows."""
     samples = small_agents([20, 20], n_test=4, n_null=2)
@@ -318,9 +319,8 @@ def test_whole_blocks_spend_exactly_their_level():
     assert spent.union == HALF["level"] * Fraction(sum(spent.n_null), 4) > 0
 
 
-@pytest.mark.parametrize(
-    "regime", [pytest.param("isolated", marks=pytest.mark.slow), "conservative"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("regime", ["isolated", "conservative"])
 def test_whole_agents_that_decide_alone_spend_exactly_their_share(regime):
     samples = small_agents([10, 22], n_test=2, n_null=1)
     options = {"regime": regime, "composite": "mean", "bits": 4, **HALF}

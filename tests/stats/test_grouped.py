@@ -307,11 +307,15 @@ def error(level, n):
     return math.sqrt(float(level * (1 - level)) / n)
 
 
-@pytest.mark.parametrize("name", DESIGNS)
-def test_simulated_rates_keep_the_level(name):
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [("a pool and one agent", 1000)]
+    + [pytest.param(name, 4000, marks=pytest.mark.slow) for name in DESIGNS],
+)
+def test_simulated_rates_keep_the_level(name, n):
     groups, level = DESIGNS[name]
-    rate = simulated(groups, level, 4000, seed=0)
-    assert 0.85 * level < rate <= level + 3 * error(level, 4000)
+    rate = simulated(groups, level, n, seed=0)
+    assert 0.85 * level < rate <= level + 3 * error(level, n)
 
 
 def test_simulation_catches_groups_at_the_whole_level():

@@ -86,7 +86,7 @@ FORMS = {
 def test_roles_in_a_detector(kind, form):
     schema = {"c": "date"} if kind == "dates" else None
     run = of_tables(in_detector(level=LEVEL, schema=schema), rows_with(kind), FORMS[form])
-    assert_roles_do_not_matter(run, numbered(SIZES), "boosting")
+    assert_roles_do_not_matter(run, numbered(SIZES), "logistic")
 
 
 @pytest.mark.parametrize("kind", ["missing numbers", "texts", "dates"])
@@ -94,7 +94,7 @@ def test_roles_in_files(tmp_path, kind):
     schema = {"c": "date"} if kind == "dates" else None
     run = in_files(tmp_path, level=LEVEL, schema=schema)
     run = of_tables(run, rows_with(kind), FORMS["arrow"])
-    assert_roles_do_not_matter(run, numbered(SIZES), "boosting")
+    assert_roles_do_not_matter(run, numbered(SIZES), "logistic")
 
 
 @pytest.mark.parametrize("kind", ["missing numbers", "texts", "many levels", "dates"])
@@ -109,7 +109,7 @@ def test_roles_where_the_values_are_too_many_to_keep(monkeypatch):
     monkeypatch.setattr(inference, "MOST_KEPT", 16)
     for kind, schema in (("buckets", {"c": "category"}), ("missing numbers", None)):
         run = of_tables(in_detector(level=LEVEL, schema=schema), rows_with(kind))
-        assert_roles_do_not_matter(run, numbered(SIZES), "boosting")
+        assert_roles_do_not_matter(run, numbered(SIZES), "logistic")
 
 
 def test_a_schema_that_looks_at_one_sample_is_caught(monkeypatch):

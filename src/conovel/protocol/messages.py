@@ -60,6 +60,7 @@ def encode(message: Message) -> bytes:
 
     Examples
     --------
+    >>> from conovel.protocol.bodies import Count
     >>> data = encode(Message(bytes(16), "north", "coordinator", 1, Count(7)))
     >>> len(data), decode(data).body
     (60, Count(count=7))

@@ -8,8 +8,34 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from conovel.models.kernel_loops import jit
-from conovel.scorers.compiled_boosting_loops import expit
+from conovel.models.portable_math import (
+    INVERSE_LN2,
+    LARGEST,
+    LN2_HIGH,
+    LN2_LOW,
+    TAYLOR,
+)
+
+_POWERS = np.ldexp(1.0, -np.arange(1100))
+_COEFFICIENTS = tuple(TAYLOR)
+
+
+def _expit(x: Any) -> Any:
+    """Return what :func:`conovel.models.portable_math.expit` does, for one number."""
+    down = -min(abs(x), LARGEST)
+    k = np.rint(down * INVERSE_LN2)
+    r = (down - k * LN2_HIGH) - k * LN2_LOW
+    total = 0.0
+    for coefficient in _COEFFICIENTS:
+        total = total * r + coefficient
+    z = total * _POWERS[np.int64(-k)]
+    return (1.0 if x >= 0 else z) / (1.0 + z)
+
+
+expit = jit(_expit)
 
 
 def _push(columns: Any, coef: Any, out: Any) -> None:
