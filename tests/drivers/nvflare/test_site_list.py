@@ -10,8 +10,10 @@ from support.fake_nvflare import FakeNVFlare
 from support.federation import SCORER, SITES, in_one_process
 from support.forgeries import assert_every_forgery_is_found
 from support.terms import make_terms
+from typer.testing import CliRunner
 
 import conovel as cn
+from conovel.cli import app
 from conovel.cli.run import _print_account
 from conovel.drivers.nvflare.consent import Limits
 from conovel.drivers.nvflare.list_standing import Standing, objection_to
@@ -408,6 +410,8 @@ def test_a_site_is_lost_when_others_may_have_written(when, sites, tmp_path):
     assert is_over(fake)
     assert len(cn.Ledger.load(sites.path("north")).entries) == 2
     assert len(cn.Ledger.load(sites.path("south")).entries) == 1
+    told = CliRunner().invoke(app, ["ledger", str(sites.path("south"))]).stdout
+    assert "prepared 20 more rows" in " ".join(told.split())
     # The same rows again are refused: they are on the list.
     again = sites.fake()
     assert "the ledger has seen these rows: they are batch 2" in again.run()["message"]
