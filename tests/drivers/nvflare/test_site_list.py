@@ -330,7 +330,7 @@ def test_a_site_is_lost_before_all_have_confirmed(when, sites, tmp_path):
     sites.run(0)
     before = sites.texts()
     # A silent site is noticed at its deadline, the others sooner.
-    fake = sites.fake(1, stage_seconds=3 if when in SILENT else 60)
+    fake = sites.fake(1, stage_seconds=10 if when in SILENT else 60)
     BROKEN_OFF[when](fake)
     account = fake.run()
     assert account["state"] == "failed", when
