@@ -249,7 +249,8 @@ def _print_account(account: dict[str, Any]) -> None:
     table.add_row("sites", ", ".join(outcome["participants"]))
     table.add_row("rows tested", f"{outcome['n_tests']:,}")
     if outcome["rounds"]:
-        table.add_row("rows flagged", f"[bold]{outcome['n_rejected']:,}[/bold] in all")
+        what = "rejected in the batch" if "ledger" in account else "rows flagged"
+        table.add_row(what, f"[bold]{outcome['n_rejected']:,}[/bold] in all")
         if outcome["slope"] != "0":  # cells decide in joint, and no common p-value
             table.add_row("threshold", f"p ≤ {outcome['n_rejected']} · {outcome['slope']}")
         table.add_row("rounds", str(outcome["rounds"]))
@@ -263,7 +264,7 @@ def _print_account(account: dict[str, Any]) -> None:
         table.add_row(
             "list so far",
             f"[bold]{listed['n_listed_in_all']:,}[/bold] of {listed['rounds'][0]['k']:,} rows in"
-            f" batches up to {next(iter(listed['sites'].values()))['batch']:,}",
+            f" {next(iter(listed['sites'].values()))['batch']:,} batches",
         )
     table.add_row("guaranteed", escape(account.get("ledger", account)["guarantee"]))
     for name, why in account["unpublished"].items():
