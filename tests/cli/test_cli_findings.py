@@ -37,6 +37,14 @@ def with_drift(null, test):
     )
 
 
+def with_values(null, test):
+    words = np.array([["yes", "no"], ["True", "False"]])
+    return tuple(
+        frame.assign(paid=words[i][np.arange(len(frame)) % 2])
+        for i, frame in enumerate((null, test))
+    )
+
+
 def with_constant(null, test):
     return null.assign(site=7), test.assign(site=7)
 
@@ -49,6 +57,7 @@ TROUBLES = {
     "id": (with_id, "column 'no' looks like a row number or an id", "--exclude 'no'"),
     "label": (with_label, "column 'fraud' is 0 in all known normals", "--exclude 'fraud'"),
     "units": (with_units, "times larger in the test rows", "give both samples the same unit"),
+    "values": (with_values, "no value of column 'paid' is in both samples", "in the same way"),
     "drift": (with_drift, "column 'heat' changes along the known normals", "from the same time"),
     "constant": (with_constant, "column 'site' has the same value", "--exclude 'site'"),
     "shared_rows": (with_shared_rows, "30 of 150 test rows are known normals", "remove them"),

@@ -16,7 +16,9 @@ from support.excel import write_excel
 
 import conovel as cn
 from conovel.cli import main
-from conovel.site.storage import beside
+from conovel.site.datafiles import DataFile
+from conovel.site.files.source import FileSource
+from conovel.site.storage import beside, read_table
 
 N_NULL, N_TEST, N_NOVEL = 400, 60, 12
 RNG = np.random.default_rng(0)
@@ -172,6 +174,16 @@ TROUBLES = {
         "entirely missing",
         ["--exclude", "note"],
     ),
+    "a text with line breaks": (
+        lambda f: f.assign(note=[f"line 1 of {i},\nline 2;\r\n{len(f)}" for i in range(len(f))]),
+        "'note' has 460 different texts in 460 rows",
+        ["--exclude", "note"],
+    ),
+    "a text among numbers": (
+        lambda f: f.assign(t=[f"{x + len(f)}" for x in range(len(f) - 1)] + ["broken"]),
+        "'t' holds numbers, but also 'broken': mark these as missing (--na 'broken')",
+        ["--exclude", "t"],
+    ),
 }
 
 
@@ -197,6 +209,65 @@ def test_dates_give_parts_if_asked(detect, tmp_path):
     assert detect("--kind", "when=date", **files).code == 0
     assert detect("--kind", "when=date", "--memory", "1GB", out="p.parquet", **files).code == 0
     assert (tmp_path / "p.parquet").read_bytes() == (tmp_path / "out.parquet").read_bytes()
+
+
+def test_line_breaks_in_quotes_are_part_of_a_value(tmp_path, monkeypatch):
+    rows = 40_000  # of several lines each: many blocks of the reader end within quotes
+    text = np.where(np.arange(rows) % 3 == 0, 'high\n\nand "new"', "low\r\n")
+    frame = pd.DataFrame({"at, mm": np.arange(rows) / 8, "what": text, "n": np.arange(rows) % 7})
+    for sep in ",;":
+        path = tmp_path / f"{ord(sep)}.csv"
+        frame.to_csv(path, index=False, sep=sep)
+        file = DataFile(path)
+        assert (file.dialect.separator, path.stat().st_size > 2**20 // 2) == (sep, True)
+        whole = read_table(path)
+        assert whole["what"].to_pylist() == text.tolist()
+        source = FileSource(path, types=whole.schema)
+        parts = pa.concat_tables([part.table for part in source.features_in(1000)])
+        assert parts.equals(whole)
+
+
+@pytest.mark.parametrize("memory", [[], ["--memory", "1GB"]], ids=["memory", "pieces"])
+def test_a_few_texts_among_few_numbers_are_named(detect, tmp_path, memory):
+    ages = np.array(["k.A.", *map(str, range(20, 45))])
+    aged = [frame.assign(age=ages[np.arange(len(frame)) % 26]) for frame in (NULL, TEST)]
+    files = write(tmp_path, "plain", *aged)
+    run = detect(*memory, **files)
+    assert run.code == 0
+    assert "null.csv and test.csv: 'age' holds numbers, but also 'k.A.', so that" in run.err
+    for fix in (["--na", "k.A."], ["--kind", "age=category"]):
+        assert (detect(*memory, *fix, **files).code, detect(*memory, *fix, **files).err) == (0, "")
+
+
+LINES = ["a,b,c", "1,2,x", "", '3,4,"x', 'y"', "5,6,x", "7,8,y"]
+
+
+@pytest.mark.parametrize("memory", [[], ["--memory", "1GB"]], ids=["memory", "pieces"])
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("1,2,x,4", "test.csv, line 8: 4 values where the header has 3: '1,2,x,4'"),
+        ("1", "test.csv, line 8: 1 value where the header has 3"),
+        ("1,inf,x", "test.csv has infinite values: column 'b' has 1 (first in line 8)"),
+        ("1,1e300,x", "column 'b' has 1 (first in line 8): rescale"),
+    ],
+)
+def test_lines_are_those_of_an_editor(detect, tmp_path, more, words, memory):
+    (tmp_path / "null.csv").write_text("\n".join(LINES * 5).replace("\na,b,c", ""))
+    (tmp_path / "test.csv").write_text("\n".join([*LINES, more]))
+    run = detect(*memory, null="null.csv", test="test.csv")
+    assert (run.code, len(run.err.strip().splitlines())) == (2, 1)
+    assert words in run.err
+
+
+def test_lines_far_down_in_a_file(detect, tmp_path):
+    rows = ["a,b", *(f"{i % 7}.0000000,{i % 5}" for i in range(90_000)), "", "1,oops"]
+    (tmp_path / "null.csv").write_text("\n".join(rows))
+    run = detect(null="null.csv", test="null.csv")
+    assert "null.csv, line 90003: 'oops' in column 'b' is not a number" in run.err
+    (tmp_path / "null.csv").write_bytes("\n".join([*rows[:-1], "1,2\xff"]).encode("latin-1"))
+    run = detect("--kind", "b=category", null="null.csv", test="null.csv")
+    assert "line 90003: a text in column 'b' is not utf-8: give the --encoding" in run.err
 
 
 @pytest.mark.parametrize("name", ["plain", "parquet"])
@@ -233,7 +304,7 @@ def test_options_that_cannot_be_followed(detect, tmp_path, options, words):
     [
         ("1,2\n3,4\n", "holds numbers: write a line with the names"),
         ("a,a\n3,4\n", "more than one column called 'a'"),
-        ("a,b\n1,2\n3\n", "cannot be read"),
+        ("a,b\n1,2\n3\n", "null.csv, line 3: 1 value where the header has 2: '3'"),
         ("", "cannot be read"),
         ("a,b\n", "has no rows"),
     ],

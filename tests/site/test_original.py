@@ -14,11 +14,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from support.roles import assert_roles_do_not_matter, in_detector, in_network, numbered, of_tables
+from support.roles import in_files as roles_in_files
 
 import conovel as cn
-from conovel.errors import InputError
-from conovel.scorers.on_frames import reads_frames
+from conovel.errors import InputError, ScorerError
+from conovel.scorers.on_frames import FrameEstimator, reads_frames
 from conovel.site.files import detect_files
+from conovel.site.files.look import codec_from_files
+from conovel.site.files.memory import MemoryPlan
+from conovel.site.files.source import FileSource
+from conovel.site.storage import pick_features, read_pair_of_files, write_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::conovel.errors.DataWarning")
 
@@ -160,13 +165,98 @@ def test_which_scorers_read_frames(scorer, expected):
     assert reads_frames(scorer) is expected
 
 
-def test_files_in_pieces_refuse_such_a_pipeline(tmp_path):
-    for name, frame in (("null", NULL), ("test", TEST)):
-        frame[["x", "n"]].to_parquet(tmp_path / f"{name}.parquet")
-    with pytest.raises(InputError, match="needs rows in memory"):
-        detect_files(
-            cn.AdaDetect(columns()),
-            tmp_path / "null.parquet",
-            tmp_path / "test.parquet",
-            tmp_path / "out.parquet",
-        )
+def dense(last):
+    """Give a pipeline whose features are a plain matrix: products of BLAS depend on the batch."""
+    numbers = make_pipeline(SimpleImputer(add_indicator=True), StandardScaler())
+    texts = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    return make_pipeline(make_column_transformer((numbers, ["x", "n"]), (texts, ["mark"])), last)
+
+
+def in_files(folder, ending="parquet"):
+    folder.mkdir(exist_ok=True)
+    paths = [folder / f"{name}.{ending}" for name in ("null", "test")]
+    for path, frame in zip(paths, (NULL, TEST), strict=True):
+        if ending == "csv":
+            frame.to_csv(path, index=False)
+        else:
+            frame.to_parquet(path)
+    return paths
+
+
+ONE_CLASS = make_pipeline(
+    make_column_transformer((SimpleImputer(), ["x", "n"])), IsolationForest(n_estimators=5)
+)
+
+
+@pytest.mark.parametrize(
+    ("scorer", "ending"),
+    [
+        (columns(), "parquet"),
+        (columns(), "csv"),
+        (dense(LogisticRegression()), "parquet"),
+        (dense(RandomForestClassifier(5)), "csv"),
+        (cn.OneClass(ONE_CLASS, higher="normal"), "parquet"),
+    ],
+)
+def test_pieces_have_the_bytes_of_memory(tmp_path, monkeypatch, scorer, ending):
+    paths, out = in_files(tmp_path, ending), tmp_path / "out.parquet"
+    known, tests = read_pair_of_files(*paths, None, None)
+    found = cn.AdaDetect(scorer, "1/5").detect(known.features, tests.features)
+    write_table(out, found.columns())
+    expected = out.read_bytes()
+    for piece in (7, 50):
+        monkeypatch.setattr(MemoryPlan, "of", classmethod(lambda cls, *_, n=piece: cls(n, 16)))
+        detect_files(cn.AdaDetect(scorer, "1/5"), *paths, out)
+        assert out.read_bytes() == expected
+
+
+def test_a_pipeline_gets_the_same_frame_from_pieces(tmp_path):
+    paths, frames = in_files(tmp_path), []
+    known, tests = read_pair_of_files(*paths, None, None)
+    for work in (
+        lambda: cn.AdaDetect(columns(seen=True)).detect(known.features, tests.features),
+        lambda: detect_files(cn.AdaDetect(columns(seen=True)), *paths, tmp_path / "out.parquet"),
+    ):
+        Seen.frames = ()
+        work()
+        frames.append(Seen.frames[0])
+    pd.testing.assert_frame_equal(*frames)
+
+
+@pytest.mark.parametrize("last", [None, LogisticRegression()])
+def test_roles_do_not_matter_in_files(tmp_path, last):
+    def as_arrow(frame):
+        return pa.Table.from_pandas(frame, preserve_index=False)
+
+    run = of_tables(roles_in_files(tmp_path, level="1/5"), ROWS, as_arrow)
+    scorer = columns() if last is None else dense(last)
+    assert_roles_do_not_matter(run, numbered((90, 30)), scorer)
+
+
+def test_more_values_than_fit_into_memory_are_refused_by_name(tmp_path):
+    paths = in_files(tmp_path)
+    types = pick_features(*paths, None, None)
+    sources = [FileSource(path, types=types) for path in paths]
+    with pytest.raises(InputError, match=r"column 'note' has more than .*--exclude"):
+        codec_from_files(sources, 16, 10_000)
+
+
+def test_a_pipeline_that_scores_by_batch_is_refused_in_pieces(tmp_path):
+    class ByBatch(LogisticRegression):
+        def predict_proba(self, X):
+            return super().predict_proba(X - X.mean(axis=0))
+
+    with pytest.raises(ScorerError, match="when other rows are around it"):
+        detect_files(cn.AdaDetect(dense(ByBatch())), *in_files(tmp_path), tmp_path / "out.csv")
+
+
+def test_a_row_has_the_same_probability_in_any_batch():
+    rows = RNG.normal(size=(300, 40))
+    pipeline = make_pipeline(
+        make_column_transformer((StandardScaler(), list(range(40)))), LogisticRegression()
+    )
+    model = FrameEstimator(pipeline, pd.DataFrame).fit(rows, (rows[:, 0] > 0).astype(int))
+    together = model.predict_proba(rows)[:, 1]
+    apart = np.array([model.predict_proba(rows[i : i + 1])[0, 1] for i in range(300)])
+    assert np.array_equal(together, apart)
+    assert np.allclose(together, model.model_.predict_proba(pd.DataFrame(rows))[:, 1])

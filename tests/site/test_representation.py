@@ -366,7 +366,7 @@ def test_a_column_that_one_file_lacks_is_named(tmp_path, conovel, ending, memory
         cwd=tmp_path,
     )
     assert run.returncode == 2
-    assert f"{sample}/1.{ending} has no column 'x2'; it has x0, x1" in run.stderr
+    assert f"{sample}/1.{ending} has no column 'x2': there are 'x0', 'x1'" in run.stderr
 
 
 def test_names_of_rows_may_be_numbers_in_one_file_and_texts_in_another(tmp_path):

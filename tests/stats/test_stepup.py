@@ -24,6 +24,7 @@ from conovel.stats.stepup import (
     reject,
     step_up,
 )
+from conovel.stats.words import counted
 
 # Small problems often cannot reject anything; what the warning says has tests of its own.
 pytestmark = pytest.mark.filterwarnings("ignore::conovel.errors.ResolutionWarning")
@@ -375,8 +376,8 @@ def test_the_warning_asks_for_exactly_the_rows_that_are_missing(call, level, row
     assert len(caught) == 1
     text = str(caught[0].message)
     assert text.startswith(f"no row can be rejected at level {Fraction(str(level))}: p-values are")
-    assert f"at least 1/{rows}, from {rows - 1} calibration rows." in text
-    assert f"reject a single one of {m} rows: add known normals" in text
+    assert f"at least 1/{rows}, from {counted(rows - 1, 'calibration row')}." in text
+    assert f"reject a single one of {counted(m, 'row')}: add known normals" in text
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert call(rows, m, level)

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conovel.cli.show import facts_table, print_findings, print_json, split_names, stages
+from conovel.cli.show import (
+    facts_table,
+    print_findings,
+    print_json,
+    require_there,
+    split_names,
+    stages,
+)
 from conovel.cli.tables import (
     Decimal,
     Encoding,
@@ -16,9 +23,11 @@ from conovel.cli.tables import (
     Na,
     SchemaFile,
     Separator,
+    named_samples,
     reading_of,
     schema_of,
 )
+from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from conovel.site.checks.order import Check
@@ -59,12 +68,14 @@ def check(
     And every column is compared along the order. If the rows are exchangeable, the p-value is at
     most t with probability at most t. Exit code 1 if it is at most 0.01.
     """
+    require_there(null, schema)
     from conovel.site.checks.order import check as rehearse  # noqa: PLC0415
     from conovel.site.storage import read_table, write_json  # noqa: PLC0415
 
-    with stages() as show_stage:
+    reading = reading_of(exclude, separator, decimal, encoding, na)
+    with stages() as show_stage, named_samples(reading, null, null):
         show_stage("reading rows")
-        rows = read_table(null, reading_of(exclude, separator, decimal, encoding, na))
+        rows = read_table(null, reading)
         show_stage("testing the latest known normals against the earlier ones")
         found = rehearse(
             rows,
@@ -88,22 +99,25 @@ def check(
 
 def _print(found: Check, out: Path | None) -> None:
     from rich.console import Console  # noqa: PLC0415
+    from rich.markup import escape  # noqa: PLC0415
 
     print_findings(found.warnings)
     table = facts_table()
     table.add_row("known normals", f"{found.n_rows:,}")
     table.add_row(
         "rehearsal",
-        f"[bold]{found.n_flagged:,}[/bold] of the latest {found.n_latest:,} flagged, all falsely",
+        f"[bold]{found.n_flagged:,}[/bold] of the latest {found.n_latest:,} flagged"
+        + (", all falsely" if found.n_flagged else ""),
     )
     table.add_row("p-value", f"{found.p_value:.2g}")
     for one in found.columns[:10]:
         table.add_row(
             "drifts",
-            f"{one.column}: {one.before:.4g} before row {one.since:,}, {one.after:.4g} after",
+            f"{escape(one.column)}: {one.before:.4g} before row {one.since:,},"
+            f" {one.after:.4g} after",
         )
     if len(found.columns) > 10:
-        table.add_row("", f"and {len(found.columns) - 10} more columns")
+        table.add_row("", f"and {counted(len(found.columns) - 10, 'more column')}")
     if found.exchangeable:
         table.add_row("so", "nothing speaks against these known normals")
     else:
@@ -113,5 +127,5 @@ def _print(found: Check, out: Path | None) -> None:
             " from the same time as the rows to test, or leave the drifting columns out",
         )
     if out is not None:
-        table.add_row("written", f"{out}; a page: conovel report {out}")
+        table.add_row("written", escape(f"{out}; a page: conovel report {out}"))
     Console().print(table)

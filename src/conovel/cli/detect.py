@@ -17,6 +17,7 @@ from conovel.cli.tables import (
     Na,
     SchemaFile,
     Separator,
+    named_samples,
     reading_of,
     schema_of,
 )
@@ -239,9 +240,10 @@ def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
             "a detector has its known normals and columns: leave --null and --columns"
         )
     kept = KeptDetector.load(detector)
-    rows, ids = read_batch(kept, files.test, files.id_column, files.reading)
     name = None if files.ledger is None else files.test.name
-    result = kept.detect(rows, ids=ids, level=level, ledger=files.ledger, name=name)
+    with named_samples(files.reading, test=files.test):
+        rows, ids = read_batch(kept, files.test, files.id_column, files.reading)
+        result = kept.detect(rows, ids=ids, level=level, ledger=files.ledger, name=name)
     why = None
     if result.explainer is not None and files.most_reasons:  # else it holds no normals
         why = result.most_novel_reasons(files.most_reasons)
@@ -294,9 +296,9 @@ def _in_memory(detector: AdaDetect, files: DetectFiles) -> _Found:
     from conovel.site.asked import columns_read  # noqa: PLC0415
     from conovel.site.storage import read_pair_of_files  # noqa: PLC0415
 
-    with stages() as show_stage:
+    reading, columns = columns_read(detector.schema, files.reading, files.columns)
+    with stages() as show_stage, named_samples(reading, *files.both):
         show_stage("reading files")
-        reading, columns = columns_read(detector.schema, files.reading, files.columns)
         known, rows = read_pair_of_files(*files.both, columns, files.id_column, reading)
         result = detector.detect(
             known.features,

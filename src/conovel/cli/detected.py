@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from conovel.cli.show import (
     facts_table,
     print_findings,
-    rows_in_words,
     spelled_range,
     times_in_words,
 )
 from conovel.cli.tables import add_read_rows
+from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from conovel.site.dialects import Reading
@@ -84,7 +84,7 @@ def print_summary(
     table.add_row("rows tested", f"{summary['n_test']:,}")
     table.add_row("rows flagged", f"[bold]{result.n_rejected:,}[/bold]")
     for pattern in why.patterns()[:_PATTERNS] if why else ():
-        table.add_row("", f"{rows_in_words(len(pattern.members))}: {escape(pattern.text)}")
+        table.add_row("", f"{counted(len(pattern.members), 'row')}: {escape(pattern.text)}")
     table.add_row("level", f"{float(result.level):g}")
     table.add_row("scorer", result.scorer)
     if isinstance(result, SiteResult) and result.repeated is not None:
@@ -98,12 +98,12 @@ def print_summary(
         add_ledger_rows(table, update, ledger)
     else:
         fewest = result.resolution.fewest
-        table.add_row("resolution", f"could flag {rows_in_words(fewest)} or more together")
+        table.add_row("resolution", f"could flag {counted(fewest, 'row')} or more together")
     holds = not any(finding.breaks_promise for finding in result.warnings)
     table.add_row("guaranteed" if holds else "presumed", result.guarantee.statement)
     for assumption in result.guarantee.assumptions:
         table.add_row("", f"[dim]needs:[/dim] {assumption}")
     if out is not None:
-        table.add_row("written", f"{out} and {beside(out).name}")
-        table.add_row("a page", f"conovel report {beside(out)}")
+        table.add_row("written", escape(f"{out} and {beside(out).name}"))
+        table.add_row("a page", escape(f"conovel report {beside(out)}"))
     Console().print(table)

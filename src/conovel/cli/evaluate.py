@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conovel.cli.show import print_findings, print_json, split_names, stages
+from conovel.cli.number_tables import print_numbers
+from conovel.cli.show import print_findings, print_json, require_there, split_names, stages
 from conovel.cli.tables import (
     Decimal,
     Encoding,
@@ -19,6 +20,7 @@ from conovel.cli.tables import (
     reading_of,
     schema_of,
 )
+from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from conovel.experiments.evaluation import Evaluation
@@ -80,6 +82,7 @@ def evaluate(
     normals. Rows dealt at random show what the promise is worth; by order they show whether it
     applies to rows that come later.
     """
+    require_there(data, schema)
     from conovel.experiments.evaluation import evaluate as deal  # noqa: PLC0415
     from conovel.site.storage import read_table, write_json  # noqa: PLC0415
 
@@ -111,30 +114,28 @@ def evaluate(
 
 
 def _print(found: Evaluation, out: Path | None) -> None:
-    from rich import box  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
 
     print_findings(found.warnings, found.headline)
     console = Console()
     how = "by order" if found.by_order else "dealt at random"
-    table = Table(title=f"rows {how}, level {float(found.level):g}", box=box.SIMPLE_HEAD)
-    for head in ("trial", "normals", "tested", "novel", "flagged", "false", "FDP", "power"):
-        table.add_column(head, justify="right", no_wrap=True)
+    rows = []
     for i, one in enumerate(found.trials):
         counts = one.n_null, one.n_test, one.n_novel, one.n_flagged, one.n_false
         shares = f"{one.fdp:.3f}", f"{one.power:.3f}"
-        table.add_row(str(i + 1), *(f"{n:,}" for n in counts), *shares)
-    table.add_section()
+        rows.append([str(i + 1), *(f"{n:,}" for n in counts), *shares])
     (fdp_sd, fdp_error), (power_sd, power_error) = found.spread("fdp"), found.spread("power")
     blank = [""] * 5
-    table.add_row("mean", *blank, f"{found.fdp:.3f}", f"{found.power:.3f}", style="bold")
+    totals = [["mean", *blank, f"{found.fdp:.3f}", f"{found.power:.3f}"]]
     if len(found.trials) > 1:
-        table.add_row("sd", *blank, f"{fdp_sd:.3f}", f"{power_sd:.3f}")
-        table.add_row("± of mean", *blank, f"{fdp_error:.3f}", f"{power_error:.3f}")
-    console.print(table)
+        totals.append(["sd", *blank, f"{fdp_sd:.3f}", f"{power_sd:.3f}"])
+        totals.append(["± of mean", *blank, f"{fdp_error:.3f}", f"{power_error:.3f}"])
+    heads = ["trial", "normals", "tested", "novel", "flagged", "false", "FDP", "power"]
+    print_numbers(f"rows {how}, level {float(found.level):g}", heads, rows, totals)
     for kind, times in found.n_warned.items():
-        console.print(f"{kind}: found in {times} of {len(found.trials)} trials", highlight=False)
+        console.print(
+            f"{kind}: found in {times} of {counted(len(found.trials), 'trial')}", highlight=False
+        )
     console.print(
         "FDP: share of false alarms among the flagged rows; promised is at most"
         f" {float(found.level):g} on average. Power: share of the novelties that were flagged.",

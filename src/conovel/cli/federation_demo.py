@@ -94,6 +94,6 @@ def _print_sites(federation: Loopback, truth: dict[str, NDArray[np.bool_]]) -> N
         for path in sorted(federation.folder.glob(f"{name}/results/*/decisions.parquet")):
             flagged = pq.read_table(path)["rejected"].to_numpy()
             _print_line(
-                f"  {name:<6} {flagged.sum():>4} rows flagged; {(flagged & is_novel).sum()} of its"
-                f" {is_novel.sum()} novelties are among them"
+                f"  {name:<6} {flagged.sum():>4} flagged; {(flagged & is_novel).sum()} of its"
+                f" {is_novel.sum()} novel rows are among them"
             )

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from conovel.cli.show import facts_table, print_json, split_names, stages
+from conovel.cli.show import facts_table, print_json, require_there, split_names, stages
 from conovel.cli.tables import (
     Decimal,
     Encoding,
@@ -16,6 +16,7 @@ from conovel.cli.tables import (
     Na,
     SchemaFile,
     Separator,
+    named_samples,
     reading_of,
     schema_of,
 )
@@ -96,6 +97,7 @@ def fit(
     of a batch is that of `conovel detect`, provided none of its rows was among the unlabelled
     ones.
     """
+    require_there(null, unlabelled, schema)
     from conovel.errors import FileError  # noqa: PLC0415
     from conovel.site.asked import columns_read  # noqa: PLC0415
     from conovel.site.detector import AdaDetect  # noqa: PLC0415
@@ -112,10 +114,10 @@ def fit(
         schema=schema_of(kind, schema),
     )
     features = split_names(columns) if columns else None
-    with stages() as show_stage:
+    told = reading_of(exclude, separator, decimal, encoding, na)
+    reading, names = columns_read(detector.schema, told, features)
+    with stages() as show_stage, named_samples(reading, null, unlabelled):
         show_stage("reading files")
-        told = reading_of(exclude, separator, decimal, encoding, na)
-        reading, names = columns_read(detector.schema, told, features)
         types = pick_features(null, unlabelled or null, names, id_column, reading)
         known = read_sample(null, types, None, reading).features
         others = None
@@ -139,12 +141,13 @@ def fit(
         print_json(summary)
         return
     from rich.console import Console  # noqa: PLC0415
+    from rich.markup import escape  # noqa: PLC0415
 
     table = facts_table()
     table.add_row("known normals", f"{kept.n_train:,} train + {kept.n_calibration:,} calibrate")
     table.add_row("unlabelled rows", f"{kept.n_unlabelled:,} train")
     table.add_row("scorer", kept.scorer + (", imitated by a forest" if kept.imitated else ""))
     table.add_row("level", f"{float(kept.level):g}")
-    table.add_row("written", f"{out}, {out.stat().st_size:,} bytes")
-    table.add_row("use it", f"conovel detect --detector {out} --test today.csv")
+    table.add_row("written", f"{escape(str(out))}, {out.stat().st_size:,} bytes")
+    table.add_row("use it", escape(f"conovel detect --detector {out} --test today.csv"))
     Console().print(table)

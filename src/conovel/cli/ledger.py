@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from conovel.cli.show import facts_table, print_json
+from conovel.cli.show import facts_table, print_json, require_there
+from conovel.stats.words import counted
 
 
 def ledger(
@@ -24,6 +25,7 @@ def ledger(
 
     Example: `conovel ledger month.json --out list.csv`
     """
+    require_there(path)
     from conovel.site.ledger import Ledger  # noqa: PLC0415
     from conovel.site.ledger_file import list_columns  # noqa: PLC0415
     from conovel.site.ledger_prepared import read_prepared  # noqa: PLC0415
@@ -48,12 +50,16 @@ def ledger(
         print_json({**content, "batches": batches, "list": listed})
         return
     from rich.console import Console  # noqa: PLC0415
+    from rich.markup import escape  # noqa: PLC0415
 
     table = facts_table()
     table.add_row("batches", f"{len(batches):,}, {score} scores")
-    table.add_row("list so far", f"{found.n_listed:,} of {found.n_tests:,} rows in all batches")
+    table.add_row(
+        "list so far", f"{found.n_listed:,} of {counted(found.n_tests, 'row')} in all batches"
+    )
     for batch in batches:
-        table.add_row("", f"{batch['n_listed']:,} of {batch['n_tests']:,} in {batch['name']}")
+        name = escape(str(batch["name"]))
+        table.add_row("", f"{batch['n_listed']:,} of {batch['n_tests']:,} in {name}")
     if batches and (needs := found.needs(int(str(batches[-1]["n_tests"])))) is not None:
         table.add_row("next", str(needs))
     table.add_row("level", f"{float(found.level):g}{', final decisions' if found.final else ''}")
@@ -68,5 +74,5 @@ def ledger(
             " wrote their ledgers. The next run of the list takes them or gives them up",
         )
     if out is not None:
-        table.add_row("written", str(out))
+        table.add_row("written", escape(str(out)))
     Console().print(table)

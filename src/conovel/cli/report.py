@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from conovel.cli.show import require_there
+
 
 def report(
     run: Annotated[
@@ -28,6 +30,7 @@ def report(
     step-up, p-values and scores, and for networks every message and what it revealed. It works
     offline, on a phone and on paper.
     """
+    require_there(run)
     from conovel.report import write_report  # noqa: PLC0415
 
     page = out or run.with_suffix(".html")

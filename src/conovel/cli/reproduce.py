@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from conovel.cli.number_tables import print_numbers
 from conovel.cli.show import bar, is_dask, split_names
 
 if TYPE_CHECKING:
-    from conovel.experiments.tables import ResultTable
     from conovel.experiments.tasks import Learner
 
 
@@ -102,7 +102,7 @@ def reproduce(
         outcomes = run(experiment, options, out, n_jobs=jobs, on_done=show_progress)
     for outcome in outcomes:
         for table in outcome.tables:
-            _print_table(table)
+            print_numbers(table.title, table.columns, table.rows)
     files = [file for outcome in outcomes for file in outcome.files]
     typer.echo("written: " + ", ".join(map(str, files)))
 
@@ -147,18 +147,3 @@ def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
     with bar(MofNCompleteColumn(), speed_seconds=600) as progress:
         task = progress.add_task(name, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
-
-
-def _print_table(table: ResultTable) -> None:
-    from rich import box  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table as RichTable  # noqa: PLC0415
-
-    printed = RichTable(
-        title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1), title_justify="left"
-    )
-    for index, head in enumerate(table.columns):
-        printed.add_column(head, justify="right" if index else "left")
-    for row in table.rows:
-        printed.add_row(*row)
-    Console().print(printed)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from conovel.cli.show import require_there
 from conovel.cli.tables import (
     Decimal,
     Encoding,
@@ -14,6 +15,7 @@ from conovel.cli.tables import (
     Kind,
     Na,
     Separator,
+    named_samples,
     reading_of,
     schema_of,
 )
@@ -36,6 +38,7 @@ def schema(
     typical number of each column with missing values. Write missing = true where another agent
     may have missing values.
     """
+    require_there(file)
     from conovel.site.asked import columns_read  # noqa: PLC0415
     from conovel.site.pairs import infer_schema  # noqa: PLC0415
     from conovel.site.storage import pick_features, read_sample  # noqa: PLC0415
@@ -43,7 +46,8 @@ def schema(
     kinds = schema_of(kind, None)
     said = reading_of(exclude, separator, decimal, encoding, na)
     reading, _ = columns_read(kinds, said, None)
-    types = pick_features(file, file, None, None, reading)
-    found = infer_schema(read_sample(file, types, None, reading).features, kinds=kinds)
+    with named_samples(reading, file):
+        types = pick_features(file, file, None, None, reading)
+        found = infer_schema(read_sample(file, types, None, reading).features, kinds=kinds)
     ignored = {name: "ignore" for name in said.exclude}
     typer.echo(type(found).from_dict(found.to_dict() | ignored).to_toml(), nl=False)

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from conovel.stats.words import counted
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -106,8 +108,8 @@ def facts_table() -> Table:
     from rich.table import Table  # noqa: PLC0415
 
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(style="dim")
-    table.add_column()
+    table.add_column(style="dim", overflow="fold", max_width=24)
+    table.add_column(overflow="fold")  # nothing is cut off
     return table
 
 
@@ -160,17 +162,6 @@ def spelled_range(numbers: Iterable[int]) -> str:
     return " to ".join(dict.fromkeys(ends))
 
 
-def rows_in_words(n: int) -> str:
-    """Write a number of rows.
-
-    Examples
-    --------
-    >>> rows_in_words(1), rows_in_words(1500)
-    ('1 row', '1,500 rows')
-    """
-    return "1 row" if n == 1 else f"{n:,} rows"
-
-
 def times_in_words(result: SiteResult) -> str:
     """Say in how many runs the flagged rows of a site were flagged."""
     return f"{spelled_range(result.times_flagged[result.rejected].tolist())} of {result.repeats}"
@@ -195,7 +186,7 @@ def print_findings(findings: Sequence[Finding], headline: str = "") -> None:
             others.remove(worst)
     words += map(str, others[:_MOST_NOTES])
     if (more := len(others) - _MOST_NOTES) > 0:
-        words.append(f"{more:,} more findings are in the JSON, under warnings.")
+        words.append(f"{counted(more, 'more finding')} in the JSON, under warnings.")
     Console().print(
         Panel(
             Text("\n\n".join(words)),

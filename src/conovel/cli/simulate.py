@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from conovel.cli.number_tables import print_numbers
 from conovel.cli.show import print_findings, print_json, split_names, stages, times_in_words
 from conovel.cli.tables import (
     Decimal,
@@ -18,6 +19,7 @@ from conovel.cli.tables import (
     Separator,
     reading_of,
 )
+from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -260,9 +262,7 @@ def _read_dropouts(texts: list[str] | None) -> dict[str, Phase]:
 
 def _print_run(run: NetworkRun, truth: Truth | None) -> None:
     import numpy as np  # noqa: PLC0415
-    from rich import box  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
 
     from conovel.report import correct_counts  # noqa: PLC0415
 
@@ -270,13 +270,10 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
     bits = spec.bits or "float64"
     how = f", {spec.composite} of {f'{bits}-bit' if isinstance(bits, int) else bits} models"
     title = f"{spec.regime.name}{how if spec.regime.exchanges_models else ''}"
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
-    table.add_column("agent", no_wrap=True)
-    heads = ["nulls", "tested", "flagged", "bytes out", "bytes in"]
-    for head in [*heads, *(["false", "found"] if truth else [])]:
-        table.add_column(head, justify="right", no_wrap=True)
-    if run.runs:  # how often the flagged rows of an agent were flagged
-        table.add_column("in runs", justify="right", no_wrap=True)
+    heads = ["agent", "nulls", "tested", "flagged", "bytes out", "bytes in"]
+    heads += ["false", "found"] if truth else []
+    heads += ["in runs"] if run.runs else []  # how often the flagged rows were flagged
+    rows = []
     traffic = [transcript.totals()["by_agent"] for transcript in run.transcripts]
     totals = np.zeros(9, dtype=int)
     for name, site in run.items():
@@ -289,11 +286,10 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
         numbers += [*moved, counts["false"], counts["found"], counts["novel"]]
         totals += numbers
         times = [times_in_words(site)] if run.runs else []
-        table.add_row(name, *_cells(numbers, truth is not None), *times)
-    table.add_section()
-    table.add_row("all", *_cells(totals.tolist(), truth is not None), style="bold")
+        rows.append([name, *_cells(numbers, truth is not None), *times])
+    last = ["all", *_cells(totals.tolist(), truth is not None), *([""] if run.runs else [])]
+    print_numbers(title, heads, rows, [last])
     console = Console()
-    console.print(table)
     for what in () if run.runs else ("scorer", "composite"):  # every run has its own choices
         chosen = {
             name: site.choices[what].winner for name, site in run.items() if what in site.choices
@@ -301,7 +297,9 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
         if chosen:
             winners = ", ".join(f"{winner} ({name})" for name, winner in chosen.items())
             console.print(f"{what} chosen: {winners}")
-    console.print(f"{run.rounds} rounds of counts, {run.n_bytes:,} bytes in all messages")
+    console.print(
+        f"{counted(run.rounds, 'round')} of counts, {run.n_bytes:,} bytes in all messages"
+    )
     for line in [*_group_lines(run.groups), *_list_lines(run)]:
         console.print(line)
     if truth:

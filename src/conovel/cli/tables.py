@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +15,7 @@ from conovel.cli.show import split_names
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from conovel.errors import ConovelError
     from conovel.site.dialects import Reading
 
 Exclude = Annotated[
@@ -78,11 +81,58 @@ def reading_of(
     return Reading(separator, decimal, encoding, marks, tuple(dict.fromkeys(names)))
 
 
+@contextmanager
+def named_samples(
+    reading: Reading, null: Path | None = None, test: Path | None = None
+) -> Iterator[None]:
+    """Call samples by their files in errors and warnings, and rows by their lines.
+
+    In memory they are X_null and X_test, which are no words of the command line.
+    """
+    from conovel.errors import ConovelError  # noqa: PLC0415
+
+    paths = {"X_null": null, "X_test": test}
+    files = {name: path for name, path in paths.items() if path is not None}
+    show = warnings.showwarning
+
+    def show_named(message: Warning | str, *others: Any, **more: Any) -> None:
+        show(_named(str(message), files), *others, **more)
+
+    warnings.showwarning = show_named
+    try:
+        yield
+    except ConovelError as error:
+        error.args = (_named(_with_line(error, files, reading), files), *error.args[1:])
+        raise
+    finally:
+        warnings.showwarning = show
+
+
+def _named(text: str, files: Mapping[str, Path]) -> str:
+    both = " and ".join(dict.fromkeys(map(str, files.values())))
+    text = text.replace("X_null and X_test", both)
+    for name, path in files.items():
+        text = text.replace(name, str(path))
+    return text
+
+
+def _with_line(error: ConovelError, files: Mapping[str, Path], reading: Reading) -> str:
+    from conovel.site.datafiles import DataFile, format_of  # noqa: PLC0415
+    from conovel.site.lines import relocated  # noqa: PLC0415
+
+    about = [path for name, path in files.items() if name in str(error)]
+    if len(about) != 1 or not about[0].is_file() or format_of(about[0]) != "csv":
+        return str(error)
+    return relocated(error, about[0], DataFile(about[0], reading).dialect, 0)
+
+
 def add_read_rows(table: Table, read_as: Mapping[str, str]) -> None:
     """Say in a table how files were read."""
+    from rich.markup import escape  # noqa: PLC0415
+
     for said in dict.fromkeys(read_as.values()):
         names = ", ".join(Path(path).name for path, how in read_as.items() if how == said)
-        table.add_row("read", f"{names} as {said}")
+        table.add_row("read", escape(f"{names} as {said}"))
 
 
 def schema_of(kinds: Sequence[str] | None, file: Path | None) -> Path | Mapping[str, str] | None:

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from conovel.cli.show import require_there
+
 
 def verify(
     run: Annotated[Path, typer.Argument(help="A run written by `conovel simulate --out`.")],
@@ -16,6 +18,7 @@ def verify(
     Also lists what cannot be derived and was not checked. Exit code 0 if everything holds, 1 if
     something does not.
     """
+    require_there(run)
     from conovel.protocol.audit import verify as audit  # noqa: PLC0415
     from conovel.protocol.not_checked import not_checked  # noqa: PLC0415
     from conovel.site.storage import read_json  # noqa: PLC0415

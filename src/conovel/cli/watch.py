@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from conovel.cli.show import split_names
+from conovel.cli.show import require_there, split_names
 from conovel.cli.tables import (
     Decimal,
     Encoding,
@@ -18,9 +18,11 @@ from conovel.cli.tables import (
     Na,
     SchemaFile,
     Separator,
+    named_samples,
     reading_of,
     schema_of,
 )
+from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from conovel.site.asked import SchemaLike
@@ -85,14 +87,16 @@ def watch(
     most the fraction LEVEL of the list is expected to be false alarms. With --once the exit code
     is 1 if a file could not be tested.
     """
-    from conovel.cli.kept import begin_ledger  # noqa: PLC0415
     from conovel.errors import FileError, InputError  # noqa: PLC0415
-    from conovel.site.storage import require_writable  # noqa: PLC0415
 
     if (detector is None) == (null is None):
         raise InputError("give either --detector, made by conovel fit, or --null")
     if not folder.is_dir():
         raise FileError(f"{folder} is not a folder")
+    require_there(detector, null, schema)
+    from conovel.cli.kept import begin_ledger  # noqa: PLC0415
+    from conovel.site.storage import require_writable  # noqa: PLC0415
+
     if out is not None:
         require_writable(out)
         if out.parent.resolve() == folder.resolve():
@@ -207,9 +211,10 @@ class Watcher:
         assert update is not None  # noqa: S101  (every test has a ledger)
         self._write_list()
         typer.echo(
-            f"{name}: {update.rejected.size:,} rows, {int(update.rejected.sum()):,} flagged;"
+            f"{name}: {counted(update.rejected.size, 'row')},"
+            f" {int(update.rejected.sum()):,} flagged;"
             f" {len(update.joined):,} joined the list, {len(update.left):,} left it,"
-            f" {update.n_listed:,} of {update.n_tests:,} rows are on it"
+            f" {update.n_listed:,} of {counted(update.n_tests, 'row')} on it now"
         )
         for finding in result.warnings:
             if finding.breaks_promise:
@@ -240,8 +245,9 @@ def _kept_test(
     kept = KeptDetector.load(detector)
 
     def test(path: Path) -> Detection:
-        rows, ids = read_batch(kept, path, id_column, reading)
-        return kept.detect(rows, ids=ids, level=level, ledger=ledger, name=path.name)
+        with named_samples(reading, test=path):
+            rows, ids = read_batch(kept, path, id_column, reading)
+            return kept.detect(rows, ids=ids, level=level, ledger=ledger, name=path.name)
 
     return test
 
@@ -263,9 +269,10 @@ def _refitted_test(
     told, features = columns_read(schema, reading, split_names(columns) if columns else None)
 
     def test(path: Path) -> Detection:
-        known, rows = read_pair_of_files(null, path, features, id_column, told)
-        return detector.detect(
-            known.features, rows.features, ids=rows.ids, ledger=ledger, name=path.name
-        )
+        with named_samples(told, null, path):
+            known, rows = read_pair_of_files(null, path, features, id_column, told)
+            return detector.detect(
+                known.features, rows.features, ids=rows.ids, ledger=ledger, name=path.name
+            )
 
     return test

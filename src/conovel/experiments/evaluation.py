@@ -25,6 +25,7 @@ from conovel.spec.findings import Finding, subject, worst_of
 from conovel.stats.arguments import RandomState, as_callback, as_seed, as_whole
 from conovel.stats.levels import Level, as_level
 from conovel.stats.null_proportion import NullProportion
+from conovel.stats.words import counted
 
 
 class Trial(NamedTuple):
@@ -257,7 +258,9 @@ def _by_order(
     """Test the last rows, in consecutive batches, each against all normal rows before it."""
     start = places.size - _n_tested(places.size, share)
     if places.size - start < n_trials:
-        raise SampleError(f"{places.size - start} rows to test cannot make {n_trials} batches")
+        raise SampleError(
+            f"{counted(places.size - start, 'row')} to test cannot make {n_trials} batches"
+        )
     for batch in np.array_split(np.arange(start, places.size), n_trials):
         known = places[: batch[0]]
         yield _some(known[~is_novel[known]]), places[batch]

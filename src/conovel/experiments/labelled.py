@@ -13,6 +13,7 @@ from conovel.errors import ColumnError, InputError, SampleError
 from conovel.site.checks.columns import looks_like_id
 from conovel.site.tables import as_frame
 from conovel.stats.arguments import as_array
+from conovel.stats.words import counted, not_there
 
 _NORMAL = ("0", "0.0", "false", "normal", "benign", "no", "ok", "none", "inlier")
 _FEW_VALUES = 50  # a label has at most so many values
@@ -24,7 +25,7 @@ def split_column(X: Any, which: Any, what: str) -> tuple[Any, NDArray[Any]]:
         return X, as_array(which, what)
     frame = as_frame(X, "X")
     if frame is None or which not in frame.columns:
-        has = "" if frame is None else f": it has {', '.join(map(repr, frame.columns[:8]))}"
+        has = "" if frame is None else f": {not_there(which, frame.columns)}"
         raise ColumnError(f"{what}: there is no column {which!r}{has}")
     return frame.drop(which).to_native(), frame[which].to_numpy()
 
@@ -38,7 +39,8 @@ def read_label(values: NDArray[Any], normal: Any) -> tuple[NDArray[np.bool_], st
     known, counts = np.unique(texts[~missing], return_counts=True)
     if missing.any() and "none" not in map(str.lower, known.tolist()):
         raise InputError(
-            f"label is missing in {int(missing.sum()):,} rows: fill it in or drop these rows"
+            f"label is missing in {counted(int(missing.sum()), 'row')}: fill it in, or drop"
+            " these rows"
         )
     if len(known) < 2:
         raise InputError("label has a single value: there must be normal rows and novelties")

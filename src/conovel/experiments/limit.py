@@ -74,7 +74,10 @@ def power_limit(distances: ArrayLike, level: Level = 0.1, null_share: float = 0.
 
         # The first root from the loosest threshold, where FastLSU ends too.
         grid = np.linspace(-_FAR, _FAR, 2001)
-        first = int(np.argmax(excess(grid) <= 0))
+        kept = excess(grid) <= 0
+        first = int(np.argmax(kept))
+        if kept[first] and first == 0:  # novelties so far away that no threshold is too loose
+            return float(true(grid[:1]).mean())
         low, high = grid[first - 1 : first + 1]
         root = brentq(lambda c: excess(np.array([c])).item(), low, high, xtol=1e-12)
         return float(true(np.array([root])).mean())

@@ -36,6 +36,7 @@ from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import run_id_of
 from conovel.stats.rank_counts import RankHistogram, as_block, rank_limit, within_limit
 from conovel.stats.stepup import step_up
+from conovel.stats.words import counted
 
 
 def verify(run: Mapping[str, Any]) -> list[str]:
@@ -371,7 +372,7 @@ class _Audit:
                 told = self.transcript, outcome, name, decisions[name]
                 yield from self._by_cells.decision_findings(*told)
         if self.regime.uses_counts and not self.is_of_one_site and total != outcome.n_rejected:
-            yield f"{total} rows are rejected, and the outcome says {outcome.n_rejected}"
+            yield f"{counted(total, 'row')} rejected, and the outcome says {outcome.n_rejected}"
 
     def rank_decisions(
         self, outcome: Outcome, name: str, given: NDArray[np.int64], rejected: NDArray[np.bool_]

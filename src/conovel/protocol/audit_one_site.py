@@ -14,6 +14,7 @@ from conovel.stats.null_proportion import as_estimator
 from conovel.stats.rank_counts import as_block, rank_limit, within_limit
 from conovel.stats.resolution import resolution
 from conovel.stats.stepup import step_up
+from conovel.stats.words import counted
 
 
 def one_site_findings(run: Mapping[str, Any]) -> Iterator[str]:
@@ -61,7 +62,7 @@ def _rank_findings(run: Mapping[str, Any]) -> Iterator[str]:
     if ranks.size != run["n_test"] or not np.array_equal(rejected, within_limit(ranks, largest)):
         yield f"the rejected rows are not those up to rank {largest}"
     elif run["n_rejected"] != rejected.sum() or largest != ranks[rejected].max(initial=0):
-        yield f"{rejected.sum()} rows are rejected, and {run['n_rejected']} are told"
+        yield f"{counted(int(rejected.sum()), 'row')} rejected, and {run['n_rejected']} are told"
     if not np.array_equal(np.asarray(run["p_values"]), ranks / (size + 1)):
         yield f"the p-values are not those of {size} calibration rows"
     level = as_level(run["level"])

@@ -22,6 +22,7 @@ from conovel.stats.repeats import (
     repeated_resolution,
     run_level,
 )
+from conovel.stats.words import counted
 
 
 def network_findings(
@@ -135,7 +136,7 @@ def _row_findings(run: Mapping[str, Any], flags: NDArray[np.bool_]) -> Iterator[
     if _differ(run["rejected"], rejected.tolist()):
         yield "the decisions do not follow from the evidence"
     if run["n_rejected"] != rejected.sum():
-        yield f"{rejected.sum()} rows are rejected, and {run['n_rejected']} are told"
+        yield f"{counted(int(rejected.sum()), 'row')} rejected, and {run['n_rejected']} are told"
 
 
 def _differ(told: Any, derived: Any) -> bool:

@@ -7,6 +7,7 @@ from conovel.report.picture_content import shortened
 from conovel.report.sections import settings_section
 from conovel.report.view import Section, Story, Table
 from conovel.spec.findings import percent
+from conovel.stats.words import counted
 
 _MOST_TRIALS = 200
 _COUNTS = ("n_null", "n_test", "n_novel", "n_flagged")
@@ -31,8 +32,8 @@ def evaluation_story(run: Checked) -> Story:
     return Story(
         kind="Past data with labels",
         headline=f"{percent(round(fdp, 3))} of the flagged rows were false alarms",
-        lead=f"{_share(power)} of the novelties were found, on average over {len(trials)} trials"
-        f" with rows {how}.",
+        lead=f"{_share(power)} of the novelties were found, on average over"
+        f" {counted(len(trials), 'trial')} with rows {how}.",
         facts=[
             ("false alarms, promised at most on average", shortened(run.text("level"))),
             ("false alarms, realised", _with_error(fdp, errors.number("fdp", None))),

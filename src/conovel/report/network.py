@@ -39,6 +39,7 @@ from conovel.report.tables import (
 from conovel.report.view import Picture, Section, Story, read_picture
 from conovel.spec.findings import percent
 from conovel.spec.run_spec import RunSpec
+from conovel.stats.words import counted
 
 
 def network_story(run: Checked) -> Story:
@@ -149,10 +150,10 @@ def _headline(transcript: Transcript, drawn: Picture | None) -> tuple[str, int |
         tested = sum(site.n_tested for site in drawn.sites.values())
         alone = len(drawn.sites) == 1 < len(transcript.roster)
         whose = f" of {shortened(next(iter(drawn.sites)))}" if alone else ""
-        return f"{n_rejected:,} of {tested:,} rows{whose} flagged as novel", n_rejected
+        return f"{n_rejected:,} of {counted(tested, 'row')}{whose} flagged as novel", n_rejected
     if outcome and transcript.agreed.regime.uses_counts:
         n_rejected = outcome.n_rejected
-        return f"{n_rejected:,} of {outcome.n_tests:,} rows flagged as novel", n_rejected
+        return f"{n_rejected:,} of {counted(outcome.n_tests, 'row')} flagged as novel", n_rejected
     return "Every site decided for itself", None
 
 

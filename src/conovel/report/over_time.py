@@ -7,6 +7,7 @@ from dataclasses import replace
 from conovel.report.checked import Checked
 from conovel.report.picture_content import shortened
 from conovel.report.view import Section, Story, Table
+from conovel.stats.words import counted
 
 _MOST_ROWS = 200
 _SHOWN = 15
@@ -28,7 +29,7 @@ def with_ledger(story: Story, run: Checked) -> Story:
     promise = story.facts[0][1] if story.facts else ""
     lead = (
         f"{name} is batch {number:,}. The list of all batches so far has {n_listed:,} of"
-        f" {n_tests:,} rows, and on average at most {promise} of them are false alarms."
+        f" {counted(n_tests, 'row')}, and on average at most {promise} of them are false alarms."
     )
     facts = [*story.facts, ("rows on the list of all batches", f"{n_listed:,}")]
     section = Section("The list so far", [_WORDS], tables=_tables(told))

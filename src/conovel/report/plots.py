@@ -27,6 +27,7 @@ from conovel.report.drawing import (
     y_scale,
 )
 from conovel.report.view import Curve, Histogram
+from conovel.stats.words import counted
 
 _FEW = 130  # up to so many p-values are drawn as single dots
 _SHARES = (0.01, 0.1, 0.4)
@@ -163,8 +164,8 @@ def score_plot(scores: Histogram, lowest_flagged: float | None, title: str) -> P
     return Plot(
         title=title,
         description=(
-            f"Upwards {m:,} tested rows, {sum(scores.rejected):,} of them flagged; downwards"
-            f" {known:,} known normals they were compared with."
+            f"Upwards {counted(m, 'tested row')}, {sum(scores.rejected):,} of them flagged;"
+            f" downwards {counted(known, 'known normal')} they were compared with."
         ),
         x_label="score (higher is more novel)",
         y_label="share of rows, root scale",
@@ -198,11 +199,12 @@ def rounds_plot(levels: Sequence[int], title: str) -> Plot:
     return Plot(
         title=title,
         description=(
-            f"The count begins with all {levels[0]:,} tested rows and, after {rounds} rounds,"
+            f"The count begins with {counted(levels[0], 'tested row')} and, after"
+            f" {counted(rounds, 'round')},"
             f" stays at {levels[-1]:,}: " + ", ".join(f"{level:,}" for level in levels) + "."
         )
         if few
-        else f"From {levels[0]:,} to {levels[-1]:,} rows in {rounds} rounds.",
+        else f"From {levels[0]:,} to {counted(levels[-1], 'row')} in {counted(rounds, 'round')}.",
         x_label="round of counts",
         y_label="rows",
         x_ticks=[

@@ -21,6 +21,7 @@ from conovel.spec.findings import percent
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.levels import as_level
 from conovel.stats.repeats import MAX_REPEATS
+from conovel.stats.words import counted
 
 _HOW = (
     "One run depends on its random split of the known normals. So {repeats} runs with splits of"
@@ -61,7 +62,7 @@ def repeated_detection_story(run: Checked) -> Story:
     ]
     return Story(
         kind="One site",
-        headline=f"{n_rejected:,} of {n_test:,} rows flagged as novel",
+        headline=f"{n_rejected:,} of {counted(n_test, 'row')} flagged as novel",
         lead=lead(n_rejected, level) + _lead(repeats),
         facts=[
             ("false alarms, at most on average", percent(level)),
@@ -105,7 +106,7 @@ def repeated_network_story(run: Checked) -> Story:
     words = realised(truth)
     return Story(
         kind="Several sites",
-        headline=f"{n_rejected:,} of {n_tested:,} rows flagged as novel",
+        headline=f"{n_rejected:,} of {counted(n_tested, 'row')} flagged as novel",
         lead=lead(n_rejected, float(spec.level), " of all sites together")
         + _lead(spec.repeats)
         + words,

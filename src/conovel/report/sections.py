@@ -11,6 +11,7 @@ from conovel.report.plots import p_value_plot, score_plot, step_up_plot
 from conovel.report.tables import novel_rows, resolution_rows
 from conovel.report.view import Picture, Section
 from conovel.spec.findings import percent
+from conovel.stats.words import counted
 
 MOST_PANELS = 6  # plots of the same kind
 
@@ -126,7 +127,10 @@ def _tolerance(drawn: Picture) -> list[str]:
     ((limit, known),) = sites
     if limit == 0:
         return [
-            f"Even a row that is more novel than all {known:,} known normals would not be flagged."
+            f"Even a row that is more novel than all of {counted(known, 'known normal')} would"
+            " not be flagged."
         ]
     most = f"at most {limit - 1:,}" if limit > 1 else "none"
-    return [f"A row is flagged when {most} of {known:,} known normals look at least as novel."]
+    return [
+        f"A row is flagged when {most} of {counted(known, 'known normal')} look at least as novel."
+    ]

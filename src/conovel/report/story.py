@@ -28,6 +28,7 @@ from conovel.report.sections import (
 from conovel.report.view import Story, read_picture
 from conovel.spec.findings import percent
 from conovel.stats.levels import as_level
+from conovel.stats.words import counted
 
 
 def story_of(content: Mapping[str, Any], folder: Path | None = None) -> Story:
@@ -86,7 +87,7 @@ def detection_story(run: Checked) -> Story:
         facts.append(("share of normals, estimated", f"{run.number('pi0'):.3f}"))
     return Story(
         kind="One site",
-        headline=f"{n_rejected:,} of {n_test:,} rows flagged as novel",
+        headline=f"{n_rejected:,} of {counted(n_test, 'row')} flagged as novel",
         lead=lead(n_rejected, level),
         facts=facts,
         guarantee=guarantee.text("statement"),

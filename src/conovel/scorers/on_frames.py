@@ -11,12 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
+import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 
 from conovel.scorers.base import Matrix, Scorer, Vector
+from conovel.scorers.reading import ProbabilityReader
 
 # Makes a frame of the rows of a matrix.
 Decode: TypeAlias = Callable[[Matrix], Any]
@@ -75,6 +78,12 @@ def _has(method: str) -> Callable[[Any], bool]:
     return lambda self: hasattr(self.model, method)
 
 
+def _is_plain(features: Any) -> bool:
+    """Tell whether features are a matrix of finite numbers."""
+    is_matrix = isinstance(features, np.ndarray) and features.dtype == np.float64
+    return is_matrix and bool(np.isfinite(features).all())
+
+
 class FrameEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """An estimator that gets the rows of a matrix as a frame.
 
@@ -93,12 +102,21 @@ class FrameEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Fit on the frame of the rows."""
         self.model_ = clone(self.model).fit(self.decode(X), y)
         self.classes_ = getattr(self.model_, "classes_", None)
+        is_pipeline = isinstance(self.model_, Pipeline) and len(self.model_) > 1
+        self.read_ = ProbabilityReader(self.model_[-1]) if is_pipeline else None
         return self
 
     @available_if(_has("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Matrix) -> Matrix:
-        """Give the probability of each class."""
-        return self.model_.predict_proba(self.decode(X))  # type: ignore[no-any-return]
+        """Give the probability of each class, the same bits in any batch where that is known."""
+        frame = self.decode(X)
+        if self.read_ is None:
+            return self.model_.predict_proba(frame)  # type: ignore[no-any-return]
+        features = self.model_[:-1].transform(frame)
+        if not _is_plain(features):  # products of sparse matrices go row by row
+            return self.model_[-1].predict_proba(features)  # type: ignore[no-any-return]
+        novel = self.read_(np.ascontiguousarray(features))
+        return np.stack([1 - novel, novel], axis=1)
 
     @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Matrix) -> Vector:

@@ -32,6 +32,11 @@ _TRUE, _FALSE = {"true", "t", "yes", "y", "1", "1.0"}, {"false", "f", "no", "n",
 _SCALARS = (str, bool, int, float, decimal.Decimal, np.generic, datetime.date, datetime.time)
 
 
+def spells_number(text: str) -> bool:
+    """Tell whether a text is a number."""
+    return _NUMBER.fullmatch(text) is not None
+
+
 @dataclass(frozen=True, eq=False)
 class Numbers:
     """A column of numbers; NaN is missing. `kind` is the type in which they came."""
@@ -86,7 +91,7 @@ class Texts:
     @cached_property
     def as_numbers(self) -> NDArray[np.float64] | None:
         """The numbers that the levels spell, if all of them do."""
-        if not all(map(_NUMBER.fullmatch, self.levels)):
+        if not all(map(spells_number, self.levels)):
             return None
         return np.array([float(level) for level in self.levels])
 
@@ -104,7 +109,7 @@ class Texts:
 
     def numbers(self) -> Numbers | str:
         """Give the numbers that the texts spell, or the first text that spells none."""
-        return self._looked_up(lambda text: float(text) if _NUMBER.fullmatch(text) else None)
+        return self._looked_up(lambda text: float(text) if spells_number(text) else None)
 
     def truths(self) -> Numbers | str:
         """Give 1 for texts such as "yes" and 0 for such as "no", or the first other text."""
@@ -153,6 +158,11 @@ def read_series(series: nw.Series[Any], label: str) -> RawColumn:
         return _read_series(series, label)
     except UnicodeEncodeError as error:
         raise ValueTypeError(f"{label} holds a text that is not Unicode: {error}") from None
+
+
+def read_frame(frame: nw.DataFrame[Any]) -> dict[str, RawColumn]:
+    """Read all columns of a frame whose names are texts."""
+    return {name: read_series(frame[name], f"column {name!r}") for name in frame.columns}
 
 
 def _read_series(series: nw.Series[Any], label: str) -> RawColumn:

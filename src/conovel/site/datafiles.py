@@ -26,7 +26,9 @@ import pyarrow.parquet as pa_parquet
 
 from conovel.errors import ColumnError, FileError, MissingExtraError
 from conovel.site.dialects import AS_FOUND, Dialect, Reading, sniff, without_compression
+from conovel.site.lines import malformed
 from conovel.site.representation import as_floats, common_kind, round_to, warn_rounded
+from conovel.stats.words import listed, not_there
 
 FORMATS = {
     ".csv": "csv",
@@ -113,7 +115,15 @@ class DataFile:
             with pa_csv.open_csv(self.path, **self.dialect.options()) as reader:
                 return _distinct(self.path, reader.schema)
         except (pa.ArrowException, OSError) as error:
-            raise unreadable(self.path, error) from None
+            raise self.unreadable(error) from None
+
+    def unreadable(self, error: Exception) -> FileError:
+        """Say what is wrong with the file, and of a CSV file in which line."""
+        found = None
+        if self.format == "csv" and isinstance(error, pa.ArrowInvalid):
+            names = self.schema.names if "schema" in vars(self) else ()
+            found = malformed(self.path, self.dialect, names, error)
+        return found or unreadable(self.path, error)
 
     def feature_type(self, name: str) -> pa.DataType:
         """Give the type of a column as a feature.
@@ -152,7 +162,7 @@ class DataFile:
             table = self.fragment.to_table(schema=self.types_read(types), columns=types.names)
             return self.converted(table, types)
         except (pa.ArrowException, OSError) as error:
-            raise unreadable(self.path, error) from None
+            raise self.unreadable(error) from None
 
     def converted(self, table: pa.Table, types: pa.Schema) -> pa.Table:
         """Bring columns to the types agreed on, with what is marked as missing taken out."""
@@ -198,11 +208,9 @@ def require_columns(files: Iterable[DataFile], names: Sequence[str]) -> None:
     """Check that every file has the columns."""
     for file in files:
         if missing := [name for name in names if name not in file.schema.names]:
-            present = file.schema.names
-            listed = ", ".join(present[:20]) + (", ..." if len(present) > 20 else "")
             raise ColumnError(
-                f"{file.path} has no column {', '.join(map(repr, missing[:_SHOWN]))};"
-                f" it has {listed}"
+                f"{file.path} has no column {listed(missing, _SHOWN)}:"
+                f" {not_there(missing[0], file.schema.names)}"
             )
 
 

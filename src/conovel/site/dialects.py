@@ -6,6 +6,7 @@ Only what is looked at is decided here; pyarrow parses the files.
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,14 +21,15 @@ from conovel.errors import ColumnError, FileError, InputError
 from conovel.site.columns import NA_MARKERS
 
 _HEAD = 1 << 16  # bytes that are looked at
-_LINES = 2000
+_ROWS = 2000
 _SEPARATORS = (",", ";", "\t", "|")
 _BOMS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _COMMA_NUMBER = re.compile(r"\s*[+-]?\d*,\d+\s*")
 _POINT_NUMBER = re.compile(r"\s*[+-]?\d*\.\d+\s*")
 _NUMBER = re.compile(r"\s*[+-]?\d+([.,]\d+)?\s*")
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
-_SPELLED = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "space"}
+# What separators are called.
+SPELLED = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "space"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Reading:
     is_whole: bool = False
 
     def __post_init__(self) -> None:
-        names = {name: sign for sign, name in _SPELLED.items()} | {"\\t": "\t"}
+        names = {name: sign for sign, name in SPELLED.items()} | {"\\t": "\t"}
         if self.separator is not None:
             sign = names.get(self.separator, self.separator)
             object.__setattr__(self, "separator", sign)
@@ -93,7 +95,9 @@ class Dialect:
         markers = sorted({*pa_csv.ConvertOptions().null_values, *NA_MARKERS, *own})
         return {
             "read_options": pa_csv.ReadOptions(encoding=self.encoding),
-            "parse_options": pa_csv.ParseOptions(delimiter=self.separator),
+            "parse_options": pa_csv.ParseOptions(
+                delimiter=self.separator, newlines_in_values=True
+            ),
             "convert_options": pa_csv.ConvertOptions(
                 null_values=markers, strings_can_be_null=True, decimal_point=self.decimal
             ),
@@ -101,7 +105,7 @@ class Dialect:
 
     def describe(self) -> str:
         """Say in words how the file is written."""
-        sign = _SPELLED.get(self.separator, repr(self.separator))
+        sign = SPELLED.get(self.separator, repr(self.separator))
         point = "point" if self.decimal == "." else "comma"
         return f"separator {sign}, decimal {point}, {self.encoding}"
 
@@ -127,10 +131,9 @@ def sniff(path: Path, reading: Reading = AS_FOUND) -> Dialect:
         raise FileError(f"{path} cannot be read: {error}") from None
     encoding = reading.encoding or _encoding(head)
     text = head.decode(encoding, errors="replace").lstrip("\ufeff")
-    # The last line may be cut off.
-    lines = text.splitlines() if len(head) < _HEAD else text.splitlines()[:-1]
-    separator = reading.separator or _separator(lines, path)
-    rows = _rows(lines, separator)
+    is_cut_off = len(head) == _HEAD
+    separator = reading.separator or _separator(text, is_cut_off, path)
+    rows = _rows(text, separator, is_cut_off)
     if len(rows) > 1 and all(map(_NUMBER.fullmatch, rows[0])):
         raise ColumnError(
             f"the first line of {path} holds numbers: write a line with the names of the columns"
@@ -152,21 +155,26 @@ def _encoding(head: bytes) -> str:
     return "utf-8"
 
 
-def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:
-    return list(islice((row for row in csv.reader(lines, delimiter=separator) if row), _LINES))
+def _rows(text: str, separator: str, is_cut_off: bool) -> list[list[str]]:
+    """Cut the beginning of a file into rows; a value in quotes may have several lines."""
+    # A row may be longer than what is looked at, and a quote may be open at its end.
+    found = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    rows = list(islice((row for row in found if row), _ROWS + 1))
+    return rows[:-1] if len(rows) > _ROWS or (is_cut_off and len(rows) > 1) else rows
 
 
-def _separator(lines: Sequence[str], path: Path) -> str:
-    """Take the separator that cuts all lines into the same number of values, the most of them."""
+def _separator(text: str, is_cut_off: bool, path: Path) -> str:
+    """Take the separator that cuts all rows into the same number of values, the most of them."""
     if without_compression(path).endswith(".tsv"):
         return "\t"
     best, widest = ",", 1
-    for separator in _SEPARATORS:
-        widths = {len(row) for row in _rows(lines, separator)}
+    cut = {separator: _rows(text, separator, is_cut_off) for separator in _SEPARATORS}
+    for separator, rows in cut.items():
+        widths = {len(row) for row in rows}
         if len(widths) == 1 and (width := widths.pop()) > widest:
             best, widest = separator, width
-    if widest == 1 and lines:  # no separator fits all lines: the one that cuts the first most
-        best = max(_SEPARATORS, key=lambda sign: len(_rows(lines[:1], sign)[0]))
+    if widest == 1 and any(cut.values()):  # none fits all rows: the one that cuts the first most
+        best = max(_SEPARATORS, key=lambda sign: len(cut[sign][0]) if cut[sign] else 0)
     return best
 
 

@@ -9,15 +9,17 @@ stands in its place and a feature of its own says so.
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ColumnError, MissingExtraError
 from conovel.scorers.reading import Matrix, Vector
-from conovel.site.columns import Numbers, RawColumn, Texts
+from conovel.site.columns import Numbers, RawColumn, Texts, read_frame
 from conovel.spec.schema import Column, Schema
 
 
@@ -30,7 +32,7 @@ def pandas_frame(columns: Mapping[Any, Any]) -> Any:
     return pd.DataFrame(dict(columns))
 
 
-class FeatureMap:
+class FeatureMap(ABC):
     """Which features columns become.
 
     Attributes
@@ -46,6 +48,18 @@ class FeatureMap:
 
     def __deepcopy__(self, memo: Any) -> FeatureMap:
         return self  # immutable; scikit-learn copies the parameters of every clone
+
+    @abstractmethod
+    def encode_frame(self, frame: nw.DataFrame[Any], name: str) -> list[Vector]:
+        """Give the features of the rows of a frame, each as a vector; errors call it `name`."""
+
+    @abstractmethod
+    def decode(self, X: Matrix) -> Any:
+        """Make a frame of rows of features."""
+
+    @abstractmethod
+    def identity(self) -> Any:
+        """Give what tells it from others, in plain JSON types."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -88,6 +102,14 @@ class Encoder(FeatureMap):
         for column in self.schema.used:
             found += _ENCODERS[column.kind](column, columns[column.name], name)
         return found
+
+    def encode_frame(self, frame: nw.DataFrame[Any], name: str) -> list[Vector]:
+        """Give the features of the rows of a frame, each as a vector."""
+        return self.encode(read_frame(frame), name)
+
+    def identity(self) -> Any:
+        """Give the schema."""
+        return self.schema.to_dict()
 
     def decode(self, X: Matrix) -> Any:
         """Make a pandas frame of rows of features, for pipelines: what the schema kept of a table.

@@ -9,6 +9,7 @@ give the same schema as rows in memory.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,10 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.errors import ColumnError
+from conovel.errors import ColumnError, DataWarning
 from conovel.scorers.hashing import hash_columns
-from conovel.site.columns import Numbers, RawColumn, Texts
+from conovel.site.columns import Numbers, RawColumn, Texts, spells_number
 from conovel.spec.schema import DEFAULT_PARTS, Column, Schema, column_of
+from conovel.stats.words import listed, not_there
 
 MOST_KEPT = 4096  # different values that a profile keeps
 MOST_LEVELS = 100  # of a category, besides one for the rare levels
@@ -174,7 +176,8 @@ def schema_from(
     ignored = [key for key, said in told.items() if kind_of_column(said) == "ignore"]
     asked = {key: said for key, said in told.items() if key not in ignored}
     if unknown := [key for key in asked if key not in profiles]:
-        raise ColumnError(f"{name} has no column {', '.join(map(repr, unknown[:_SHOWN]))}")
+        instead = not_there(unknown[0], list(profiles))
+        raise ColumnError(f"{name} has no column {listed(unknown, _SHOWN)}: {instead}")
     refused: list[str] = []
     columns = []
     for key, profile in profiles.items():
@@ -183,6 +186,8 @@ def schema_from(
         if key not in asked and (why := _no_feature(key, profile)):
             refused.append(why)
         else:
+            if key not in asked and profile.kind == "category":
+                _warn_mixed(name, key, profile)
             columns.append(_column(key, profile, asked.get(key, profile.kind)))
     if refused:
         more = f"; and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
@@ -207,12 +212,39 @@ def _no_feature(key: str, profile: Profile) -> str:
     present = profile.n - profile.n_missing
     n_values = profile.n_values
     if profile.kind == "category" and n_values > max(_FEW_TEXTS, present / 3):
+        if strange := _no_numbers(profile):
+            return (
+                f"{key!r} holds numbers, but also {', '.join(strange)}: mark these as missing"
+                f" (--na {strange[0]}), or {leave_out}"
+            )
         about = "about " if profile.is_cut else ""
         return (
             f"{key!r} has {about}{n_values:,} different texts in {present:,} rows, as ids and free"
             f" text have: {leave_out}, or take it as a category (--kind '{key}=category')"
         )
     return ""
+
+
+def _warn_mixed(name: str, key: str, profile: Profile) -> None:
+    """Warn of numbers that are read as a category because of a few texts among them."""
+    if strange := _no_numbers(profile):
+        warnings.warn(
+            f"{name}: {key!r} holds numbers, but also {', '.join(strange)}, so that it is taken as"
+            f" a category: mark these as missing (--na {strange[0]}), or say that it is one"
+            f" (--kind '{key}=category')",
+            DataWarning,
+            stacklevel=5,
+        )
+
+
+def _no_numbers(profile: Profile) -> list[str]:
+    """Give the first texts that are no numbers, if most values are numbers."""
+    texts = profile.texts()
+    strange = [(text, rows) for text, rows in texts if not spells_number(text)]
+    rows = sum(rows for _, rows in strange)
+    if 2 * rows >= sum(rows for _, rows in texts):
+        return []
+    return [repr(text) for text, _ in strange[:3]]
 
 
 def _column(key: str, profile: Profile, said: Any) -> Column:

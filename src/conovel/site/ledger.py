@@ -30,6 +30,7 @@ from conovel.stats.batches import (
     rejections_reach,
 )
 from conovel.stats.levels import Level, as_level
+from conovel.stats.words import counted
 
 MAX_BATCHES = 100_000
 
@@ -93,7 +94,7 @@ class Ledger:
         kind = f"final=True, n_batches={self.n_batches}" if self.final else "final=False"
         return (
             f"<Ledger level={self.level} {kind}: {len(self.entries)} batches,"
-            f" {self.n_tests:,} rows tested, {self.n_listed:,} listed>"
+            f" {counted(self.n_tests, 'row')} tested, {self.n_listed:,} listed>"
         )
 
     @property

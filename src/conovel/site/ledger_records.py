@@ -16,6 +16,7 @@ from conovel.site.samples import Table, raw_numbers
 from conovel.site.tables import Rows
 from conovel.spec.guarantee import Guarantee
 from conovel.stats.batches import Batch
+from conovel.stats.words import counted
 
 Score: TypeAlias = Literal["kept", "refitted", "network"]
 
@@ -77,10 +78,10 @@ class Needs(NamedTuple):
 
     def __str__(self) -> str:
         if self.n_listed >= self.fewest:
-            return f"a next batch of {self.n_tests:,} rows can flag a single row"
+            return f"a next batch of {counted(self.n_tests, 'row')} can flag a single row"
         return (
-            f"after a next batch of {self.n_tests:,} rows the list holds {self.fewest:,} rows or"
-            f" more, or none; {self.n_listed:,} are on it now"
+            f"after a next batch of {counted(self.n_tests, 'row')} the list holds"
+            f" {counted(self.fewest, 'row')} or more, or none; {self.n_listed:,} are on it now"
         )
 
 

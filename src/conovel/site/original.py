@@ -7,8 +7,10 @@ multiset, as every encoding must be, and nothing of the frame is lost.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -26,8 +28,11 @@ if TYPE_CHECKING:
     from conovel.site.site import SiteWork
 
 
+_PLACE = 200  # bytes that a value takes besides itself: in a set, a tuple and a dictionary
+
+
 @dataclass(frozen=True, eq=False)
-class _Column:
+class FrameColumn:
     """One column of the frame.
 
     Attributes
@@ -52,7 +57,57 @@ class _Column:
 
     @property
     def n_features(self) -> int:
+        """How many features it becomes."""
         return 2 if self.missing else 1
+
+    @cached_property
+    def places(self) -> dict[Any, int]:
+        """The place of each value."""
+        return {value: i for i, value in enumerate(self.values)}
+
+
+@dataclass(eq=False)
+class ColumnValues:
+    """The different values of one column, put together from both samples in any order.
+
+    Attributes
+    ----------
+    name : object
+    is_number : bool
+        Whether it holds numbers in both samples.
+    values : set
+        Those that are no numbers.
+    n_bytes : int
+        About how much memory they take.
+    """
+
+    name: Any
+    is_number: bool
+    values: set[Any] = field(default_factory=set)
+    n_bytes: int = 0
+    _missing: bool = False
+    _dtypes: list[Any] = field(default_factory=list)
+
+    def see(self, series: nw.Series[Any]) -> None:
+        """Take in some rows."""
+        dtype = getattr(series.to_native(), "dtype", None)
+        if dtype not in self._dtypes:
+            self._dtypes.append(dtype)
+        if self.is_number:
+            self._missing |= bool(np.isnan(as_floats(series.to_numpy())).any())
+            return
+        try:
+            new = {*_values(series)} - self.values - {None}
+        except TypeError:
+            raise no_value(f"column {self.name!r}", str(series.dtype)) from None
+        self.values |= new
+        self.n_bytes += sum(sys.getsizeof(value) + _PLACE for value in new)
+
+    def column(self) -> FrameColumn:
+        """Give the column; its values are in an order that does not depend on the rows'."""
+        ordered = sorted(self.values, key=lambda value: (type(value).__name__, str(value)))
+        dtype = self._dtypes[0] if len(self._dtypes) == 1 else None
+        return FrameColumn(self.name, dtype, self.is_number, self._missing, tuple(ordered))
 
 
 class FrameCodec(FeatureMap):
@@ -60,21 +115,35 @@ class FrameCodec(FeatureMap):
 
     Parameters
     ----------
-    null, test : narwhals DataFrame
-        Both samples of a detection, with the same columns in the same order.
+    library : narwhals Implementation
+        Of the frames; what is neither pandas nor polars becomes pandas.
+    columns : sequence of FrameColumn
     """
 
-    def __init__(self, null: nw.DataFrame[Any], test: nw.DataFrame[Any]) -> None:
-        self._library = null.implementation
-        pairs = [(null[:, j], test[:, j]) for j in range(null.shape[1])]
-        named = zip(null.columns, pairs, strict=True)
-        self._columns = [_column(name, pair) for name, pair in named]
+    def __init__(self, library: nw.Implementation, columns: Sequence[FrameColumn]) -> None:
+        self._library, self._columns = library, list(columns)
         labels = [str(column.name) for column in self._columns]
         features, source = [], []
         for label, column in zip(labels, self._columns, strict=True):
             features += [label, f"{label} is missing"][: column.n_features]
             source += [label] * column.n_features
         super().__init__(tuple(features), tuple(source))
+
+    @classmethod
+    def of(cls, null: nw.DataFrame[Any], test: nw.DataFrame[Any]) -> FrameCodec:
+        """Make it from both samples of a detection, with the same columns in the same order."""
+        found = []
+        for j, name in enumerate(null.columns):
+            pair = null[:, j], test[:, j]
+            values = ColumnValues(name, None not in map(series_kind, pair))
+            for series in pair:
+                values.see(series)
+            found.append(values.column())
+        return cls(null.implementation, found)
+
+    def identity(self) -> Any:
+        """Give what is described of each column."""
+        return self.described()
 
     def described(self) -> list[tuple[str, bool, tuple[str, ...] | None]]:
         """Say of each column its name, whether it lacks numbers, and its values if it has none."""
@@ -83,17 +152,20 @@ class FrameCodec(FeatureMap):
             for c in self._columns
         ]
 
+    def encode_frame(self, frame: nw.DataFrame[Any], name: str) -> list[Vector]:
+        """Give the features of the rows of a frame, each as a vector."""
+        columns = enumerate(self._columns)
+        return [vector + 0.0 for j, c in columns for vector in _encoded(c, frame[:, j])]
+
     def encode(self, frame: nw.DataFrame[Any], name: str) -> Rows:
         """Give the rows of one of the samples."""
-        found: list[Vector] = []
         kinds: list[str] = []
         for j, column in enumerate(self._columns):
-            found += _encoded(column, frame[:, j])
             own = series_kind(frame[:, j]) if column.is_number else None
             kinds += [own or "float64", "float64"][: column.n_features]
-        values = np.stack(found, axis=1)
+        values = np.stack(self.encode_frame(frame, name), axis=1)
         require_finite(values, self.features, name)
-        return Rows(values + 0.0, self.features, frame, tuple(kinds), self)
+        return Rows(values, self.features, frame, tuple(kinds), self)
 
     def decode(self, X: Matrix) -> Any:
         """Make a frame of rows, with the names and types of the columns."""
@@ -113,47 +185,43 @@ class FrameCodec(FeatureMap):
         return frame.astype({c.name: c.dtype for c in self._columns if c.dtype is not None})
 
 
-def with_frames(work: SiteWork, rows: Rows) -> SiteWork:
-    """Let the scorers of a site that read frames have a frame, if the rows came in one."""
-    if rows.columns is None or not reads_frames(work.candidates):
+def with_frames(
+    work: SiteWork, columns: Sequence[str] | None, encoder: FeatureMap | None
+) -> SiteWork:
+    """Let the scorers of a site that read frames have a frame, if the rows came in one.
+
+    Parameters
+    ----------
+    work : SiteWork
+    columns : sequence of str or None
+        Names of the features; None where rows came as an array.
+    encoder : FeatureMap or None
+        What made the features.
+    """
+    if columns is None or not reads_frames(work.candidates):
         return work
-    names = rows.columns
-    decode = getattr(
-        rows.encoder, "decode", lambda X: pandas_frame(dict(zip(names, X.T, strict=True)))
-    )
+    decode = partial(_named, tuple(columns)) if encoder is None else encoder.decode
     return replace(work, candidates=on_frames(work.candidates, decode))
+
+
+def _named(columns: tuple[str, ...], X: Matrix) -> Any:
+    return pandas_frame(dict(zip(columns, X.T, strict=True)))
 
 
 def read_frames(null: nw.DataFrame[Any], test: nw.DataFrame[Any]) -> tuple[Rows, Rows]:
     """Give both samples as matrices that keep all of their frames."""
-    codec = FrameCodec(null, test)
+    codec = FrameCodec.of(null, test)
     known, tests = unify(codec.encode(null, "X_null"), codec.encode(test, "X_test"))
     return known, tests
-
-
-def _column(name: Any, pair: tuple[nw.Series[Any], nw.Series[Any]]) -> _Column:
-    natives = [series.to_native() for series in pair]
-    dtypes = [getattr(native, "dtype", None) for native in natives]
-    dtype = dtypes[0] if dtypes[0] == dtypes[1] else None
-    kinds = [series_kind(series) for series in pair]
-    if None not in kinds:
-        missing = any(np.isnan(as_floats(series.to_numpy())).any() for series in pair)
-        return _Column(name, dtype, True, missing, ())
-    try:
-        values = {value for series in pair for value in _values(series)} - {None}
-    except TypeError:
-        raise no_value(f"column {name!r}", str(pair[0].dtype)) from None
-    ordered = tuple(sorted(values, key=lambda value: (type(value).__name__, str(value))))
-    return _Column(name, dtype, False, False, ordered)
 
 
 def _values(series: nw.Series[Any]) -> Sequence[Any]:
     return [plain_missing(value) for value in series.to_list()]
 
 
-def _encoded(column: _Column, series: nw.Series[Any]) -> list[Vector]:
+def _encoded(column: FrameColumn, series: nw.Series[Any]) -> list[Vector]:
     if not column.is_number:
-        place: dict[Any, int] = {value: i for i, value in enumerate(column.values)}
+        place = column.places
         return [np.array([place.get(v, -1) for v in _values(series)], dtype=np.float64)]
     values = as_floats(series.to_numpy())
     gone = np.isnan(values)
@@ -162,7 +230,9 @@ def _encoded(column: _Column, series: nw.Series[Any]) -> list[Vector]:
     return [filled, gone.astype(np.float64)] if column.missing else [filled]
 
 
-def _decoded(column: _Column, features: NDArray[np.float64]) -> list[Any] | NDArray[np.float64]:
+def _decoded(
+    column: FrameColumn, features: NDArray[np.float64]
+) -> list[Any] | NDArray[np.float64]:
     if not column.is_number:
         known = (*column.values, None)
         return [known[place] for place in features[0].astype(np.int64).tolist()]

@@ -57,8 +57,18 @@ def read_pair(
         Whether frames must be made again of the features, see :mod:`conovel.site.original`.
     """
     said = as_schema(schema)
-    if keep_frames and (both := _both_frames(X_null, X_test, said)):
-        return read_frames(*both)
+    both = _both_frames(X_null, X_test, said) if keep_frames else []
+    known, tests = (
+        read_frames(*both) if both else _read_features(X_null, X_test, said, agreed=agreed)
+    )
+    warn_constant(known, tests)
+    warn_shared_rows(known.values, tests.values)
+    return known, tests
+
+
+def _read_features(
+    X_null: Any, X_test: Any, said: Schema | Mapping[str, Any] | None, *, agreed: bool
+) -> tuple[Rows, Rows]:
     null = read_sample(X_null, "X_null", None, said)
     test = read_sample(X_test, "X_test", null.columns, said)
     if null.width != test.width:
@@ -68,13 +78,10 @@ def read_pair(
         )
     if isinstance(null, Rows) and isinstance(test, Rows) and not asks(said):
         known, tests = unify(null, test)
-    else:
-        if agreed and said is None:
-            _refuse_without_schema(X_null, X_test)
-        known, tests = _encode(_as_table(null), _as_table(test), said)
-    warn_constant(known, tests)
-    warn_shared_rows(known.values, tests.values)
-    return known, tests
+        return known, tests
+    if agreed and said is None:
+        _refuse_without_schema(X_null, X_test)
+    return _encode(_as_table(null), _as_table(test), said)
 
 
 def encode_rows(sample: Any, schema: Schema, name: str) -> Rows:

@@ -283,7 +283,7 @@ class LocalSite(Site):
 
     def __init__(self, null: Rows, test: Rows, work: SiteWork) -> None:
         columns = null.columns or tuple(map(str, range(null.width)))
-        super().__init__(columns, with_frames(work, null))
+        super().__init__(columns, with_frames(work, null.columns, null.encoder))
         self.null, self.test = null, test
         self.tested = np.zeros(len(test), dtype=np.bool_)
         self.scores = np.full(len(test), np.nan)

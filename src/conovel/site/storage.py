@@ -27,6 +27,7 @@ from conovel.site.datafiles import (
     require_columns,
 )
 from conovel.site.dialects import AS_FOUND, Reading
+from conovel.stats.words import listed, not_there
 
 _WRITTEN = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
@@ -106,7 +107,8 @@ def pick_features(
     left_out = {id_column, *reading.exclude, *reading.ignore}
     present = {*column_names(known), *column_names(tests)}
     if unknown := [name for name in reading.exclude if name not in present]:
-        raise ColumnError(f"there is no column {', '.join(map(repr, unknown))} to exclude")
+        instead = not_there(unknown[0], sorted(present))
+        raise ColumnError(f"there is no column {listed(unknown)} to exclude: {instead}")
     if reading.is_whole and (more := sorted(present - {*(columns or ()), *left_out})):
         raise ColumnError(
             f"{null} or {test} also has {', '.join(map(repr, more[:5]))}, which the schema does"
@@ -114,7 +116,13 @@ def pick_features(
         )
     if columns is None:
         columns = [c for c in column_names(known) if c not in left_out]
-        if extra := [c for c in column_names(tests) if c not in {*columns, *left_out}]:
+        extra = [c for c in column_names(tests) if c not in {*columns, *left_out}]
+        if extra and (lacking := [c for c in columns if c not in column_names(tests)]):
+            raise ColumnError(
+                f"{test} has {listed(extra)} where {null} has {listed(lacking)}: give both the"
+                " same names, or pick the features with --columns"
+            )
+        if extra:
             raise ColumnError(
                 f"{test} also has {', '.join(map(repr, extra))}, which {null} lacks: name the"
                 " column of row ids with --id, leave columns out with --exclude, or pick the"
@@ -245,7 +253,10 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
+        hint = f": did you mean {beside(path)}?" if beside(path).exists() else ""
+        raise FileError(f"{path} cannot be read as JSON, {first_line(error)}{hint}") from None
+    except OSError as error:
         raise FileError(f"{path} cannot be read: {first_line(error)}") from None
     if not isinstance(content, dict):
         raise FileError(f"{path} does not hold a JSON object")

@@ -301,8 +301,9 @@ def _require_some(shape: tuple[int, ...], name: str) -> None:
 
 def entirely_missing(name: str, labels: Sequence[str], n: int) -> ColumnError:
     """Say that columns have no value at all."""
+    where = "the one row that was read" if n == 1 else f"all {n:,} rows that were read"
     return ColumnError(
-        f"{name}: entirely missing, in all {n} rows that were read:"
+        f"{name}: entirely missing, in {where}:"
         f" {', '.join(labels[:_SHOWN])}{_and_more(labels)}: leave the column out or fill it in"
     )
 

@@ -10,12 +10,15 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+from conovel.stats.words import counted
+
 # What a kind of finding means for the promise, the most certain mistakes first; None: nothing.
 _PRESUMES = "the {promise} presumes they are"
 KINDS: Mapping[str, str | None] = {
     "id": _PRESUMES,
     "label": "the flags repeat that column",
     "units": _PRESUMES,
+    "values": _PRESUMES,
     "drift": _PRESUMES,
     "one_column": _PRESUMES,
     "most_flagged": _PRESUMES,
@@ -33,8 +36,8 @@ class Finding:
     Attributes
     ----------
     kind : str
-        One of "id", "label", "units", "drift", "one_column", "most_flagged", "shared_rows",
-        "constant", "duplicate_ids" and "thin_calibration".
+        One of "id", "label", "units", "values", "drift", "one_column", "most_flagged",
+        "shared_rows", "constant", "duplicate_ids" and "thin_calibration".
     message : str
         What was seen.
     fix : str
@@ -102,7 +105,7 @@ def headline(n_flagged: int, n_tested: int, level: Fraction, findings: Iterable[
     >>> print(headline(3, 100, Fraction(1, 10), []))
     3 of 100 rows flagged; on average at most 10 % of the flagged rows are false alarms
     """
-    flagged, share = f"{n_flagged:,} of {n_tested:,} rows flagged", percent(level)
+    flagged, share = f"{n_flagged:,} of {counted(n_tested, 'row')} flagged", percent(level)
     worst = worst_of(findings)
     if worst is not None:
         said = f"{subject(worst)}: {worst.message}; {presumed(worst, f'{share} promise')}."

@@ -10,6 +10,7 @@ from conovel.spec.findings import Finding, percent
 from conovel.spec.groups import Group, Numbers, divide, planned_calibration
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.null_proportion import NullProportion
+from conovel.stats.words import counted
 
 # Few: if no row can be flagged unless more than this share of the rows are.
 _THIN = Fraction(1, 5)
@@ -103,17 +104,17 @@ def _finding(
     if fewest < 2 or fewest <= _THIN * n_tests:
         return None
     row = f"row of {agent}" if agent else "row"
-    rows = f"{size:,} calibration row{'s' if size != 1 else ''}"
+    rows = counted(size, "calibration row")
     if fewest > n_tests:
         message = f"{rows}: no {row} can be flagged at level {level}"
     else:
         message = (
-            f"{rows}: no {row} can be flagged unless at least {fewest:,} of the {n_tests:,}"
-            f" rows{where} are"
+            f"{rows}: no {row} can be flagged unless at least {fewest:,} of the"
+            f" {counted(n_tests, 'row')}{where} are"
         )
     enough = math.ceil(1 / (level * _WANTED)) - 1
     fix = (
-        f"add known normals: with {enough:,} calibration rows,"
+        f"add known normals: with {counted(enough, 'calibration row')},"
         f" {percent(_WANTED)} of the rows are enough"
     )
     if joint:

@@ -12,6 +12,7 @@ from conovel.errors import ResolutionWarning
 from conovel.stats.arguments import as_whole
 from conovel.stats.levels import Level, as_level
 from conovel.stats.rank_counts import rank_limit
+from conovel.stats.words import counted
 
 
 class Resolution(NamedTuple):
@@ -63,8 +64,9 @@ def warn_resolution(blocks: Sequence[tuple[int, int]], level: Fraction) -> None:
         need = resolution(most, m, level)
         warnings.warn(
             f"no row can be rejected at level {level}: p-values are at least 1/{most + 1}, from"
-            f" {most} calibration rows. At least {need.rows_for_any} calibration rows are needed,"
-            f" and {need.rows_for_one} to be able to reject a single one of {m} rows:"
+            f" {counted(most, 'calibration row')}. At least"
+            f" {counted(need.rows_for_any, 'calibration row')} are needed, and {need.rows_for_one}"
+            f" to be able to reject a single one of {counted(m, 'row')}:"
             " add known normals or lower train_fraction",
             ResolutionWarning,
             stacklevel=3,

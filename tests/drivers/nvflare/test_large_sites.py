@@ -93,3 +93,16 @@ def test_large_files_are_read_in_pieces_without_being_asked(
 def test_an_amount_that_is_none_is_named_with_its_file(rows, tmp_path):
     with pytest.raises(InputError, match=r"site\.toml: memory must be like 800MB"):
         make_files(tmp_path / "run", rows, 'memory = "much"')
+
+
+@pytest.mark.parametrize("memory", ["", 'memory = "1GB"'])
+def test_a_site_looks_at_its_rows_unless_told_not_to(rows, tmp_path, short_pieces, memory):
+    units = {name: (null, dict(test)) for name, (null, test) in rows.items()}
+    units["south"][1]["x0"] = units["south"][1]["x0"] * 1e6
+    found = {}
+    for check in ("", "check = true", "check = false"):
+        files, account = run(tmp_path / check, units, f"{memory}\n{check}", "counts")
+        summary = read_json(files["south"].results / account["terms"]["run_id"] / "run.json")
+        found[check] = [finding["kind"] for finding in summary["warnings"]]
+    assert "units" in found[""]
+    assert (found["check = true"], found["check = false"]) == (found[""], [])

@@ -59,6 +59,10 @@ def test_paths_are_relative_to_the_file(tmp_path):
     assert file.null == tmp_path / "n.parquet"
     assert (file.results, file.state) == (tmp_path / "results", tmp_path / "state")
     assert file.limits == Limits()
+    assert file.check
+    assert not read_site(write(tmp_path, f"{SITE}check = false")).check
+    with pytest.raises(InputError, match=r"check in \[data\] cannot be 0"):
+        read_site(write(tmp_path, f"{SITE}check = 0"))
 
 
 @pytest.mark.parametrize(
@@ -67,6 +71,7 @@ def test_paths_are_relative_to_the_file(tmp_path):
         ("[consent]\nmax_levl = 0.1", "[consent] has no key 'max_levl'"),
         ("[consents]\n", "[consents] is not a table of this file"),
         ("[consent]\nmin_agents = true", "min_agents in [consent] cannot be True"),
+        ("[consent]\nmin_train_rows = false", "min_train_rows in [consent] cannot be False"),
         ("[consent]\nmin_agents = 1", "min_agents must be a number from 2"),
         ("[consent]\nregimes = ['pooled']", "pools raw rows"),
         ("[consent]\nmax_level = 2", "level"),

@@ -37,8 +37,10 @@ def kinds(null, test):
         (np.full(300, 7.0), np.full(100, 7.0), "constant"),
         (RNG.lognormal(0, 1, 300), 1000 * RNG.lognormal(0, 1, 100), "units"),
         (RNG.normal(20, 1, 300), RNG.normal(0.02, 0.001, 100), "units"),
+        (np.arange(300) % 5 * 2, np.arange(100) % 5 * 2 + 1, "values"),
+        (np.full(300, 2025), np.full(100, 2026), "values"),
     ],
-    ids=["rows", "shuffled", "seconds", "constant", "milli", "kilo"],
+    ids=["rows", "shuffled", "seconds", "constant", "milli", "kilo", "codes", "years"],
 )
 def test_a_mistake_is_found_and_names_the_column(null, test, kind):
     assert kinds(*with_column(null, test)) == [(kind, ("b",))]
@@ -54,8 +56,9 @@ def test_a_mistake_is_found_and_names_the_column(null, test, kind):
         (RNG.poisson(0.1, 300), RNG.poisson(0.1, 100) * 10_000),  # mostly zeros
         (RNG.lognormal(0, 3, 300), RNG.lognormal(0, 3, 100)),
         (RNG.normal(size=300), RNG.normal(5, 100, size=100)),
+        (np.arange(300) % 5, np.arange(100) % 5 + 4),  # one value in common
     ],
-    ids=["linspace", "sorted", "amounts", "counts", "zeros", "heavy tails", "wider"],
+    ids=["linspace", "sorted", "amounts", "counts", "zeros", "heavy tails", "wider", "codes"],
 )
 def test_other_columns_are_left_alone(null, test):
     assert kinds(*with_column(null, test)) == []

@@ -59,7 +59,7 @@ def test_duplicate_ids_and_shared_rows():
     with pytest.warns(cn.DataWarning, match="also stand in X_null"):
         result = cn.AdaDetect("logistic").detect(null, test, ids=["a", "a", *range(48)])
     found = {one.kind: one for one in result.warnings}
-    assert found["duplicate_ids"].message == "1 ids name more than one test row: 'a'"
+    assert found["duplicate_ids"].message == "1 id names more than one test row: 'a'"
     assert found["shared_rows"].numbers == {"n_shared": 5}
 
 

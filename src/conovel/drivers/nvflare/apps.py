@@ -42,6 +42,7 @@ from conovel.protocol.events import Outbox
 from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.states import as_text
 from conovel.site.storage import write_json
+from conovel.stats.words import counted
 
 SERVER = "server"  # what Collab calls the coordinator
 MAX_REASON = 200  # bytes of a reason that another party gives
@@ -201,7 +202,9 @@ class CoordinatorApp:
         elif "ledger" in account:
             record.finish(DONE, f"{account['ledger']['n_listed_in_all']:,} rows on the list")
         elif terms.spec.regime.uses_counts:
-            record.finish(DONE, f"{account['outcome']['n_rejected']:,} rows flagged in all")
+            record.finish(
+                DONE, f"{counted(account['outcome']['n_rejected'], 'row')} flagged in all"
+            )
         else:
             record.finish(DONE, "every site decided alone")
         return account

@@ -39,6 +39,7 @@ _SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether i
         "decimal": (str, False),
         "encoding": (str, False),
         "na": (list, False),
+        "check": (bool, False),
     },
     "model": {"scorer": (str | list, False), "bits": (int | str, False)},
     "list": {"name": (str, False), "ledger": (str, False)},
@@ -73,6 +74,8 @@ class SiteFile:
         As in ``conovel detect``.
     schema : Schema or None
         What the columns are; a run must have the same.
+    check : bool
+        Whether the site looks for what speaks against its decisions.
     scorer : list of str or None
         Names of scorers; None for the default.
     bits : int, str or None
@@ -96,6 +99,7 @@ class SiteFile:
     memory: str | None
     reading: Reading
     schema: Schema | None
+    check: bool
     scorer: list[str] | None
     bits: int | str | None
     limits: Limits
@@ -146,6 +150,7 @@ def read_site(path: Path) -> SiteFile:
             memory=_memory(data.get("memory")),
             reading=_reading(data),
             schema=_schema(folder, data.get("schema")),
+            check=data.get("check", True),
             scorer=_scorers(model.get("scorer")),
             bits=bits,
             limits=Limits(**tables["consent"]),
@@ -202,9 +207,15 @@ def _read(path: Path, known: Mapping[str, Mapping[str, tuple[Any, bool]]]) -> di
         for key, (kind, needed) in keys.items():
             if needed and key not in table:
                 raise InputError(f"{path}: [{name}] needs the key {key!r}")
-            if key in table and (not isinstance(table[key], kind) or isinstance(table[key], bool)):
+            if key in table and not _is_a(table[key], kind):
                 raise InputError(f"{path}: {key} in [{name}] cannot be {table[key]!r}")
     return tables
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    if isinstance(value, bool):  # in Python, it is an integer, too
+        return kind is bool
+    return isinstance(value, kind)
 
 
 def _list(names: Mapping[str, Any]) -> str:

@@ -37,6 +37,7 @@ from conovel.protocol.states import State
 from conovel.protocol.transcript import Transcript
 from conovel.site.site import Site
 from conovel.spec.version import __version__
+from conovel.stats.words import counted
 
 Deliver: TypeAlias = Callable[
     [Outbox], Mapping[str, str]
@@ -245,7 +246,7 @@ class SiteDriver:
             self._end(error)
             raise
         flagged = self._agent.n_rejected if self._listing is None else self._listing.n_flagged
-        said = "1 row" if flagged == 1 else f"{flagged:,} rows"
+        said = counted(flagged, "row")
         self.record.finish(DONE, f"{said} flagged, see {path}", results=str(path))
         self._close()
 

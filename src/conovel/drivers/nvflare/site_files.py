@@ -118,7 +118,7 @@ class SiteFiles:
             site.write(decisions, agent.limit, reasons)
             self._folder.cleanup()
             thin = self._thin(site, site.histogram.n_calibration, agent)
-            found = site.findings(thin, name=self.file.name)
+            found = site.findings(thin, name=self.file.name) if self.file.check else ()
             results = _without_rows(site)
         else:
             local = cast(LocalSite, site)
@@ -131,7 +131,7 @@ class SiteFiles:
             reasons = result.most_novel_reasons(_MOST_EXPLAINED)
             told = reasons.file_columns(0, result.rejected.size)
             write_table(decisions, {**result.columns(), **told})
-            found = self._findings(local, result, agent)
+            found = self._findings(local, result, agent) if self.file.check else ()
         # Reasons and findings stay at the site: no message holds them.
         results["reasons"] = {self.file.name: reasons.to_dict(n_flagged)}
         results["warnings"] = [finding.to_dict() for finding in found]

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.spec.findings import Finding, named
+from conovel.stats.words import listed
 
 _FEWEST_ROWS = 20  # in fewer rows, distinct or ordered numbers say little
 _DENSE = 4  # row numbers fill at least a quarter of their range
 _FEW_VALUES = 20  # a label has at most so many values
+_SHOWN = 3  # values that a message spells out
 _UNITS = 300.0  # a thousandfold, with room for chance
 _ID_NAME = re.compile(r"(^|[\s_.\-])(id|ids|uid|uuid|guid|key|index|row|rowid|nr|no)$", re.I)
 _CAMEL_ID = re.compile(r"[a-z]I[Dd]$")
@@ -64,7 +66,56 @@ def column_findings(
     ends = [f((f(null, axis=0), f(test, axis=0)), axis=0) for f in (np.min, np.max)]
     varied = {name for name, low, high in zip(sources or names, *ends, strict=True) if low < high}
     several = [str(name) for name, n in times.items() if n > 1 and name not in varied]
-    return [*single, *map(_constant, several)]
+    found = [*single, *map(_constant, several)]
+    explained = {name for finding in found for name in finding.columns}
+    shared = (test == null[0]).any(axis=0)  # most columns need no closer look
+    rest = {
+        str(name): None
+        for j, name in enumerate(sources or names)
+        if str(name) not in explained and not (shared[j] and times[name] == 1)
+    }
+    apart = (_disjoint(null, test, names, sources or names, name) for name in rest)
+    return [*found, *filter(None, apart)]
+
+
+def _disjoint(
+    null: Matrix, test: Matrix, names: Sequence[str], sources: Sequence[str], name: str
+) -> Finding | None:
+    """Find a column of few values, none of which is in both samples.
+
+    If the rows are exchangeable and k values occur, the chance is at most 2^k / C(n + m, n):
+    each value is in one sample as a whole.
+    """
+    features = [j for j, source in enumerate(sources) if str(source) == name]
+    values = []
+    for sample in (null, test):
+        if len(sample) < _FEWEST_ROWS or len(features) > _FEW_VALUES:
+            return None
+        some = np.unique(sample[:, features], axis=0)
+        # Values that are few among the rows occur several times.
+        if len(some) > min(_FEW_VALUES, len(sample) // 4):
+            return None
+        values.append(some)
+    if len(np.unique(np.concatenate(values), axis=0)) < sum(map(len, values)):
+        return None
+    known, new = ([_spelled(row, names, features) for row in some] for some in values)
+    return Finding(
+        "values",
+        f"no value of {named(name)} is in both samples: the known normals have"
+        f" {listed(known, _SHOWN)}, and the test rows {listed(new, _SHOWN)}",
+        "write its values in the same way in both samples, or leave it out with"
+        f" --exclude {name!r}",
+        (name,),
+    )
+
+
+def _spelled(row: NDArray[np.float64], names: Sequence[str], features: Sequence[int]) -> str:
+    """Write a value that became one number, or one of several features."""
+    if len(features) == 1:
+        return f"{row[0]:.6g}"
+    here = [j for j, is_on in zip(features, row.tolist(), strict=True) if is_on]
+    held = [names[j].partition("=")[2] or names[j] for j in here]
+    return held[0] if held else "other"
 
 
 def looks_like_id(values: NDArray[np.float64], name: str, n_rows: int = 0) -> bool:

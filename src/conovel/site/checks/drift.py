@@ -33,7 +33,7 @@ _PLAUSIBLE = 0.2  # share of flagged rows that leaves a change along the order w
 UNDECIDED = "order"  # the kind of a finding that only the decisions can settle
 _FIX = (
     "take known normals from the same time as the rows to test, leave the drifting columns out, or"
-    " replace them by differences from their recent mean; `conovel check` shows all of them"
+    " replace them by differences from their recent mean; conovel check shows all of them"
 )
 
 
@@ -192,10 +192,11 @@ def drift_finding(
     apart = [one for one in drifting if gaps[one.column] > 1]
     ordered = sorted(apart or drifting, key=lambda one: -gaps[one.column])
     worst = ordered[0]
-    others = f" and {len(ordered) - 1} more" if len(ordered) > 1 else ""
+    more = len(ordered) - 1
+    change = f"and {more:,} more change" if more else "changes"
     mean = float(test[:, columns[worst.column]].mean())
     message = (
-        f"{named(worst.column)}{others} changes along the known normals since row"
+        f"{named(worst.column)} {change} along the known normals since row"
         f" {worst.since:,} of {found.n_rows:,} (mean {worst.before:.4g} before, {worst.after:.4g}"
         f" after, {mean:.4g} in the test rows; p = {float(found.p_value):.2g})"
     )

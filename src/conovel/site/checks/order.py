@@ -32,6 +32,7 @@ from conovel.spec.findings import Finding, named
 from conovel.stats.arguments import RandomState, as_array
 from conovel.stats.levels import Level, as_level
 from conovel.stats.permutations import permutation_p_value
+from conovel.stats.words import counted, not_there
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,9 +107,9 @@ class Check:
         found = f"The known normals are not exchangeable in their order (p = {self.p_value:.2g})."
         if self.columns:
             one, others = self.columns[0], len(self.columns) - 1
-            more = f" and {others} more" if others else ""
+            change = f"and {others:,} more change" if others else "changes"
             found += (
-                f" {named(one.column)[:1].upper()}{named(one.column)[1:]}{more} changes, most at"
+                f" {named(one.column)[:1].upper()}{named(one.column)[1:]} {change}, most at"
                 f" {self.since}: mean {one.before:.4g} before, {one.after:.4g} after."
             )
         return f"{found} {rehearsed}"
@@ -213,7 +214,7 @@ def check(
     rows, keys = _in_order(X_null, order)
     n = _n_rows(rows)
     if n < _FEWEST_ROWS:
-        raise SampleError(f"X_null has {n} rows: a check needs at least {_FEWEST_ROWS}")
+        raise SampleError(f"X_null has {counted(n, 'row')}: a check needs at least {_FEWEST_ROWS}")
     earlier, latest = np.split(np.arange(n), [n - n // _LATEST])
     with once_warned(1):  # the rehearsal warns
         pair = read_pair(take(rows, earlier), take(rows, latest), schema)
@@ -274,7 +275,8 @@ def _in_order(X_null: Any, order: Any) -> tuple[Any, NDArray[Any] | None]:
     frame = as_frame(X_null, "X_null")
     if isinstance(order, str):
         if frame is None or order not in frame.columns:
-            raise ColumnError(f"X_null has no column {order!r} to order by")
+            instead = "" if frame is None else f": {not_there(order, frame.columns)}"
+            raise ColumnError(f"X_null has no column {order!r} to order by{instead}")
         keys = frame[order].to_numpy()
         X_null = frame.drop(order).to_native()
     else:

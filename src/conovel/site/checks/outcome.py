@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.spec.findings import Finding, named, percent
+from conovel.stats.words import counted
 
 _FEWEST_ROWS = 20
 MOST_PLAUSIBLE = Fraction(1, 2)  # more novelties than this are no exceptions any more
@@ -40,7 +41,7 @@ def share_finding(n_tested: int, n_rejected: int, n_smallest: int) -> Finding | 
     most = max(n_rejected, n_smallest)
     if n_tested < _FEWEST_ROWS or most <= MOST_PLAUSIBLE * n_tested:
         return None
-    what = f"{n_rejected:,} of {n_tested:,} rows are flagged"
+    what = f"{n_rejected:,} of {counted(n_tested, 'row')} are flagged"
     if n_smallest > MOST_PLAUSIBLE * n_tested:
         what += f", and {n_smallest:,} have the smallest possible p-value"
     numbers = {

@@ -23,6 +23,7 @@ from conovel.site.checks.sample import Looked
 from conovel.site.results import SiteResult
 from conovel.site.tables import count_shared_rows
 from conovel.spec.findings import Finding
+from conovel.stats.words import counted
 
 _SHOWN = 5  # ids that a message spells out
 _WARNED = ("constant", "shared_rows")  # reading the rows warns of them
@@ -148,7 +149,7 @@ def _shared_rows(null: NDArray[np.float64], test: NDArray[np.float64]) -> Findin
         return None
     return Finding(
         "shared_rows",
-        f"{shared:,} of {len(test):,} test rows are known normals, too",
+        f"{shared:,} of {counted(len(test), 'test row')} are known normals, too",
         "if they are the same observations, remove them from the known normals",
         numbers={"n_shared": shared},
     )
@@ -162,9 +163,10 @@ def _duplicate_ids(ids: NDArray[Any] | None) -> Finding | None:
     if not twice.size:
         return None
     shown = ", ".join(map(repr, twice[:_SHOWN].tolist())) + (" …" if twice.size > _SHOWN else "")
+    verb = "names" if twice.size == 1 else "name"
     return Finding(
         "duplicate_ids",
-        f"{twice.size:,} ids name more than one test row: {shown}",
+        f"{counted(twice.size, 'id')} {verb} more than one test row: {shown}",
         "give every row its own id, or remove the rows that occur twice",
         numbers={"n_ids": int(twice.size)},
     )

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from conovel.errors import InputError, MissingValueError
+from conovel.errors import MissingValueError
 from conovel.scorers.base import FittedScorer, TrainingSet, Vector
 from conovel.scorers.on_frames import reads_frames
 from conovel.site.asked import SchemaLike, as_schema, asks, columns_read, needs_schema
@@ -26,7 +26,7 @@ from conovel.site.column_views import views_of
 from conovel.site.common_scale import CommonScale, fit_scale
 from conovel.site.datafiles import are_numbers, not_numbers
 from conovel.site.dialects import AS_FOUND, Reading
-from conovel.site.encoding import Encoder
+from conovel.site.encoding import Encoder, FeatureMap
 from conovel.site.explain import Explainer
 from conovel.site.files.decisions import (
     Decider,
@@ -36,11 +36,13 @@ from conovel.site.files.decisions import (
     write_rows,
 )
 from conovel.site.files.engines import Engine, LocalEngine
+from conovel.site.files.look import codec_from_files, infer_from_files
 from conovel.site.files.memory import DEFAULT_MEMORY, MemoryPlan, as_memory
 from conovel.site.files.seen import SeenDecisions
 from conovel.site.files.sketch import Sketch
-from conovel.site.files.source import FileSource, infer_from_files, mask_of
+from conovel.site.files.source import FileSource, mask_of
 from conovel.site.files.stream import Progress, Stream, silent
+from conovel.site.original import with_frames
 from conovel.site.reasons import MOST_EXPLAINED, Reasons, most_novel
 from conovel.site.site import Site, SiteWork
 from conovel.site.storage import pick_features
@@ -100,11 +102,6 @@ class FileSite(Site):
         engine: Engine | None = None,
         on_progress: Progress | None = None,
     ) -> None:
-        if reads_frames(work.candidates):
-            raise InputError(
-                "a pipeline that chooses columns by name needs rows in memory, and these files are"
-                " read in pieces: read them, and call AdaDetect(...).detect(X_null, X_test)"
-            )
         said = as_schema(schema)
         kinds = None if isinstance(said, Schema) else said
         reading, columns = columns_read(said, reading, columns)
@@ -116,11 +113,16 @@ class FileSite(Site):
         n_bytes, tell = as_memory(memory), on_progress or silent
         plan = MemoryPlan.of(n_bytes, len(types.names))
 
-        def infer() -> Encoder:
+        # Agents send models of features, so that their pipelines get what the features keep.
+        whole = work.n_agents == 1 and reads_frames(work.candidates)
+
+        def look() -> FeatureMap:
             tell("looking at the columns", 0, None)
+            if whole:
+                return codec_from_files(sources, plan.piece, n_bytes // 8)
             return Encoder(infer_from_files(sources, plan.piece, kinds))
 
-        def open_stream(encoder: Encoder | None) -> Stream:
+        def open_stream(encoder: FeatureMap | None) -> Stream:
             return Stream(
                 replace(sources[0], encoder=encoder),
                 replace(sources[1], encoder=encoder),
@@ -131,17 +133,20 @@ class FileSite(Site):
                 tell=tell,
             )
 
-        encoder = None
-        if isinstance(said, Schema):
+        encoder: FeatureMap | None = None
+        if whole:
+            encoder = look()
+        elif isinstance(said, Schema):
             encoder = Encoder(said)
         elif asks(said) or not are_numbers(types):
             if work.n_agents > 1:
                 raise needs_schema(not_numbers(types, null))
-            encoder = infer()
+            encoder = look()
         self._all = self._stream = open_stream(encoder)
-        super().__init__(self._all.null.features, work)
+        features = self._all.null.features
+        super().__init__(features, with_frames(work, features, encoder))
         # Whether values are missing is known when the numbers are read.
-        self._reopen = None if encoder else lambda: open_stream(infer())
+        self._reopen = None if encoder else lambda: open_stream(look())
         self._tested: NDArray[np.bool_] | None = None  # None: all
         self._scale: CommonScale | None = None  # of the regime `joint`
         self._explainer: Explainer | None = None

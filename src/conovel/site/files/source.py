@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -18,10 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
-from conovel.errors import FileError
+from conovel.errors import ColumnError, FileError, MissingValueError
 from conovel.scorers.base import Matrix, Vector
 from conovel.scorers.hashing import hash_columns
-from conovel.site.columns import Numbers, RawColumn, read_series
 from conovel.site.datafiles import (
     DataFile,
     agree_on_features,
@@ -33,17 +33,36 @@ from conovel.site.datafiles import (
     unreadable,
 )
 from conovel.site.dialects import AS_FOUND, Reading
-from conovel.site.encoding import Encoder
+from conovel.site.encoding import FeatureMap
 from conovel.site.files.ordered import in_order
-from conovel.site.inference import Profile, schema_from
+from conovel.site.lines import relocated
 from conovel.site.representation import as_floats, kind_of
 from conovel.site.storage import require_features
-from conovel.site.tables import LARGEST, Rows, entirely_missing, read_rows, require_finite
-from conovel.spec.schema import Schema
+from conovel.site.tables import LARGEST, Rows, read_rows, require_finite
 
 T = TypeVar("T")
 _THREADS = 2  # beside those that read and score
 _READING = {"buffer_size": 1 << 20, "pre_buffer": False}  # never a whole row group
+
+
+class Part(NamedTuple):
+    """Rows of one file, from row `first` of it on, as the file gave them."""
+
+    file: DataFile
+    first: int
+    table: pa.Table
+
+    @contextmanager
+    def located(self) -> Iterator[None]:
+        """Say in errors about these rows where in the file they are."""
+        try:
+            yield
+        except MissingValueError:
+            raise  # most often no mistake, and its line is not worth another look
+        except ColumnError as error:
+            dialect = self.file.dialect if self.file.format == "csv" else None
+            message = relocated(error, self.file.path, dialect, self.first)
+            raise type(error)(message) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +110,7 @@ class FileSource:
         see :func:`conovel.site.storage.pick_features`.
     reading : Reading
         What the user says about the files.
-    encoder : Encoder, optional
+    encoder : FeatureMap, optional
         What makes features of the columns, where they are not all plain numbers.
     """
 
@@ -101,7 +120,7 @@ class FileSource:
     only: NDArray[np.bool_] | None = None
     types: pa.Schema | None = None
     reading: Reading = AS_FOUND
-    encoder: Encoder | None = None
+    encoder: FeatureMap | None = None
 
     @cached_property
     def files(self) -> list[DataFile]:
@@ -151,7 +170,7 @@ class FileSource:
                 raise unreadable(file.path, error) from None
             told.append([str(file.path), state.st_size, state.st_mtime_ns])
         told += [[[f.name, str(f.type)] for f in self._all_types], self.id_column]
-        told += [repr(self.reading), self.encoder and self.encoder.schema.to_dict()]
+        told += [repr(self.reading), self.encoder and self.encoder.identity()]
         if self.only is not None:
             told.append(hashlib.sha256(np.packbits(self.only).tobytes()).hexdigest())
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()
@@ -178,16 +197,21 @@ class FileSource:
             )
             yield from in_order(promises, _THREADS)
 
+    def features_in(self, size: int) -> Iterator[Part]:
+        """Read the features before they are encoded, at most `size` rows at a time."""
+        for parts in self._tables(self.schema, size):
+            yield from parts
+
     def names(self, size: int) -> Iterator[Any]:
         """Read the names of the rows alone, `size` at a time."""
         for parts in self._tables(self._id_types, size):
-            yield pa.concat_tables([part for _, part in parts])[self.id_column]
+            yield pa.concat_tables([part.table for part in parts])[self.id_column]
 
     def originals(self, size: int) -> Iterator[pa.Table]:
         """Read all columns as they are in the files, `size` rows at a time."""
         types = original_types(self.files)
         for parts in self._tables(types, size):
-            yield pa.concat_tables([part for _, part in parts])
+            yield pa.concat_tables([part.table for part in parts])
 
     def rows_at(self, chosen: NDArray[np.intp], size: int) -> tuple[Rows, NDArray[Any] | None]:
         """Read some rows, in ascending order of their places, and their names if they have any."""
@@ -195,80 +219,47 @@ class FileSource:
         for start, parts in zip(count(0, size), self._tables(self._all_types, size), strict=False):
             first, last = np.searchsorted(chosen, [start, start + size])
             if first < last:
-                table = pa.concat_tables([part for _, part in parts])
+                table = pa.concat_tables([part.table for part in parts])
                 taken.append(table.take(pa.array(chosen[first:last] - start)))
         table = pa.concat_tables(taken)
         values = np.zeros((0, len(self.features)))
         if table.num_rows:
-            values = self._piece(0, [(self.path, table)]).rows()
+            values = self._piece(0, [Part(self.files[0], 0, table)]).rows()
         frame = nw.from_native(table.select(self.schema.names), eager_only=True)
         ids = None if self.id_column is None else table[self.id_column].to_numpy()
         return Rows(values, tuple(self.features), frame, encoder=self.encoder), ids
 
-    def _tables(self, types: pa.Schema, size: int) -> Iterator[list[tuple[Path, pa.Table]]]:
+    def _tables(self, types: pa.Schema, size: int) -> Iterator[list[Part]]:
         return _cut(_blocks(self.files, types, size, self.only), size)
 
-    def _piece(self, start: int, parts: Sequence[tuple[Path, pa.Table]]) -> Piece:
-        table = pa.concat_tables([part for _, part in parts])
+    def _piece(self, start: int, parts: Sequence[Part]) -> Piece:
+        table = pa.concat_tables([part.table for part in parts])
         names = table[self.id_column] if self.id_column else None
         if self.encoder is not None:
-            encoded = [self._encode(path, part) for path, part in parts]
+            encoded = [self._encode(part) for part in parts]
             return Piece(
                 start, [np.concatenate(same) for same in zip(*encoded, strict=True)], names
             )
         clean = _clean_columns(table.select(self.schema.names))
         if clean is None:  # numbers of another kind, or something is wrong: say what
-            values = [self._read(path, part) for path, part in parts]
+            values = [self._read(part) for part in parts]
             clean = list(np.concatenate(values).T)
         return Piece(start, clean, names)
 
-    def _read(self, path: Path, part: pa.Table) -> Matrix:
+    def _read(self, part: Part) -> Matrix:
         try:
-            return read_rows(part.select(self.schema.names), str(path)).values
+            with part.located():
+                return read_rows(part.table.select(self.schema.names), str(part.file.path)).values
         except pa.ArrowException as error:
-            raise unreadable(path, error) from None
+            raise unreadable(part.file.path, error) from None
 
-    def _encode(self, path: Path, part: pa.Table) -> list[Vector]:
+    def _encode(self, part: Part) -> list[Vector]:
         assert self.encoder is not None  # noqa: S101
-        features = self.encoder.encode(_raw_columns(part.select(self.schema.names)), str(path))
-        require_finite(np.stack(features, axis=1), self.features, str(path))
+        frame, name = part.table.select(self.schema.names), str(part.file.path)
+        with part.located():
+            features = self.encoder.encode_frame(nw.from_native(frame, eager_only=True), name)
+            require_finite(np.stack(features, axis=1), self.features, name)
         return features
-
-    def profiles(self, size: int) -> dict[str, Profile]:
-        """Look at all values, `size` rows at a time: what a schema is inferred from."""
-        found = {name: Profile() for name in self.schema.names}
-        for parts in self._tables(self.schema, size):
-            for path, part in parts:
-                for name, raw in _raw_columns(part).items():
-                    if isinstance(raw, Numbers):
-                        _require_no_infinity(raw, name, path)
-                    found[name].join(Profile.of(raw))
-        for name, profile in found.items():
-            if profile.n and profile.n == profile.n_missing:
-                raise entirely_missing(str(self.path), [f"column {name!r}"], profile.n)
-        return found
-
-
-def infer_from_files(
-    sources: Sequence[FileSource], size: int, asked: Mapping[str, Any] | None
-) -> Schema:
-    """Infer the schema of both samples together, as from rows in memory."""
-    first, *others = (source.profiles(size) for source in sources)
-    for other in others:
-        for name, profile in other.items():
-            first[name].join(profile)
-    return schema_from(first, asked, " and ".join(source.path.name for source in sources))
-
-
-def _raw_columns(table: pa.Table) -> dict[str, RawColumn]:
-    frame = nw.from_native(table, eager_only=True)
-    return {name: read_series(frame[name], f"column {name!r}") for name in table.column_names}
-
-
-def _require_no_infinity(raw: Numbers, name: str, path: Path) -> None:
-    present = raw.values[~np.isnan(raw.values)]
-    if present.size:
-        require_finite(present[:, np.newaxis], [name], str(path))
 
 
 def mask_of(positions: NDArray[np.intp], n: int) -> NDArray[np.bool_]:
@@ -294,33 +285,34 @@ def _blocks(
     types: pa.Schema,
     size: int,
     only: NDArray[np.bool_] | None,
-) -> Iterator[tuple[Path, pa.Table]]:
+) -> Iterator[Part]:
     """Give what the files give, in blocks of their own choosing, each with its file."""
     start = 0
     for file in files:
+        first = 0
         for table in _batches(file, types, size):
+            block = Part(file, first, table)
+            first += table.num_rows
             if only is None:
-                yield file.path, table
+                yield block
                 continue
             wanted = only[start : start + table.num_rows]
             start += table.num_rows
             if wanted.size < table.num_rows:
                 raise FileError(f"{file.path} has got more rows while it was read")
-            yield file.path, table.filter(pa.array(wanted))
+            yield block._replace(table=table.filter(pa.array(wanted)))
 
 
-def _cut(
-    blocks: Iterable[tuple[Path, pa.Table]], size: int
-) -> Iterator[list[tuple[Path, pa.Table]]]:
-    """Cut blocks into pieces of one size, each a list of tables with the files they are from."""
-    piece: list[tuple[Path, pa.Table]] = []
+def _cut(blocks: Iterable[Part], size: int) -> Iterator[list[Part]]:
+    """Cut blocks into pieces of one size, each a list of parts."""
+    piece: list[Part] = []
     lacking = size
-    for path, table in blocks:
-        rest = table
-        while rest.num_rows:
-            piece.append((path, rest.slice(0, lacking)))
-            taken = piece[-1][1].num_rows
-            rest, lacking = rest.slice(taken), lacking - taken
+    for block in blocks:
+        taken = 0
+        while taken < block.table.num_rows:
+            rows = block.table.slice(taken, lacking)
+            piece.append(Part(block.file, block.first + taken, rows))
+            taken, lacking = taken + rows.num_rows, lacking - rows.num_rows
             if not lacking:
                 yield piece
                 piece, lacking = [], size
@@ -345,4 +337,4 @@ def _batches(file: DataFile, types: pa.Schema, size: int) -> Iterator[pa.Table]:
             for batch in file.fragment.to_batches(columns=names, **scan):
                 yield file.converted(pa.Table.from_batches([batch]), types)
     except (pa.ArrowException, OSError) as error:
-        raise unreadable(file.path, error) from None
+        raise file.unreadable(error) from None

@@ -1,0 +1,95 @@
+"""What features the columns of two samples in files become: one pass over both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from conovel.errors import InputError
+from conovel.site.columns import Numbers, RawColumn, plain_kinds, read_frame
+from conovel.site.files.source import FileSource
+from conovel.site.inference import Profile, schema_from
+from conovel.site.original import ColumnValues, FrameCodec
+from conovel.site.tables import entirely_missing, require_finite
+from conovel.spec.schema import Schema
+
+
+def infer_from_files(
+    sources: Sequence[FileSource], size: int, asked: Mapping[str, Any] | None
+) -> Schema:
+    """Infer the schema of both samples together, as from rows in memory.
+
+    Parameters
+    ----------
+    sources : sequence of FileSource
+        With the same features.
+    size : int
+        Rows that are read at a time.
+    asked : mapping or None
+        Kinds of some columns.
+    """
+    first, *others = (_profiles(source, size) for source in sources)
+    for other in others:
+        for name, profile in other.items():
+            first[name].join(profile)
+    return schema_from(first, asked, " and ".join(source.path.name for source in sources))
+
+
+def codec_from_files(sources: Sequence[FileSource], size: int, room: int) -> FrameCodec:
+    """Make what turns the rows into a matrix and back into a frame, as from rows in memory.
+
+    Parameters
+    ----------
+    sources, size
+        As of :func:`infer_from_files`.
+    room : int
+        Bytes that the different texts and dates may take.
+
+    Raises
+    ------
+    InputError
+        If they take more. It names the column with most of them.
+    """
+    empty = nw.from_native(sources[0].schema.empty_table(), eager_only=True)
+    kinds = zip(empty.columns, plain_kinds(empty), strict=True)
+    found = {name: ColumnValues(name, kind is not None) for name, kind in kinds}
+    for source in sources:
+        for part in source.features_in(size):
+            frame = nw.from_native(part.table, eager_only=True)
+            for name, values in found.items():
+                values.see(frame[name])
+            if sum(values.n_bytes for values in found.values()) > room:
+                raise _too_many(max(found.values(), key=lambda v: v.n_bytes), room)
+    return FrameCodec(empty.implementation, [values.column() for values in found.values()])
+
+
+def _too_many(values: ColumnValues, room: int) -> InputError:
+    return InputError(
+        f"column {values.name!r} has more than {len(values.values):,} different values, and a"
+        f" pipeline that reads them needs all of them in memory, more than {room // 10**6}MB:"
+        " raise the memory, or leave the column out with --exclude"
+    )
+
+
+def _profiles(source: FileSource, size: int) -> dict[str, Profile]:
+    found = {name: Profile() for name in source.schema.names}
+    for part in source.features_in(size):
+        columns = read_frame(nw.from_native(part.table, eager_only=True))
+        with part.located():
+            _require_no_infinity(columns, str(part.file.path))
+        for name, raw in columns.items():
+            found[name].join(Profile.of(raw))
+    for name, profile in found.items():
+        if profile.n and profile.n == profile.n_missing:
+            raise entirely_missing(str(source.path), [f"column {name!r}"], profile.n)
+    return found
+
+
+def _require_no_infinity(columns: Mapping[str, RawColumn], path: str) -> None:
+    numbers = {name: raw.values for name, raw in columns.items() if isinstance(raw, Numbers)}
+    if numbers:
+        present = np.stack([np.where(np.isnan(v), 0.0, v) for v in numbers.values()], axis=1)
+        require_finite(present, list(numbers), path)

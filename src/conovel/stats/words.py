@@ -1,0 +1,43 @@
+"""Numbers of things in words, for messages and pages."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+
+def counted(n: int, what: str) -> str:
+    """Write a number of things; `what` is the word for one of them.
+
+    Examples
+    --------
+    >>> counted(1, "row"), counted(1500, "row"), counted(2, "calibration row")
+    ('1 row', '1,500 rows', '2 calibration rows')
+    """
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+
+
+def listed(names: Sequence[str], most: int = 20) -> str:
+    """Name some things, the first ones of many.
+
+    Examples
+    --------
+    >>> listed(["a", "b, c"]), listed(list("abcd"), 2)
+    ("'a', 'b, c'", "'a', 'b' and 2 more")
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more
+
+
+def not_there(name: str, names: Sequence[str]) -> str:
+    """Say what there is instead of a name: those like it, or else the first ones.
+
+    Examples
+    --------
+    >>> not_there("Machine failure", ["id", "Machine_failure"]), not_there("x", ["a", "b"])
+    ("did you mean 'Machine_failure'?", "there are 'a', 'b'")
+    """
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.7)
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    return f"there are {listed(names)}"
