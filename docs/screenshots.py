@@ -3,7 +3,8 @@
 Needs Chromium and the extra ``dev``. The one site is scikit-learn's breast cancer data: benign
 tumours are the known normals, and malignant ones hide among the rows to test. The network is
 that of ``make demo``, with more rows. The analyst's part is of the milling machines of the AI4I
-2020 data (UCI, CC BY 4.0), if their file is given: at one site, and each type of machine a site.
+2020 data (UCI, CC BY 4.0), if their file is given: at one site, and each type of machine a site of
+a federation on this machine, with a process and a certificate for every party.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from playwright.sync_api import Browser, sync_playwright
 from sklearn.datasets import load_breast_cancer
 
 import conovel as cn
+from conovel.drivers.nvflare.loopback import OPERATOR, Loopback
 from conovel.experiments.gaussian import gaussian_design
 from conovel.report import network_content, of_detection, render
 
@@ -62,8 +64,8 @@ MACHINES = [
 ]
 
 
-def machines(file: Path) -> tuple[cn.Detection, cn.NetworkRun]:
-    """Find failures among milling machines: at one site, and where each type is a site."""
+def machines(file: Path, folder: Path) -> tuple[Path, Path]:
+    """Find failures among milling machines; give pages of one site, and of one of a federation."""
     table = pd.read_csv(file, encoding="utf-8-sig")
     rng = np.random.default_rng(0)
 
@@ -79,12 +81,31 @@ def machines(file: Path) -> tuple[cn.Detection, cn.NetworkRun]:
     result = cn.AdaDetect(level=0.2).detect(
         known[columns], tests[columns], ids=tests["Product ID"].to_numpy()
     )
-    agents = []
+    result.report(folder / "why.html")
+    sites = {}
     for name, rows in table.groupby("Type"):
         known, tests = split(rows)
-        ids = tests["Product ID"].to_numpy()
-        agents.append(cn.Agent(f"type {name}", known[MACHINES], tests[MACHINES], ids=ids))
-    return result, cn.Network(agents, level=0.2).run()
+        sites[f"type-{name}"] = known[MACHINES], tests[["Product ID", *MACHINES]]
+    return folder / "why.html", federated(sites, folder / "federation")
+
+
+def federated(rows: dict[str, tuple[pd.DataFrame, pd.DataFrame]], folder: Path) -> Path:
+    """Run a federation on this machine; give the page that one of its sites wrote."""
+    columns = {n: tuple({c: t[c].to_numpy() for c in t} for t in two) for n, two in rows.items()}
+    federation = Loopback(folder, columns, consent='regimes = ["joint"]')
+    for site in federation.sites:
+        path = federation.settings(site)
+        path.write_text(path.read_text().replace("[data]", '[data]\nid = "Product ID"'))
+    try:
+        federation.bring_up()
+        operator = str(federation.settings(OPERATOR))
+        ended = federation.run("run", "--federation", operator, "--level", "0.2")
+        if ended.returncode:
+            raise RuntimeError(ended.stdout + ended.stderr)
+        federation.wait_for_reports()
+    finally:
+        federation.stop()
+    return next((folder / "type-L" / "results").glob("*/report.html"))
 
 
 def photograph(
@@ -130,10 +151,7 @@ def main() -> None:
         photograph(browser, site, "report-phone", 390, 844, "light")
         photograph(browser, site, "report-phone-dark", 390, 844, "dark", "How it was decided")
         if len(sys.argv) > 1:
-            result, run = machines(Path(sys.argv[1]))
-            why, network_why = (Path(folder) / f"{name}.html" for name in ("why", "network-why"))
-            result.report(why)
-            run.report(network_why)
+            why, network_why = machines(Path(sys.argv[1]), Path(folder))
             photograph(browser, why, "report-why", 1180, 1000, "light", "Why these rows?")
             photograph(browser, network_why, "report-why-network", 1180, 1000, "dark", "Why these")
         browser.close()

@@ -8,6 +8,7 @@ from conovel.drivers.nvflare.run_records import RunRecords
 from conovel.drivers.nvflare.signatures import MessageSigner, MessageVerifier
 from conovel.drivers.nvflare.site_driver import SiteDriver
 from conovel.drivers.nvflare.site_files import SiteFiles
+from conovel.drivers.nvflare.site_list import objection_to_list
 from conovel.errors import ConovelError, SignatureError
 from conovel.protocol.messages import COORDINATOR
 from support.certificates import authority, credentials
@@ -36,9 +37,7 @@ class FakeNVFlare:
             self.terms.run_id, self.terms.run_seconds, terms=self.terms.to_log()
         )
         post = self.post(name)
-        driver = SiteDriver(
-            name, self.terms, limits, record, files.open, post, files.publish, files.digest
-        )
+        driver = SiteDriver(name, self.terms, limits, record, files, post)
         return SimpleNamespace(driver=driver, files=files, limits=limits, record=record)
 
     def post(self, sender):
@@ -77,12 +76,20 @@ class FakeNVFlare:
 
     def begin(self):
         def one(site):
-            if objection := site.limits.objection(self.terms):
+            own = objection_to_list(self.terms, site.files.file)
+            if objection := site.limits.objection(self.terms) or own:
                 return objection
-            site.driver.begin()
+            if site.files.listing is None:
+                site.driver.begin()
             return ""
 
         return self._call(self.sites, one)
+
+    def ledgers(self, names):
+        return self._call(names, lambda site: site.driver.ledger(10))
+
+    def agree(self, names, standings):
+        return self._call(names, lambda site: site.driver.agree(standings, 10))
 
     def waiting(self, names):
         return self._call(names, lambda site: site.driver.waiting())

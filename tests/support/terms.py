@@ -7,7 +7,7 @@ from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import canonical_json, run_id_of_terms
 from support.certificates import OPERATOR, credentials
 
-OWN = ("run_id", "call_seconds", "stage_seconds", "run_seconds")
+OWN = ("run_id", "call_seconds", "stage_seconds", "run_seconds", "list_name")
 
 
 def make_terms(agents, **settings):

@@ -28,6 +28,7 @@ def ledger(
     require_there(path)
     from conovel.site.ledger import Ledger  # noqa: PLC0415
     from conovel.site.ledger_file import list_columns  # noqa: PLC0415
+    from conovel.site.ledger_prepared import read_prepared  # noqa: PLC0415
     from conovel.site.storage import require_writable, write_table  # noqa: PLC0415
     from conovel.spec.guarantee import over_time  # noqa: PLC0415
 
@@ -65,6 +66,13 @@ def ledger(
     table.add_row("guaranteed", promise.statement)
     for assumption in promise.assumptions:
         table.add_row("", f"[dim]needs:[/dim] {assumption}")
+    if (waiting := read_prepared(path, found)) is not None:
+        entry = waiting.ledger.entries[-1]
+        table.add_row(
+            "prepared",
+            f"{entry.batch.n_tests:,} more rows, of a run that was broken off while the sites"
+            " wrote their ledgers. The next run of the list takes them or gives them up",
+        )
     if out is not None:
         table.add_row("written", escape(str(out)))
     Console().print(table)

@@ -67,6 +67,14 @@ def run(
         str, typer.Option(help="Who sees revealed counts: coordinator, or all members.")
     ] = "coordinator",
     schema: SchemaFile = None,
+    list_name: Annotated[
+        str | None,
+        typer.Option(
+            "--list",
+            help="Continue the list of this name over several batches; each site names it and its"
+            " ledger in site.toml. --level is then that of the list.",
+        ),
+    ] = None,
     repeats: Annotated[int, typer.Option(hidden=True)] = 1,  # refused by name, with what to do
     stage_seconds: Annotated[
         float, typer.Option(help="How long a site may take to answer.", min=0.1)
@@ -97,32 +105,35 @@ def run(
     from conovel.site.asked import as_whole_schema  # noqa: PLC0415
     from conovel.site.storage import write_json  # noqa: PLC0415
     from conovel.spec.counting import choose_counting  # noqa: PLC0415
+    from conovel.spec.listing import of_batch  # noqa: PLC0415
     from conovel.spec.regimes import choose_regime  # noqa: PLC0415
     from conovel.spec.run_spec import RunSpec  # noqa: PLC0415
 
     chosen = choose_regime(regime, estimates_nulls=pi0 is not None)
     _silence_nvflare()
     file = read_federation(federation)
+    spec = RunSpec.of(
+        regime=chosen,
+        level=level,
+        composite=composite,
+        bits=read_bits(bits),
+        pi0=pi0,
+        seed=seed,
+        train_fraction=train_fraction,
+        on_dropout=on_dropout,
+        repeats=repeats,
+        liars=liars,
+        counting=counting or choose_counting(chosen, pi0, on_dropout, repeats),
+        reveal_to=reveal_to,
+        schema=as_whole_schema(schema),
+    )
     terms = Terms(
         choose_sites(file.sites, split_names(sites) if sites else None),
-        RunSpec.of(
-            regime=chosen,
-            level=level,
-            composite=composite,
-            bits=read_bits(bits),
-            pi0=pi0,
-            seed=seed,
-            train_fraction=train_fraction,
-            on_dropout=on_dropout,
-            repeats=repeats,
-            liars=liars,
-            counting=counting or choose_counting(chosen, pi0, on_dropout, repeats),
-            reveal_to=reveal_to,
-            schema=as_whole_schema(schema),
-        ),
+        spec if list_name is None else of_batch(spec),
         stage_seconds=stage_seconds,
         run_seconds=run_seconds,
         call_seconds=min(30.0, stage_seconds),
+        list_name=list_name or "",
     )
     with stages() as show_stage:
         show_stage("connecting")
@@ -258,7 +269,8 @@ def _print_account(account: dict[str, Any]) -> None:
     table.add_row("sites", ", ".join(outcome["participants"]))
     table.add_row("rows tested", f"{outcome['n_tests']:,}")
     if outcome["rounds"]:
-        table.add_row("rows flagged", f"[bold]{outcome['n_rejected']:,}[/bold] in all")
+        what = "rejected in the batch" if "ledger" in account else "rows flagged"
+        table.add_row(what, f"[bold]{outcome['n_rejected']:,}[/bold] in all")
         if outcome["slope"] != "0":  # cells decide in joint, and no common p-value
             k = outcome["k"] or outcome["n_rejected"]
             table.add_row("threshold", f"p ≤ {k} · {outcome['slope']}")
@@ -266,7 +278,17 @@ def _print_account(account: dict[str, Any]) -> None:
         table.add_row("rounds", str(outcome["rounds"]))
     for name, moved in transcript["totals"]["by_agent"].items():
         table.add_row(name, f"{moved['sent']:,} bytes out, {moved['received']:,} bytes in")
-    table.add_row("guaranteed", escape(account["guarantee"]))
+    if "ledger" in account:
+        listed = account["ledger"]
+        table.add_row("level of the batch", f"{terms['spec']['level']}, half that of the list")
+        for name, site in listed["sites"].items():
+            table.add_row(f"list at {escape(name)}", f"{site['n_listed']:,} rows")
+        table.add_row(
+            "list so far",
+            f"[bold]{listed['n_listed_in_all']:,}[/bold] of {listed['rounds'][0]['k']:,} rows in"
+            f" {next(iter(listed['sites'].values()))['batch']:,} batches",
+        )
+    table.add_row("guaranteed", escape(account.get("ledger", account)["guarantee"]))
     for name, why in account["unpublished"].items():
         table.add_row("not published", f"[bold]{escape(name)}[/bold]: {escape(str(why))}")
     console.print(table)

@@ -29,9 +29,9 @@ from conovel.site.private_files import FOLDER_MODE
 from conovel.site.samples import raw_numbers, read_sample
 from conovel.site.storage import locked
 from conovel.spec.guarantee import network_over_time
+from conovel.spec.listing import of_batch, require_listable
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import run_id_of
-from conovel.stats.batches import NETWORK_SHARE
 from conovel.stats.repeats import EvidenceRound
 
 # From the settings of a run, its agents and a progress display to what it decided.
@@ -58,14 +58,14 @@ def run_with_ledger(
     tell: Callable[[str], None],
 ) -> NetworkRun:
     """Run a batch at half the level, and decide about all batches so far."""
-    _check(spec)
+    require_listable(spec)
     with ExitStack() as stack:
         paths = {a.name: folder / f"{quote(a.name, safe=' ')}.json" for a in agents}
         for path in paths.values():  # in the order of the agents' names
             stack.enter_context(locked(path))
         facts = {agent.name: _facts(agent, spec) for agent in agents}
         ledgers = _open(paths, facts, spec)
-        batch = run_once(replace(spec, level=spec.level * NETWORK_SHARE), list(agents), tell)
+        batch = run_once(of_batch(spec), list(agents), tell)
         if lost := batch.lost:
             raise SiteVanishedError(
                 f"{', '.join(lost)} vanished: with a ledger a run in which an agent vanishes is"
@@ -78,7 +78,7 @@ def run_with_ledger(
         for name, ledger in ledgers.items():
             site = batch[name]
             ledger.add_of_network(site.rejected, numbers, facts[name], site.ids)
-        rounds = make_list(ledgers, run_id_of(spec, ledgers))
+        rounds = make_list(ledgers, run_id_of(batch.spec, ledgers))
         for name, ledger in ledgers.items():
             write_ledger(ledger, paths[name])
     sites = {}
@@ -95,25 +95,24 @@ def run_with_ledger(
     )
 
 
-def _check(spec: RunSpec) -> None:
-    if spec.repeats > 1 or spec.on_dropout != "abort":
-        raise InputError("with a ledger leave repeats at 1 and on_dropout at 'abort'")
-    if not spec.regime.uses_counts:
-        raise InputError(
-            f"in the regime {spec.regime.name!r} nobody learns how many rows others reject, which"
-            " a ledger needs: use 'joint' or 'full'"
-        )
-    if spec.pi0 is not None and not spec.pi0.proven_for_several:
-        raise InputError("a ledger needs runs with a proven bound: use pi0='storey', or none")
-
-
 def _facts(agent: Agent, spec: RunSpec) -> BatchFacts:
-    """Return what an agent's ledger compares: its normals and the settings, columns, and rows."""
     try:
-        null = read_sample(agent.X_null, "X_null")
-        test = read_sample(agent.X_test, "X_test", null.columns)
+        return network_facts(agent.X_null, agent.X_test, spec)
     except ConovelError as error:
         raise type(error)(f"agent {agent.name}: {error}") from error
+
+
+def network_facts(X_null: Any, X_test: Any, spec: RunSpec) -> BatchFacts:
+    """Return what an agent's ledger compares: its normals and the settings, columns, and rows.
+
+    Parameters
+    ----------
+    X_null, X_test : matrix or frame
+    spec : RunSpec
+        The settings of the list.
+    """
+    null = read_sample(X_null, "X_null")
+    test = read_sample(X_test, "X_test", null.columns)
     known = content_digest(raw_numbers(null)) + spec.to_text()
     return BatchFacts(
         "network",

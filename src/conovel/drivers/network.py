@@ -209,11 +209,6 @@ class Network(Shown):
         """
         tell = as_callback(on_stage, "on_stage")
         spec, agents = self.spec(), as_agents(self.agents)
-        if spec.liars and self.ledger is not None:
-            raise InputError(
-                "a ledger lists rows by counts that nobody has committed to: leave it out, or take"
-                " liars=0"
-            )
         vanishing = as_dropouts(dropouts, agents)
         tell("checking rows")
         with once_warned(int(spec.repeats > 1)):  # then the first of the runs warns

@@ -74,7 +74,7 @@ def verify(run: Mapping[str, Any]) -> list[str]:
             return ["this is no result of a run: it has no transcript"]
         transcript = Transcript.from_dict(plain["transcript"])
         found = list(_Audit(transcript, plain).findings())
-        return found + list(list_findings(plain, transcript.agreed) if "ledger" in plain else ())
+        return found + list(list_findings(plain, transcript.agreed))
     except (ConovelError, LookupError, TypeError, ValueError, AttributeError) as error:
         return [str(error) or type(error).__name__]
 

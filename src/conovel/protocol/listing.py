@@ -75,6 +75,8 @@ class ListingAgent(Machine):
     ----------
     n_listed : int
         Rows on the list over all agents, once it is done.
+    rounds : list of (k, count)
+        Every question, and the own answer.
     """
 
     transitions = LISTING_TRANSITIONS
@@ -82,7 +84,7 @@ class ListingAgent(Machine):
     def __init__(self, name: str, run_id: bytes, count: Callable[[int], int]) -> None:
         super().__init__(as_name(name), run_id, State.NEW)
         self._count = count
-        self._last: tuple[int, int] | None = None  # the last question, and the answer to it
+        self.rounds: list[tuple[int, int]] = []
         self._n_tests = 0
         self._n_listed: int | None = None
 
@@ -119,16 +121,16 @@ class ListingAgent(Machine):
         raise AssertionError(message)  # the table lets nothing else through
 
     def _on_question(self, k: int, round_: int) -> Outbox:
-        if self._last is None:
+        if not self.rounds:
             self._insist(k == self._n_tests, "k must begin at the number of rows")
         else:
-            asked, answered = self._last
+            asked, answered = self.rounds[-1]
             self._insist(answered <= k < asked, "k must fall, to the sum of counts")
-        self._last = k, self._count(k)
-        return self._send([COORDINATOR], Count(self._last[1]), round_)
+        self.rounds.append((k, self._count(k)))
+        return self._send([COORDINATOR], Count(self.rounds[-1][1]), round_)
 
     def _on_listed(self, n_listed: int) -> Outbox:
-        asked, answered = self._last or (-1, 0)
+        asked, answered = self.rounds[-1] if self.rounds else (-1, 0)
         self._insist(n_listed in (asked, 0), "not the fixed point")
         self._insist(answered <= n_listed, "fewer rows than at this agent")
         self._n_listed = n_listed
@@ -153,6 +155,8 @@ class ListingCoordinator(Machine):
     ----------
     rounds : list of (k, counts by agent)
         Every question and its answers.
+    n_batches : int
+        Batches of the list, once the agents have told their histories.
     """
 
     transitions = LISTING_TRANSITIONS
@@ -165,6 +169,11 @@ class ListingCoordinator(Machine):
             raise InputError("a list needs agents of different names")
         self._histories: dict[str, History] = {}
         self.rounds: list[tuple[int, dict[str, int]]] = []
+
+    @property
+    def n_batches(self) -> int:
+        """Batches of the list."""
+        return max((history.n_batches for history in self._histories.values()), default=0)
 
     def drop(self, name: str) -> Outbox:
         """Break off, because an agent vanished: its rows would be missing on the list."""

@@ -39,25 +39,35 @@ def with_ledger(story: Story, run: Checked) -> Story:
 def _network(story: Story, told: Checked) -> Story:
     """Add the list of a network; the rest of the page is about the run of the batch alone."""
     sites = told.object("sites")
+    by_name = {name: sites.object(name) for name in sites}
     table = Table(
         "The list so far",
         ["agent", "batch", "rows on the list", "rows tested"],
         [
             [
                 shortened(name),
-                f"{sites.object(name).integer('batch'):,}",
-                f"{sites.object(name).integer('n_listed'):,}",
-                f"{sites.object(name).integer('n_tests'):,}",
+                f"{site.integer('batch'):,}",
+                f"{site.integer('n_listed'):,}",
+                # The coordinator does not know it.
+                f"{site.integer('n_tests'):,}" if "n_tests" in site else "–",
             ]
-            for name in sites
+            for name, site in by_name.items()
         ],
     )
     words = [
         told.text("guarantee"),
         "The rest of this page is about the run of this batch, at half the level.",
     ]
-    section = Section("The list so far", words, tables=[table])
-    return replace(story, sections=[section, *story.sections])
+    tables, facts = [table], story.facts
+    if "n_listed_in_all" in told:
+        n_listed = told.integer("n_listed_in_all")
+        facts = [*facts, ("rows on the list of all batches and sites", f"{n_listed:,}")]
+    for site in by_name.values():
+        if len(by_name) == 1:  # a site's own page: which rows they are
+            words.insert(1, _WORDS)
+            tables += _tables(site)
+    section = Section("The list so far", words, tables=tables)
+    return replace(story, facts=facts, sections=[section, *story.sections])
 
 
 def _tables(told: Checked) -> list[Table]:

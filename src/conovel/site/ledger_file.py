@@ -114,6 +114,19 @@ def list_columns(ledger: Ledger) -> dict[str, NDArray[Any]]:
 
 def write_ledger(ledger: Ledger, path: Path) -> None:
     """Write a ledger, whole or not at all."""
+    write_plain(path, ledger_as_plain(ledger))
+
+
+def write_plain(path: Path, content: Mapping[str, Any]) -> None:
+    """Write what holds a ledger, whole or not at all; it must not be too large to be read."""
+    data = json.dumps(content, ensure_ascii=False)
+    if len(data) > MAX_BYTES // 4:
+        raise FileError(f"{path} would be too large: begin a new ledger")
+    write_durably(path, data.encode() + b"\n")
+
+
+def ledger_as_plain(ledger: Ledger) -> dict[str, Any]:
+    """Give a ledger as JSON types, with its checksum."""
     facts = ledger.facts
     content = {
         "conovel": "ledger",
@@ -137,10 +150,7 @@ def write_ledger(ledger: Ledger, path: Path) -> None:
         ],
         "list_size": ledger.list_size,
     }
-    data = json.dumps({**content, "checksum": _checksum(content)}, ensure_ascii=False)
-    if len(data) > MAX_BYTES // 4:
-        raise FileError(f"{path} would be too large: begin a new ledger")
-    write_durably(path, data.encode() + b"\n")
+    return {**content, "checksum": _checksum(content)}
 
 
 _FACTS = ("score", "source", "schema")
@@ -153,13 +163,22 @@ def _checksum(content: Mapping[str, Any]) -> str:
 
 def read_ledger(path: Path) -> Ledger:
     """Read a ledger and check every field; :class:`SavedFileError` for anything else."""
+    return ledger_of_plain(read_plain(path), path)
+
+
+def read_plain(path: Path) -> Any:
+    """Read the JSON of a file that holds a ledger."""
     data = read_bytes(path, MAX_BYTES)
     if len(data) > MAX_BYTES:
         raise SavedFileError(f"{path} is larger than a ledger may be")
     try:
-        content = json.loads(data.decode())
+        return json.loads(data.decode())
     except (ValueError, RecursionError):
         raise SavedFileError(f"{path} is not a ledger: it holds no JSON") from None
+
+
+def ledger_of_plain(content: Any, path: Path) -> Ledger:
+    """Read what :func:`ledger_as_plain` gave, and check it; `path` is for messages."""
     try:
         return _as_ledger(content)
     except (_WrongError, ConovelError) as error:

@@ -227,10 +227,11 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
     """Hold the lock of a file, which is another file beside it.
 
-    The system drops the lock when the process ends, however it ends. A second process waits.
+    The system drops the lock when the process ends, however it ends. A second process waits, or
+    without `wait` gets a :class:`FileError`.
     """
     beside = path.with_name(f".{path.name}.lock")
     try:
@@ -241,7 +242,10 @@ def locked(path: Path) -> Iterator[None]:
         if os.name == "posix":
             import fcntl  # noqa: PLC0415
 
-            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise FileError(f"{path} is in use by another process") from None
         else:  # pragma: no cover
             import msvcrt  # noqa: PLC0415
 

@@ -9,13 +9,14 @@ import json
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from support import faults
 from support.faults import GOES_ON, KILLED, fault
-from support.federation import SITES
+from support.federation import SCORER, SITES, in_one_process
 
 import conovel as cn
 from conovel.drivers.nvflare.audit_log import AuditLog
@@ -26,7 +27,7 @@ from conovel.drivers.nvflare.processes import wait_for
 from conovel.drivers.nvflare.run_records import RunRecords
 from conovel.experiments.gaussian import DIMENSION
 from conovel.models.wire.header import schema_digest
-from conovel.site.storage import read_json
+from conovel.site.storage import read_json, write_table
 
 PARTIES = (COORDINATOR, *SITES)
 REACH_SECONDS = 120.0  # for a run to come to where it breaks
@@ -151,6 +152,83 @@ def test_killed_between_models_and_counts(scene, sabotage, meanwhile):
 @fault("a site is killed during the counts", GONE, site=KILLED)
 def test_killed_during_counts(scene, sabotage, meanwhile):
     break_by_killing(scene, sabotage, meanwhile, "COMMITMENTS")
+
+
+@contextmanager
+def keeping_a_list(loopback):
+    """Let every site name a list, and give it batches; all is as before in the end."""
+    texts = {name: loopback.settings(name).read_text() for name in SITES}
+    tests = {name: loopback.folder / name / "test.parquet" for name in SITES}
+    kept = {path: path.read_bytes() for path in tests.values()}
+
+    def bring(rows):
+        for name, (_, test) in rows.items():
+            write_table(tests[name], test)
+
+    try:
+        for name, text in texts.items():
+            listed = '[list]\nname = "april"\nledger = "april.json"\n'
+            loopback.settings(name).write_text(f"{text}\n{listed}")
+        yield bring
+    finally:
+        for name, text in texts.items():
+            loopback.settings(name).write_text(text)
+        for path, data in kept.items():
+            path.write_bytes(data)
+
+
+def batch_of(rows, day):
+    """Draw few rows to test at every site, some of them novel."""
+    rng = np.random.default_rng([day, 7])
+    found = {}
+    for name, (null, _) in rows.items():
+        X = rng.normal(size=(40, len(null)))
+        X[:8] += 4
+        found[name] = null, dict(zip(null, X.T, strict=True))
+    return found
+
+
+LIST = ("--regime", "full", "--list", "april", "--level", "0.2", "--seed", "3")
+AS_LIST = {"regime": "full", "level": "0.2", "scorer": SCORER}
+
+
+@pytest.mark.slow
+@fault("a site is killed between the outcome of a batch and its list", GONE, site=KILLED)
+def test_killed_before_the_list(scene, rows, sabotage, meanwhile, tmp_path):
+    """Two batches; a site is killed in the third; it is tested again. All as in one process."""
+    loopback = scene.loopback
+    ledgers = {name: loopback.folder / name / "april.json" for name in SITES}
+
+    def one_more(day):
+        states = {name: loopback.folder / name / "state" for name in SITES}
+        in_one_process(batch_of(rows, day), states, 3, ledger=tmp_path / "l", **AS_LIST).run()
+        ended = scene.run(*LIST, stage_seconds=60, run_seconds=120)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert "list so far" in ended.stdout
+        for name, path in ledgers.items():
+            assert path.read_text() == (tmp_path / f"l/{name}.json").read_text()
+
+    with keeping_a_list(loopback) as bring:
+        loopback.bring_up()
+        for day in (1, 2):
+            bring(batch_of(rows, day))
+            one_more(day)
+        before = {path: path.read_text() for path in ledgers.values()}
+        scene.before = scene.published()
+        bring(batch_of(rows, 3))
+        scene.start()
+        reached = sabotage(site="south", when="LISTING", do="wait")
+        running = meanwhile(scene.run, *LIST)
+        assert wait_for(reached.exists, REACH_SECONDS)
+        loopback.kill("south")
+        ended = running.result()
+        sabotage()
+        scene.check(ended)
+        assert {path: path.read_text() for path in ledgers.values()} == before
+        one_more(3)
+        told = loopback.run("ledger", str(ledgers["south"])).stdout
+        assert "3, network scores" in told
+        assert "8 of 40 in batch 3" in told
 
 
 @pytest.mark.slow

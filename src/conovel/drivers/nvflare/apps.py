@@ -36,6 +36,7 @@ from conovel.drivers.nvflare.signatures import (
 from conovel.drivers.nvflare.signed_terms import check_signed_terms, terms_of
 from conovel.drivers.nvflare.site_driver import SiteDriver
 from conovel.drivers.nvflare.site_files import SiteFiles
+from conovel.drivers.nvflare.site_list import objection_to_list
 from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import (
     ConovelError,
@@ -102,6 +103,16 @@ class SiteApp:
         return ""
 
     @collab.publish  # type: ignore[untyped-decorator]
+    def ledger(self) -> dict[str, Any]:
+        """Answer where the ledger of the list stands."""
+        return _answer(lambda: self._begun().ledger(self._begun().terms.call_seconds))
+
+    @collab.publish  # type: ignore[untyped-decorator]
+    def agree(self, standings: dict[str, Any]) -> dict[str, Any]:
+        """Begin, if the ledgers of all sites fit together; answer with the reason if not."""
+        return _answer(lambda: self._begun().agree(standings, self._begun().terms.call_seconds))
+
+    @collab.publish  # type: ignore[untyped-decorator]
     def waiting(self) -> dict[str, Any]:
         """Answer with the peers whose models have not arrived."""
         return _answer(lambda: self._begun().waiting())
@@ -135,10 +146,9 @@ class SiteApp:
         sign = MessageSigner(self._own, agreed.run_id)
         self._verify = MessageVerifier(self._own.authority, name, agreed.run_id)
         deliver = _Delivery(self._proxies, agreed.call_seconds, sign)
-        self._driver = SiteDriver(
-            name, agreed, limits, record, files.open, deliver, files.publish, files.digest
-        )
-        self._driver.begin()
+        self._driver = SiteDriver(name, agreed, limits, record, files, deliver)
+        if files.listing is None:  # with a list, once the ledgers of all sites fit together
+            self._driver.begin()
         return ""
 
     def _check(self, terms: Terms) -> None:
@@ -146,6 +156,8 @@ class SiteApp:
         if objection := self._file.limits.objection(terms):
             raise RefusedError(objection)
         if objection := self._file.limits.objection_to_schema(terms, self._file.schema):
+            raise RefusedError(objection)
+        if objection := objection_to_list(terms, self._file):
             raise RefusedError(objection)
         if self._file.name not in terms.agents or set(terms.agents) - set(self._proxies):
             raise RefusedError("the terms name other agents than the job")
@@ -221,6 +233,8 @@ class CoordinatorApp:
         account = self._driver.run(_Sites(proxies, terms, context, self._signed))
         if account["state"] == "failed":
             record.finish(FAILED, account["message"])
+        elif "ledger" in account:
+            record.finish(DONE, f"{account['ledger']['n_listed_in_all']:,} rows on the list")
         elif terms.spec.regime.uses_counts:
             record.finish(
                 DONE, f"{counted(account['outcome']['n_rejected'], 'row')} flagged in all"
@@ -257,6 +271,14 @@ class _Sites:
     def begin(self) -> Replies:
         seconds, signed = self._terms.call_seconds, self._signed
         return self._call(self._terms.agents, lambda site: site(timeout=seconds).begin(signed))
+
+    def ledgers(self, names: Sequence[str]) -> Replies:
+        seconds = 2 * self._terms.call_seconds
+        return self._call(names, lambda site: site(timeout=seconds).ledger())
+
+    def agree(self, names: Sequence[str], standings: Mapping[str, Any]) -> Replies:
+        seconds = 2 * self._terms.call_seconds
+        return self._call(names, lambda site: site(timeout=seconds).agree(dict(standings)))
 
     def waiting(self, names: Sequence[str]) -> Replies:
         seconds = self._terms.call_seconds

@@ -150,8 +150,8 @@ class Limits:
                 f" ({', '.join(self.regimes) or 'none'}): choose one of these, or the site adds"
                 f" {terms.spec.regime.name!r} to regimes in its site.toml"
             )
-        if terms.spec.level > Fraction(self.max_level):
-            return f"level {terms.spec.level} is above the {self.max_level} this site agrees to"
+        if (level := terms.promised.level) > Fraction(self.max_level):
+            return f"level {level} is above the {self.max_level} this site agrees to"
         if terms.run_seconds > self.max_seconds:
             return (
                 f"a run of up to {terms.run_seconds:g} s is too long: this site agrees to"

@@ -12,6 +12,11 @@ from operator import index
 from typing import Any, Protocol
 
 from conovel.drivers.nvflare.accounts import account_of, guarantee_of
+from conovel.drivers.nvflare.coordinator_list import (
+    LIST_MESSAGES,
+    LIST_QUESTIONS,
+    CoordinatorList,
+)
 from conovel.drivers.nvflare.site_driver import Deliver
 from conovel.drivers.nvflare.terms import Terms
 from conovel.drivers.nvflare.worker_thread import WorkerThread
@@ -67,6 +72,12 @@ class Sites(Protocol):
     def publish(self, names: Sequence[str]) -> Replies:
         """Ask these sites to write their decisions."""
 
+    def ledgers(self, names: Sequence[str]) -> Replies:
+        """Ask these sites where their ledgers of the list stand."""
+
+    def agree(self, names: Sequence[str], standings: Mapping[str, Any]) -> Replies:
+        """Tell where all ledgers stand; a site answers with its objection, or an empty text."""
+
 
 class CoordinatorDriver:
     """The coordinator in one run.
@@ -92,6 +103,7 @@ class CoordinatorDriver:
             spec=terms.spec,
             run_id=terms.run_bytes,
         )
+        self._listing = CoordinatorList(terms) if terms.list_name else None
         self._began = time.monotonic()
         self._unanswered = dict.fromkeys(terms.agents, self._began)  # site: since when
         self._entered = {self._coordinator.state: self._began}
@@ -131,8 +143,10 @@ class CoordinatorDriver:
         transcript = self.transcript
         sizes = dict(transcript.agents)
         rounds = dict(transcript.rounds)
+        state = self._coordinator.state
+        listing = self._listing if state is State.DONE else None
         return {
-            "state": self._coordinator.state.value,
+            "state": listing.state if listing else state.value,
             "here": sorted(sizes),
             "ready": sorted(name for name, s in sizes.items() if s.n_calibration),
             "owing": sorted(self._unanswered),
@@ -142,7 +156,17 @@ class CoordinatorDriver:
         }
 
     def _propose(self, sites: Sites) -> None:
-        replies = sites.begin()
+        self._hear(sites.begin())
+        if self._listing is None or self._coordinator.error is not None:
+            return
+        told = sites.ledgers(self.terms.agents)
+        silent = {n: f"did not tell of its ledger: {why}" for n, why in told.failures.items()}
+        self._give_up(silent)
+        if not silent:
+            self._hear(sites.agree(self.terms.agents, told.values))
+
+    def _hear(self, replies: Replies) -> None:
+        """Break off if a site refuses, or does not answer."""
         for name, objection in sorted(replies.values.items()):
             if objection:
                 reason = as_text(str(objection), MAX_TEXT_BYTES // 2)
@@ -229,6 +253,9 @@ class CoordinatorDriver:
             message = decode(data, sender)
         except RemoteProtocolError:  # the machine aborts the run, unless that site was dropped
             return messages_of(self._coordinator.receive(data, sender))
+        if self._listing is not None and self._listing.takes(message, self._coordinator.state):
+            sent = self._listing.take(message, len(data), sender)
+            return self._coordinator.abort(error) if (error := self._listing.error) else sent
         self.transcript.note(message, len(data))
         return messages_of(self._coordinator.take(message, sender))
 
@@ -245,13 +272,16 @@ class CoordinatorDriver:
 
     def _send(self, outbox: Outbox) -> None:
         for sent in outbox:
-            self.transcript.note(sent.message, len(sent.data))
-            if sent.message.body.kind in QUESTIONS:
+            kind = sent.message.body.kind
+            if kind not in LIST_MESSAGES:
+                self.transcript.note(sent.message, len(sent.data))
+            if kind in QUESTIONS or (self._listing is not None and kind in LIST_QUESTIONS):
                 self._unanswered[sent.receiver] = time.monotonic()
         lost = self._deliver(outbox)
         state = self._coordinator.state
         self._entered.setdefault(state, time.monotonic())
-        if state in (State.DONE, State.ABORTED):
+        is_listed = self._listing is None or self._listing.is_done
+        if state is State.ABORTED or (state is State.DONE and is_listed):
             self._over.set()
         elif lost:
             self._drop_unreached(lost)
@@ -272,6 +302,8 @@ class CoordinatorDriver:
             outcome = self._coordinator.outcome
             account["outcome"] = as_plain(outcome)
             account["guarantee"] = guarantee_of(terms, outcome, self.transcript)
+            if self._listing is not None:
+                account["ledger"] = self._listing.to_dict()
         return account
 
     def _durations(self) -> dict[str, float]:

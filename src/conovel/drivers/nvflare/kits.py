@@ -353,6 +353,10 @@ test = "test.parquet"     # rows to test
 # scorer = "automatic"    # or extra-trees, random-forest, boosting, logistic, mlp, ...
 # bits = "compact"        # how this site's model is sent; runs cannot change it
 
+# [list]                  # a list over several batches, for conovel run --list NAME
+# name = "april"
+# ledger = "april.json"
+
 [consent]
 # "consensus" sends a description of this site's normals to its peers: add it if that is agreed
 regimes = ["joint", "full", "counts", "isolated", "split", "conservative"]

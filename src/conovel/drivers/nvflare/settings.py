@@ -49,6 +49,7 @@ _SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether i
         "check": (bool, False),
     },
     "model": {"scorer": (str | list, False), "bits": (int | str, False)},
+    "list": {"name": (str, False), "ledger": (str, False)},
     "consent": {
         "regimes": (list, False),
         "max_level": (_NUMBER | str, False),
@@ -98,6 +99,10 @@ class SiteFile:
         What the site agrees to.
     keep_runs : int
         How many runs are kept, see :mod:`conovel.drivers.nvflare.retention`.
+    list_name : str
+        The list over several batches that the site takes part in; empty if none.
+    ledger : Path or None
+        The file of the ledger of that list.
     """
 
     path: Path
@@ -116,6 +121,8 @@ class SiteFile:
     bits: int | str | None
     limits: Limits
     keep_runs: int = KEEP_RUNS
+    list_name: str = ""
+    ledger: Path | None = None
 
     @property
     def state(self) -> Path:
@@ -172,6 +179,7 @@ def read_site(path: Path) -> SiteFile:
             bits=bits,
             limits=Limits(**tables["consent"]),
             keep_runs=_keep_runs(site),
+            **_list_of(folder, tables["list"]),
         )
     except ConovelError as error:
         raise InputError(f"{path}: {error}") from error
@@ -252,6 +260,14 @@ def _keep_runs(table: Mapping[str, Any]) -> int:
     if n < 1:
         raise InputError(f"keep_runs must be a number from 1, not {n}")
     return n
+
+
+def _list_of(folder: Path, table: Mapping[str, Any]) -> dict[str, Any]:
+    if not table:
+        return {}
+    if set(table) != {"name", "ledger"}:
+        raise InputError("[list] needs both keys: name, as in conovel run --list, and ledger")
+    return {"list_name": as_name(table["name"]), "ledger": folder / table["ledger"]}
 
 
 def _reading(data: Mapping[str, Any]) -> Reading:

@@ -12,13 +12,14 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from conovel.drivers.nvflare.audit_log import sha256
 from conovel.drivers.nvflare.consent import Limits, Objection
 from conovel.drivers.nvflare.exposure import runs_of, runs_spent
 from conovel.drivers.nvflare.run_records import DONE, FAILED, Record
+from conovel.drivers.nvflare.site_files import SiteFiles
+from conovel.drivers.nvflare.site_list import SiteList
 from conovel.drivers.nvflare.terms import Terms
 from conovel.drivers.nvflare.worker_thread import WorkerThread
 from conovel.drivers.work import note_sent, perform
@@ -49,7 +50,6 @@ Deliver: TypeAlias = Callable[
     [Outbox], Mapping[str, str]
 ]  # receivers that could not be reached, and why
 MOST_RECEIVED = 10_000  # messages of one run that are written down one by one
-Publish: TypeAlias = Callable[[Site, Agent, Transcript], Path]
 
 
 class SiteDriver:
@@ -65,14 +65,10 @@ class SiteDriver:
         What the site agrees to.
     record : Record
         Where the end of the run is noted.
-    open_site : callable
-        Reads the rows. Called once, on the driver's own thread.
+    files : SiteFiles
+        Reads the rows, writes the decisions, and has the list that the run continues, if any.
     deliver : callable
         Sends messages; returns the receivers that could not be reached, with the reason.
-    publish : callable
-        Writes the decisions; returns their folder.
-    digest : callable
-        Returns a digest of the rows' files, by which runs with the same rows are counted.
     """
 
     def __init__(
@@ -81,14 +77,12 @@ class SiteDriver:
         terms: Terms,
         limits: Limits,
         record: Record,
-        open_site: Callable[[], Site],
+        files: SiteFiles,
         deliver: Deliver,
-        publish: Publish,
-        digest: Callable[[], str] = lambda: "",
     ) -> None:
         self.terms, self.limits, self.record = terms, limits, record
-        self._deliver, self._publish, self._digest = deliver, publish, digest
-        self._site = _Opened(open_site)
+        self._files, self._deliver, self._listing = files, deliver, files.listing
+        self._site = _Opened(files.open)
         self._agent = Agent(
             name,
             spec=terms.spec,
@@ -126,6 +120,18 @@ class SiteDriver:
     def refuse(self, error: RemoteProtocolError, sender: str) -> None:
         """Break the run off because of what came from a party, unless it was given up before."""
         self._worker.do(self._step, lambda: self._agent.refuse(error, sender))
+
+    def ledger(self, seconds: float) -> list[Any]:
+        """Lock the ledger of the list, and tell where it stands: before :meth:`agree`."""
+        self._alarm.start()
+        return self._worker.do(self._open_ledger).result(seconds)
+
+    def agree(self, standings: Any, seconds: float) -> str:
+        """Go on if all sites have ledgers of the same batches, else return the reason."""
+        objection = self._worker.do(self._with_list().agree, standings).result(seconds)
+        if not objection:
+            self._worker.do(self._step, self._join)
+        return objection
 
     def waiting(self) -> list[str]:
         """Return the peers whose models have not arrived; does not wait for work at the site."""
@@ -165,6 +171,8 @@ class SiteDriver:
             reason = self._admission()
         if reason[0]:
             return self._refuse(*reason)
+        if self._listing is not None and (objection := self._listing.objection()):
+            return self._refuse(objection)
         return messages_of(self._agent.join(self._site.local.facts))
 
     def _objection_to_models(self, n_agents: int) -> Objection:
@@ -185,7 +193,7 @@ class SiteDriver:
         """
         if self.record.log is None:
             return "", ""
-        facts, digest = self._site.local.facts, self._digest()
+        facts, digest = self._site.local.facts, self._files.digest()
         with self.record.log.reading() as (chain, new):
             if chain.broken:
                 raise FederationError(f"line {chain.broken} of the audit log does not hold")
@@ -239,6 +247,9 @@ class SiteDriver:
             self._note_received("no message", data, sender)
             return messages_of(self._agent.receive(data, sender))
         self._note_received(message.body.kind.name, data, sender)
+        if self._listing is not None and self._listing.has(message):
+            sent = self._listing.take(message, sender)
+            return self._agent.abort(error) if (error := self._listing.error) else sent
         self._transcript.note(message, len(data))
         objection, self._n_here = self.limits.objection_to(message, self.terms, self._n_here)
         if objection:
@@ -251,7 +262,22 @@ class SiteDriver:
                 reason = self._objection_to_models(len(message.body.agents))
             if reason[0]:
                 return self._refuse(*reason)
-        return perform(self._agent, self._site.local, self._agent.take(message, sender))
+        sent = perform(self._agent, self._site.local, self._agent.take(message, sender))
+        if self._listing is not None and self._agent.state is State.DONE:
+            sent += self._listing.begin(self._site.local, self._agent)
+        return sent
+
+    def _open_ledger(self) -> list[Any]:
+        try:
+            return self._with_list().open()
+        except ConovelError as error:  # its text is for the site's own record
+            self._end(error)
+            raise
+
+    def _with_list(self) -> SiteList:
+        if self._listing is None:
+            raise LocalProtocolError("the run continues no list")
+        return self._listing
 
     def _refuse(self, reason: str, numbers: str = "") -> Outbox:
         """Break off with a reason for all parties, and numbers for the site's own record."""
@@ -263,7 +289,8 @@ class SiteDriver:
 
     def _send(self, outbox: Outbox) -> None:
         for sent in outbox:
-            note_sent(self._transcript, sent)
+            if self._listing is None or not self._listing.has(sent.message):
+                note_sent(self._transcript, sent)
         unreached = self._deliver(outbox)
         if not unreached or self._agent.state is State.ABORTED:
             return
@@ -276,6 +303,8 @@ class SiteDriver:
 
     def _settle(self) -> list[list[Any]]:
         _ = self._agent.outcome  # raises the error of a broken run
+        if self._listing is not None:
+            self._listing.prepare()
         self._settled = True
         sent = [e for e in self._transcript.entries if e.sender == self._agent.name]
         models = (e for e in sent if e.kind == "MODEL")
@@ -287,11 +316,13 @@ class SiteDriver:
         if not self.record.is_open:
             raise LocalProtocolError("the run has ended here: nothing may be published")
         try:
-            path = self._publish(self._site.local, self._agent, self._transcript)
+            if self._listing is not None:  # first: the other sites write their ledgers, too
+                self._listing.commit()
+            path = self._files.publish(self._site.local, self._agent, self._transcript)
         except ConovelError as error:
             self._end(error)
             raise
-        flagged = self._agent.n_rejected
+        flagged = self._agent.n_rejected if self._listing is None else self._listing.n_flagged
         said = f"{counted(flagged, 'row')} flagged"
         self.record.finish(DONE, f"{said}, see {path}", said, results=str(path))
         self._close()
@@ -311,6 +342,8 @@ class SiteDriver:
 
     def _close(self) -> None:
         self._alarm.cancel()
+        if self._listing is not None:
+            self._listing.close()
 
 
 class _Opened:

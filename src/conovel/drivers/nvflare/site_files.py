@@ -10,9 +10,11 @@ from typing import Any, cast
 
 from numpy.typing import NDArray
 
+from conovel.drivers.ledgers import network_facts
 from conovel.drivers.nvflare.accounts import guarantee_of
 from conovel.drivers.nvflare.secret import own_secret
 from conovel.drivers.nvflare.settings import AS_PROPOSED, SiteFile
+from conovel.drivers.nvflare.site_list import SiteList
 from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import FileError
 from conovel.protocol.agent import Agent
@@ -50,10 +52,18 @@ class SiteFiles:
     file : SiteFile
         Where the rows are and how they are scored, as the site itself has chosen.
     terms : Terms
+
+    Attributes
+    ----------
+    listing : SiteList or None
+        The list over several batches that the run continues.
     """
 
     def __init__(self, file: SiteFile, terms: Terms) -> None:
         self.file, self.terms = file, terms
+        self.listing: SiteList | None = None
+        if terms.list_name and file.ledger is not None:
+            self.listing = SiteList(file.name, file.ledger, terms, self.decide)
         self._ids: NDArray[Any] | None = None
 
     def open(self) -> LocalSite | FileSite:
@@ -82,6 +92,9 @@ class SiteFiles:
         known, tests = read_pair_of_files(file.null, file.test, columns, file.id_column, reading)
         null, test = read_pair(known.features, tests.features, file.schema, agreed=True)
         self._ids = as_ids(tests.ids, len(test))
+        if self.listing is not None:
+            rows = known.features, tests.features
+            self.listing.facts = network_facts(*rows, self.terms.promised)
         return open_site(null, test, work)
 
     def digest(self) -> str:
@@ -108,7 +121,7 @@ class SiteFiles:
         if isinstance(site, FileSite):
             if isinstance(site, FileConsensusSite):
                 site.agree(agreed_of(agent.outcome))
-            reasons = site.explain(agent.limit, _MOST_EXPLAINED)
+            reasons, n_flagged = site.explain(agent.limit, _MOST_EXPLAINED), agent.n_rejected
             site.write(decisions, agent.limit, reasons)
             self._folder.cleanup()
             thin = self._thin(site, site.histogram.n_calibration, agent)
@@ -116,19 +129,27 @@ class SiteFiles:
             results = _without_rows(site)
         else:
             local = cast(LocalSite, site)
-            agreed = agent.floor, agreed_of(agent.outcome)
-            result = decide(local, agent.limit, self._ids, self.file.name, *agreed)
+            of_run = result = self.decide(site, agent)
+            results = {"decisions": {result.name: _plain(of_run)}}
+            if self.listing is not None:  # all batches so far decide, not this one by itself
+                result = self.listing.decided(of_run)
+                results["ledger"] = self.listing.to_dict()
+            n_flagged = result.n_rejected
             reasons = result.most_novel_reasons(_MOST_EXPLAINED)
             told = reasons.file_columns(0, result.rejected.size)
             write_table(decisions, {**result.columns(), **told})
             found = self._findings(local, result, agent) if self.file.check else ()
-            results = {"decisions": {result.name: _plain(result)}}
         # Reasons and findings stay at the site: no message holds them.
-        results["reasons"] = {self.file.name: reasons.to_dict(agent.n_rejected)}
+        results["reasons"] = {self.file.name: reasons.to_dict(n_flagged)}
         results["warnings"] = [finding.to_dict() for finding in found]
         # Written last: a folder with a run.json is complete.
         write_json(folder / "run.json", self._summary(agent, transcript) | results)
         return folder
+
+    def decide(self, site: Site, agent: Agent) -> SiteResult:
+        """Decide about the rows in memory, as the run by itself does."""
+        agreed = agent.floor, agreed_of(agent.outcome)
+        return decide(cast(LocalSite, site), agent.limit, self._ids, self.file.name, *agreed)
 
     def _findings(self, site: LocalSite, result: SiteResult, agent: Agent) -> tuple[Finding, ...]:
         """Look for what speaks against the decisions, as an agent in one process does."""

@@ -15,6 +15,7 @@ from conovel.errors import InputError
 from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.messages import as_name
 from conovel.spec.counting import COMMITTED
+from conovel.spec.listing import of_list, require_listable
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import run_id_of_terms
@@ -47,6 +48,10 @@ class Terms:
         32 random hexadecimal digits, so that no two runs have the same id.
     asked_at : int
         When the run was asked for, in seconds since 1970.
+    list_name : str
+        The list over several batches that the run continues; empty if it stands by itself. Each
+        site has the ledger of the list in a file of its own. `spec` then has half the level of
+        the list.
 
     Examples
     --------
@@ -63,6 +68,7 @@ class Terms:
     run_seconds: float = 3600.0
     nonce: str = ""
     asked_at: int = 0
+    list_name: str = ""
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -74,6 +80,10 @@ class Terms:
                 f"repeats={self.spec.repeats} is for a network in one process, not for a run"
                 " between organisations: take repeats=1"
             )
+        if self.list_name != "":
+            put(self, "list_name", as_name(self.list_name))
+            require_listable(self.spec)
+            of_list(self.spec)  # raises if twice the level is none
         for name in ("call_seconds", "stage_seconds", "run_seconds"):
             put(self, name, _seconds(name, getattr(self, name)))
         self._name_the_run()
@@ -99,6 +109,11 @@ class Terms:
     def run_bytes(self) -> bytes:
         """The run id as messages carry it."""
         return bytes.fromhex(self.run_id)
+
+    @property
+    def promised(self) -> RunSpec:
+        """The settings with the level that is promised: that of the list if there is one."""
+        return of_list(self.spec) if self.list_name else self.spec
 
     def to_dict(self) -> dict[str, Any]:
         """Give the terms as plain JSON types."""

@@ -23,13 +23,18 @@ def planned():
 def sabotage_site():
     """Change what a site does when a message of a certain kind arrives."""
     from conovel.protocol.agent import Agent
+    from conovel.protocol.listing import ListingAgent
 
     if "unfiltered" in planned():  # so that a second line of defence is tested
         from conovel.drivers.nvflare import apps
 
         apps.refuse_unencrypted = lambda cell, refuse: None
-    honest = Agent.take
     seen = []
+    for machine in (Agent, ListingAgent):
+        machine.take = sabotaged(machine.take, seen)
+
+
+def sabotaged(honest, seen):
 
     def take(self, message, peer=""):
         plan = planned()
@@ -45,7 +50,7 @@ def sabotage_site():
                     claim_everything(self)
         return honest(self, message, peer)
 
-    Agent.take = take
+    return take
 
 
 def send_garbage():
