@@ -102,7 +102,8 @@ def seconds_per_round_in_process(rows, regime):
 
 def measure(n_agents, regimes, folder, repeat):
     rows = draw(n_agents)
-    federation = Loopback(folder, rows, model=f'scorer = "{SCORER}"')
+    consent = "max_runs_per_day = 1000\nmax_runs_per_data = 1000"
+    federation = Loopback(folder, rows, model=f'scorer = "{SCORER}"', consent=consent)
     proxies = put_proxies(federation)
     try:
         federation.bring_up()

@@ -121,7 +121,7 @@ def consensus() -> None:
     """False alarms over composite nulls, and power beside the limit, with a tenth roaming."""
     with (MEANS.parent / "consensus.csv").open(encoding="utf-8", newline="") as lines:
         rows = [row for row in csv.DictReader(lines) if row["set"] == "gaussian"]
-    rows = [row for row in rows if float(row["share"]) == 0.1]
+    rows = [row for row in rows if float(row["share"]) == 0.1 and int(row["agents"]) == 3]
     figure, axes = plt.subplots(1, 2, figsize=(7.5, 3), layout="constrained")
     looks = {
         "consensus": (BLUE, "o", "-"),

@@ -207,7 +207,7 @@ class CountRisingError(RemoteProtocolError):
 
 
 class CommitmentError(RemoteProtocolError):
-    """A party revealed other counts than those that it had committed to."""
+    """A party revealed something else than it had committed to."""
 
 
 class OutcomeMismatchError(RemoteProtocolError):

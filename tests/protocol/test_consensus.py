@@ -4,12 +4,29 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from support.fake_link import LEVEL, NAMES, Link, folds_of, quietly, sites_for
+from support.fake_link import (
+    LEVEL,
+    NAMES,
+    RUN_ID,
+    Link,
+    forge,
+    nonce_of,
+    quietly,
+    sites_for,
+)
 
-from conovel.errors import CountOutOfRangeError, OutcomeMismatchError, SiteVanishedError
-from conovel.protocol.bodies import FoldCounts, Kind, Model, Outcome
-from conovel.protocol.consensus import agreed_of, score_digest
-from conovel.protocol.messages import decode, encode
+from conovel.errors import (
+    CommitmentError,
+    CountOutOfRangeError,
+    LocalProtocolError,
+    OutcomeMismatchError,
+    SiteVanishedError,
+    UnexpectedMessageError,
+)
+from conovel.protocol.bodies import FoldCounts, Kind, Model, Outcome, Ready, Seal, Sealed
+from conovel.protocol.consensus import agreed_of, check_score, score_digest
+from conovel.protocol.messages import COORDINATOR, decode, encode
+from conovel.protocol.sealed_models import check_opened, opening_of, seal_of
 from conovel.protocol.states import State
 from conovel.spec.consensus import types_of
 from conovel.spec.groups import Numbers
@@ -33,7 +50,7 @@ def test_models_go_round_three_times_and_counts_twice(seed):
     link = linked(seed=seed).run()
     assert link.coordinator.state is State.DONE
     sent = kinds(link)
-    for round_ in (1, 2, 3):
+    for round_ in (1, 2, 3, 4):
         assert sent.count((Kind.MODEL, round_)) == 6
     for round_ in (1, 2):
         assert sent.count((Kind.FOLD, round_)) == 3
@@ -67,13 +84,139 @@ def tampered(change, kind, link=None):
     return link
 
 
-def test_a_peer_that_sends_different_models_is_noticed():
+# Seals ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+def test_no_second_model_is_sent_before_all_are_sealed(seed):
+    sent = kinds(linked(seed=seed).run())
+    sealed = [place for place, (kind, _) in enumerate(sent) if kind is Kind.SEAL]
+    second = [place for place, (kind, at) in enumerate(sent) if kind is Kind.MODEL and at > 1]
+    assert len(sealed) == 3
+    assert max(sealed) < min(second)
+
+
+def test_a_peer_that_waits_with_its_seal_sees_no_second_model():
     link = linked()
-    for site in link.sites.values():  # they take any model
-        site.compare = lambda models, own=site: folds_of(own.given, own.n_calibration)
-    tampered(lambda m: Model(b"another") if m.round == 2 else None, Kind.MODEL, link)
-    assert isinstance(link.coordinator.error, OutcomeMismatchError)
-    assert "another model" in str(link.coordinator.error)
+    post = link.post
+
+    def late(sender, outbox):
+        kept = [s for s in outbox if sender != NAMES[0] or s.message.body.kind is not Kind.SEAL]
+        post(sender, kept)
+
+    link.post = late
+    link.run()
+    assert not any(kind is Kind.MODEL and at > 1 for kind, at in kinds(link))
+    assert link.coordinator.state is State.WAITING
+
+
+@pytest.mark.parametrize("round_", [2, 3, 4])
+@pytest.mark.parametrize("blob", [b"another", b"", bytes(64)])
+def test_a_peer_that_sends_other_models_than_it_sealed_is_named(round_, blob):
+    link = tampered(lambda m: Model(blob) if m.round == round_ else None, Kind.MODEL)
+    found = [agent.error for agent in link.agents.values()]
+    (error,) = [one for one in found if isinstance(one, CommitmentError)]
+    assert error.culprit == link.coordinator.error.culprit == NAMES[0]
+    assert "had sealed" in str(error)
+
+
+def test_a_peer_that_sends_everybody_models_made_after_the_seals_is_named():
+    link = linked()
+    post = link.post
+
+    def changed(sender, outbox):
+        outbox = list(outbox)
+        for place, sent in enumerate(outbox):
+            message = sent.message
+            if sender == NAMES[0] and message.body.kind is Kind.MODEL and message.round == 3:
+                message = replace(message, body=Model(b"made later"))
+                outbox[place] = replace(sent, data=encode(message), message=message)
+        post(sender, outbox)
+
+    link.post = changed
+    link.run()
+    assert link.coordinator.error.culprit == NAMES[0]
+    assert all(agent.error is not None for agent in link.agents.values())
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_coordinator_that_tells_different_seals_is_named(place):
+    link = linked()
+    post = link.post
+
+    def changed(sender, outbox):
+        outbox = list(outbox)
+        for at, sent in enumerate(outbox):
+            message = sent.message
+            if message.body.kind is Kind.SEALED and sent.receiver == NAMES[0]:
+                told = [*message.body.digests]
+                told[place] = bytes(32)
+                message = replace(message, body=Sealed(tuple(told)))
+                outbox[at] = replace(sent, data=encode(message), message=message)
+        post(sender, outbox)
+
+    link.post = changed
+    link.run()
+    errors = [agent.error for agent in link.agents.values()]
+    assert all(errors)
+    assert any(isinstance(e, CommitmentError | OutcomeMismatchError) for e in errors)
+    if place == 0:
+        assert errors[0].culprit == COORDINATOR
+
+
+def test_an_agent_that_was_told_other_seals_says_so():
+    models = {"a": (b"1", b"2"), "b": (b"3", b"4")}
+    seals = {n: seal_of(RUN_ID, n, nonce_of(n), models[n]) for n in models}
+    openings = {n: opening_of(nonce_of(n), seals) for n in models}
+    check_opened(RUN_ID, seals, openings, models)
+    openings["b"] = opening_of(nonce_of("b"), seals | {"a": bytes(32)})
+    with pytest.raises(OutcomeMismatchError) as caught:
+        check_opened(RUN_ID, seals, openings, models)
+    assert caught.value.culprit == COORDINATOR
+    with pytest.raises(CommitmentError):
+        check_opened(bytes(16), seals, openings, models)
+
+
+@pytest.mark.parametrize("digests", [(), (bytes(32),) * 2, (bytes(32),) * 4])
+def test_seals_of_another_number_of_agents_are_refused(digests):
+    link = linked()
+    agent = link.agents[NAMES[0]]
+    while agent.state is not State.SEALING:
+        link.step()
+    agent.receive(forge(COORDINATOR, NAMES[0], Sealed(digests)), COORDINATOR)
+    assert isinstance(agent.error, OutcomeMismatchError)
+
+
+def test_a_second_model_before_the_own_seal_is_refused():
+    for round_ in (2, 3, 4):
+        link = linked()
+        agent = link.agents[NAMES[0]]
+        while agent.state is not State.EXCHANGING:
+            link.step()
+        agent.receive(forge(NAMES[1], NAMES[0], Model(b"early"), round_), NAMES[1])
+        assert isinstance(agent.error, UnexpectedMessageError)
+        assert agent.error.culprit == NAMES[1]
+
+
+def test_the_coordinator_refuses_ranks_before_all_seals_and_seals_of_other_regimes():
+    link = linked()
+    while link.coordinator.state is not State.WAITING:
+        link.step()
+    link.coordinator.receive(forge(NAMES[0], COORDINATOR, Ready(6, 199)), NAMES[0])
+    assert isinstance(link.coordinator.error, UnexpectedMessageError)
+    other = quietly(Link, sites_for(BLOCKS, "full"), regime="full", level=LEVEL)
+    while other.coordinator.state is not State.WAITING:
+        other.step()
+    other.coordinator.receive(forge(NAMES[0], COORDINATOR, Seal(bytes(32))), NAMES[0])
+    assert isinstance(other.coordinator.error, UnexpectedMessageError)
+
+
+def test_a_seal_needs_a_nonce_of_the_driver():
+    with pytest.raises(LocalProtocolError, match="nonce"):
+        seal_of(RUN_ID, "north", b"", [b"1", b"2"])
+
+
+# Counts --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("part", ["calibration", "tests", "others"])
@@ -129,6 +272,15 @@ def test_agents_with_few_known_normals_are_no_types():
     assert types_of({"a": rich, "b": thin, "c": rich}, spec, 3) == ("a", "c")
     assert types_of({"a": thin, "b": thin}, spec, 2) == ("a", "b")  # nobody is better
     assert types_of({"a": rich, "b": Numbers(1, 9), "c": Numbers(0, 9)}, spec, 3) == ("a",)
+
+
+def test_agents_that_scored_with_other_models_are_noticed():
+    counts = FoldCounts((0,) * N_CELLS, (0,) * N_CELLS, (0,) * N_CELLS, 0, bytes(32))
+    other = replace(counts, score=bytes([1] * 32))
+    check_score({"a": [counts] * 2, "b": [counts] * 2})
+    with pytest.raises(OutcomeMismatchError, match="another model") as caught:
+        check_score({"a": [counts] * 2, "b": [counts, other], "c": [counts] * 2})
+    assert caught.value.culprit == "b"
 
 
 def test_the_digest_of_the_score_depends_on_every_model():

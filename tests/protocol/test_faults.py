@@ -42,6 +42,8 @@ from conovel.protocol.bodies import (
     Reveal,
     Reveals,
     Roster,
+    Seal,
+    Sealed,
     Start,
     Step,
 )
@@ -70,6 +72,8 @@ SAMPLES = {
     Kind.COMMITMENTS: Commitments(("agent000",), (bytes(32),)),
     Kind.REVEAL: Reveal(bytes(32), 5, 19, 0, (), (), ()),
     Kind.REVEALS: Reveals((), ()),
+    Kind.SEAL: Seal(bytes(32)),
+    Kind.SEALED: Sealed((bytes(32),) * 3),
     Kind.OUTCOME: Outcome(1, 11, LEVEL / 11, 1, ("agent000",), (), ()),
 }
 COMMITTED = {"pi0": None, "counting": "committed", "reveal_to": "members"}
@@ -101,7 +105,7 @@ def injections(link, target):
     yield "garbage", b"not a message", peer, errors.MalformedMessageError
     yield "damage", good[:-1] + b"?", peer, errors.MalformedMessageError
     yield "nothing", b"", "", errors.MalformedMessageError
-    yield "version", good[:4] + b"\x04" + good[5:], peer, errors.VersionMismatchError
+    yield "version", good[:4] + b"\x05" + good[5:], peer, errors.VersionMismatchError
     for kind, body in SAMPLES.items():
         replay = forge(peer, target, body, run_id=bytes(16))
         yield f"replayed {kind.name}", replay, peer, errors.ReplayedMessageError

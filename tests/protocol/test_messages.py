@@ -124,11 +124,11 @@ def test_there_is_a_body_for_every_kind():
 def test_the_bytes_of_a_count():
     data = encode(Message(bytes(range(16)), "north", "coordinator", 3, Count(258)))
     assert data == (
-        b"CNVL\x03\x09"
+        b"CNVL\x04\x09"
         + bytes(range(16))
         + b"\x03\0\0\0"
         + b"\x1a\0\0\0"
-        + bytes.fromhex("016b5276")
+        + bytes.fromhex("639945b0")
         + b"\x05north\x0bcoordinator"
         + b"\x02\x01\0\0\0\0\0\0"
     )
@@ -186,7 +186,7 @@ def test_a_part_of_a_message_is_refused(message, data):
 
 
 def message_of(payload, kind=Kind.COUNT, round_=1):
-    header = HEADER.pack(b"CNVL", 3, kind, bytes(16), round_, 0, 0)
+    header = HEADER.pack(b"CNVL", 4, kind, bytes(16), round_, 0, 0)
     return sealed(header + b"\x01a\x01b" + payload)
 
 
@@ -235,8 +235,8 @@ def test_the_names_of_too_many_agents_are_refused():
 
 def test_a_later_version_is_told_apart_from_noise():
     data = encode(Message(bytes(16), "a", "b", 0, Model(b"")))
-    with pytest.raises(VersionMismatchError, match="version 4") as caught:
-        decode(data[:4] + b"\x04" + data[5:] + b"whatever follows", "south")
+    with pytest.raises(VersionMismatchError, match="version 5") as caught:
+        decode(data[:4] + b"\x05" + data[5:] + b"whatever follows", "south")
     assert caught.value.culprit == "south"
 
 

@@ -27,9 +27,12 @@ class FakeNVFlare:
 
     def _site(self, name, file, limits):
         files = SiteFiles(file, self.terms)
-        record = RunRecords(file.state).open(self.terms.run_id, self.terms.run_seconds)
+        record = RunRecords(file.state, file.audit_log).open(
+            self.terms.run_id, self.terms.run_seconds, terms=self.terms.to_log()
+        )
+        post = self.post(name)
         driver = SiteDriver(
-            name, self.terms, limits, record, files.open, self.post(name), files.publish
+            name, self.terms, limits, record, files.open, post, files.publish, files.digest
         )
         return SimpleNamespace(driver=driver, files=files, limits=limits, record=record)
 

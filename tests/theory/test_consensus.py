@@ -12,14 +12,18 @@ import pytest
 
 import conovel as cn
 from conovel.errors import ConovelWarning
+from conovel.models.portable_math import expit
 from conovel.protocol.audit import verify
 from conovel.protocol.bodies import Ready
 from conovel.protocol.consensus import joined_folds
 from conovel.scorers.registry import as_candidates
-from conovel.site.consensus_site import ConsensusSite
+from conovel.site.consensus import cells_of, draw_folds
+from conovel.site.consensus_site import ConsensusSite, count_cells
 from conovel.site.pairs import read_pair
 from conovel.site.site import SiteWork
+from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec
+from conovel.stats.consensus import Calibration, Fold, decide_folds
 
 NAMES = ("east", "north", "west")
 
@@ -147,7 +151,7 @@ def simulate(regime, n, share=0.3, **design):
         options = {"composite": "max", "bits": 8} if regime == "split" else {"composite": "mean"}
         run = cn.Network(
             agents, regime=regime, scorer=scorer, level=LEVEL, random_state=seed, **options
-        ).run()
+        ).run(check=False)
         found.append(proportions(run, data))
     return np.array(found)
 
@@ -166,11 +170,69 @@ def test_only_consensus_keeps_the_level_for_composite_nulls():
     assert mean > LEVEL + 3 * error
 
 
+def cheap_cells(data, seed, fold, *, by_heart=False):
+    """Cells of calibration and test rows of every agent, by a score that numpy learns at once.
+
+    The mean of novelties is that of the rows of the other fold that are far from all agents. With
+    `by_heart`, every row of the fold itself is said to be a novelty.
+    """
+    trained, known = zip(*((null[::2], null[1::2]) for null, *_ in data), strict=True)
+    folds = draw_folds(len(data[0][1]), seed)
+    centres = np.array([rows.mean(axis=0) for rows in trained])
+    learnt = np.vstack([test[folds != fold] for _, test, _ in data])
+    distances = ((learnt[:, np.newaxis] - centres) ** 2).sum(axis=2)
+    far = distances.min(axis=1) > 12
+    novel = learnt[far].mean(axis=0) if far.any() else learnt.mean(axis=0)
+    slopes, middles = novel - centres, (novel + centres) / 2
+
+    def cells(rows):
+        odds = rows @ slopes.T - (slopes * middles).sum(axis=1)
+        return cells_of(expit(odds.min(axis=1)))
+
+    tests = [cells(test) for _, test, _ in data]
+    if by_heart:
+        tests = [np.where(folds == fold, N_CELLS - 1, found) for found in tests]
+    return [cells(rows) for rows in known], tests, folds
+
+
+def cheap_proportion(seed, share, **options):
+    """The false discovery proportion of one repetition with the cheap score."""
+    data = roaming(np.random.default_rng(seed), share)
+    scored = [cheap_cells(data, seed, fold, **options) for fold in (0, 1)]
+    folds = []
+    for fold, (known, tests, of) in enumerate(scored):
+        own, other = (np.concatenate([t[of == f] for t in tests]) for f in (fold, 1 - fold))
+        types = tuple(Calibration(cells.size, count_cells(cells)) for cells in known)
+        counted = (own.size, other.size, count_cells(own), count_cells(other), types)
+        folds.append(Fold(*counted))
+    limits = decide_folds(folds, LEVEL).cells
+    rejected = np.concatenate(
+        [
+            np.where(of == 0, first >= limits[0], second >= limits[1])
+            for first, second, of in zip(
+                scored[0][1], scored[1][1], [scored[0][2]] * 3, strict=True
+            )
+        ]
+    )
+    false = rejected & (np.concatenate([types for *_, types in data]) >= 0)
+    return np.count_nonzero(false) / max(1, np.count_nonzero(rejected))
+
+
+def cheap_proportions(n, share, **options):
+    return np.array([cheap_proportion(seed, share, **options) for seed in range(n)])
+
+
+def test_a_score_that_knows_the_tested_rows_breaks_the_level():
+    """What a peer could do that sees the other second models before it makes its own."""
+    mean, error = mean_and_error(cheap_proportions(40, 0.3))
+    assert mean <= LEVEL + 3 * error
+    assert cheap_proportions(5, 0.3, by_heart=True).mean() > 4 * LEVEL
+
+
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::conovel.ConovelWarning")
 @pytest.mark.parametrize("share", [0.0, 0.3])
-def test_many_runs_keep_the_level(share):
-    mean, error = mean_and_error(simulate("consensus", 4000, share)[:, 0])
+def test_many_repetitions_keep_the_level(share):
+    mean, error = mean_and_error(cheap_proportions(4000, share))
     assert mean <= float(LEVEL) + 3 * error
 
 
@@ -178,7 +240,7 @@ def test_many_runs_keep_the_level(share):
 @pytest.mark.filterwarnings("ignore::conovel.ConovelWarning")
 @pytest.mark.parametrize("regime", ["full", "split"])
 def test_many_runs_of_other_regimes_break_it(regime):
-    mean, error = mean_and_error(simulate(regime, 4000)[:, 0])
+    mean, error = mean_and_error(simulate(regime, 300, share=0.5)[:, 0])
     assert mean > float(LEVEL) + 3 * error
 
 
@@ -190,7 +252,8 @@ def evidence_of_nulls(seed, beta):
     for _, test in data:
         test[12:] += 3  # found in every run, so that the threshold exists
     agents = [cn.Agent(name, *rows) for name, rows in zip("ab", data, strict=True)]
-    run = cn.Network(agents, regime="consensus", level=LEVEL, random_state=seed).run()
+    run = cn.Network(agents, regime="consensus", level=LEVEL, random_state=seed)
+    run = run.run(check=False)
     transcript = run.transcript
     assert transcript.uncovered == ("b",)
     ready = {n: Ready(s.n_tested, s.n_calibration) for n, s in transcript.agents.items()}
@@ -211,13 +274,27 @@ def test_the_evidence_of_null_rows_is_one_on_average():
     assert not found[:, 1].any()
 
 
+def cheap_evidence(seed):
+    """The mean e-value of null rows with the cheap score, where there is one type."""
+    rng = np.random.default_rng(seed)
+    null, test = rng.normal(size=(240, 2)), rng.normal(size=(48, 2))
+    test[24:] += 3  # found in every repetition, so that the threshold exists
+    values = []
+    for fold in (0, 1):
+        (known,), (cells,), folds = cheap_cells([(null, test, None)], seed, fold)
+        own, other = cells[folds == fold], cells[folds != fold]
+        counted = own.size, other.size, count_cells(own), count_cells(other)
+        stop = Fold(*counted, (Calibration(known.size, count_cells(known)),)).stop(Fraction(1, 2))
+        null_cells = cells[:24][folds[:24] == fold]
+        values += [float(1 / stop.p_value) if cell >= stop.cell else 0.0 for cell in null_cells]
+    return np.mean(values)
+
+
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::conovel.ConovelWarning")
-def test_the_evidence_of_null_rows_is_one_in_many_runs():
-    found = np.array([evidence_of_nulls(seed, Fraction(1, 2))[0] for seed in range(4000)])
-    mean, error = mean_and_error(found)
+def test_the_evidence_of_null_rows_is_one_in_many_repetitions():
+    mean, error = mean_and_error(np.array([cheap_evidence(seed) for seed in range(8000)]))
     assert abs(mean - 1) <= 3 * error
-    assert error < 0.02
+    assert error < 0.01
 
 
 # To whom a row is normal ---------------------------------------------------------------------

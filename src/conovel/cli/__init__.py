@@ -9,6 +9,7 @@ import typer
 
 from conovel.cli import (
     agent,
+    audit,
     check,
     detect,
     evaluate,
@@ -51,6 +52,7 @@ app.command("limit")(limit.limit)
 app.add_typer(federation.federation, name="federation")
 app.command("coordinate")(agent.coordinate)
 app.command("agent")(agent.agent)
+app.command("audit")(audit.audit)
 app.command("run")(run.run)
 app.command("status")(run.status)
 app.command("stop")(run.stop)

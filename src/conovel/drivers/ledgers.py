@@ -25,6 +25,7 @@ from conovel.protocol.messages import COORDINATOR
 from conovel.site.ledger import Ledger
 from conovel.site.ledger_file import open_ledger, write_ledger
 from conovel.site.ledger_records import BatchFacts, columns_digest, content_digest
+from conovel.site.private_files import FOLDER_MODE
 from conovel.site.samples import raw_numbers, read_sample
 from conovel.site.storage import locked
 from conovel.spec.guarantee import network_over_time
@@ -43,7 +44,7 @@ def as_folder(ledger: Any) -> Path:
         raise InputError(f"ledger must be the path of a folder, not {ledger!r}")
     folder = Path(ledger)
     try:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
     except OSError as error:
         raise FileError(f"{folder} cannot be a folder of ledgers: {error.strerror}") from None
     return folder

@@ -28,9 +28,12 @@ from conovel.protocol.bodies import (
     Model,
     Ready,
     Roster,
+    Seal,
+    Sealed,
 )
 from conovel.protocol.consensus import (
     FIRST_ROUND,
+    OPENING_ROUND,
     SECOND_ROUNDS,
     model_rounds,
     score_digest,
@@ -46,6 +49,7 @@ from conovel.protocol.events import (
 )
 from conovel.protocol.messages import COORDINATOR, Message, as_name
 from conovel.protocol.model_box import ModelBox
+from conovel.protocol.sealed_models import check_opened, opening_of, seal_of
 from conovel.protocol.states import Cue, State
 from conovel.spec.facts import Facts
 from conovel.spec.joint import LIKELY_CELL
@@ -71,7 +75,7 @@ class Agent(CountingAgent):
     wire_version : int
         Version of the model format; all agents must have the same.
     nonce : bytes
-        32 bytes that nobody else knows, for committed counting. A driver draws them.
+        32 bytes that nobody else knows, for committed counting and for seals. A driver draws them.
 
     Attributes
     ----------
@@ -94,6 +98,8 @@ class Agent(CountingAgent):
         super().__init__(as_name(name), spec, run_id, nonce)
         self._versions = (software, wire_version)
         self._models = ModelBox()
+        self._seal = b""  # on the second models of the regime `consensus`
+        self._seals: dict[str, bytes] = {}  # of all agents
 
     @property
     def awaited(self) -> list[str]:
@@ -163,6 +169,8 @@ class Agent(CountingAgent):
                 return self._on_roster(body)
             case Model():
                 return self._on_model(sender, body.blob, message.round)
+            case Sealed():
+                return self._on_sealed(body.digests)
             case Left():
                 return self._on_left(body.agent)
         return self._on_counting(body, message.round)
@@ -192,11 +200,24 @@ class Agent(CountingAgent):
     def _send_second(self, models: Sequence[bytes]) -> Sequence[Event]:
         if len(models) != len(SECOND_ROUNDS):
             raise SiteFailedError("the site did not make one model for every fold")
-        events: list[Event] = []
         for round_, blob in zip(SECOND_ROUNDS, models, strict=True):
-            events += self._send(self._peers(), Model(blob), round_)
             self._models.add(self.name, round_, blob)
-        return [*events, *self._await_models(SECOND_ROUNDS)]
+        self._seal = seal_of(self.run_id, self.name, self._nonce, models)
+        self.state = State.SEALING
+        return self._send([COORDINATOR], Seal(self._seal))
+
+    def _on_sealed(self, digests: Sequence[bytes]) -> Sequence[Event]:
+        """Send the second models, now that nobody's can depend on them."""
+        self._insist(len(digests) == len(self._agents), "it does not tell one seal of each agent")
+        self._seals = dict(zip(self._agents, digests, strict=True))
+        self._insist(self._seals[self.name] == self._seal, "it tells another seal of this agent")
+        self._models.add(self.name, OPENING_ROUND, opening_of(self._nonce, self._seals))
+        events: list[Event] = []
+        rounds = (*SECOND_ROUNDS, OPENING_ROUND)
+        for round_ in rounds:
+            own = self._models.of_round(round_)[self.name]
+            events += self._send(self._peers(), Model(own), round_)
+        return [*events, *self._await_models(rounds)]
 
     def _await_models(self, rounds: Sequence[int]) -> Sequence[Event]:
         """Wait for the models of all peers in these rounds."""
@@ -209,6 +230,10 @@ class Agent(CountingAgent):
             raise UnexpectedMessageError(f"{sender} sent a model: none are exchanged", sender)
         if round_ not in model_rounds(self.regime):
             raise UnexpectedMessageError(f"{sender} sent a model of round {round_}", sender)
+        if self.regime.composite_null and round_ != FIRST_ROUND and not self._seal:
+            raise UnexpectedMessageError(
+                f"{sender} sent a second model before all were sealed", sender
+            )
         self._models.add(sender, round_, blob)
         return self._rank_when_complete()
 
@@ -233,6 +258,7 @@ class Agent(CountingAgent):
             return [RefitModels(self._models.of_round(FIRST_ROUND))]
         second = [self._models.of_round(round_) for round_ in SECOND_ROUNDS]
         models = {name: tuple(one[name] for one in second) for name in self._agents}
+        check_opened(self.run_id, self._seals, self._models.of_round(OPENING_ROUND), models)
         self._models.clear()
         self._score = score_digest(models)
         self.state = State.RANKING

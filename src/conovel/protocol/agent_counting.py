@@ -68,7 +68,7 @@ class CountingAgent(Machine):
         super().__init__(name, run_id, State.NEW)
         self.spec = spec
         self.regime = as_deployable(spec.regime)
-        self._nonce = as_nonce(nonce) if spec.is_committed else b""
+        self._nonce = as_nonce(nonce) if spec.is_committed else nonce
         self._agents: tuple[str, ...] = ()  # the roster
         self._n_tests = 0  # of all agents together
         self._questions: list[Question] = []

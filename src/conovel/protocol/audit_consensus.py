@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from conovel.errors import InputError
-from conovel.protocol.bodies import Outcome
+from conovel.protocol.bodies import Kind, Outcome
 from conovel.protocol.consensus import (
     check_counts,
     check_score,
@@ -44,6 +44,7 @@ def outcome_findings(
         yield "consensus has no floors, and an agent asks for room above one"
     if any(transcript.left.values()) or set(transcript.left) & set(transcript.roster):
         yield "consensus needs every agent of the roster, and one left"
+    yield from _seal_findings(transcript, sizes)
     if transcript.n_tests != n_tests:
         yield f"the counts began with {transcript.n_tests} tests, not {n_tests}"
     types = planned_types(transcript, outcome)
@@ -51,6 +52,14 @@ def outcome_findings(
     if transcript.weights != told:
         yield "the types of the roster are not those that follow from the hellos"
     yield from _count_findings(transcript, sizes, outcome, types)
+
+
+def _seal_findings(transcript: Transcript, names: Collection[str]) -> Iterator[str]:
+    """Check that each agent sealed its second models once, and was told all seals once."""
+    sent = [e.sender for e in transcript.entries if e.kind == Kind.SEAL.name]
+    told = [e.receiver for e in transcript.entries if e.kind == Kind.SEALED.name]
+    if not sorted(sent) == sorted(told) == sorted(names):
+        yield "not every agent sealed its second models and was told all seals"
 
 
 def _count_findings(
@@ -79,6 +88,9 @@ def _count_findings(
 def foreign_findings(transcript: Transcript) -> Iterator[str]:
     """Check that a run of another regime has nothing that only `consensus` has."""
     conforms = transcript.outcome.conforms if transcript.outcome else ()
+    seals = {Kind.SEAL.name, Kind.SEALED.name} & {entry.kind for entry in transcript.entries}
+    if seals:
+        yield f"{transcript.agreed.regime.name} seals no models, and here are seals"
     if transcript.folds or conforms:
         yield f"{transcript.agreed.regime.name} has no folds, and here are some"
 

@@ -53,6 +53,8 @@ class Kind(IntEnum):
     COMMITMENTS = 15
     REVEAL = 16
     REVEALS = 17
+    SEAL = 18
+    SEALED = 19
     HISTORY = 20
     LISTING = 21
     LISTED = 22
@@ -123,11 +125,28 @@ class Model(Body):
     """Agent to agent: a score model in the wire format.
 
     In the regime `consensus` the first models have round 1, the second models of the two folds
-    have rounds 2 and 3. In other regimes a model has round 0.
+    have rounds 2 and 3, and what opens the sender's seal has round 4. In other regimes a model has
+    round 0.
     """
 
     kind = Kind.MODEL
     blob: Annotated[bytes, BLOB]
+
+
+@dataclass(frozen=True)
+class Seal(Body):
+    """Agent to coordinator, in the regime `consensus`: a commitment to its second models."""
+
+    kind = Kind.SEAL
+    digest: Annotated[bytes, DIGEST]
+
+
+@dataclass(frozen=True)
+class Sealed(Body):
+    """Coordinator to agents: the seals of all agents, in the order of the roster."""
+
+    kind = Kind.SEALED
+    digests: Annotated[tuple[bytes, ...], DIGESTS]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from conovel.errors import CountOutOfRangeError, OutcomeMismatchError
-from conovel.protocol.bodies import FoldCounts, Outcome, Ready
+from conovel.protocol.bodies import FoldCounts, Model, Outcome, Ready
+from conovel.protocol.messages import Message
 from conovel.spec.consensus import N_FOLDS, Agreed, fold_sizes
 from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import Regime
@@ -21,12 +22,18 @@ from conovel.stats.levels import Level
 
 FIRST_ROUND = 1  # in which the first models are sent
 SECOND_ROUNDS = tuple(range(2, 2 + N_FOLDS))  # in which second models are sent, one for each fold
+OPENING_ROUND = 2 + N_FOLDS  # in which agents send what opens their seals
 COUNT_ROUNDS = tuple(range(1, 1 + N_FOLDS))
 
 
 def model_rounds(regime: Regime) -> tuple[int, ...]:
     """Return the rounds in which an agent sends models to its peers."""
-    return (FIRST_ROUND, *SECOND_ROUNDS) if regime.composite_null else (0,)
+    return (FIRST_ROUND, *SECOND_ROUNDS, OPENING_ROUND) if regime.composite_null else (0,)
+
+
+def opens_seal(message: Message) -> bool:
+    """Tell whether a MODEL holds no model, but what opens the seal of its sender."""
+    return isinstance(message.body, Model) and message.round == OPENING_ROUND
 
 
 def score_digest(models: Mapping[str, Sequence[bytes]]) -> bytes:

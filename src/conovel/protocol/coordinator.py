@@ -36,6 +36,8 @@ from conovel.protocol.bodies import (
     Reveal,
     Reveals,
     Roster,
+    Seal,
+    Sealed,
     Start,
 )
 from conovel.protocol.committed import ROUND, CommittedCounts, decide
@@ -112,6 +114,7 @@ class Coordinator(Machine):
         self._pooled: dict[str, PooledBlock] = {}  # histograms of the regime `joint`
         self._groups: tuple[Group, ...] = ()
         self._folds: dict[str, list[FoldCounts]] = {}  # of the regime `consensus`
+        self._seals: dict[str, bytes] = {}  # on second models there
         self._types: tuple[str, ...] = ()
         self._rooms: dict[str, Fraction] = {}
         self._committed = CommittedCounts(run_id, ())
@@ -144,6 +147,8 @@ class Coordinator(Machine):
                 return self._on_hello(message.sender, hello)
             case Ready() as ready:
                 return self._on_ready(message.sender, ready)
+            case Seal() as seal:
+                return self._on_seal(message.sender, seal.digest)
             case Histogram() as histogram:
                 return self._on_histogram(message.sender, histogram, message.round)
             case FoldCounts() as counts:
@@ -191,7 +196,18 @@ class Coordinator(Machine):
             if value != most:
                 raise error(f"{name} has another {what} than the others", name)
 
+    def _on_seal(self, sender: str, digest: bytes) -> Outbox:
+        """Tell all seals in one message once the last is in: until then nobody sends a model."""
+        if not self.regime.composite_null:
+            raise UnexpectedMessageError(f"{sender} sent a seal: no models are sealed", sender)
+        self._seals[sender] = digest
+        if len(self._seals) < len(self._roster):
+            return []
+        return self._send(self._roster, Sealed(tuple(self._seals[n] for n in self._roster)))
+
     def _on_ready(self, sender: str, ready: Ready) -> Outbox:
+        if self.regime.composite_null and len(self._seals) < len(self._roster):
+            raise UnexpectedMessageError(f"{sender} is ready before all models are sealed", sender)
         hello, index = self._hellos[sender], self._roster.index(sender)
         n_tested = self.regime.n_tested(hello.n_test, index, len(self._roster))
         least = 0 if self.regime.composite_null else 1

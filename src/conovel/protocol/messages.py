@@ -22,7 +22,7 @@ from conovel.protocol.bodies import BODIES, IN_ROUNDS, LAYOUT, Body
 from conovel.protocol.fields import NAME, Reader, Unfit, pack, unpack
 
 MAGIC = b"CNVL"
-VERSION = 3
+VERSION = 4
 HEADER = struct.Struct("<4sBB16sIII")  # magic, version, kind, run id, round, length, crc32
 CHECKED_BYTES = HEADER.size - 4  # the checksum covers everything but itself
 COORDINATOR = "coordinator"  # reserved; that party may well live at one of the agents

@@ -42,6 +42,7 @@ class State(Enum):
     FITTING = "fitting"  # waits for its site to fit the models
     EXCHANGING = "exchanging"  # sent its models, waits for those of its peers
     REFITTING = "refitting"  # waits for its site to fit second models
+    SEALING = "sealing"  # sealed its second models, waits for the seals of all
     RANKING = "ranking"  # waits for its site to rank the rows
     READY = "ready"  # has its ranks, waits for the counts
     COUNTING = "counting"  # answers questions
@@ -86,8 +87,9 @@ TRANSITIONS: dict[tuple[State, Trigger], frozenset[State]] = {
     ),
     (State.EXCHANGING, Kind.MODEL): frozenset({State.EXCHANGING, State.REFITTING, State.RANKING}),
     (State.EXCHANGING, Kind.LEFT): frozenset({State.EXCHANGING, State.RANKING}),
-    (State.REFITTING, Kind.MODEL): frozenset({State.REFITTING}),
-    (State.REFITTING, Cue.REFIT_READY): frozenset({State.EXCHANGING, State.RANKING}),
+    (State.REFITTING, Cue.REFIT_READY): frozenset({State.SEALING}),
+    (State.SEALING, Kind.MODEL): frozenset({State.SEALING}),  # a peer had all seals sooner
+    (State.SEALING, Kind.SEALED): frozenset({State.EXCHANGING, State.RANKING}),
     (State.RANKING, Kind.LEFT): frozenset({State.RANKING}),
     (State.RANKING, Cue.RANKS_READY): frozenset({State.READY}),
     (State.READY, Kind.LEFT): frozenset({State.READY}),
@@ -105,6 +107,7 @@ TRANSITIONS: dict[tuple[State, Trigger], frozenset[State]] = {
     (State.WAITING, Kind.READY): frozenset(
         {State.WAITING, State.ASKING, State.COMMITTING, State.DONE}
     ),
+    (State.WAITING, Kind.SEAL): frozenset({State.WAITING}),
     (State.WAITING, Cue.DROP): frozenset(
         {State.WAITING, State.ASKING, State.COMMITTING, State.DONE}
     ),

@@ -63,6 +63,8 @@ class Entry(NamedTuple):
         counts = Kind.HISTOGRAM <= kind <= Kind.REVEALS or Kind.MODEL < kind <= Kind.COUNT
         is_counting = self.round and counts
         stage = Kind.BELOW if is_counting else kind
+        if kind in (Kind.SEAL, Kind.SEALED):
+            stage = Kind.MODEL
         return stage, self.round, kind, self.sender, self.receiver
 
 

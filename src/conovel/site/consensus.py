@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.models import wire
+from conovel.models.arrays import affine, standardise
 from conovel.models.forest import Forest
 from conovel.models.linear import Linear
 from conovel.models.portable_math import expit
@@ -225,13 +226,25 @@ def _as_odds(model: Linear | Forest, null_train: Matrix, mixture: Mixture) -> Li
 
     In standard units z of null_train novelties are taken to be normal around a mean μ.
     """
-    known, found = (log_odds(model.score(rows), 1e-12) for rows in (null_train, mixture.rows))
+    known, found = (_raw_output(model, rows) for rows in (null_train, mixture.rows))
     centre, unit = _centre_and_unit(known)
     mean, _ = novelties_in((found - centre) / unit)
     factor, shift = mean / unit, -mean * centre / unit - mean**2 / 2
     if isinstance(model, Linear):
         return replace(model, coef=factor * model.coef, intercept=factor * model.intercept + shift)
     return replace(model, value=factor * model.value, base=factor * model.base + shift)
+
+
+def _raw_output(model: Linear | Forest, rows: Matrix) -> Vector:
+    """Return the output of a model before it becomes a probability.
+
+    Log-odds of a probability end at 28. Those of a linear model go on, and normals that are more
+    than seven standard units from novelties lie beyond.
+    """
+    if isinstance(model, Linear):
+        units = standardise(rows, model.centre, model.scale)
+        return affine(units, model.coef[:, np.newaxis], model.intercept)[:, 0]
+    return log_odds(model.score(rows), 1e-12)
 
 
 def _centre_and_unit(scores: Vector) -> tuple[float, float]:

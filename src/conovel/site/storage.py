@@ -27,6 +27,8 @@ from conovel.site.datafiles import (
     require_columns,
 )
 from conovel.site.dialects import AS_FOUND, Reading
+from conovel.site.private_files import FILE_MODE, keep_mode, make_private_file
+from conovel.site.spreadsheets import neutral_table
 from conovel.stats.words import listed, not_there
 
 _WRITTEN = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
@@ -182,11 +184,13 @@ def beside(path: Path) -> Path:
 
 
 def write_table(path: Path, columns: Mapping[str, Any]) -> None:
-    """Write columns as CSV or Parquet, whole or not at all."""
+    """Write columns as CSV or Parquet, whole or not at all, for their owner alone."""
     table = pa.table(dict(columns))
     kind = _WRITTEN.get(path.suffix.lower())
     if kind is None:
         raise FileError(f"{path}: name the output .csv or .parquet")
+    if kind == "csv":
+        table = neutral_table(table)
     write = pa_csv.write_csv if kind == "csv" else pa_parquet.write_table
     _atomically(path, lambda temporary: write(table, str(temporary)))
 
@@ -230,7 +234,7 @@ def locked(path: Path) -> Iterator[None]:
     """
     beside = path.with_name(f".{path.name}.lock")
     try:
-        file = beside.open("a+b")
+        file = os.fdopen(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_APPEND, FILE_MODE), "a+b")
     except OSError as error:
         raise FileError(f"{path} cannot be written: {first_line(error)}") from None
     with file:
@@ -279,7 +283,9 @@ def require_writable(path: Path) -> None:
 def _atomically(path: Path, write: Any) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        make_private_file(temporary)
         write(temporary)
+        keep_mode(path, temporary)
         os.replace(temporary, path)
     except OSError as error:
         raise FileError(f"{path} cannot be written: {first_line(error)}") from None

@@ -73,6 +73,7 @@ def site(tmp_path):
     )
     app = apps.SiteApp()
     app._file, app._job, app._proxies = read_site(path), "job", {"north": None, "south": None}
+    app._operator = "ana@example.org"
     return app
 
 
@@ -93,6 +94,10 @@ def test_a_refusal_is_answered_and_written_down(site, change, said):
     assert (run["state"], run["job"]) == ("refused", "job")
     assert said in run["message"]
     assert site.take(b"") == "its run has not begun"
+    (entry,) = site._file.audit_log.read().entries
+    assert (entry["entry"], entry["operator"]) == ("refused", "ana@example.org")
+    assert said in entry["reason"]
+    assert ("terms" in entry) is (not change or "agents" in change)  # of terms that can be read
 
 
 def test_a_replay_is_refused_and_the_first_file_stays(site):

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 import conovel as cn
 from conovel.drivers.nvflare.certificates import check_certificate
+from conovel.drivers.nvflare.consent import Limits
 from conovel.drivers.nvflare.hardening import SERVER_CLASSES, SITE_CLASSES
 from conovel.drivers.nvflare.kits import FederationPlan, make_federation, renew_federation
 from conovel.drivers.nvflare.settings import read_federation, read_site
@@ -71,6 +73,15 @@ def test_what_a_kit_suggests_is_accepted(folder, tmp_path):
     columns = cn.Column("a", "number"), cn.Column("b", "number")
     (tmp_path / "schema.toml").write_text(cn.Schema(columns).to_toml())
     assert read_site(file).scorer == ["automatic"]
+
+
+def test_a_kit_names_every_limit_and_suggests_the_safe_ones(folder):
+    text = (folder / "north" / "site.toml").read_text()
+    limits, safe = read_site(folder / "north" / "site.toml").limits, Limits()
+    for field in fields(Limits):
+        assert re.search(rf"^{field.name} = ", text, re.MULTILINE), field.name
+        if field.name not in ("regimes", "max_level", "min_agents", "max_bytes_in", "max_seconds"):
+            assert getattr(limits, field.name) == getattr(safe, field.name), field.name
 
 
 def test_kits_are_private(folder):

@@ -257,7 +257,8 @@ def test_no_model_is_learnt_from_one_row(regime, on_dropout, memory, files, monk
 
 def test_nor_from_a_mixture_of_a_few(files):
     files["west"].test.write_text("\n".join(files["west"].test.read_text().split("\n")[:4]))
-    fake = FakeNVFlare(terms(train_fraction="999/1000"), files)
+    limits = dict.fromkeys(SITES, Limits(min_calibration_rows=1))
+    fake = FakeNVFlare(terms(train_fraction="999/1000"), files, limits)
     account = fake.run()
     assert (
         "west refuses: with train_fraction 999/1000 fewer than 20 calibration and test rows"

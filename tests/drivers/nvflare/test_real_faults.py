@@ -5,6 +5,7 @@ exit codes of all parties, that nothing was published, and that the next run wor
 anybody cleaning up.
 """
 
+import json
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,10 @@ from support import faults
 from support.faults import GOES_ON, KILLED, fault
 from support.federation import SITES
 
+from conovel.drivers.nvflare.audit_log import AuditLog
+from conovel.drivers.nvflare.exposure import runs_of
 from conovel.drivers.nvflare.loopback import COORDINATOR, OPERATOR, Loopback
+from conovel.drivers.nvflare.paths import AUDIT_FILE
 from conovel.drivers.nvflare.processes import wait_for
 from conovel.drivers.nvflare.run_records import RunRecords
 
@@ -119,6 +123,11 @@ def break_by_killing(scene, sabotage, meanwhile, when, nth=1):
     sabotage()
     scene.check(ended)
     assert "without an outcome: nothing was published" in scene.loopback.console("south")
+    log = AuditLog(scene.loopback.folder / "south" / "state" / AUDIT_FILE).read()
+    assert not log.broken
+    killed, after = runs_of(log.entries)[-2:]  # what the killed process had sent is written down
+    assert (killed.state, after.state) == ("failed", "done")
+    assert killed.n_models == (0 if when == "ROSTER" else len(SITES) - 1)
 
 
 @pytest.mark.slow
@@ -382,6 +391,15 @@ def test_no_model_leaves_for_an_extraction(loopback, sabotage):
     # The numbers are in the record of whoever refused first, and were told to nobody.
     assert "1 of 1,000 would train, and 500 are needed" in " ".join(r["message"] for r in last)
     assert "1,000" not in ended.stdout
+    for site, run in zip(SITES, last, strict=True):  # who asked for what, and that no model left
+        assert run["terms"]["spec"]["train_fraction"] == "1/1000"
+        assert "models_sent" not in run
+        told = loopback.run("audit", str(loopback.settings(site)), "--json")
+        assert told.returncode == 0, told.stdout + told.stderr
+        logged = json.loads(told.stdout)["runs"][-1]
+        assert (logged["run"], logged["operator"]) == (run["run_id"], OPERATOR)
+        assert logged["terms"] == run["terms"]
+        assert (logged["n_models"], logged["n_counts"], logged["state"]) == (0, 0, "failed")
 
 
 @pytest.mark.slow

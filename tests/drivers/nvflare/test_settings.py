@@ -79,6 +79,12 @@ def test_paths_are_relative_to_the_file(tmp_path):
         ("[consent]\nmin_train_rows = 20.5", "min_train_rows in [consent] cannot be 20.5"),
         ("[consent]\nmin_train_share = 'no rule'", "min_train_share must be a number"),
         ("[consent]\nmin_train_share = 1.5", "min_train_share must lie"),
+        ("[consent]\nmin_calibration_rows = 0", "min_calibration_rows must be a number from 1"),
+        ("[consent]\nmax_bits = 17", "max_bits must be an integer from 1 to 16, 'compact' or"),
+        ("[consent]\nmax_bits = 'compact:300'", "max_bits must be an integer"),
+        ("[consent]\nmodel_families = ['tree']", "model_families must be a list of forest, lin"),
+        ("[consent]\nmax_runs_per_data = 0", "max_runs_per_data must be a number from 1"),
+        ("[consent]\nmax_peer_share = -1", "max_peer_share must be a number from 0"),
         ("[model]\nscorer = 'magic'", "no scorer is called 'magic'"),
         ("[model]\nbits = 40", "bits"),
         ("[consent", "is not TOML"),
@@ -89,6 +95,24 @@ def test_a_wrong_setting_is_named(tmp_path, more, said):
         read_site(write(tmp_path, SITE + more))
     assert said in str(error.value)
     assert "site.toml" in str(error.value)
+
+
+def test_an_older_file_gets_the_safe_limits(tmp_path):
+    older = "[consent]\nregimes = ['full']\nmax_level = 0.1\nmin_train_rows = 5\n"
+    limits = read_site(write(tmp_path, SITE + older)).limits
+    assert limits == Limits(regimes=("full",), max_level="1/10", min_train_rows=5)
+    assert (limits.max_bits, limits.min_calibration_rows, limits.max_runs_per_data) == (16, 10, 10)
+    for regime in ("joint", "consensus", "counts"):
+        assert "is not among" in limits.objection(make_terms(("north", "south"), regime=regime))
+
+
+@pytest.mark.parametrize("n", [0, -3])
+def test_at_least_one_run_is_kept(tmp_path, n):
+    with pytest.raises(InputError, match="keep_runs must be a number from 1"):
+        read_site(write(tmp_path, SITE.replace('kit = "kit"', f'kit = "kit"\nkeep_runs = {n}')))
+    text = f'[federation]\nname = "f"\nsites = ["a", "b"]\n[coordinator]\nkeep_runs = {n}\n'
+    with pytest.raises(InputError, match="keep_runs must be a number from 1"):
+        read_federation(write(tmp_path, text, "federation.toml"))
 
 
 def test_a_missing_setting_is_named(tmp_path):

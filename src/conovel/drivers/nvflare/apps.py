@@ -14,7 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
+from nvflare.apis.job_def import JobMetaKey
 from nvflare.collab import collab
 from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 
@@ -53,6 +55,7 @@ class SiteApp:
 
     def __init__(self) -> None:
         self._driver: SiteDriver | None = None
+        self._operator = ""
 
     @collab.init  # type: ignore[untyped-decorator]
     def prepare(self, context: Any) -> None:
@@ -61,6 +64,7 @@ class SiteApp:
         self._proxies[COORDINATOR] = context.server
         self._file = read_site(Path(os.environ[ENVIRONMENT]))
         self._job = str(collab.fl_ctx.get_job_id())
+        self._operator = _submitter(collab.fl_ctx)
         cell = collab.fl_ctx.get_engine().get_cell()
         if not cell.core_cell.credential_manager.enforce_identity:
             raise FederationError(
@@ -101,18 +105,22 @@ class SiteApp:
     def _begin(self, terms: dict[str, Any]) -> str:
         if self._driver is not None:
             raise FederationError("a run has begun here already")
-        records = RunRecords(self._file.state)
+        records = RunRecords(self._file.state, self._file.audit_log)
+        about: dict[str, Any] = {"operator": self._operator}
         try:
             agreed = Terms.from_dict(terms)
+            about["terms"] = agreed.to_log()
             self._check(agreed)
-            record = records.open(agreed.run_id, agreed.run_seconds, self._job)
+            record = records.open(agreed.run_id, agreed.run_seconds, self._job, **about)
         except (InputError, RefusedError, ReplayedMessageError) as error:
-            records.refuse(_run_id(terms, self._job), str(error), self._job)
+            records.refuse(_run_id(terms, self._job), str(error), self._job, **about)
             return str(error)
         files = SiteFiles(self._file, agreed)
         deliver = _Delivery(self._proxies, agreed.call_seconds)
         name, limits = self._file.name, self._file.limits
-        self._driver = SiteDriver(name, agreed, limits, record, files.open, deliver, files.publish)
+        self._driver = SiteDriver(
+            name, agreed, limits, record, files.open, deliver, files.publish, files.digest
+        )
         self._driver.begin()
         return ""
 
@@ -295,6 +303,13 @@ def _reason(error: Exception) -> str:
 def _as_bytes(data: Any) -> bytes:
     """Return the bytes of a message; anything else becomes no bytes, which is no message."""
     return bytes(data) if isinstance(data, bytes | bytearray | memoryview) else b""
+
+
+def _submitter(context: FLContext) -> str:
+    """Return who submitted a job, as the coordinator says: empty if it does not."""
+    meta = context.get_prop(FLContextKey.JOB_META)
+    name = meta.get(JobMetaKey.SUBMITTER_NAME.value) if isinstance(meta, Mapping) else ""
+    return as_text(str(name or ""), MAX_REASON)
 
 
 def _run_id(terms: Any, job: str) -> str:

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, TypeAlias
 
+from conovel.drivers.nvflare.exposure import RunsSpent
 from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import InputError
-from conovel.protocol.bodies import Left, Roster
+from conovel.models.wire import FAMILIES, family_of
+from conovel.protocol.bodies import Left, Roster, Start
 from conovel.protocol.messages import Message
 from conovel.site.splitting import TrainingRows
 from conovel.spec.counting import REVEAL_TO, TO_COORDINATOR, TO_MEMBERS
+from conovel.spec.precision import COMPACT, MAX_BITS, Bits, check_bits
 from conovel.spec.regimes import REGIMES, as_deployable
 from conovel.spec.schema import Schema, differing_columns
 from conovel.spec.training import n_training
 from conovel.stats.levels import as_level
 from conovel.stats.tolerant import as_liars
+from conovel.stats.words import counted
 
 OWN_RULE = "own rule"  # the share that the site would choose itself
-_LEAST = {"min_agents": 2, "max_bytes_in": 1, "max_seconds": 1, "min_train_rows": 1}
+FLOAT64 = "float64"
+# Why a run is refused, for all parties; and numbers for the site's own record.
+Objection: TypeAlias = tuple[str, str]
+NONE: Objection = ("", "")
+_LEAST = {
+    "min_agents": 2,
+    "max_bytes_in": 1,
+    "max_seconds": 1,
+    "min_train_rows": 1,
+    "min_calibration_rows": 1,
+    "max_runs_per_day": 1,
+    "max_runs_per_data": 1,
+    "max_peer_share": 0,
+}
 
 
 @dataclass(frozen=True)
@@ -50,6 +68,19 @@ class Limits:
         A run with counts must tolerate so many lying members.
     reveal_to : {"coordinator", "members"}
         Who may see the counts that the site reveals; "members" allows both.
+    min_calibration_rows : int
+        The fewest calibration rows of a run in which counts leave the site.
+    max_bits : int or str
+        The greatest precision of a model that leaves the site: ``"compact"`` for compact models
+        alone, an integer from 1 to 16 for these and for numbers of at most that many bits, or
+        ``"float64"`` for any.
+    model_families : tuple of str
+        Families of models that may leave the site: forest, linear, dense.
+    max_runs_per_day, max_runs_per_data : int
+        The most runs in 24 hours, and with the same rows, that send a model or counts.
+    max_peer_share : float
+        The most test rows of all other agents together, for each test row of the site. A site is
+        told the total alone, so this bounds every single peer as well.
 
     Examples
     --------
@@ -70,6 +101,12 @@ class Limits:
     min_train_share: str = OWN_RULE
     min_liars: int = 0
     reveal_to: str = TO_COORDINATOR
+    min_calibration_rows: int = 10
+    max_bits: int | str = MAX_BITS
+    model_families: tuple[str, ...] = FAMILIES
+    max_runs_per_day: int = 24
+    max_runs_per_data: int = 10
+    max_peer_share: float = 100.0
 
     def __post_init__(self) -> None:
         if isinstance(self.regimes, str) or not isinstance(self.regimes, Sequence):
@@ -82,9 +119,12 @@ class Limits:
         as_liars(self.min_liars)
         if not isinstance(self.reveal_to, str) or self.reveal_to not in REVEAL_TO:
             raise InputError(f"reveal_to must be {' or '.join(REVEAL_TO)}, not {self.reveal_to!r}")
+        if self.max_bits not in (COMPACT, FLOAT64):
+            object.__setattr__(self, "max_bits", _as_max_bits(self.max_bits))
+        object.__setattr__(self, "model_families", _as_families(self.model_families))
         for name, least in _LEAST.items():
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
                 raise InputError(f"{name} must be a number from {least}, not {value!r}")
 
     @staticmethod
@@ -146,9 +186,7 @@ class Limits:
                 return self._too_few(n_here - 1), n_here - 1
         return "", n_here
 
-    def objection_to_training(
-        self, terms: Terms, models: Sequence[TrainingRows]
-    ) -> tuple[str, str]:
+    def objection_to_training(self, terms: Terms, models: Sequence[TrainingRows]) -> Objection:
         """Return why these models must not be made, and the numbers for the site's record only.
 
         Rows can be reconstructed from a model that was learnt from few rows. Where no model
@@ -163,7 +201,7 @@ class Limits:
         """
         share = terms.spec.train_fraction
         if not terms.spec.regime.exchanges_models:
-            return "", ""
+            return NONE
         asked = f"with train_fraction {share}"
         if share is None:
             asked = "without a train_fraction"
@@ -190,9 +228,109 @@ class Limits:
                         " min_train_rows in its site.toml",
                         f"{n:,} would train",
                     )
-        return "", ""
+        return NONE
+
+    def objection_to_calibration(self, terms: Terms, models: Sequence[TrainingRows]) -> Objection:
+        """Return why counts over so few calibration rows must not leave the site."""
+        if not terms.spec.regime.uses_counts:
+            return NONE
+        fewest = min(rows.n_null - rows.n_train for rows in models)
+        if fewest >= self.min_calibration_rows:
+            return NONE
+        return (
+            f"fewer than {self.min_calibration_rows} of its known normals would calibrate: choose"
+            " a smaller train_fraction, or the site brings more rows or lowers"
+            " min_calibration_rows in its site.toml",
+            f"{fewest:,} would calibrate",
+        )
+
+    def objection_to_precision(self, terms: Terms, bits: Bits) -> str:
+        """Return why a model of this precision, or of the family it would have, may not leave."""
+        regime = terms.spec.regime
+        if not regime.exchanges_models:
+            return ""
+        families = {"forest"} if isinstance(bits, str) else set()
+        if regime.composite_null:  # its models have numbers of their own precision, on grids
+            bits, families = bits if isinstance(bits, int) else MAX_BITS, {"dense"}
+        if _order(bits) > _order(self.max_bits):
+            said = FLOAT64 if bits is None else bits
+            return (
+                f"its model would be sent with bits {said}, and it agrees to {self.max_bits} at"
+                " most: choose smaller bits, or the site raises max_bits in its site.toml"
+            )
+        return self._objection_to_families(families)
+
+    def objection_to_model(self, blob: bytes) -> str:
+        """Return why a model that was made may not leave the site: the check before it does."""
+        family, is_exact = family_of(blob)
+        if is_exact and self.max_bits != FLOAT64:
+            return f"its model has numbers in {FLOAT64}, and it agrees to {self.max_bits} at most"
+        return self._objection_to_families({family})
+
+    def _objection_to_families(self, families: Iterable[str]) -> str:
+        if not (others := sorted(set(families) - set(self.model_families))):
+            return ""
+        return (
+            f"its model would be of the family {others[0]!r}, which may not leave it: the site"
+            " changes bits or scorer, or adds the family to model_families in its site.toml"
+        )
+
+    def objection_to_runs(self, spent: RunsSpent) -> Objection:
+        """Return why one more run with these rows is too many."""
+        for name, n, what in (
+            ("max_runs_per_day", spent.last_day, "within 24 hours"),
+            ("max_runs_per_data", spent.same_data, "with the rows it has now"),
+        ):
+            most = getattr(self, name)
+            if n >= most:
+                return (
+                    f"it agrees to {counted(most, 'run')} {what}: wait, or the site brings other"
+                    f" rows or raises {name} in its site.toml",
+                    f"{n:,} so far, see conovel audit",
+                )
+        return NONE
+
+    def objection_to_sizes(self, message: Message, terms: Terms, n_test: int) -> Objection:
+        """Return why the others have too many test rows for a site with this many.
+
+        Counts that are too large do more harm the more rows their sender claims.
+        """
+        match message.body:
+            case Roster(n_test=total) | Start(n_tests=total) if terms.spec.regime.uses_counts:
+                if total - n_test > self.max_peer_share * n_test:
+                    return (
+                        f"the other agents have more than {self.max_peer_share:g} test rows for"
+                        " each of its own: leave out the largest, or the site raises"
+                        " max_peer_share in its site.toml",
+                        f"{total - n_test:,} for its {n_test:,}",
+                    )
+        return NONE
 
     def _too_few(self, n_agents: int) -> str:
         if n_agents >= self.min_agents:
             return ""
         return f"a run of {n_agents} agents is too small: this site asks for {self.min_agents}"
+
+
+def _as_max_bits(bits: Any) -> int:
+    try:
+        return check_bits(bits)
+    except InputError:
+        raise InputError(
+            f"max_bits must be an integer from 1 to {MAX_BITS}, {COMPACT!r} or {FLOAT64!r}, not"
+            f" {bits!r}"
+        ) from None
+
+
+def _as_families(names: Any) -> tuple[str, ...]:
+    is_list = isinstance(names, Sequence) and not isinstance(names, str)
+    if not is_list or not set(map(str, names)) <= set(FAMILIES):
+        raise InputError(f"model_families must be a list of {', '.join(FAMILIES)}, not {names!r}")
+    return tuple(dict.fromkeys(names))
+
+
+def _order(bits: Bits) -> int:
+    """Order precisions: compact models, then numbers of more and more bits, then float64."""
+    if bits is None or bits == FLOAT64:
+        return MAX_BITS + 1
+    return 0 if isinstance(bits, str) else bits

@@ -34,7 +34,9 @@ from conovel.protocol.states import State, as_text
 from conovel.protocol.transcript import Entry, Transcript
 
 # Messages that a site has to answer.
-QUESTIONS = frozenset({Kind.ROSTER, Kind.START, Kind.COMMITMENTS, Kind.BELOW, Kind.STEP})
+QUESTIONS = frozenset(
+    {Kind.ROSTER, Kind.SEALED, Kind.START, Kind.COMMITMENTS, Kind.BELOW, Kind.STEP}
+)
 MAX_BYTES = 1 << 20  # of a message to the coordinator; the largest is a REVEAL
 TICK_SECONDS = 0.1
 

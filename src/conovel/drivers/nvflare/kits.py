@@ -25,6 +25,7 @@ from typing import Any
 from conovel.drivers.nvflare.hardening import harden
 from conovel.errors import FederationError, InputError, MissingExtraError
 from conovel.protocol.messages import as_name
+from conovel.site.private_files import UMASK
 from conovel.site.storage import write_json, write_text
 
 PACKAGE = "nvflare"
@@ -193,7 +194,7 @@ def _provision(authority: Path, name: str) -> Path:
     command = [sys.executable, "-m", "nvflare.cli", "provision", "--force"]
     command += ["-p", "project.json", "-w", "."]
     done = subprocess.run(  # noqa: S603
-        command, cwd=authority, capture_output=True, text=True, check=False
+        command, cwd=authority, capture_output=True, text=True, check=False, umask=UMASK
     )
     made = sorted((authority / name).glob("prod_*"))
     if done.returncode or not made:
@@ -237,7 +238,7 @@ def _write_once(party: Path, plan: FederationPlan, target: str) -> None:
         path = party / "federation.toml"
         text = f'[federation]\nname = "{plan.name}"\nsites = [{names}]\n\n'
         if target == "coordinator":
-            text += '[coordinator]\nkit = "kit"\n'
+            text += '[coordinator]\nkit = "kit"\nkeep_runs = 100\n'
         else:
             text += f'[operator]\nname = "{target}"\nkit = "kit"\n'
     if not path.exists():
@@ -256,6 +257,7 @@ _SITE_TOML = """\
 name = "{name}"
 kit = "kit"
 results = "results"
+keep_runs = 100   # of older runs only the ids and the audit log are kept
 
 [data]
 null = "normal.parquet"   # rows known to be normal: CSV, Parquet or Arrow, a file or a folder
@@ -278,6 +280,12 @@ max_bytes_in = 67_108_864
 max_seconds = 7200
 min_train_rows = 20            # a model learnt from fewer rows does not leave this site
 min_train_share = "own rule"   # of the known normals, or a fraction such as 0.3
-# min_liars = 0                # how many lying members a run must tolerate
-# reveal_to = "coordinator"    # or "members": who may see this site's counts
+min_liars = 0                  # how many lying members a run must tolerate
+reveal_to = "coordinator"      # or "members": who may see this site's counts
+min_calibration_rows = 10      # counts over fewer calibration rows do not leave it
+max_bits = 16                  # of numbers in a model that leaves; or "compact", or "float64"
+model_families = ["forest", "linear", "dense"]   # of models that may leave
+max_runs_per_day = 24          # runs that send a model or counts, within 24 hours
+max_runs_per_data = 10         # the same, with the rows of the same files
+max_peer_share = 100           # test rows of all other sites for each one of this site
 """

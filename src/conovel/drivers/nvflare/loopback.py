@@ -18,6 +18,7 @@ from conovel.drivers.nvflare import processes
 from conovel.drivers.nvflare.kits import FederationPlan, make_federation
 from conovel.drivers.nvflare.settings import FederationFile, read_federation
 from conovel.errors import FederationError
+from conovel.site.private_files import make_private_file
 from conovel.site.storage import write_table
 
 COORDINATOR = "coordinator"
@@ -92,7 +93,9 @@ class Loopback:
         for party in parties:
             command = "agent" if party in self.sites else "coordinate"
             arguments = [command, str(self.settings(party)), "--join-seconds", "240", *options]
-            with (self.folder / party / "console.txt").open("wb") as console:
+            console_file = self.folder / party / "console.txt"
+            make_private_file(console_file)
+            with console_file.open("wb") as console:
                 self._parties[party] = subprocess.Popen(  # noqa: S603
                     [sys.executable, "-c", _MAIN, *arguments],
                     env=self._environment,

@@ -9,6 +9,8 @@ JOINED_FILE = "joined"  # exists once the coordinator has accepted the site
 PID_FILE = "supervisor.pid"
 OWN_SEED_FILE = "seed-secret"  # mixed into the seed of every run; stays at the site
 LOG_FILE = "engine.log"
+AUDIT_FILE = "audit.jsonl"  # what left the site and what came in; never pruned
+USED_FILE = "used-runs"  # ids of runs whose records were removed
 
 
 def state_of(settings: Path) -> Path:

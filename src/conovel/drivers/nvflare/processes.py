@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from conovel.drivers.nvflare.paths import ENVIRONMENT, LOG_FILE
+from conovel.site.private_files import FILE_MODE, UMASK, make_private_folder
 from conovel.site.storage import read_json, write_json
 
 SERVER_MODULE = "nvflare.private.fed.app.server.server_train"
@@ -41,10 +42,10 @@ def start_site(kit: Path, name: str, settings: Path, state: Path) -> subprocess.
 def _start(
     module: str, config: str, options: Sequence[str], kit: Path, settings: Path, state: Path
 ) -> subprocess.Popen[bytes]:
-    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(state)
     command = [sys.executable, "-m", module, "-m", str(kit), "-s", config]
     command += ["--set", "secure_train=true", "config_folder=config", *options]
-    descriptor = os.open(state / LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    descriptor = os.open(state / LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
     with os.fdopen(descriptor, "ab") as log:
         return subprocess.Popen(  # noqa: S603
             command,
@@ -53,6 +54,7 @@ def _start(
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            umask=UMASK,
         )
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from conovel.drivers.nvflare import processes
+from conovel.drivers.nvflare.audit_log import AuditLog
 from conovel.drivers.nvflare.paths import LOG_FILE
 from conovel.drivers.nvflare.run_records import DONE, RUNNING, RunRecords
+from conovel.errors import ConovelError
 
 TICK_SECONDS = 0.3
 END_SECONDS = 30.0  # in which the process of a run ends after the run
@@ -32,6 +34,10 @@ class RunMonitor:
         Called with the folder of every run that was published, before the line about it.
     linger : float
         Seconds to stay after the last run.
+    log : AuditLog, optional
+        The audit log of a site, for the end of runs whose process was killed.
+    on_end : callable
+        Called after runs have ended.
     """
 
     def __init__(
@@ -41,10 +47,13 @@ class RunMonitor:
         print_line: Callable[[str], None],
         on_done: Callable[[Path], None] = lambda folder: None,
         linger: float = 0.0,
+        log: AuditLog | None = None,
+        on_end: Callable[[], object] = lambda: None,
     ) -> None:
         self.process = process
-        self._log, self._records = state / LOG_FILE, RunRecords(state)
+        self._log, self._records = state / LOG_FILE, RunRecords(state, log)
         self._print_line, self._on_done, self._linger = print_line, on_done, linger
+        self._on_end = on_end
         self._seen = {_key(run): run["state"] for run in self._records.runs()}
         self.look()  # closes runs that a killed party left open
 
@@ -94,6 +103,11 @@ class RunMonitor:
                 self._on_done(Path(run["results"]))
             self._print_line(f"run {run['run_id'][:8]} {state}: {run['message']}")
             ended.append(run)
+        if ended:
+            try:
+                self._on_end()
+            except (OSError, ConovelError) as error:  # tried again after the next run
+                self._print_line(f"old runs could not be removed: {error}")
         return ended
 
     def _ended_unexpectedly(self) -> int:

@@ -1,7 +1,9 @@
 """A file for every run of a party: its id, its state and how it ended.
 
-The file is made when the run begins and stays, so that terms cannot be used twice. A run that
-was refused has a file as well. A supervisor or a person reads there what happened.
+The file is made when the run begins, so that terms cannot be used twice. A run that was refused
+has a file as well. A supervisor or a person reads there what happened. Old files are removed
+(:mod:`conovel.drivers.nvflare.retention`); the ids of their runs are kept in a list. At a site,
+the begin, the refusal and the end of every run also go into its audit log.
 """
 
 from __future__ import annotations
@@ -14,11 +16,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from conovel.drivers.nvflare.audit_log import AuditLog, now
+from conovel.drivers.nvflare.paths import USED_FILE
 from conovel.drivers.nvflare.processes import is_running
 from conovel.errors import ConovelError, FileError, ReplayedMessageError
+from conovel.protocol.states import as_text
+from conovel.site.private_files import FILE_MODE, make_private_folder
 from conovel.site.storage import read_json, write_json
 
 RUNNING, DONE, FAILED, REFUSED = "running", "done", "failed", "refused"
+MAX_SAID = 1024  # bytes of a reason in the audit log
 GRACE_SECONDS = 10.0  # from the deadline of a run until a supervisor closes its file
 
 
@@ -29,6 +36,8 @@ class RunRecords:
     ----------
     folder : Path
         Where the files are; made if it does not exist.
+    log : AuditLog, optional
+        The audit log of a site.
 
     Examples
     --------
@@ -41,50 +50,71 @@ class RunRecords:
     [('failed', 'south vanished')]
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, log: AuditLog | None = None) -> None:
+        self.folder, self._log = folder, log
         self._ended: dict[
             Path, dict[str, Any]
         ] = {}  # runs that have ended: their files do not change
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(folder)
 
-    def open(self, run_id: str, seconds: float, job: str = "") -> Record:
-        """Make the file of a run that begins; an id that was used before is refused."""
+    def open(self, run_id: str, seconds: float, job: str = "", **facts: Any) -> Record:
+        """Make the file of a run that begins; an id that was used before is refused.
+
+        `facts` go into the file and into the audit log.
+        """
         path = self.folder / f"{run_id}.json"
+        replay = ReplayedMessageError(
+            f"run {run_id} was here before: every run needs an id of its own"
+        )
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE))
+            if run_id in self.used():
+                path.unlink()
+                raise replay
         except FileExistsError:
-            raise ReplayedMessageError(
-                f"run {run_id} was here before: every run needs an id of its own"
-            ) from None
+            raise replay from None
         except OSError as error:
             raise FileError(f"{path} cannot be written: {error}") from None
-        now = time.time()
-        return Record(
-            path,
-            {
-                "run_id": run_id,
-                "job": job,
-                "state": RUNNING,
-                "message": "",
-                "pid": os.getpid(),
-                "began": now,
-                "deadline": now + seconds,
-            },
-        )
+        began = time.time()
+        content = {
+            "run_id": run_id,
+            "job": job,
+            "state": RUNNING,
+            "message": "",
+            "pid": os.getpid(),
+            "began": began,
+            "deadline": began + seconds,
+            **facts,
+        }
+        record = Record(path, content, self._log)
+        try:
+            record.tell("begin", job=job, **facts)
+        except ConovelError as error:  # what is not written down does not happen
+            record.finish(FAILED, str(error))
+            raise
+        return record
 
-    def refuse(self, run_id: str, reason: str, job: str = "") -> None:
+    def refuse(self, run_id: str, reason: str, job: str = "", **facts: Any) -> None:
         """Make the file of a run that is refused; a file of an earlier run of this id stays."""
-        Record(
-            self.folder / f"refused-{secrets.token_hex(8)}.json",
-            {
-                "run_id": run_id,
-                "job": job,
-                "state": REFUSED,
-                "message": reason,
-                "began": time.time(),
-            },
-        )
+        content = {
+            "run_id": run_id,
+            "job": job,
+            "state": REFUSED,
+            "message": reason,
+            "began": time.time(),
+            **facts,
+        }
+        record = Record(self.folder / f"refused-{secrets.token_hex(8)}.json", content, self._log)
+        record.tell("refused", job=job, reason=as_text(reason, MAX_SAID), **facts)
+
+    def used(self) -> set[str]:
+        """Return the ids of runs whose files were removed."""
+        try:
+            return set((self.folder / USED_FILE).read_text(encoding="ascii").split())
+        except FileNotFoundError:
+            return set()
+        except (OSError, UnicodeDecodeError) as error:
+            raise FileError(f"{self.folder / USED_FILE} cannot be read: {error}") from None
 
     def knows(self, job: str) -> bool:
         """Return whether there is a file of a run, begun or refused, for a job of NVFlare."""
@@ -92,6 +122,10 @@ class RunRecords:
 
     def runs(self) -> Iterator[dict[str, Any]]:
         """Return every run, the oldest first, without files that are being written."""
+        return (run for _, run in self.files())
+
+    def files(self) -> list[tuple[Path, dict[str, Any]]]:
+        """Return the files of runs with their content, the oldest run first."""
         found = []
         for path in self.folder.glob("*.json"):
             run = self._ended.get(path)
@@ -102,8 +136,8 @@ class RunRecords:
                     continue
                 if run["state"] != RUNNING:
                     self._ended[path] = run
-            found.append(run)
-        yield from sorted(found, key=lambda run: run["began"])
+            found.append((path, run))
+        return sorted(found, key=lambda one: one[1]["began"])
 
     def close_ended(self) -> list[dict[str, Any]]:
         """Note the end of runs whose process is gone or whose deadline passed; return them."""
@@ -114,17 +148,17 @@ class RunRecords:
             late = time.time() > run["deadline"] + GRACE_SECONDS
             if late or not is_running(run["pid"]):
                 why = "its deadline passed" if late else "its process ended"
-                record = Record(self.folder / f"{run['run_id']}.json", run)
+                record = Record(self.folder / f"{run['run_id']}.json", run, self._log)
                 record.finish(FAILED, f"{why} without an outcome: nothing was published")
                 closed.append(run)
         return closed
 
 
 class Record:
-    """The file of one run."""
+    """The file of one run, and its entries in the audit log."""
 
-    def __init__(self, path: Path, content: dict[str, Any]) -> None:
-        self._path, self._content = path, content
+    def __init__(self, path: Path, content: dict[str, Any], log: AuditLog | None = None) -> None:
+        self._path, self._content, self.log = path, content, log
         self._lock = threading.Lock()
         self._write()
 
@@ -140,13 +174,30 @@ class Record:
                 self._content |= facts
                 self._write()
 
-    def finish(self, state: str, message: str, **facts: Any) -> bool:
-        """Note the end of the run; False if it had ended before."""
+    def tell(self, entry: str, *, durable: bool = True, **facts: Any) -> None:
+        """Add an entry of this run to the audit log, if there is one."""
+        if self.log is not None:
+            self.log.append(self.entry(entry, **facts), durable=durable)
+
+    def entry(self, entry: str, **facts: Any) -> dict[str, Any]:
+        """Return an entry of this run for the audit log."""
+        return {"entry": entry, "time": now(), "run": self._content["run_id"], **facts}
+
+    def finish(self, state: str, message: str, said: str = "", **facts: Any) -> bool:
+        """Note the end of the run; False if it had ended before.
+
+        `said` is what the audit log gets instead of the message, which may hold more.
+        """
         with self._lock:
             if not self.is_open:
                 return False
             self._content |= {"state": state, "message": message, "ended": time.time(), **facts}
             self._write()
+            try:
+                self.tell("end", state=state, reason=as_text(said or message, MAX_SAID))
+            except ConovelError as error:  # the end of a run is noted here at least
+                self._content["audit_log"] = str(error)
+                self._write()
             return True
 
     def _write(self) -> None:

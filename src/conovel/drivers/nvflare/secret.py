@@ -13,6 +13,7 @@ from pathlib import Path
 
 from conovel.drivers.nvflare.paths import OWN_SEED_FILE
 from conovel.errors import FederationError, FileError
+from conovel.site.private_files import FILE_MODE, make_private_folder
 
 N_BYTES = 32
 
@@ -37,10 +38,10 @@ def own_secret(folder: Path) -> bytes:
 
 def _make(path: Path) -> None:
     """Make the file in one step; if another process made it first, its secret stays."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE)
         with os.fdopen(handle, "w", encoding="ascii") as file:
             file.write(secrets.token_hex(N_BYTES) + "\n")
             file.flush()

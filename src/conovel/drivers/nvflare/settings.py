@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from conovel.drivers.nvflare.audit_log import AuditLog
 from conovel.drivers.nvflare.consent import Limits
-from conovel.drivers.nvflare.paths import state_of
+from conovel.drivers.nvflare.paths import AUDIT_FILE, state_of
 from conovel.errors import ConovelError, FileError, InputError
 from conovel.protocol.messages import as_name
 from conovel.spec.precision import as_bits
@@ -23,10 +24,16 @@ if TYPE_CHECKING:
     from conovel.site.dialects import Reading
 
 AS_PROPOSED: Any = "as the run proposes"
+KEEP_RUNS = 100
 _NUMBER = int | float
 
 _SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether it is needed)
-    "site": {"name": (str, True), "kit": (str, True), "results": (str, False)},
+    "site": {
+        "name": (str, True),
+        "kit": (str, True),
+        "results": (str, False),
+        "keep_runs": (int, False),
+    },
     "data": {
         "null": (str, True),
         "test": (str, True),
@@ -52,11 +59,17 @@ _SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether i
         "min_train_share": (_NUMBER | str, False),
         "min_liars": (int, False),
         "reveal_to": (str, False),
+        "min_calibration_rows": (int, False),
+        "max_bits": (int | str, False),
+        "model_families": (list, False),
+        "max_runs_per_day": (int, False),
+        "max_runs_per_data": (int, False),
+        "max_peer_share": (_NUMBER, False),
     },
 }
 _FEDERATION: Mapping[str, Mapping[str, tuple[Any, bool]]] = {
     "federation": {"name": (str, True), "sites": (list, True)},
-    "coordinator": {"kit": (str, False)},
+    "coordinator": {"kit": (str, False), "keep_runs": (int, False)},
     "operator": {"name": (str, False), "kit": (str, False)},
 }
 
@@ -83,6 +96,8 @@ class SiteFile:
         How the site's own model is sent; as the run proposes, unless the file says it.
     limits : Limits
         What the site agrees to.
+    keep_runs : int
+        How many runs are kept, see :mod:`conovel.drivers.nvflare.retention`.
     """
 
     path: Path
@@ -100,11 +115,17 @@ class SiteFile:
     scorer: list[str] | None
     bits: int | str | None
     limits: Limits
+    keep_runs: int = KEEP_RUNS
 
     @property
     def state(self) -> Path:
         """Where the records of runs are."""
         return state_of(self.path)
+
+    @property
+    def audit_log(self) -> AuditLog:
+        """Where it is written down what left the site."""
+        return AuditLog(self.state / AUDIT_FILE)
 
 
 @dataclass(frozen=True)
@@ -117,6 +138,7 @@ class FederationFile:
     coordinator_kit: Path | None
     operator: str | None
     operator_kit: Path | None
+    keep_runs: int = KEEP_RUNS
 
     @property
     def state(self) -> Path:
@@ -149,6 +171,7 @@ def read_site(path: Path) -> SiteFile:
             scorer=_scorers(model.get("scorer")),
             bits=bits,
             limits=Limits(**tables["consent"]),
+            keep_runs=_keep_runs(site),
         )
     except ConovelError as error:
         raise InputError(f"{path}: {error}") from error
@@ -165,6 +188,7 @@ def read_federation(path: Path) -> FederationFile:
 
     try:
         sites = [as_name(name) for name in _texts("sites", federation["sites"])]
+        keep_runs = _keep_runs(tables["coordinator"])
     except ConovelError as error:
         raise InputError(f"{path}: {error}") from error
     return FederationFile(
@@ -174,6 +198,7 @@ def read_federation(path: Path) -> FederationFile:
         coordinator_kit=kit(tables["coordinator"]),
         operator=operator.get("name"),
         operator_kit=kit(operator),
+        keep_runs=keep_runs,
     )
 
 
@@ -220,6 +245,13 @@ def _texts(key: str, values: list[Any]) -> list[str]:
     if not values or not all(isinstance(value, str) for value in values):
         raise InputError(f"{key} must be a list of names, not {values!r}")
     return values
+
+
+def _keep_runs(table: Mapping[str, Any]) -> int:
+    n = int(table.get("keep_runs", KEEP_RUNS))
+    if n < 1:
+        raise InputError(f"keep_runs must be a number from 1, not {n}")
+    return n
 
 
 def _reading(data: Mapping[str, Any]) -> Reading:

@@ -10,17 +10,21 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from conovel.drivers.nvflare.consent import Limits
+from conovel.drivers.nvflare.audit_log import sha256
+from conovel.drivers.nvflare.consent import Limits, Objection
+from conovel.drivers.nvflare.exposure import runs_of, runs_spent
 from conovel.drivers.nvflare.run_records import DONE, FAILED, Record
 from conovel.drivers.nvflare.terms import Terms
 from conovel.drivers.nvflare.worker_thread import WorkerThread
 from conovel.drivers.work import note_sent, perform
 from conovel.errors import (
     ConovelError,
+    FederationError,
     InputError,
     LocalProtocolError,
     RefusedError,
@@ -30,8 +34,9 @@ from conovel.errors import (
 )
 from conovel.models.wire.header import VERSION as WIRE_VERSION
 from conovel.protocol.agent import Agent
-from conovel.protocol.bodies import Roster
+from conovel.protocol.bodies import Model, Roster
 from conovel.protocol.committed import NONCE_BYTES
+from conovel.protocol.consensus import opens_seal
 from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.messages import COORDINATOR, decode
 from conovel.protocol.states import State
@@ -43,6 +48,7 @@ from conovel.stats.words import counted
 Deliver: TypeAlias = Callable[
     [Outbox], Mapping[str, str]
 ]  # receivers that could not be reached, and why
+MOST_RECEIVED = 10_000  # messages of one run that are written down one by one
 Publish: TypeAlias = Callable[[Site, Agent, Transcript], Path]
 
 
@@ -65,6 +71,8 @@ class SiteDriver:
         Sends messages; returns the receivers that could not be reached, with the reason.
     publish : callable
         Writes the decisions; returns their folder.
+    digest : callable
+        Returns a digest of the rows' files, by which runs with the same rows are counted.
     """
 
     def __init__(
@@ -76,9 +84,10 @@ class SiteDriver:
         open_site: Callable[[], Site],
         deliver: Deliver,
         publish: Publish,
+        digest: Callable[[], str] = lambda: "",
     ) -> None:
         self.terms, self.limits, self.record = terms, limits, record
-        self._deliver, self._publish = deliver, publish
+        self._deliver, self._publish, self._digest = deliver, publish, digest
         self._site = _Opened(open_site)
         self._agent = Agent(
             name,
@@ -90,6 +99,7 @@ class SiteDriver:
         )
         self._transcript = Transcript()  # what this site sent and received, and nothing else
         self._bytes_in, self._counting = 0, threading.Lock()
+        self._n_received = self._n_models = 0
         self._n_here = len(terms.agents)
         self._settled = False
         self._worker = WorkerThread(f"conovel {name}")
@@ -130,12 +140,15 @@ class SiteDriver:
     def _step(self, work: Callable[[], Outbox]) -> None:
         """Call the state machine and send its messages; no error leaves this thread."""
         try:
-            outbox = work()
+            outbox = self._allowed(work())
+            self._note_sent(outbox)  # before it is sent: what left is written down
         except Exception as error:
             name = self._agent.name
             failure = SiteFailedError(f"{name} could not go on ({type(error).__name__})")
             failure.__cause__ = error
             outbox = self._agent.abort(failure)
+            with suppress(ConovelError):  # the log may be what failed
+                self._note_sent(outbox)
         self._send(outbox)
         if self._agent.error is not None:
             self._end(self._agent.error)
@@ -143,28 +156,96 @@ class SiteDriver:
     def _join(self) -> Outbox:
         # The run can be repeated at the site with this seed.
         self.record.note(seed=self._site.local.spec.seed)
-        if reason := self._objection_to_training(len(self.terms.agents)):
+        reason = self._objection_to_models(len(self.terms.agents))
+        if not reason[0]:
+            reason = self._admission()
+        if reason[0]:
             return self._refuse(*reason)
         return messages_of(self._agent.join(self._site.local.facts))
 
-    def _objection_to_training(self, n_agents: int) -> tuple[str, str] | None:
-        rows = self._site.local.training_rows(n_agents)
-        objection = self.limits.objection_to_training(self.terms, rows)
-        return objection if objection[0] else None
+    def _objection_to_models(self, n_agents: int) -> Objection:
+        """Return why no model or count may be made from these rows, before there is one."""
+        limits, local = self.limits, self._site.local
+        rows = local.training_rows(n_agents)
+        found = (
+            limits.objection_to_training(self.terms, rows),
+            limits.objection_to_calibration(self.terms, rows),
+            (limits.objection_to_precision(self.terms, local.spec.bits), ""),
+        )
+        return next((one for one in found if one[0]), ("", ""))
+
+    def _admission(self) -> Objection:
+        """Write down which rows the run has, unless too many runs had them or too many came today.
+
+        Nobody else writes meanwhile, so that two runs that begin at once are counted both.
+        """
+        if self.record.log is None:
+            return "", ""
+        facts, digest = self._site.local.facts, self._digest()
+        with self.record.log.reading() as (chain, new):
+            if chain.broken:
+                raise FederationError(f"line {chain.broken} of the audit log does not hold")
+            objection = self.limits.objection_to_runs(runs_spent(runs_of(chain.entries), digest))
+            if not objection[0]:
+                about = {"n_null": facts.n_null, "n_test": facts.n_test}
+                new.append(self.record.entry("data", data=digest, **about))
+        return objection
+
+    def _allowed(self, outbox: Outbox) -> Outbox:
+        """Return the messages, or a refusal if a model among them may not leave."""
+        for message in (sent.message for sent in outbox):
+            body = message.body
+            if not isinstance(body, Model) or opens_seal(message):
+                continue
+            if why := self.limits.objection_to_model(body.blob):
+                return self._refuse(why)
+        return outbox
+
+    def _note_sent(self, outbox: Outbox) -> None:
+        """Write every message down in the audit log, before it leaves."""
+        entries = []
+        for sent in outbox:
+            kind = "OPENING" if opens_seal(sent.message) else sent.message.body.kind.name
+            about = {"kind": kind, "to": sent.receiver, "bytes": len(sent.data)}
+            if kind == "MODEL":
+                self._n_models += 1
+                about["n_train"] = self._n_trained()
+            entries.append(self.record.entry("sent", **about, sha256=sha256(sent.data)))
+        if entries and self.record.log is not None:
+            self.record.log.append(*entries)
+        if any(entry["kind"] == "MODEL" for entry in entries):
+            self.record.note(models_sent=self._n_models)
+
+    def _n_trained(self) -> int:
+        """Return how many known normals are in null_train of the models that leave, at most."""
+        local, splits = self._site.local, self.terms.spec.regime.splits_rows
+        n_train = max(rows.n_train for rows in local.training_rows(self._n_here))
+        return min(local.facts.n_null, n_train * (self._n_here if splits else 1))
+
+    def _note_received(self, kind: str, data: bytes, sender: str) -> None:
+        self._n_received += 1
+        if self._n_received <= MOST_RECEIVED and self.record.is_open:
+            about = {"kind": kind, "from": sender, "bytes": len(data), "sha256": sha256(data)}
+            self.record.tell("received", durable=False, **about)
 
     def _receive(self, data: bytes, sender: str) -> Outbox:
         try:
             message = decode(data, sender)
         except RemoteProtocolError:  # the machine aborts the run, unless that peer was dropped
+            self._note_received("no message", data, sender)
             return messages_of(self._agent.receive(data, sender))
+        self._note_received(message.body.kind.name, data, sender)
         self._transcript.note(message, len(data))
         objection, self._n_here = self.limits.objection_to(message, self.terms, self._n_here)
         if objection:
             return self._refuse(objection)
-        if isinstance(message.body, Roster) and self._agent.error is None:
-            # In `split` the blocks depend on the number of agents.
-            reason = self._objection_to_training(len(message.body.agents))
-            if reason:
+        if self._agent.error is None:
+            n_test = self._site.local.facts.n_test
+            reason = self.limits.objection_to_sizes(message, self.terms, n_test)
+            if isinstance(message.body, Roster) and not reason[0]:
+                # In `split` the blocks depend on the number of agents.
+                reason = self._objection_to_models(len(message.body.agents))
+            if reason[0]:
                 return self._refuse(*reason)
         return perform(self._agent, self._site.local, self._agent.take(message, sender))
 
@@ -207,8 +288,8 @@ class SiteDriver:
             self._end(error)
             raise
         flagged = self._agent.n_rejected
-        said = counted(flagged, "row")
-        self.record.finish(DONE, f"{said} flagged, see {path}", results=str(path))
+        said = f"{counted(flagged, 'row')} flagged"
+        self.record.finish(DONE, f"{said}, see {path}", said, results=str(path))
         self._close()
 
     def _expire(self) -> None:
@@ -220,7 +301,8 @@ class SiteDriver:
 
     def _end(self, error: ConovelError) -> None:
         cause = error.__cause__
-        self.record.finish(FAILED, f"{error}: {cause}" if cause else str(error))
+        # The cause may hold a value of a row: it stays in the record.
+        self.record.finish(FAILED, f"{error}: {cause}" if cause else str(error), str(error))
         self._close()
 
     def _close(self) -> None:

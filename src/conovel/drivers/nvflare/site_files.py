@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,6 +29,7 @@ from conovel.site.files import FileSite
 from conovel.site.files.consensus_site import FileConsensusSite
 from conovel.site.files.memory import DEFAULT_MEMORY, are_large
 from conovel.site.pairs import read_pair
+from conovel.site.private_files import FOLDER_MODE, make_private_folder
 from conovel.site.results import SiteResult, decide
 from conovel.site.site import LocalSite, Site, SiteWork
 from conovel.site.storage import read_pair_of_files, write_json, write_table
@@ -62,7 +64,7 @@ class SiteFiles:
         """
         file, work = self.file, self._own_work()
         if file.memory is not None or are_large(file.null, file.test):
-            file.results.mkdir(parents=True, exist_ok=True)
+            make_private_folder(file.results)
             self._folder = TemporaryDirectory(dir=file.results, prefix=".work-")
             kind = FileConsensusSite if work.spec.regime.composite_null else FileSite
             return kind(
@@ -82,6 +84,10 @@ class SiteFiles:
         self._ids = as_ids(tests.ids, len(test))
         return open_site(null, test, work)
 
+    def digest(self) -> str:
+        """Return a digest of the rows' files: the same where every byte of both samples is."""
+        return digest_of(self.file.null, self.file.test)
+
     def _own_work(self) -> SiteWork:
         """Say how this site works: the run's settings, and its own scorer, seed and precision."""
         file, spec = self.file, self.terms.spec
@@ -94,7 +100,8 @@ class SiteFiles:
         """Write the decisions and the site's summary of the run; return their folder."""
         folder = self.file.results / self.terms.run_id
         try:
-            folder.mkdir(parents=True)
+            make_private_folder(folder.parent)
+            folder.mkdir(mode=FOLDER_MODE)
         except OSError as error:
             raise FileError(f"{folder} cannot be made: {error}") from None
         decisions = folder / "decisions.parquet"
@@ -165,6 +172,32 @@ class SiteFiles:
             # What this site sent and received; it does not hold the counts of others.
             "transcript": transcript.to_dict(),
         }
+
+
+def digest_of(*paths: Path) -> str:
+    """Return a digest of files and folders, in this order.
+
+    Examples
+    --------
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "a.csv").write_text("x")
+    ...     one, both = digest_of(Path(folder) / "a.csv"), digest_of(Path(folder), Path(folder))
+    >>> len(one), one == both
+    (64, False)
+    """
+    whole = hashlib.sha256()
+    try:
+        for path in paths:
+            files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+            whole.update(len(files).to_bytes(8, "little"))
+            for one in files:
+                name = str(one.relative_to(path)).encode() if path.is_dir() else b""
+                with one.open("rb") as file:
+                    content = hashlib.file_digest(file, "sha256").digest()
+                whole.update(hashlib.sha256(name).digest() + content)
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error}") from None
+    return whole.hexdigest()
 
 
 def _without_rows(site: FileSite) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import IO
@@ -19,9 +20,11 @@ from conovel.drivers.nvflare import processes
 from conovel.drivers.nvflare.certificates import check_certificate
 from conovel.drivers.nvflare.kits import require_nvflare
 from conovel.drivers.nvflare.paths import JOINED_FILE, LOG_FILE, PID_FILE
+from conovel.drivers.nvflare.retention import prune
 from conovel.drivers.nvflare.run_monitor import RunMonitor
 from conovel.drivers.nvflare.settings import FederationFile, SiteFile
 from conovel.errors import FederationError
+from conovel.site.private_files import UMASK, make_private_folder
 
 LINGER_SECONDS = 15.0  # in which the operator can fetch the outcome of the last run
 
@@ -62,7 +65,10 @@ def serve_site(
         joined = file.state / JOINED_FILE
         joined.unlink(missing_ok=True)
         process = processes.start_site(file.kit, file.name, file.path, file.state)
-        monitor = RunMonitor(process, file.state, print_line, on_done)
+        on_end = partial(prune, file.state, file.kit, file.keep_runs, file.results)
+        monitor = RunMonitor(
+            process, file.state, print_line, on_done, log=file.audit_log, on_end=on_end
+        )
         with _stopped_at_end(monitor):
             if not _comes_up(process, joined.exists, join_seconds):
                 raise FederationError(
@@ -97,7 +103,8 @@ def serve_coordinator(
             if _listens(port):
                 raise FederationError(f"port {port} is in use on this machine")
         process = processes.start_coordinator(file.coordinator_kit, file.path, file.state)
-        monitor = RunMonitor(process, file.state, print_line, linger=LINGER_SECONDS)
+        on_end = partial(prune, file.state, file.coordinator_kit, file.keep_runs)
+        monitor = RunMonitor(process, file.state, print_line, linger=LINGER_SECONDS, on_end=on_end)
         with _stopped_at_end(monitor):
             if not _comes_up(process, lambda: all(map(_listens, ports)), join_seconds):
                 raise FederationError(
@@ -145,7 +152,19 @@ def _only_supervisor(state: Path, kit: Path) -> Iterator[None]:
     """Let no second supervisor serve the party; end processes that a killed one left behind."""
     if not Path("/proc/self/stat").exists():
         raise FederationError("agents and coordinators run on Linux only: there is no /proc here")
-    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(state)
+    before = os.umask(
+        UMASK
+    )  # of this process and of NVFlare's, which write where we cannot choose
+    try:
+        with _pid_file(state, kit):
+            yield
+    finally:
+        os.umask(before)
+
+
+@contextmanager
+def _pid_file(state: Path, kit: Path) -> Iterator[None]:
     with (state / PID_FILE).open("a+") as file:
         if not _lock(file):
             pid = _supervisor(state)

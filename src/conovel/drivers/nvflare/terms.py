@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -74,6 +76,14 @@ class Terms:
     def to_dict(self) -> dict[str, Any]:
         """Give the terms as plain JSON types."""
         return asdict(self) | {"agents": list(self.agents), "spec": self.spec.to_dict()}
+
+    def to_log(self) -> dict[str, Any]:
+        """Give the terms for a record: of a schema, which may be long, the digests only."""
+        plain = self.to_dict()
+        if self.spec.schema is not None:
+            digests = json.dumps(self.spec.schema.digests, sort_keys=True, default=str)
+            plain["spec"]["schema"] = hashlib.sha256(digests.encode()).hexdigest()
+        return plain
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Terms:

@@ -20,18 +20,21 @@ from conovel.models.wire.header import MAX_BYTES, NO_SCHEMA, Header, schema_dige
 from conovel.models.wire.range_coder import BitCounter, Coder, Decoder, Encoder
 
 __all__ = [
+    "FAMILIES",
     "MAX_BYTES",
     "NO_SCHEMA",
     "Surrogate",
     "decode",
     "describe",
     "encode",
+    "family_of",
     "paper_bits",
     "schema_digest",
     "write",
 ]
 
 Surrogate = Forest | Linear | Dense | QuantizedForest | QuantizedDense
+FAMILIES = ("forest", "linear", "dense")
 _SIDE_BITS = 2.33  # bits for feature and structure that the paper counts for each number
 
 
@@ -176,6 +179,22 @@ def describe(model: Surrogate) -> dict[str, Any]:
         "bytes": {"header": header.SIZE, "payload": len(message) - header.SIZE},
         "paper_bytes": paper_bits(message) / 8,
     }
+
+
+def family_of(message: bytes) -> tuple[str, bool]:
+    """Return the family of the model in a message, and whether its numbers are exact (float64).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from conovel.models.linear import Linear
+    >>> model = Linear(np.ones(2), 0.0)
+    >>> family_of(encode(model)), family_of(encode(model, bits=4))
+    (('linear', True), ('linear', False))
+    """
+    about, _ = header.split(message)
+    family = "forest" if about.kind == header.FOREST else _network_shape(about)["kind"]
+    return family, about.exact
 
 
 def paper_bits(message: bytes) -> float:

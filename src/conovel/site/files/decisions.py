@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from conovel.errors import FileError
 from conovel.site.datafiles import first_line
+from conovel.site.private_files import keep_mode, make_private_file
 from conovel.site.reasons import Reasons
+from conovel.site.spreadsheets import neutral_table
 from conovel.stats.rank_counts import RankHistogram, within_limit
 
 _GROUP = 1 << 20  # rows of a Parquet row group: pyarrow's own default, whatever the pieces
@@ -105,7 +107,10 @@ def write_rows(path: Path, tables: Iterator[pa.Table], beside: Path) -> None:
     `beside`, on the same disk.
     """
     temporary = beside / path.name
+    if _is_csv(path):
+        tables = map(neutral_table, tables)
     try:
+        make_private_file(temporary)
         first = next(tables)
         with _writer(temporary, first.schema) as writer:
             waiting = first.slice(0, 0)
@@ -116,6 +121,7 @@ def write_rows(path: Path, tables: Iterator[pa.Table], beside: Path) -> None:
                     waiting = waiting.slice(_GROUP)
             if waiting.num_rows:
                 writer.write_table(waiting.combine_chunks())
+        keep_mode(path, temporary)
         os.replace(temporary, path)
     except (OSError, pa.ArrowException) as error:
         raise FileError(f"{path} cannot be written: {first_line(error)}") from None
@@ -123,6 +129,10 @@ def write_rows(path: Path, tables: Iterator[pa.Table], beside: Path) -> None:
 
 @contextmanager
 def _writer(path: Path, schema: pa.Schema) -> Iterator[Writer]:
-    kind: Any = pa_csv.CSVWriter if path.suffix.lower() == ".csv" else pa_parquet.ParquetWriter
+    kind: Any = pa_csv.CSVWriter if _is_csv(path) else pa_parquet.ParquetWriter
     with kind(str(path), schema) as writer:
         yield writer
+
+
+def _is_csv(path: Path) -> bool:
+    return path.suffix.lower() == ".csv"

@@ -20,6 +20,7 @@ from pyarrow import feather
 
 from conovel.errors import FileError
 from conovel.site.datafiles import first_line
+from conovel.site.private_files import make_private_folder
 from conovel.site.storage import read_json, write_json
 
 _MANIFEST = "manifest.json"
@@ -49,7 +50,7 @@ class Work:
         except FileError:
             pass
         work.clear()
-        work.folder.mkdir(parents=True)
+        make_private_folder(work.folder)
         write_json(work.folder / _MANIFEST, {"key": key})
         return work
 

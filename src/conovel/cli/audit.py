@@ -1,0 +1,132 @@
+"""``conovel audit``: show and check a site's audit log, and what the site has revealed so far."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from conovel.cli.show import facts_table, print_json
+from conovel.stats.words import counted
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from conovel.drivers.nvflare.audit_log import Chain
+    from conovel.drivers.nvflare.exposure import Exposure, LoggedRun
+
+
+def audit(
+    settings: Annotated[Path, typer.Argument(help="The site's settings, site.toml.")],
+    noted: Annotated[
+        str | None,
+        typer.Option(help="A last hash that was noted earlier; it must be in the log."),
+    ] = None,
+    last: Annotated[int, typer.Option(help="How many runs to show.", min=0)] = 10,
+    json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+) -> None:
+    """Check a site's audit log, and show what has left the site.
+
+    Exit code 1 if a line does not hold. That the last lines were removed cannot be seen in the
+    log: note the last hash elsewhere, and give it with --noted the next time.
+
+    Example: `conovel audit site.toml`
+    """
+    from conovel.drivers.nvflare.exposure import exposure_of, runs_of  # noqa: PLC0415
+    from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
+
+    file = read_site(settings)
+    chain = file.audit_log.read()
+    found, runs = exposure_of(chain.entries), runs_of(chain.entries)
+    wrong = _wrong(chain, noted)
+    if json:
+        print_json(_content(file.name, chain, found, runs, wrong))
+    else:
+        from rich.console import Console  # noqa: PLC0415
+
+        console = Console()
+        console.print(_facts(file.name, file.audit_log.path, chain, found, wrong))
+        if runs[-last:] and last:
+            console.print(_table(runs[-last:]))
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _wrong(chain: Chain, noted: str | None) -> str:
+    """Say what is wrong with the log; an empty text if nothing is."""
+    if chain.broken:
+        more = ": the next run notes that and goes on" if "incomplete" in chain.why else ""
+        return f"line {chain.broken} does not hold: {chain.why}{more}"
+    if noted is not None and noted not in {entry["hash"] for entry in chain.entries}:
+        return "the noted hash is not in the log: lines were removed, or it is another log"
+    return ""
+
+
+def _content(
+    site: str, chain: Chain, found: Exposure, runs: list[LoggedRun], wrong: str
+) -> dict[str, Any]:
+    from dataclasses import asdict  # noqa: PLC0415
+
+    refused = [entry for entry in chain.entries if entry["entry"] == "refused"]
+    return {
+        "site": site,
+        "holds": not wrong,
+        "wrong": wrong,
+        "broken_line": chain.broken,
+        "incomplete_lines": chain.incomplete,
+        "n_entries": len(chain.entries),
+        "last_hash": chain.last,
+        "exposure": found._asdict(),
+        "runs": [asdict(run) for run in runs],
+        "refused": refused,
+    }
+
+
+def _facts(site: str, path: Path, chain: Chain, found: Exposure, wrong: str) -> Table:
+    from rich.markup import escape  # noqa: PLC0415
+
+    table = facts_table()
+    receivers = ", ".join(f"{n:,} to {name}" for name, n in found.receivers.items())
+    sent = f"{found.n_models:,}" + (f": {receivers}" if receivers else "")
+    table.add_row("site", escape(site))
+    table.add_row("log", escape(str(path)))
+    holds = f"all {len(chain.entries):,} entries hold"
+    table.add_row("", f"[red]{escape(wrong)}[/red]" if wrong else holds)
+    for number in chain.incomplete:
+        table.add_row("", f"line {number} was broken off, as the line after it says")
+    table.add_row("last hash", chain.last)
+    table.add_row("runs", f"{found.n_runs:,} began, {found.n_refused:,} refused before")
+    table.add_row("models sent", escape(sent))
+    table.add_row(
+        "learnt from",
+        f"{counted(found.n_data, 'data set')}, at most {counted(found.n_rows, 'row')}",
+    )
+    table.add_row("", f"at most {found.n_trained:,} known normals in null_train")
+    return table
+
+
+def _table(runs: list[LoggedRun]) -> Table:
+    from rich.box import SIMPLE  # noqa: PLC0415
+    from rich.markup import escape  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in ("began (UTC)", "run", "asked by", "regime"):
+        table.add_column(name, overflow="fold")
+    for name in ("models", "counts"):
+        table.add_column(name, justify="right")
+    table.add_column("outcome", overflow="fold", ratio=1)
+    for run in runs:
+        outcome = f"{run.state}: {run.reason}" if run.reason else run.state
+        regime = str(run.terms.get("spec", {}).get("regime", ""))
+        table.add_row(
+            run.began[:16].replace("T", " "),
+            run.run[:8],
+            escape(run.operator or "-"),
+            escape(regime),
+            f"{run.n_models:,}",
+            f"{run.n_counts:,}",
+            escape(outcome),
+        )
+    return table
