@@ -138,7 +138,7 @@ def injections(link, target):
         ("agent000", {}),
         ("agent002", {}),
         (COORDINATOR, COMMITTED),
-        ("agent001", COMMITTED),
+        pytest.param("agent001", COMMITTED, marks=pytest.mark.slow),
     ],
 )
 def test_every_fault_in_every_state_ends_the_run_without_an_outcome(target, options):
