@@ -24,7 +24,6 @@ from conovel.drivers.results import NetworkRun
 from conovel.errors import (
     ColumnError,
     ConovelError,
-    InputError,
 )
 from conovel.models.wire.header import VERSION as WIRE_VERSION
 from conovel.protocol import agent as protocol
