@@ -14,6 +14,7 @@ ADVERSARIES = (
     "An operator",
     "An outsider",
     "A thief of a kit",
+    "People near a site",
 )
 NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)))
 

@@ -10,7 +10,7 @@ from support.certificates import credentials
 from support.terms import changed_terms, make_terms, signed_terms, with_own_id
 
 from conovel.cli.run import _in_words
-from conovel.drivers.nvflare import apps, kits
+from conovel.drivers.nvflare import apps, calls, kits
 from conovel.drivers.nvflare.run_monitor import RunMonitor
 from conovel.drivers.nvflare.run_records import DONE, FAILED, RunRecords
 from conovel.drivers.nvflare.settings import read_site
@@ -37,16 +37,16 @@ def test_bytes_are():
 @pytest.mark.parametrize("answer", [None, 7, [], {}, {"error": 7}, "value", {"error": None}])
 def test_an_answer_that_is_none_is_a_failure(answer):
     proxies = {"north": proxy(settle=lambda: {"value": []}), "south": proxy(settle=lambda: answer)}
-    replies = apps._Sites(proxies, TERMS, None).settle(TERMS.agents)
+    replies = calls.Sites(proxies, TERMS, None).settle(TERMS.agents)
     assert replies.values == {"north": []}
     assert replies.failures == {"south": "its answer could not be read"}
 
 
 def test_a_reason_is_one_short_line():
     answer = {"error": "much\x1b[2J\n" * 1000}
-    replies = apps._Sites({"south": proxy(settle=lambda: answer)}, TERMS, None).settle(["south"])
+    replies = calls.Sites({"south": proxy(settle=lambda: answer)}, TERMS, None).settle(["south"])
     assert replies.failures["south"].isprintable()
-    assert len(replies.failures["south"]) <= apps.MAX_REASON
+    assert len(replies.failures["south"]) <= calls.MAX_REASON
 
 
 def test_whoever_does_not_take_a_message_is_named():
@@ -57,7 +57,7 @@ def test_whoever_does_not_take_a_message_is_named():
         "north": proxy(take=lambda data: "its run has not begun"),
         "south": proxy(take=lost),
     }
-    post = apps._Delivery(proxies, 1.0)
+    post = calls.Delivery(proxies, 1.0)
     unreached = post([Send(name, b"1", None) for name in ("north", "south", "west")])
     assert unreached["north"] == "its run has not begun"
     assert unreached["west"] == "it does not take part"

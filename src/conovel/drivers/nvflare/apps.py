@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.collab import collab
-from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 
 from conovel.drivers.nvflare.accounts import account_of
+from conovel.drivers.nvflare.calls import MAX_REASON, Delivery, Sites
 from conovel.drivers.nvflare.certificates import Authority, read_credentials
-from conovel.drivers.nvflare.coordinator_driver import MAX_BYTES, CoordinatorDriver, Replies
+from conovel.drivers.nvflare.coordinator_driver import MAX_BYTES, CoordinatorDriver
 from conovel.drivers.nvflare.encryption import refuse_unencrypted
 from conovel.drivers.nvflare.paths import ENVIRONMENT, state_of
 from conovel.drivers.nvflare.run_records import DONE, FAILED, RunRecords
@@ -49,14 +48,12 @@ from conovel.errors import (
     ReplayedMessageError,
     SignatureError,
 )
-from conovel.protocol.events import Outbox
 from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.states import as_text
 from conovel.site.storage import write_json
 from conovel.stats.words import counted
 
 SERVER = "server"  # what Collab calls the coordinator
-MAX_REASON = 200  # bytes of a reason that another party gives
 POLL_SECONDS = 1.0  # how often a site asks NVFlare for tasks during a run, of which there are none
 _log = logging.getLogger("conovel.drivers.nvflare")
 
@@ -145,7 +142,7 @@ class SiteApp:
         name, limits = self._file.name, self._file.limits
         sign = MessageSigner(self._own, agreed.run_id)
         self._verify = MessageVerifier(self._own.authority, name, agreed.run_id)
-        deliver = _Delivery(self._proxies, agreed.call_seconds, sign)
+        deliver = Delivery(self._proxies, agreed.call_seconds, sign)
         self._driver = SiteDriver(name, agreed, limits, record, files, deliver)
         if files.listing is None:  # with a list, once the ledgers of all sites fit together
             self._driver.begin()
@@ -228,9 +225,9 @@ class CoordinatorApp:
             raise FederationError("the terms name other agents than the job")
         record = records.open(terms.run_id, terms.run_seconds, job, operator=signed.operator)
         self._verify = MessageVerifier(authority, COORDINATOR, terms.run_id)
-        self._driver = CoordinatorDriver(terms, _Delivery(proxies, terms.call_seconds))
+        self._driver = CoordinatorDriver(terms, Delivery(proxies, terms.call_seconds))
         collab.fl_ctx.get_engine().register_app_command(TOPIC, self._answer)
-        account = self._driver.run(_Sites(proxies, terms, context, self._signed))
+        account = self._driver.run(Sites(proxies, terms, context, self._signed))
         if account["state"] == "failed":
             record.finish(FAILED, account["message"])
         elif "ledger" in account:
@@ -254,104 +251,6 @@ class CoordinatorApp:
                 self._driver.stop(as_text(reason, MAX_REASON))
                 return {"stopped": True}
         return {}
-
-
-class _Sites:
-    """Calls to many sites at once; the reply names every site that fails."""
-
-    def __init__(
-        self, proxies: Mapping[str, Any], terms: Terms, context: Any, signed: Any = None
-    ) -> None:
-        self._proxies, self._terms, self._context = proxies, terms, context
-        self._signed = signed
-
-    def are_cut_off(self) -> bool:
-        return bool(self._context.is_aborted())
-
-    def begin(self) -> Replies:
-        seconds, signed = self._terms.call_seconds, self._signed
-        return self._call(self._terms.agents, lambda site: site(timeout=seconds).begin(signed))
-
-    def ledgers(self, names: Sequence[str]) -> Replies:
-        seconds = 2 * self._terms.call_seconds
-        return self._call(names, lambda site: site(timeout=seconds).ledger())
-
-    def agree(self, names: Sequence[str], standings: Mapping[str, Any]) -> Replies:
-        seconds = 2 * self._terms.call_seconds
-        return self._call(names, lambda site: site(timeout=seconds).agree(dict(standings)))
-
-    def waiting(self, names: Sequence[str]) -> Replies:
-        seconds = self._terms.call_seconds
-        return self._call(names, lambda site: site(timeout=seconds).waiting())
-
-    def settle(self, names: Sequence[str]) -> Replies:
-        seconds = 2 * self._terms.call_seconds
-        return self._call(names, lambda site: site(timeout=seconds).settle())
-
-    def publish(self, names: Sequence[str]) -> Replies:
-        seconds = self._terms.stage_seconds + self._terms.call_seconds
-        return self._call(names, lambda site: site(timeout=seconds).publish())
-
-    def _call(self, names: Sequence[str], call: Callable[[Any], Any]) -> Replies:
-        replies = Replies()
-
-        def one(name: str) -> None:
-            try:
-                match call(self._proxies[name]):
-                    case {"value": value}:
-                        replies.values[name] = value
-                    case {"error": str(why)}:
-                        replies.failures[name] = as_text(why, MAX_REASON)
-                    case _:
-                        replies.failures[name] = "its answer could not be read"
-            except (CollabCallError, RunAborted) as error:
-                replies.failures[name] = _reason(error)
-
-        if names:
-            with ThreadPoolExecutor(len(names)) as pool:
-                list(pool.map(one, names))
-        return replies
-
-
-class _Delivery:
-    """Sends an outbox: to many receivers at once, to each receiver in order.
-
-    A site gives `sign`, which makes signed bytes of a message for a receiver.
-    """
-
-    def __init__(
-        self,
-        proxies: Mapping[str, Any],
-        seconds: float,
-        sign: Callable[[str, bytes], bytes] = lambda receiver, message: message,
-    ) -> None:
-        self._proxies, self._seconds, self._sign = proxies, seconds, sign
-
-    def __call__(self, outbox: Outbox) -> dict[str, str]:
-        by_receiver: dict[str, list[bytes]] = {}
-        for sent in outbox:
-            by_receiver.setdefault(sent.receiver, []).append(sent.data)
-        if not by_receiver:
-            return {}
-        with ThreadPoolExecutor(len(by_receiver)) as pool:
-            results = pool.map(lambda item: self._send(*item), by_receiver.items())
-            return {name: why for name, why in results if why}
-
-    def _send(self, receiver: str, messages: list[bytes]) -> tuple[str, str]:
-        # Messages between sites are encrypted from end to end.
-        proxy = self._proxies.get(receiver)
-        if proxy is None:
-            return receiver, "it does not take part"
-        between_sites = COORDINATOR in self._proxies and receiver != COORDINATOR
-        try:
-            for message in messages:
-                data = self._sign(receiver, message)
-                if why := proxy(timeout=self._seconds, secure=between_sites).take(data):
-                    return receiver, as_text(str(why), MAX_REASON)
-        except (CollabCallError, RunAborted) as error:
-            _log.warning("%s could not be reached: %s", receiver, error)
-            return receiver, _reason(error)
-        return receiver, ""
 
 
 def _take_signed(
@@ -378,15 +277,6 @@ def _poll_less(fl_ctx: FLContext) -> None:
     config: Any = getattr(fl_ctx.get_prop(FLContextKey.RUNNER), "config", None)
     if hasattr(config, "task_request_interval"):
         config.task_request_interval = POLL_SECONDS
-
-
-def _reason(error: Exception) -> str:
-    """Return a short reason for a failed call, in our own words where we know it."""
-    if isinstance(error, RunAborted):
-        return "the job was stopped"
-    if isinstance(error, CollabCallError) and error.cause_type == "TimeoutError":
-        return "no answer in time"
-    return as_text(str(getattr(error, "cause", error)), MAX_REASON)
 
 
 def _as_bytes(data: Any) -> bytes:

@@ -55,14 +55,14 @@ def sabotaged(honest, seen):
 
 def send_garbage():
     """Send noise instead of the next message."""
-    from conovel.drivers.nvflare import apps
+    from conovel.drivers.nvflare import calls
 
-    honest = apps._Delivery._send
+    honest = calls.Delivery._send
 
     def send(self, receiver, messages):
         return honest(self, receiver, [b"\x00noise" * 9 for _ in messages])
 
-    apps._Delivery._send = send
+    calls.Delivery._send = send
 
 
 def claim_everything(agent):
