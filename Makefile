@@ -15,7 +15,7 @@ federation-demo: .venv/dev
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 test: check
-	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist loadgroup --no-loadscope-reorder
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder
 
 slow: .venv/dev
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -m slow

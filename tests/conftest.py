@@ -34,20 +34,32 @@ LONGEST = (
 )
 
 
-@pytest.hookimpl(tryfirst=True)
+# The tests on the real federation: one worker has all of them, so there is one federation.
+ON_FEDERATION = ("test_equality.py", "test_liars.py", "test_real_faults.py")
+
+
+def group_of(nodeid):
+    """Name the group of a test: its file, or the federation."""
+    file = nodeid.partition("::")[0]
+    return "federation" if file.endswith(ON_FEDERATION) else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Give each group to one worker, so that what a module prepares is prepared once."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return group_of(nodeid)
+
+    return ByGroup(config, log)
+
+
 def pytest_collection_modifyitems(items):
-    """Give each file to one worker, and all tests on the real federation to the same one."""
-    for item in items:
-        on_federation = "loopback" in getattr(item, "fixturenames", ())
-        group = "federation" if on_federation else item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
+    """Let what takes longest begin first."""
     places = {name: place for place, name in enumerate(("federation", *LONGEST))}
-
-    def place(item):
-        group = item.get_closest_marker("xdist_group").args[0]
-        return places.get(group.rpartition("/")[2], len(places))
-
-    items.sort(key=place)
+    items.sort(key=lambda item: places.get(group_of(item.nodeid).rpartition("/")[2], len(places)))
 
 
 @pytest.fixture
