@@ -137,12 +137,13 @@ def test_an_account_of_a_federation_fits(capsys, monkeypatch):
     _print_account(
         {
             "state": "done",
-            "terms": {"run_id": "f" * 32, "spec": {"regime": "full"}},
+            "terms": {"run_id": "f" * 32, "spec": {"regime": "full", "counting": "committed"}},
             "outcome": {
                 "participants": names,
                 "n_tests": LARGE,
                 "rounds": 12,
                 "n_rejected": LARGE,
+                "k": LARGE,
                 "slope": "123456789/987654321098765",
             },
             "transcript": {"totals": {"by_agent": dict.fromkeys(names, moved)}},

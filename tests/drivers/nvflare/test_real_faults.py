@@ -149,6 +149,7 @@ def test_killed_between_models_and_counts(scene, sabotage, meanwhile):
     break_by_killing(scene, sabotage, meanwhile, "START")
 
 
+@pytest.mark.slow
 @fault("a site is killed during the counts", GONE, site=KILLED)
 def test_killed_during_counts(scene, sabotage, meanwhile):
     break_by_killing(scene, sabotage, meanwhile, "COMMITMENTS")
@@ -311,6 +312,7 @@ def knock_with_wrong_certificate(scene, folder):
     check_stranger(scene, scene.loopback, folder / "site.toml")
 
 
+@pytest.mark.slow
 @fault(
     "a site starts with a kit of another federation",
     "was not accepted by the coordinator",
