@@ -93,7 +93,7 @@ class Ledger:
     def __repr__(self) -> str:
         kind = f"final=True, n_batches={self.n_batches}" if self.final else "final=False"
         return (
-            f"<Ledger level={self.level} {kind}: {len(self.entries)} batches,"
+            f"<Ledger level={self.level} {kind}: {counted(len(self.entries), 'batch')},"
             f" {counted(self.n_tests, 'row')} tested, {self.n_listed:,} listed>"
         )
 

@@ -11,10 +11,11 @@ def counted(n: int, what: str) -> str:
 
     Examples
     --------
-    >>> counted(1, "row"), counted(1500, "row"), counted(2, "calibration row")
-    ('1 row', '1,500 rows', '2 calibration rows')
+    >>> counted(1, "row"), counted(1500, "row"), counted(2, "batch")
+    ('1 row', '1,500 rows', '2 batches')
     """
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+    ending = "es" if what.endswith("ch") else "s"
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}{ending}"
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:
