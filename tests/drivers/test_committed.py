@@ -86,7 +86,6 @@ def test_commitments_and_liars_are_told(agents):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"regime": "full", "liars": 1}, "needs counting='committed'"),
         ({"regime": "isolated", "liars": 1}, "has no counts that an agent could lie about"),
         ({"regime": "isolated", "counting": "committed"}, "has no counts"),
         ({"regime": "conservative", "counting": "committed"}, "has no counts"),
@@ -165,6 +164,9 @@ def test_the_command_line_knows_liars(conovel, tmp_path):
     told = json.loads(out.read_text())["transcript"]["spec"]
     assert (told["liars"], told["counting"], told["reveal_to"]) == (1, "committed", "members")
     assert conovel("verify", out).returncode == 0
-    refused = conovel("simulate", "--regime", "counts", *sizes, "--liars", 1)
-    assert refused.returncode != 0
-    assert "needs counting='committed'" in " ".join(refused.stderr.split())
+
+
+def test_with_liars_counts_are_committed():
+    assert RunSpec.of(regime="full", liars=1).is_committed
+    with pytest.raises(InputError, match="liars=1 needs counting='committed'"):
+        RunSpec(regime="full", liars=1)  # what comes from a peer is not changed

@@ -106,7 +106,7 @@ def simulate(
     liars: Annotated[
         int,
         typer.Option(
-            help="How many agents may lie about their counts; with --counting committed.", min=0
+            help="How many agents may lie about their counts, which are then committed.", min=0
         ),
     ] = 0,
     counting: Annotated[

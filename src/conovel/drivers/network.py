@@ -100,11 +100,11 @@ class Network(Shown):
         and e-BH at the level decides by counts about all batches so far. See
         :class:`conovel.Ledger`.
     liars : int
-        How many agents may lie about their counts. Needs committed counting. The guarantee is
-        then about the rows of the other agents.
+        How many agents may lie about their counts. The guarantee is then about the rows of the
+        other agents.
     counting : {"rounds", "committed"}
         Ask for counts until they stay; or let each agent commit to all its counts before any are
-        revealed. Without liars both decide alike.
+        revealed. With liars counts are always committed. Without liars both decide alike.
     reveal_to : {"coordinator", "members"}
         Who sees what is revealed in committed counting.
     schema : Schema, path or None

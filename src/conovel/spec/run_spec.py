@@ -14,7 +14,7 @@ from typing import Any
 
 from conovel.errors import InputError
 from conovel.spec.composites import AUTO, as_composite
-from conovel.spec.counting import ROUNDS, TO_COORDINATOR, check_counting
+from conovel.spec.counting import COMMITTED, ROUNDS, TO_COORDINATOR, check_counting
 from conovel.spec.precision import COMPACT, Bits, as_bits
 from conovel.spec.regimes import AUTO as AUTO_REGIME
 from conovel.spec.regimes import Regime, as_regime, choose_regime
@@ -142,7 +142,8 @@ class RunSpec:
         """Read settings in the forms that users write: names, floats, texts.
 
         The regime "auto", which is the default, is resolved here:
-        :func:`conovel.spec.regimes.choose_regime`.
+        :func:`conovel.spec.regimes.choose_regime`. With liars, counts are committed: in rounds a
+        lying agent could fit its counts to those of the others.
 
         Examples
         --------
@@ -151,6 +152,8 @@ class RunSpec:
         """
         asked = settings.pop("regime", AUTO_REGIME)
         given = settings.get("pi0") is not None
+        if settings.get("liars") and settings.get("counting", ROUNDS) == ROUNDS:
+            settings["counting"] = COMMITTED
         return cls(regime=choose_regime(asked, estimates_nulls=given), **settings)
 
     def test_level(self, n_agents: int) -> Fraction:
