@@ -155,7 +155,10 @@ def test_an_estimate_of_the_nulls_that_is_too_low_is_caught():
 
 # Networks --------------------------------------------------------------------------------------
 
-DEPLOYABLE = [name for name, regime in REGIMES.items() if regime.deployable]
+# Regimes that decide by cells have their own: test_pooled_fdr, test_grouped, test_consensus.
+BY_RANKS = [
+    name for name, regime in REGIMES.items() if regime.deployable and not regime.decides_by_cells
+]
 
 
 def protocol_fdr(sites, level, regime):
@@ -206,7 +209,7 @@ QUICK = ("full", "conservative")  # to the coordinator the others are like one o
 @pytest.mark.parametrize("size", TOGETHER)
 @pytest.mark.parametrize(
     "regime",
-    [r if r in QUICK else pytest.param(r, marks=pytest.mark.slow) for r in DEPLOYABLE],
+    [r if r in QUICK else pytest.param(r, marks=pytest.mark.slow) for r in BY_RANKS],
 )
 def test_every_regime_spends_exactly_its_level(regime, size, ties):
     design = TOGETHER if REGIMES[regime].uses_counts else APART
