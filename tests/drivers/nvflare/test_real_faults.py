@@ -190,7 +190,7 @@ def batch_of(rows, day):
 
 
 LIST = ("--regime", "full", "--list", "april", "--level", "0.2", "--seed", "3")
-AS_LIST = {"regime": "full", "level": "0.2", "scorer": SCORER}
+AS_LIST = {"regime": "full", "level": "0.2", "scorer": SCORER, "counting": "committed"}
 
 
 @pytest.mark.slow
