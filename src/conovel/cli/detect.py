@@ -10,9 +10,11 @@ import typer
 from conovel.cli.detected import DetectFiles, print_summary, write_decisions
 from conovel.cli.show import bars, is_dask, print_json, require_there, split_names, stages
 from conovel.cli.tables import (
+    Columns,
     Decimal,
     Encoding,
     Exclude,
+    IdColumn,
     Kind,
     Na,
     SchemaFile,
@@ -71,13 +73,8 @@ def detect(
             " that of the ledger or of the detector, else 0.1."
         ),
     ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(help="Feature columns, separated by commas; all of them if not given."),
-    ] = None,
-    id_column: Annotated[
-        str | None, typer.Option("--id", help="Column that names the rows; never a feature.")
-    ] = None,
+    columns: Columns = None,
+    id_column: IdColumn = None,
     exclude: Exclude = None,
     kind: Kind = None,
     schema: SchemaFile = None,

@@ -9,9 +9,11 @@ import typer
 
 from conovel.cli.show import facts_table, print_json, require_there, split_names, stages
 from conovel.cli.tables import (
+    Columns,
     Decimal,
     Encoding,
     Exclude,
+    IdColumn,
     Kind,
     Na,
     SchemaFile,
@@ -38,13 +40,8 @@ def fit(
     level: Annotated[
         str, typer.Option(help="Largest tolerated share of false alarms among the flagged rows.")
     ] = "0.1",
-    columns: Annotated[
-        str | None,
-        typer.Option(help="Feature columns, separated by commas; all of them if not given."),
-    ] = None,
-    id_column: Annotated[
-        str | None, typer.Option("--id", help="Column that names the rows; never a feature.")
-    ] = None,
+    columns: Columns = None,
+    id_column: IdColumn = None,
     exclude: Exclude = None,
     kind: Kind = None,
     schema: SchemaFile = None,

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from conovel.errors import ConovelError
     from conovel.site.dialects import Reading
 
+Columns = Annotated[
+    str | None,
+    typer.Option(help="Feature columns, separated by commas; all of them if not given."),
+]
+IdColumn = Annotated[
+    str | None, typer.Option("--id", help="Column that names the rows; never a feature.")
+]
 Exclude = Annotated[
     list[str] | None,
     typer.Option(

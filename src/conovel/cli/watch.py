@@ -14,6 +14,7 @@ from conovel.cli.tables import (
     Decimal,
     Encoding,
     Exclude,
+    IdColumn,
     Kind,
     Na,
     SchemaFile,
@@ -55,9 +56,7 @@ def watch(
     columns: Annotated[
         str | None, typer.Option(help="With --null, feature columns, separated by commas.")
     ] = None,
-    id_column: Annotated[
-        str | None, typer.Option("--id", help="Column that names the rows; never a feature.")
-    ] = None,
+    id_column: IdColumn = None,
     exclude: Exclude = None,
     kind: Kind = None,
     schema: SchemaFile = None,
