@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from conovel.errors import CountOutOfRangeError, OutcomeMismatchError
 from conovel.protocol.bodies import FoldCounts, Model, Outcome, Ready
@@ -41,10 +41,14 @@ def score_digest(models: Mapping[str, Sequence[bytes]]) -> bytes:
 
     Agents that have the same digest have the same score.
     """
+    return digest_of(part for name in sorted(models) for part in (name.encode(), *models[name]))
+
+
+def digest_of(parts: Iterable[bytes]) -> bytes:
+    """Return SHA-256 over parts, each behind its length: other parts have other bytes."""
     digest = hashlib.sha256()
-    for name in sorted(models):
-        for part in (name.encode(), *models[name]):
-            digest.update(len(part).to_bytes(8, "big") + part)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
     return digest.digest()
 
 

@@ -10,11 +10,11 @@ them, so that a coordinator cannot tell different seals to different agents.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from conovel.errors import CommitmentError, LocalProtocolError, OutcomeMismatchError
 from conovel.protocol.committed import NONCE_BYTES
+from conovel.protocol.consensus import digest_of
 from conovel.protocol.messages import COORDINATOR
 
 
@@ -34,12 +34,14 @@ def seal_of(run_id: bytes, agent: str, nonce: bytes, models: Sequence[bytes]) ->
     """
     if len(nonce) != NONCE_BYTES:
         raise LocalProtocolError(f"a seal needs a secret nonce of {NONCE_BYTES} bytes")
-    return _digest([b"second models", run_id, agent.encode(), nonce, *models])
+    return digest_of([b"second models", run_id, agent.encode(), nonce, *models])
 
 
 def opening_of(nonce: bytes, seals: Mapping[str, bytes]) -> bytes:
     """Return what opens a seal: the nonce, and a digest of all seals."""
-    return nonce + _digest(part for name in sorted(seals) for part in (name.encode(), seals[name]))
+    return nonce + digest_of(
+        part for name in sorted(seals) for part in (name.encode(), seals[name])
+    )
 
 
 def check_opened(
@@ -66,10 +68,3 @@ def check_opened(
                 f"the coordinator is wrong: it told {name} other seals than this agent",
                 COORDINATOR,
             )
-
-
-def _digest(parts: Iterable[bytes]) -> bytes:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.digest()
