@@ -118,6 +118,13 @@ def simulate(
     reveal_to: Annotated[
         str, typer.Option(help="Who sees revealed counts: coordinator or members.")
     ] = "coordinator",
+    privacy: Annotated[
+        str | None,
+        typer.Option(
+            help="ε of differential privacy for the models that are sent, or ε,δ: noise is added"
+            " to them. δ is 1/1000000 if not given."
+        ),
+    ] = None,
     columns: Annotated[
         str | None, typer.Option(help="Feature columns of the files; all if not given.")
     ] = None,
@@ -185,6 +192,7 @@ def simulate(
                 liars=liars,
                 counting=counting,  # type: ignore[arg-type]
                 reveal_to=reveal_to,  # type: ignore[arg-type]
+                privacy=privacy,
                 schema=schema,
             ).run(dropouts=_read_dropouts(drop), on_stage=show_stage, check=check)
             for name in regimes
