@@ -43,7 +43,7 @@ _LEAST_UNIT = 1e-3  # the distance of the smallest candidates
 START, LENGTH = 1.0, 3.0  # a tail begins at one unit from the middle and counts up to four
 STEPS = 1024  # whole numbers in a unit
 _RADIUS = 0.78  # of a row's vector, times the root of the number of features: twice what is usual
-_LEAST_MEAN = 0.08  # of a tail: that of the standard normal distribution
+_VARIANCE = 0.1  # of the reach of one row: 0.07 for normal numbers, up to 1/4 for yes or no
 _CUTS = np.arange(0.25, LENGTH, 0.5)  # where the model has its thresholds, from the start of a tail
 _MOST_TAILS = 40  # in a model: about 250 bytes
 _THRESHOLD_BITS, _LEAF_BITS = 5, 5
@@ -94,10 +94,8 @@ def make_private_surrogate(
     n_unknown = int(np.isnan(ranges.low).sum())
     for_units = rho * _QUARTILE_SHARE if n_unknown else 0.0
     units = find_units(training, n_mixture, ranges, noise, for_units)
-    sums = tail_sums(training, units)
-    radius = radius_of(training.null_train.shape[1])
-    scale = gaussian_scale(2.0 * radius, rho - for_units)
-    both = noise.add(np.concatenate(sums), scale)
+    scale = gaussian_scale(sensitivity(units.unit.size), rho - for_units)
+    both = noise.add(np.concatenate(tail_sums(training, units)), scale)
     tails = heavier_tails(Sums(*np.split(both, 2)), n_null, n_mixture)
     return _encode(tails, units, n_mixture / n_null, bits, schema)
 
@@ -140,11 +138,17 @@ def radius_of(n_features: int) -> int:
     return int(STEPS * max(_RADIUS * math.sqrt(n_features), 1.0))
 
 
-def tail_sums(training: TrainingSet, units: Units) -> Sums:
-    """Add up how far rows reach into the tails.
+def sensitivity(n_features: int) -> float:
+    """Return the largest Euclidean distance between the sums of neighbouring data sets.
 
-    A row that is replaced changes one of the two vectors, by at most twice the radius.
+    A row that is replaced changes one of the two sums, by u - v. Both have no negative entries and
+    are no longer than the radius, so ‖u - v‖² = ‖u‖² + ‖v‖² - 2 u·v ≤ 2 radius².
     """
+    return math.nextafter(math.sqrt(2) * radius_of(n_features), math.inf)
+
+
+def tail_sums(training: TrainingSet, units: Units) -> Sums:
+    """Add up how far rows reach into the tails."""
     null_train, mixture = (
         row_vectors(rows, units).sum(axis=0)
         for rows in (training.null_train, training.mixture.rows)
@@ -196,12 +200,12 @@ class Tails(NamedTuple):
 def heavier_tails(noisy: Sums, n_null: int, n_mixture: int) -> Tails:
     """Return the tails that are heavier in the mixture than in null_train, by noisy sums.
 
-    As in a discriminant, a weight is the difference of the means over a variance. Of what is zero
-    nearly everywhere, the variance is close to the mean.
+    As in a discriminant, a weight is the difference of the means over a variance, here the same
+    for all tails: variances from the noisy sums lost power (docs/results/differential-privacy.md).
     """
     of_null, of_mixture = noisy.null_train / STEPS / n_null, noisy.mixture / STEPS / n_mixture
     pooled = (n_null * of_null + n_mixture * of_mixture) / (n_null + n_mixture)
-    weight = (of_mixture - of_null) / np.maximum(pooled, _LEAST_MEAN)
+    weight = (of_mixture - of_null) / _VARIANCE
     order = np.argsort(-weight, kind="stable")[:_MOST_TAILS]
     place = order[weight[order] > 0].astype(np.int64)
     return Tails(weight[place], place, np.clip(pooled[place], 0.0, LENGTH))

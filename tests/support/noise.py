@@ -1,0 +1,26 @@
+"""Noise that tests know: the same numbers in every run, or none."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class FixedNoise:
+    """The same noise for the same number of sums or scores, whatever these are."""
+
+    def add(self, sums, scale):
+        drawn = np.random.default_rng(sums.size).normal(size=sums.size)
+        return sums + np.rint(scale * drawn).astype(np.int64)
+
+    def largest(self, scores, scale):
+        return int(np.argmax(scores / scale + np.random.default_rng(scores.size).gumbel(size=scores.size)))
+
+
+class NoNoise:
+    """No noise at all."""
+
+    def add(self, sums, scale):
+        return sums
+
+    def largest(self, scores, scale):
+        return int(np.argmax(scores))
