@@ -21,7 +21,6 @@ from conovel.site.private_surrogate import (
     CANDIDATES,
     LENGTH,
     START,
-    STEPS,
     Units,
     find_units,
     make_private_surrogate,
@@ -135,9 +134,11 @@ def test_the_library_agrees_that_all_noise_together_costs_no_more_than_asked(tex
     rho = total_rho(privacy)
     for_units, for_sums = rho / 4, rho * 3 / 4
     n_columns = 20
-    spent = 2 * n_columns * noise_module._selection(
-        selection_scale(for_units / (2 * n_columns))
-    ).map(1)
+    spent = (
+        2
+        * n_columns
+        * noise_module._selection(selection_scale(for_units / (2 * n_columns))).map(1)
+    )
     scale = gaussian_scale(sensitivity(n_columns), for_sums)
     spent += noise_module._gaussian(scale).map(sensitivity(n_columns))
     assert spent <= rho * (1 + 1e-12)
@@ -152,7 +153,9 @@ def test_the_conversion_is_at_least_as_careful_as_the_exact_one_of_a_gaussian():
 
     for epsilon in (1.0, 4.0, 8.0):
         mu = (2 * total_rho(as_privacy(epsilon))) ** 0.5
-        exact = norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+        exact = norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * norm.cdf(
+            -mu / 2 - epsilon / mu
+        )
         assert exact <= 1e-6
 
 
@@ -168,11 +171,12 @@ def test_noise_has_the_scale_it_is_asked_for_and_is_never_the_same():
 
 
 def test_no_seed_reaches_the_noise():
-    training = training_of(np.random.default_rng(0).normal(size=(50, 2)), np.eye(2))
+    rows = np.random.default_rng(0).normal(size=(1000, 2))
+    asked = training_of(rows[:500], rows[500:]), 500, public_ranges(None, 2), EPSILON
     sent = set()
     for _ in range(3):
         np.random.seed(0)  # noqa: NPY002  (whoever draws from it would repeat itself)
-        sent.add(make_private_surrogate(training, 2, public_ranges(None, 2), EPSILON, SecretNoise()))
+        sent.add(make_private_surrogate(*asked, SecretNoise()))
     assert len(sent) == 3
 
 
@@ -239,7 +243,9 @@ def test_without_noise_the_model_finds_the_heavy_tails():
     mixture[100:200, 2] -= 3
     training = training_of(null_train, mixture)
     blob = make_private_surrogate(training, 1000, public_ranges(None, 3), EPSILON, NoNoise())
-    score = decode(blob).score([[0, 0, 0], [3, 0, 0], [-3, 0, 0], [0, 0, -3], [0, 0, 3], [9, 0, 0]])
+    score = decode(blob).score(
+        [[0, 0, 0], [3, 0, 0], [-3, 0, 0], [0, 0, -3], [0, 0, 3], [9, 0, 0]]
+    )
     usual, up, down, other_down, other_up, far = score
     assert min(up, other_down) > 1.5 * usual
     assert max(abs(down - usual), abs(other_up - usual)) < 0.1
@@ -256,6 +262,18 @@ def test_every_precision_is_sent(bits):
     assert family_of(blob) == ("forest", bits is None)
     assert len(blob) <= {"compact": 500, "compact:90": 90}.get(bits, 4000)
     assert np.isfinite(decode(blob).score(a.X_test)).all()
+
+
+def test_a_model_that_would_be_noise_says_nothing():
+    """It follows from ε and the numbers of rows alone, so that it tells nothing either."""
+    a = gaussian_design(2.0, 0)[0]
+    training = training_of(a.X_null[:500], np.concatenate([a.X_null[500:], a.X_test]))
+    asked = training, 834, public_ranges(None, 20)
+    says = [
+        np.unique(decode(make_private_surrogate(*asked, p, FixedNoise())).score(a.X_test)).size > 1
+        for p in map(as_privacy, ("1/100", "4"))
+    ]
+    assert says == [False, True]
 
 
 def test_too_small_a_budget_is_refused():

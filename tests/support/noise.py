@@ -13,7 +13,9 @@ class FixedNoise:
         return sums + np.rint(scale * drawn).astype(np.int64)
 
     def largest(self, scores, scale):
-        return int(np.argmax(scores / scale + np.random.default_rng(scores.size).gumbel(size=scores.size)))
+        return int(
+            np.argmax(scores / scale + np.random.default_rng(scores.size).gumbel(size=scores.size))
+        )
 
 
 class NoNoise:
