@@ -21,7 +21,6 @@ from conovel.site.private_surrogate import (
     CANDIDATES,
     LENGTH,
     START,
-    Units,
     find_units,
     make_private_surrogate,
     quartile_scores,
@@ -30,7 +29,7 @@ from conovel.site.private_surrogate import (
     sensitivity,
     tail_sums,
 )
-from conovel.site.public_ranges import public_ranges
+from conovel.site.public_units import Units, public_units
 from conovel.site.sampling import training_sample
 from conovel.spec.privacy import Privacy, as_privacy
 from conovel.spec.schema import Schema
@@ -172,7 +171,7 @@ def test_noise_has_the_scale_it_is_asked_for_and_is_never_the_same():
 
 def test_no_seed_reaches_the_noise():
     rows = np.random.default_rng(0).normal(size=(1000, 2))
-    asked = training_of(rows[:500], rows[500:]), 500, public_ranges(None, 2), EPSILON
+    asked = training_of(rows[:500], rows[500:]), 500, public_units(None, 2), EPSILON
     sent = set()
     for _ in range(3):
         np.random.seed(0)  # noqa: NPY002  (whoever draws from it would repeat itself)
@@ -193,7 +192,7 @@ def test_without_the_library_the_message_names_the_extra(monkeypatch):
 # What is public ----------------------------------------------------------------------------------
 
 
-def test_ranges_follow_from_the_schema():
+def test_units_follow_from_the_schema():
     schema = Schema.from_dict(
         {
             "age": {"kind": "number", "low": 0, "high": 120, "missing": True},
@@ -205,28 +204,29 @@ def test_ranges_follow_from_the_schema():
             "note": "ignore",
         }
     )
-    low, high = public_ranges(schema, len(schema.features))
+    centre, unit = public_units(schema, len(schema.features))
     nan = np.nan
-    assert np.array_equal(low, [0, 0, nan, 0, 0, 0, 0, 0, nan, 0], equal_nan=True)
-    assert np.array_equal(high, [120, 1, nan, 1, 1, 1, 1, 10, nan, 23], equal_nan=True)
+    assert np.array_equal(centre, [60, 0.5, nan, *4 * [0.5], 5, nan, 11.5], equal_nan=True)
+    quarters = [15, 0.25, nan, *4 * [0.25], 2.5, nan, 5.75]
+    assert np.array_equal(unit, quarters, equal_nan=True)
 
 
-def test_known_ranges_cost_nothing_and_look_at_no_row():
+def test_known_units_cost_nothing_and_look_at_no_row():
     class Refuses(NoNoise):
         def largest(self, scores, scale):
             raise AssertionError("a quartile was asked for")
 
     schema = Schema.from_dict({"a": {"kind": "number", "low": -8, "high": 8}, "b": "boolean"})
-    ranges = public_ranges(schema, 2)
-    units = find_units(training_of([[0, 0]], [[1, 1]]), 1, ranges, Refuses(), 0.0)
+    known = public_units(schema, 2)
+    units = find_units(training_of([[0, 0]], [[1, 1]]), 1, known, Refuses(), 0.0)
     assert units.centre.tolist() == [0, 0.5]
-    assert units.unit.tolist() == [4, 0.25]
+    assert units.unit.tolist() == [2, 0.25]
 
 
 def test_units_are_those_of_the_quartiles():
     rows = np.random.default_rng(0).normal(5.0, 2.0, size=(4000, 1))
     training = training_of(rows[:2000], rows[2000:])
-    centre, unit = find_units(training, 2000, public_ranges(None, 1), NoNoise(), 0.1)
+    centre, unit = find_units(training, 2000, public_units(None, 1), NoNoise(), 0.1)
     assert abs(centre[0] - 5) < 0.4  # candidates are 15 % apart
     assert 1.5 < unit[0] < 2.5
     assert CANDIDATES.size == 291
@@ -242,7 +242,7 @@ def test_without_noise_the_model_finds_the_heavy_tails():
     mixture[:100, 0] += 3
     mixture[100:200, 2] -= 3
     training = training_of(null_train, mixture)
-    blob = make_private_surrogate(training, 1000, public_ranges(None, 3), EPSILON, NoNoise())
+    blob = make_private_surrogate(training, 1000, public_units(None, 3), EPSILON, NoNoise())
     score = decode(blob).score(
         [[0, 0, 0], [3, 0, 0], [-3, 0, 0], [0, 0, -3], [0, 0, 3], [9, 0, 0]]
     )
@@ -257,7 +257,7 @@ def test_every_precision_is_sent(bits):
     a = gaussian_design(2.0, 0)[0]
     training = training_of(a.X_null[:500], np.concatenate([a.X_null[500:], a.X_test]))
     blob = make_private_surrogate(
-        training, 834, public_ranges(None, 20), EPSILON, FixedNoise(), bits
+        training, 834, public_units(None, 20), EPSILON, FixedNoise(), bits
     )
     assert family_of(blob) == ("forest", bits is None)
     assert len(blob) <= {"compact": 500, "compact:90": 90}.get(bits, 4000)
@@ -268,7 +268,7 @@ def test_a_model_that_would_be_noise_says_nothing():
     """It follows from ε and the numbers of rows alone, so that it tells nothing either."""
     a = gaussian_design(2.0, 0)[0]
     training = training_of(a.X_null[:500], np.concatenate([a.X_null[500:], a.X_test]))
-    asked = training, 834, public_ranges(None, 20)
+    asked = training, 834, public_units(None, 20)
     says = [
         np.unique(decode(make_private_surrogate(*asked, p, FixedNoise())).score(a.X_test)).size > 1
         for p in map(as_privacy, ("1/100", "4"))
@@ -280,14 +280,14 @@ def test_too_small_a_budget_is_refused():
     training = training_of([[0.0]], [[1.0]])
     with pytest.raises(InputError, match="no model fits a budget of 5 bytes"):
         make_private_surrogate(
-            training, 1, public_ranges(None, 1), EPSILON, FixedNoise(), "compact:5"
+            training, 1, public_units(None, 1), EPSILON, FixedNoise(), "compact:5"
         )
 
 
 @given(arrays(np.float64, (4, 2), elements=NUMBERS))
 def test_any_rows_give_a_model(rows):
     training = training_of(rows[:2], rows[2:])
-    blob = make_private_surrogate(training, 2, public_ranges(None, 2), EPSILON, FixedNoise())
+    blob = make_private_surrogate(training, 2, public_units(None, 2), EPSILON, FixedNoise())
     assert np.isfinite(decode(blob).score(rows)).all()
 
 

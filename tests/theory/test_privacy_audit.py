@@ -21,11 +21,11 @@ from conovel.models.wire import decode
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.noise import SecretNoise
 from conovel.site.private_surrogate import LENGTH, START, make_private_surrogate, noisy_sums
-from conovel.site.public_ranges import Ranges, public_ranges
+from conovel.site.public_units import Units, public_units
 from conovel.spec.privacy import as_privacy
 
-KNOWN = Ranges(np.full(2, -2.0), np.full(2, 2.0))  # a unit is 1
-UNKNOWN = public_ranges(None, 2)
+KNOWN = Units(np.zeros(2), np.ones(2))
+UNKNOWN = public_units(None, 2)
 FAR = START + LENGTH
 CANARIES = [FAR, 0.0], [0.0, FAR]
 DELTA = 1e-6
@@ -53,22 +53,22 @@ def difference(sums, role):
     return int(part[0] - part[1])
 
 
-def says_first(rows, role, ranges, privacy, noise, look):
+def says_first(rows, role, units, privacy, noise, look):
     """Tell which canary the auditor believes in, from what it sees of one run."""
     if look == "bytes":
-        blob = make_private_surrogate(rows, N_ROWS, ranges, privacy, noise)
+        blob = make_private_surrogate(rows, N_ROWS, units, privacy, noise)
         first, second = decode(blob).score(np.array(CANARIES))
         return first > second
-    _, sums, _ = noisy_sums(rows, N_ROWS, ranges, privacy, noise)
+    _, sums, _ = noisy_sums(rows, N_ROWS, units, privacy, noise)
     return difference(sums, role) > MIDDLE[role]
 
 
-def attack(privacy, role, n_runs, *, ranges=KNOWN, noise=None, look="sums"):
+def attack(privacy, role, n_runs, *, units=KNOWN, noise=None, look="sums"):
     """Return how often the auditor says "first canary", in the worlds of either canary."""
     noise, said = noise or SecretNoise(), []
     for canary in CANARIES:
         rows = training(role, canary, np.random.default_rng(0))
-        run = rows, role, ranges, privacy, noise, look
+        run = rows, role, units, privacy, noise, look
         said.append(sum(bool(says_first(*run)) for _ in range(n_runs)))
     return said
 
@@ -138,15 +138,15 @@ def test_the_bytes_give_away_no_more():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranges", [KNOWN, UNKNOWN], ids=["known ranges", "unknown ranges"])
+@pytest.mark.parametrize("units", [KNOWN, UNKNOWN], ids=["known units", "unknown units"])
 @pytest.mark.parametrize("role", ["null_train", "mixture"])
 @pytest.mark.parametrize("epsilon", [1, 2, 4, 8])
-def test_an_auditor_with_many_runs_proves_no_more_than_epsilon(epsilon, role, ranges):
+def test_an_auditor_with_many_runs_proves_no_more_than_epsilon(epsilon, role, units):
     n = 5000
-    look = "sums" if ranges is KNOWN else "bytes"
-    found = attack(as_privacy(epsilon), role, n, ranges=ranges, look=look)
+    look = "sums" if units is KNOWN else "bytes"
+    found = attack(as_privacy(epsilon), role, n, units=units, look=look)
     assert any_mechanism(*found, n) <= epsilon
     bound = gaussian(*found, n)
     assert bound <= epsilon
-    if ranges is KNOWN:  # the noise is not larger than needed, either
+    if units is KNOWN:  # the noise is not larger than needed, either
         assert bound > 0.75 * epsilon

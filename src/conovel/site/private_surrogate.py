@@ -8,7 +8,7 @@ its bytes.
 
 What depends on rows, and what it costs (docs/theory.md, section "Differential privacy"):
 
-1. the quartiles of columns whose range is not public, by the exponential mechanism: a quarter;
+1. the quartiles of columns whose unit is not public, by the exponential mechanism: a quarter;
 2. the sums, by the discrete Gaussian mechanism: the rest of ρ.
 
 The local score of the site is not used here and never sent.
@@ -28,11 +28,11 @@ from conovel.models.quantized.forest import per_feature
 from conovel.models.wire import NO_SCHEMA
 from conovel.scorers.base import Matrix, TrainingSet, Vector
 from conovel.site.noise import Integers, NoiseSource, gaussian_scale, selection_scale, total_rho
-from conovel.site.public_ranges import Ranges
+from conovel.site.public_units import Units
 from conovel.spec.precision import Bits
 from conovel.spec.privacy import Privacy
 
-_QUARTILE_SHARE = 1 / 4  # of ρ, where the range of some column is not public
+_QUARTILE_SHARE = 1 / 4  # of ρ, where the unit of some column is not public
 # Quartiles are looked for among these numbers: 16 in each power of ten from 0.001 to a million,
 # of both signs, and zero.
 _DECADES = np.array([float(f"{10 ** (i / 16 - 3):.6g}") for i in range(9 * 16 + 1)])
@@ -52,13 +52,6 @@ _MOST_TAILS = 40  # in a model: about 250 bytes
 _THRESHOLD_BITS, _LEAF_BITS = 5, 5
 
 
-class Units(NamedTuple):
-    """The middle and the unit of each feature, as public as the model that is sent."""
-
-    centre: Vector
-    unit: Vector
-
-
 class Sums(NamedTuple):
     """How far rows reach into the tails, added up: upper tails first, in steps of 1/1024 unit."""
 
@@ -69,7 +62,7 @@ class Sums(NamedTuple):
 def make_private_surrogate(
     training: TrainingSet,
     n_mixture: int,
-    ranges: Ranges,
+    known: Units,
     privacy: Privacy,
     noise: NoiseSource,
     bits: Bits = "compact",
@@ -83,7 +76,7 @@ def make_private_surrogate(
     n_mixture : int
         How many mixture rows there are, or are to be expected in a sample by content. It must not
         depend on what the rows hold.
-    ranges : Ranges
+    known : Units
         What is publicly known of the features.
     privacy : Privacy
     noise : NoiseSource
@@ -94,7 +87,7 @@ def make_private_surrogate(
         Digest of the columns.
     """
     n_null = len(training.null_train)
-    units, sums, scale = noisy_sums(training, n_mixture, ranges, privacy, noise)
+    units, sums, scale = noisy_sums(training, n_mixture, known, privacy, noise)
     tails = heavier_tails(sums, n_null, n_mixture)
     if noise_of_means(scale, n_null, n_mixture) > _MOST_NOISE:
         tails = tails.first(0)
@@ -104,29 +97,28 @@ def make_private_surrogate(
 def noisy_sums(
     training: TrainingSet,
     n_mixture: int,
-    ranges: Ranges,
+    known: Units,
     privacy: Privacy,
     noise: NoiseSource,
 ) -> tuple[Units, Sums, float]:
     """Return all that depends on rows, after the noise, and the scale of the noise of the sums."""
     rho = total_rho(privacy)
-    for_units = rho * _QUARTILE_SHARE if np.isnan(ranges.low).any() else 0.0
-    units = find_units(training, n_mixture, ranges, noise, for_units)
+    for_units = rho * _QUARTILE_SHARE if np.isnan(known.unit).any() else 0.0
+    units = find_units(training, n_mixture, known, noise, for_units)
     scale = gaussian_scale(sensitivity(units.unit.size), rho - for_units)
     both = noise.add(np.concatenate(tail_sums(training, units)), scale)
     return units, Sums(*np.split(both, 2)), scale
 
 
 def find_units(
-    training: TrainingSet, n_mixture: int, ranges: Ranges, noise: NoiseSource, rho: float
+    training: TrainingSet, n_mixture: int, known: Units, noise: NoiseSource, rho: float
 ) -> Units:
-    """Return the middle and the unit of each feature; those of unknown range cost ρ together.
+    """Return the middle and the unit of each feature; those that are not known cost ρ together.
 
-    A unit is a quarter of the range. Where the range is not public it is what is the standard
-    deviation of normal numbers with the same quartiles.
+    Such a unit is the standard deviation of normal numbers with the same quartiles.
     """
-    centre, unit = (ranges.low + ranges.high) / 2, (ranges.high - ranges.low) / 4
-    unknown = np.flatnonzero(np.isnan(centre))
+    centre, unit = known.centre.copy(), known.unit.copy()
+    unknown = np.flatnonzero(np.isnan(unit))
     if unknown.size:
         scale = selection_scale(rho / (2 * unknown.size))
         n_rows = len(training.null_train) + n_mixture

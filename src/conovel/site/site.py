@@ -35,7 +35,7 @@ from conovel.site.explain import Explainer
 from conovel.site.noise import NoiseSource, SecretNoise
 from conovel.site.original import with_frames
 from conovel.site.private_surrogate import make_private_surrogate
-from conovel.site.public_ranges import public_ranges
+from conovel.site.public_units import public_units
 from conovel.site.sampling import training_sample
 from conovel.site.splitting import TrainingRows, split_by_number
 from conovel.site.surrogate import decode, make_surrogate
@@ -210,7 +210,7 @@ class Site(ABC):
         return make_private_surrogate(
             training,
             min(n_mixture, self.work.max_train_rows),  # what a sample has on average
-            public_ranges(spec.schema, len(self.columns)),
+            public_units(spec.schema, len(self.columns)),
             spec.privacy,
             self.work.noise,
             spec.bits,
