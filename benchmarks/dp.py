@@ -3,10 +3,11 @@
     python -m benchmarks dp [--agents 3 9] [--shifts 2 0] [--trials 12] [--out FILE] [--means FILE]
 
 Rows are those of the paper's Gaussian design: 3000 known normals and 1000 tests, divided among the
-agents. All cells see the same rows; the noise is secret and differs. ``joint ε=1/100`` sends models
-that say nothing: its distance from `counts` is what the common calibration gains. ``known`` has a
-schema that says that all columns lie from -4 to 4, so that no ε is spent on their units. Each trial
-is a line of JSON in FILE; what was broken off goes on from there, and ``--trials 0`` only prints.
+agents. All cells see the same rows; the noise is secret and differs. ``joint ε=1/100`` sends
+models that say nothing: its distance from `counts` is what the common calibration gains. ``known``
+has a schema that says that all columns lie from -4 to 4, so that no ε is spent on their units.
+Each trial is a line of JSON in FILE; what was broken off goes on from there, and ``--trials 0``
+only prints.
 """
 
 from __future__ import annotations

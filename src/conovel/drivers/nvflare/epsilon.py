@@ -15,6 +15,7 @@ from conovel.drivers.nvflare.exposure import LoggedRun
 from conovel.errors import PrivacyError
 from conovel.spec.privacy import Privacy, as_privacy
 from conovel.spec.regimes import REGIMES
+from conovel.stats.words import counted
 
 
 class EpsilonSpent(NamedTuple):
@@ -44,8 +45,9 @@ class EpsilonSpent(NamedTuple):
 
     def __str__(self) -> str:
         """Return it in words."""
-        said = f"ε {shown(self.epsilon)} in {self.n_private:,} runs"
-        return f"{said}, and {self.n_open:,} runs without privacy" if self.n_open else said
+        said = f"ε {shown(self.epsilon)} in {counted(self.n_private, 'run')}"
+        open_ = f", and {counted(self.n_open, 'run')} without privacy" if self.n_open else ""
+        return said + open_
 
 
 def epsilon_spent(runs: Iterable[LoggedRun], data_set: str) -> EpsilonSpent:
