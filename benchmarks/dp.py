@@ -42,7 +42,7 @@ KNOWN = cn.Schema(tuple(cn.Column(name, "number", low=-4, high=4) for name in NA
 
 
 def remember_fits() -> None:
-    """Let sites of one trial that learn from the same rows fit once: cells differ in what is sent."""
+    """Fit once where cells of a trial learn from the same rows: they differ in what is sent."""
     fit, known = Automatic.fit, {}
 
     def remembered(scorer: Automatic, training: TrainingSet) -> FittedScorer:

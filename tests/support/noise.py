@@ -26,3 +26,16 @@ class NoNoise:
 
     def largest(self, scores, scale):
         return int(np.argmax(scores))
+
+
+class SeededNoise:
+    """Other noise at each call, from a seed: close to the real noise, and the same in every run."""
+
+    def __init__(self, seed):
+        self._rng = np.random.default_rng(seed)
+
+    def add(self, sums, scale):
+        return sums + np.rint(scale * self._rng.normal(size=sums.size)).astype(np.int64)
+
+    def largest(self, scores, scale):
+        return int(np.argmax(scores / scale + self._rng.gumbel(size=scores.size)))

@@ -2,11 +2,14 @@
 
 Two worlds differ in one row, a canary that moves the sums as far as any row can. The auditor sees
 everything that noise was added to, which is more than the model that is sent. From its error rates
-(Clopper and Pearson, 95 %) two lower bounds on ε follow:
+(Clopper and Pearson) two lower bounds on ε follow:
 
 * for any mechanism, ε ≥ log((true positives - δ) / false positives);
 * for Gaussian noise, whose error rates determine μ and with it ε at δ (Dong, Roth and Su 2022;
   auditing by it: Nasr and others 2023). It finds noise that is too small with far fewer runs.
+
+The noise is real, so that a bound of 95 % would be above ε in up to one of 20 tests. Here a bound
+is wrong once in a million; docs/results/differential-privacy.md has bounds of 95 %.
 """
 
 import math
@@ -29,6 +32,7 @@ UNKNOWN = public_units(None, 2)
 FAR = START + LENGTH
 CANARIES = [FAR, 0.0], [0.0, FAR]
 DELTA = 1e-6
+MISTAKES = 1e-6  # how often a bound is wrong, from both error rates together
 N_ROWS = 100  # of null_train, and of the mixture
 
 
@@ -84,8 +88,8 @@ MIDDLE = {role: middle(role) for role in ("null_train", "mixture")}
 
 
 def highest(k, n):
-    """Return the upper end of Clopper and Pearson's interval; two of them hold with 95 %."""
-    return float(beta.ppf(0.975, k + 1, n - k)) if k < n else 1.0
+    """Return the upper end of Clopper and Pearson's interval."""
+    return float(beta.ppf(1 - MISTAKES / 2, k + 1, n - k)) if k < n else 1.0
 
 
 def any_mechanism(hits, false_alarms, n):
@@ -112,7 +116,7 @@ def gaussian(hits, false_alarms, n):
 def test_the_bounds_are_right_where_the_answer_is_known():
     """Randomised response that tells the truth with 3/4 has ε = log 3."""
     assert 1.0 < any_mechanism(75_000, 25_000, 100_000) < math.log(3)
-    assert any_mechanism(76_500, 23_500, 100_000) > math.log(3)
+    assert any_mechanism(77_000, 23_000, 100_000) > math.log(3)
     mu = 2 * norm.ppf(0.75)
     n = 10**6
     assert 0.97 * mu < -2 * norm.ppf(highest(n // 4, n)) < mu
@@ -148,5 +152,5 @@ def test_an_auditor_with_many_runs_proves_no_more_than_epsilon(epsilon, role, un
     assert any_mechanism(*found, n) <= epsilon
     bound = gaussian(*found, n)
     assert bound <= epsilon
-    if units is KNOWN:  # the noise is not larger than needed, either
-        assert bound > 0.75 * epsilon
+    if units is KNOWN and epsilon > 2:  # the noise is not much larger than needed, either
+        assert bound > 0.5 * epsilon
