@@ -29,7 +29,7 @@ class NoNoise:
 
 
 class SeededNoise:
-    """Other noise at each call, from a seed: close to the real noise, and the same in every run."""
+    """Other noise at each call, from a seed: nearly the real noise, and the same in every run."""
 
     def __init__(self, seed):
         self._rng = np.random.default_rng(seed)

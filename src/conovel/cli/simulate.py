@@ -295,6 +295,7 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
     spec = run.spec
     bits = spec.bits or "float64"
     how = f", {spec.composite} of {f'{bits}-bit' if isinstance(bits, int) else bits} models"
+    how += "" if spec.privacy is None else f" with {spec.privacy.in_words}"
     title = f"{spec.regime.name}{how if spec.regime.exchanges_models else ''}"
     heads = ["agent", "nulls", "tested", "flagged", "bytes out", "bytes in"]
     heads += ["false", "found"] if truth else []

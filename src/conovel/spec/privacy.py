@@ -53,6 +53,17 @@ class Privacy:
         """Return the one spelling of it: ε and δ as fractions."""
         return f"{self.epsilon},{self.delta}"
 
+    @property
+    def in_words(self) -> str:
+        """What a page or a terminal shows.
+
+        Examples
+        --------
+        >>> as_privacy("4").in_words
+        'ε = 4, δ = 1/1000000'
+        """
+        return f"ε = {self.epsilon}, δ = {self.delta}"
+
     def divided(self, n: int) -> Privacy:
         """Return what each of n runs may spend: (ε/n, δ/n) add up to (ε, δ).
 
