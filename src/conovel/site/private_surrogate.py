@@ -47,7 +47,7 @@ _VARIANCE = 0.1  # of the reach of one row: 0.07 for normal numbers, up to 1/4 f
 _CUTS = np.arange(0.25, LENGTH, 0.5)  # thresholds of the model, from the start of a tail
 # Beyond, a model is mostly noise and costs its receivers power. A share of 4 % novelties that
 # reach 1.5 units into a tail makes a difference of 0.06. The noise follows from public numbers.
-_MOST_NOISE = 0.1
+_MOST_NOISE = 0.07
 _MOST_TAILS = 40  # in a model: about 250 bytes
 _THRESHOLD_BITS, _LEAF_BITS = 5, 5
 
