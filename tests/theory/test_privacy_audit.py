@@ -33,7 +33,7 @@ FAR = START + LENGTH
 CANARIES = [FAR, 0.0], [0.0, FAR]
 DELTA = 1e-6
 MISTAKES = 1e-6  # how often a bound is wrong, from both error rates together
-N_ROWS = 100  # of null_train, and of the mixture
+N_ROWS = 200  # of null_train, and of the mixture
 
 
 class TooSmall(SecretNoise):
