@@ -34,6 +34,7 @@ def audit(
 
     Example: `conovel audit site.toml`
     """
+    from conovel.drivers.nvflare.consent import NO_BOUND  # noqa: PLC0415
     from conovel.drivers.nvflare.epsilon import spent_by_set  # noqa: PLC0415
     from conovel.drivers.nvflare.exposure import exposure_of, runs_of  # noqa: PLC0415
     from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
@@ -51,8 +52,9 @@ def audit(
         console = Console()
         facts = _facts(file.name, file.audit_log.path, chain, found, wrong)
         for name, one in spent.items():
-            most = file.limits.max_epsilon if name == file.data_set else None
-            said = f"{one} of at most {most}" if most else str(one)
+            most = file.limits.max_epsilon
+            bounded = most != NO_BOUND and name == file.data_set
+            said = f"{one} of at most {most}" if bounded else str(one)
             facts.add_row("privacy", escape(f"data set {name}: {said}" if name else said))
         console.print(facts)
         if runs[-last:] and last:

@@ -26,6 +26,7 @@ from conovel.stats.words import counted
 
 OWN_RULE = "own rule"  # the share that the site would choose itself
 FLOAT64 = "float64"
+NO_BOUND = "none"
 # Why a run is refused, for all parties; and numbers for the site's own record.
 Objection: TypeAlias = tuple[str, str]
 NONE: Objection = ("", "")
@@ -82,9 +83,9 @@ class Limits:
     max_peer_share : float
         The most test rows of all other agents together, for each test row of the site. A site is
         told the total alone, so this bounds every single peer as well.
-    max_epsilon : str or None
-        The largest sum of ε over all runs in which models of the site's data set leave it. None
-        sets no bound. With a bound, a run without differential privacy sends no model.
+    max_epsilon : str
+        The largest sum of ε over all runs in which models of the site's data set leave it, or
+        ``"none"`` for no bound. With a bound, a run without differential privacy sends no model.
 
     Examples
     --------
@@ -111,7 +112,7 @@ class Limits:
     max_runs_per_day: int = 24
     max_runs_per_data: int = 10
     max_peer_share: float = 100.0
-    max_epsilon: str | None = None
+    max_epsilon: str = NO_BOUND
 
     def __post_init__(self) -> None:
         if isinstance(self.regimes, str) or not isinstance(self.regimes, Sequence):
@@ -121,7 +122,7 @@ class Limits:
         if self.min_train_share != OWN_RULE:
             share = as_level(self.min_train_share, "min_train_share")
             object.__setattr__(self, "min_train_share", str(share))
-        if self.max_epsilon is not None:
+        if self.max_epsilon != NO_BOUND:
             object.__setattr__(self, "max_epsilon", str(_as_max_epsilon(self.max_epsilon)))
         as_liars(self.min_liars)
         if not isinstance(self.reveal_to, str) or self.reveal_to not in REVEAL_TO:
@@ -309,14 +310,14 @@ class Limits:
         n_rows : int
             Of the site, for the bound on δ.
         """
-        privacy = terms.spec.privacy
-        if not terms.spec.regime.exchanges_models or (privacy is None and not self.max_epsilon):
+        privacy, bounded = terms.spec.privacy, self.max_epsilon != NO_BOUND
+        if not terms.spec.regime.exchanges_models or (privacy is None and not bounded):
             return NONE
         more = "the site brings other rows under another [data] set, or raises max_epsilon"
         if privacy is None:
             return (
                 "its models leave with differential privacy only: give the run an ε with --privacy"
-                ", or the site removes max_epsilon from its site.toml",
+                ", or the site sets max_epsilon to 'none' in its site.toml",
                 "",
             )
         after = spent.plus(privacy)
@@ -326,9 +327,7 @@ class Limits:
                 f" choose a smaller δ, such as --privacy {shown(privacy.epsilon)},1e-9",
                 f"δ {after.delta} in all, for {n_rows:,} rows",
             )
-        if self.max_epsilon is None:
-            return NONE
-        if spent.n_open or after.epsilon > Fraction(self.max_epsilon):
+        if bounded and (spent.n_open or after.epsilon > Fraction(self.max_epsilon)):
             return (
                 f"what it agrees to spend of ε is spent: choose a smaller ε, or {more} in its"
                 " site.toml",
@@ -361,7 +360,7 @@ class Limits:
 def _as_max_epsilon(epsilon: Any) -> Fraction:
     found = as_fraction(str(epsilon), "max_epsilon")
     if found <= 0 or isinstance(epsilon, bool):
-        raise InputError(f"max_epsilon must be a number above 0, not {epsilon!r}")
+        raise InputError(f"max_epsilon must be a number above 0 or {NO_BOUND!r}, not {epsilon!r}")
     return found
 
 

@@ -375,5 +375,5 @@ model_families = ["forest", "linear", "dense"]   # of models that may leave
 max_runs_per_day = 24          # runs that send a model or counts, within 24 hours
 max_runs_per_data = 10         # the same, with the rows of the same files
 max_peer_share = 100           # test rows of all other sites for each one of this site
-# max_epsilon = 16             # sum of ε over runs; models then leave with privacy only
+max_epsilon = "none"           # or a sum of ε over runs: models then leave with privacy only
 """
