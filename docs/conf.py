@@ -36,8 +36,8 @@ root_doc = "index"
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
-# Pages of the gallery are executed, each in a folder of its own that is removed afterwards. Outputs
-# are kept for the same cells and the same package. An error in a cell ends the build.
+# Pages of the gallery are executed, each in a folder of its own that is removed afterwards.
+# Outputs are kept for the same cells and the same package. An error in a cell ends the build.
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(DOCS / "_build" / "executed" / sources_digest())
 nb_execution_in_temp = True

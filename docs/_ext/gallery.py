@@ -63,10 +63,13 @@ def fill_cards(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         shown = nodes.image(uri=picture["uri"], candidates=picture["candidates"], alt=title)
         name = nodes.reference("", "", nodes.strong(text=title), refuri=link, internal=True)
         summary = next(page.findall(nodes.paragraph)).astext()
-        card += nodes.reference("", "", shown, refuri=link, internal=True)
-        card += [nodes.paragraph("", "", name), nodes.paragraph(text=summary)]
+        parts = [
+            nodes.reference("", "", shown, refuri=link, internal=True),
+            nodes.paragraph("", "", name),
+            nodes.paragraph(text=summary),
+        ]
         # A writer knows containers; it does not know cards.
-        card.replace_self(nodes.container("", *card.children, classes=card["classes"]))
+        card.replace_self(nodes.container("", *parts, classes=card["classes"]))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
