@@ -42,6 +42,7 @@ nb_execution_mode = "cache"
 nb_execution_cache_path = str(DOCS / "_build" / "executed" / sources_digest())
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
+nb_execution_show_tb = True
 nb_execution_timeout = 300  # seconds for a cell
 nb_merge_streams = True
 os.environ["MATPLOTLIBRC"] = str(DOCS / "gallery" / "matplotlibrc")
