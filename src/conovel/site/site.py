@@ -28,11 +28,13 @@ from conovel.scorers.base import (
     Vector,
 )
 from conovel.scorers.selection import Selection, fit_best
+from conovel.site.bounds import Bounds, find_bounds
 from conovel.site.column_views import views_of
 from conovel.site.common_scale import fit_scale
 from conovel.site.composite import fit_composite
 from conovel.site.explain import Explainer
 from conovel.site.original import with_frames
+from conovel.site.public_ranges import public_ranges
 from conovel.site.sampling import training_sample
 from conovel.site.splitting import TrainingRows, split_by_number
 from conovel.site.surrogate import decode, make_surrogate
@@ -197,8 +199,15 @@ class Site(ABC):
         return self._own
 
     def _surrogate(self, training: TrainingSet, local: FittedScorer) -> bytes:
-        schema = schema_digest(self.columns, 4)
-        return make_surrogate(self.spec.bits, local, training, self.spec.seed, schema)
+        spec, schema = self.spec, schema_digest(self.columns, 4)
+        bounds = self._bounds(training.null_train)
+        return make_surrogate(
+            spec.bits, local, training, spec.seed, schema, refit=self._fit, bounds=bounds
+        )
+
+    def _bounds(self, null_train: Matrix) -> Bounds:
+        """Return the bounds of the features of what is sent."""
+        return find_bounds(null_train, public_ranges(self.spec.schema, len(self.columns)))
 
     def _composite(
         self, training: TrainingSet, local: FittedScorer, models: Mapping[str, bytes]
