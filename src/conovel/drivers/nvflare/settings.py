@@ -42,6 +42,7 @@ _SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether i
         "memory": (str, False),
         "exclude": (list, False),
         "schema": (str, False),
+        "set": (str, False),
         "separator": (str, False),
         "decimal": (str, False),
         "encoding": (str, False),
@@ -66,6 +67,7 @@ _SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether i
         "max_runs_per_day": (int, False),
         "max_runs_per_data": (int, False),
         "max_peer_share": (_NUMBER, False),
+        "max_epsilon": (_NUMBER | str, False),
     },
 }
 _FEDERATION: Mapping[str, Mapping[str, tuple[Any, bool]]] = {
@@ -103,6 +105,8 @@ class SiteFile:
         The list over several batches that the site takes part in; empty if none.
     ledger : Path or None
         The file of the ledger of that list.
+    data_set : str
+        The name of its rows in the ε ledger: no row is in two data sets.
     """
 
     path: Path
@@ -123,6 +127,7 @@ class SiteFile:
     keep_runs: int = KEEP_RUNS
     list_name: str = ""
     ledger: Path | None = None
+    data_set: str = ""
 
     @property
     def state(self) -> Path:
@@ -179,6 +184,7 @@ def read_site(path: Path) -> SiteFile:
             bits=bits,
             limits=Limits(**tables["consent"]),
             keep_runs=_keep_runs(site),
+            data_set=as_name(data["set"]) if "set" in data else "",
             **_list_of(folder, tables["list"]),
         )
     except ConovelError as error:
