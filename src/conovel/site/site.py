@@ -28,6 +28,7 @@ from conovel.scorers.base import (
     Vector,
 )
 from conovel.scorers.selection import Selection, fit_best
+from conovel.site.bounds import Bounds, find_bounds
 from conovel.site.column_views import views_of
 from conovel.site.common_scale import fit_scale
 from conovel.site.composite import fit_composite
@@ -35,6 +36,7 @@ from conovel.site.explain import Explainer
 from conovel.site.noise import NoiseSource, SecretNoise
 from conovel.site.original import with_frames
 from conovel.site.private_surrogate import make_private_surrogate
+from conovel.site.public_ranges import public_ranges
 from conovel.site.public_units import public_units
 from conovel.site.sampling import training_sample
 from conovel.site.splitting import TrainingRows, split_by_number
@@ -206,7 +208,10 @@ class Site(ABC):
         """Make what peers receive; `n_mixture` is the number of all mixture rows."""
         spec, schema = self.spec, schema_digest(self.columns, 4)
         if spec.privacy is None:
-            return make_surrogate(spec.bits, local, training, spec.seed, schema)
+            bounds = self._bounds(training.null_train)
+            return make_surrogate(
+                spec.bits, local, training, spec.seed, schema, refit=self._fit, bounds=bounds
+            )
         return make_private_surrogate(
             training,
             min(n_mixture, self.work.max_train_rows),  # what a sample has on average
@@ -216,6 +221,10 @@ class Site(ABC):
             spec.bits,
             schema,
         )
+
+    def _bounds(self, null_train: Matrix) -> Bounds:
+        """Return the bounds of the features of what is sent."""
+        return find_bounds(null_train, public_ranges(self.spec.schema, len(self.columns)))
 
     def _composite(
         self, training: TrainingSet, local: FittedScorer, models: Mapping[str, bytes]
