@@ -63,6 +63,7 @@ _SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether i
         "reveal_to": (str, False),
         "min_calibration_rows": (int, False),
         "max_bits": (int | str, False),
+        "max_forest_bytes": (int, False),
         "model_families": (list, False),
         "max_runs_per_day": (int, False),
         "max_runs_per_data": (int, False),
