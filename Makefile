@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test slow check format docs bench fuzz clean federation-demo dist package-test
+.PHONY: demo test slow check format docs bench fuzz clean federation-demo dist package-test release-check
 demo: .venv/installed
 	$(BIN)/python -m conovel.demo
 
@@ -53,6 +53,10 @@ dist: build/env/installed
 INTERPRETERS ?= python3.11 python3.12 python3.13
 package-test: dist
 	build/env/bin/python packaging/try_package.py $(DIST) $(INTERPRETERS)
+
+# The tag of a release, in the environment as TAG, is v and the version.
+release-check:
+	@$(PYTHON) -c 'import os, sys, tomllib; tag = "v" + tomllib.load(open("pyproject.toml", "rb"))["project"]["version"]; sys.exit(os.environ.get("TAG") != tag and "set TAG to " + tag)'
 
 clean:
 	rm -rf .venv docs/_build docs/_generated build dist
