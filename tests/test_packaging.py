@@ -25,7 +25,9 @@ def read_yaml(path):
 
 def supported():
     """The versions of Python that the classifiers name."""
-    found = (re.fullmatch(r".*Python :: (3\.\d+)", one) for one in PROJECT["project"]["classifiers"])
+    found = (
+        re.fullmatch(r".*Python :: (3\.\d+)", one) for one in PROJECT["project"]["classifiers"]
+    )
     return [one[1] for one in found if one]
 
 
@@ -76,8 +78,9 @@ def test_a_workflow_calls_make_with_few_rights(path):
     steps = [step for job in flow["jobs"].values() for step in job["steps"]]
     for step in steps:
         if "run" in step:
-            called = re.fullmatch(r"make ([\w-]+)", step["run"])
-            assert called and called[1] in TARGETS, step
+            program, target = step["run"].split(" ")
+            assert program == "make"
+            assert target in TARGETS
         else:
             assert re.fullmatch(r"actions/[\w-]+@v\d+|pypa/[\w-]+@release/v\d+", step["uses"])
     rights = [job["permissions"] for job in flow["jobs"].values() if "permissions" in job]
