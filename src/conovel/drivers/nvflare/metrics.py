@@ -45,7 +45,7 @@ class MetricsAddress:
             raise InputError(f"{self.port} is not a port: use a number from 1 to 65535")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # a registry needs a hash
 class PartyMetrics:
     """What the page of one party says.
 

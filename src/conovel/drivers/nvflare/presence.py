@@ -45,7 +45,9 @@ class Presence(Widget):  # type: ignore[misc]
             from conovel.drivers.nvflare.run_records import RunRecords  # noqa: PLC0415  (loads pyarrow)
 
             records, job = RunRecords(state), str(fl_ctx.get_prop(FLContextKey.CURRENT_JOB_ID))
-            if not records.knows(job):
+            # When one job ends while another begins, NVFlare's event may name the other one.
+            is_running = job in getattr(fl_ctx.get_engine(), "run_processes", ())
+            if not is_running and not records.knows(job):
                 why = f"its job ended before it began (see {state / LOG_FILE})"
                 records.refuse(job, why, job, fault=FederationError.__name__)
         if event_type in HEARTBEATS:

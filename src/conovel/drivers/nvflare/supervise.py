@@ -18,8 +18,13 @@ from typing import IO
 
 from conovel.drivers.nvflare import processes
 from conovel.drivers.nvflare.kits import require_nvflare
-from conovel.drivers.nvflare.metrics import MetricsAddress, PartyMetrics, serving
-from conovel.drivers.nvflare.paths import JOINED_FILE, LOG_FILE, PID_FILE
+from conovel.drivers.nvflare.metrics import (
+    MetricsAddress,
+    PartyMetrics,
+    n_connected,
+    serving,
+)
+from conovel.drivers.nvflare.paths import JOINED_FILE, LOG_FILE, PEERS_FILE, PID_FILE
 from conovel.drivers.nvflare.retention import prune
 from conovel.drivers.nvflare.run_monitor import RunMonitor
 from conovel.drivers.nvflare.settings import FederationFile, SiteFile
@@ -147,6 +152,19 @@ def serve_coordinator(
             )
             code.append(monitor.watch(wait_seconds if once else None))
     return code[-1]
+
+
+def site_is_up(file: SiteFile) -> bool:
+    """Return whether a site is served on this machine, and connected to the coordinator."""
+    return _supervisor(file.state) is not None and n_connected(file.state / PEERS_FILE) > 0
+
+
+def coordinator_is_up(file: FederationFile) -> bool:
+    """Return whether a coordinator is served on this machine, and listens."""
+    kit = file.coordinator_kit
+    if kit is None:
+        raise FederationError(f"{file.path} has no [coordinator] with a kit")
+    return _supervisor(file.state) is not None and all(map(_listens, _ports(kit)))
 
 
 def stop_party(state: Path, seconds: float = 20.0) -> bool:
