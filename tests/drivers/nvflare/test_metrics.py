@@ -1,5 +1,6 @@
 """The page of metrics: it adds up what runs did, and says nothing about rows or parties."""
 
+import fcntl
 import os
 import re
 import sys
@@ -175,6 +176,25 @@ def test_what_prevents_a_page_is_named(tmp_path, monkeypatch):
         serving(MetricsAddress(port), page),
     ):
         pass
+
+
+def test_a_party_is_up_while_it_is_served_and_connected(files, conovel):
+    file = files["north"]
+
+    def told():
+        ended = conovel("status", file.path, "--up")
+        return ended.stdout.strip(), ended.returncode
+
+    assert told() == ("not up", 1)
+    file.state.mkdir()
+    with (file.state / "supervisor.pid").open("w") as pid:
+        fcntl.flock(pid, fcntl.LOCK_EX)
+        pid.write(str(os.getpid()))
+        pid.flush()
+        assert told() == ("not up", 1)
+        (file.state / "peers").write_text("1\n")
+        assert told() == ("up", 0)
+    assert told() == ("not up", 1)
 
 
 @pytest.mark.slow
