@@ -75,7 +75,8 @@ class PartyMetrics:
         """Give the metrics; prometheus_client calls it for every request."""
         yield _one("info", "Versions", 1, self._versions())
         with self.totals.lock:
-            yield from _of_runs(self.totals)
+            of_runs = list(_of_runs(self.totals))
+        yield from of_runs
         peers = n_connected(self.state / PEERS_FILE)
         yield _one("connected_peers", "Connected sites; at a site, the coordinator", peers)
         if self.log is not None:
@@ -84,7 +85,7 @@ class PartyMetrics:
             name = "certificate_expiry_timestamp_seconds"
             yield _one(name, "When the certificate expires", self.expires)
         sizes = {(word,): size_of(folder) for word, folder in self.folders.items()}
-        yield _gauge("disk_bytes", "Size of the party's folders", ("folder",), sizes)
+        yield _family("Gauge", "disk_bytes", "Size of the party's folders", ("folder",), sizes)
 
     def _versions(self) -> dict[str, str]:
         return {
@@ -149,14 +150,16 @@ def size_of(folder: Path) -> int:
 
 
 def _of_runs(totals: RunTotals) -> Iterator[Any]:
-    yield _counter("runs_started", "Runs that began", (), {(): totals.n_started})
+    yield _family("Counter", "runs_started", "Runs that began", (), {(): totals.n_started})
     ended = "Runs that ended: done, failed or refused, and the class of the error"
-    yield _counter("runs_ended", ended, ("state", "fault"), totals.n_ended)
+    yield _family("Counter", "runs_ended", ended, ("state", "fault"), totals.n_ended)
     yield _one("runs_running", "Runs that have not ended", totals.n_running)
     messages, n_bytes = ({of: v[i] for of, v in totals.messages.items()} for i in (0, 1))
     labels = ("direction", "kind")
-    yield _counter("messages", "Messages of runs that have ended", labels, messages)
-    yield _counter("message_bytes", "Their bytes, without the transport", labels, n_bytes)
+    yield _family("Counter", "messages", "Messages of runs that have ended", labels, messages)
+    yield _family(
+        "Counter", "message_bytes", "Their bytes, without the transport", labels, n_bytes
+    )
     from prometheus_client.core import SummaryMetricFamily  # noqa: PLC0415
 
     phases = SummaryMetricFamily("conovel_phase_seconds", "Time of a phase", labels=["phase"])
@@ -165,19 +168,12 @@ def _of_runs(totals: RunTotals) -> Iterator[Any]:
     yield phases
 
 
-def _counter(name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, int]) -> Any:
-    from prometheus_client.core import CounterMetricFamily  # noqa: PLC0415
+def _family(
+    kind: str, name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, float]
+) -> Any:
+    from prometheus_client import core  # noqa: PLC0415
 
-    family = CounterMetricFamily(f"conovel_{name}", text, labels=labels)
-    for of, value in values.items():
-        family.add_metric(of, value)
-    return family
-
-
-def _gauge(name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, float]) -> Any:
-    from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415
-
-    family = GaugeMetricFamily(f"conovel_{name}", text, labels=labels)
+    family = getattr(core, f"{kind}MetricFamily")(f"conovel_{name}", text, labels=labels)
     for of, value in values.items():
         family.add_metric(of, value)
     return family
@@ -185,4 +181,4 @@ def _gauge(name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, f
 
 def _one(name: str, text: str, value: float, labels: Mapping[str, str] | None = None) -> Any:
     of = labels or {}
-    return _gauge(name, text, tuple(of), {tuple(of.values()): value})
+    return _family("Gauge", name, text, tuple(of), {tuple(of.values()): value})

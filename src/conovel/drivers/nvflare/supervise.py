@@ -69,8 +69,7 @@ def serve_site(
     require_nvflare()
     _print_if(print_line, _check_certificate(file.kit, file.name))
     where = _address(file.kit)
-    folders = {"state": file.state, "results": file.results, "kit": file.kit}
-    page = PartyMetrics("site", file.state, folders, file.audit_log, _expires(file.kit))
+    page = _page_of(file)
     with (
         _only_supervisor(file.state, file.kit),
         serving(metrics, page),
@@ -288,6 +287,11 @@ def _check_certificate(kit: Path, name: str | None = None) -> str:
     from conovel.drivers.nvflare.certificates import check_certificate  # noqa: PLC0415  (an extra)
 
     return check_certificate(kit, name)
+
+
+def _page_of(file: SiteFile) -> PartyMetrics:
+    folders = {"state": file.state, "results": file.results, "kit": file.kit}
+    return PartyMetrics("site", file.state, folders, file.audit_log, _expires(file.kit))
 
 
 def _expires(kit: Path) -> float:
