@@ -30,8 +30,9 @@ format: .venv/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Executes the pages of the gallery, where they or the package changed.
 docs: .venv/docs
-	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	$(ONE_THREAD) $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 bench: .venv/bench
 	$(BIN)/python -m benchmarks

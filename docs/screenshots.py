@@ -2,7 +2,7 @@
 
 Needs Chromium and the extra ``dev``. The one site is scikit-learn's breast cancer data: benign
 tumours are the known normals, and malignant ones hide among the rows to test. The network is
-that of ``make demo``, with more rows. The analyst's part is of the milling machines of the AI4I
+the paper's Gaussian design. The analyst's part is of the milling machines of the AI4I
 2020 data (UCI, CC BY 4.0), if their file is given: at one site, and each type of machine a site of
 a federation on this machine, with a process and a certificate for every party.
 """

@@ -25,10 +25,27 @@ def test_the_demo_ends_with_a_report(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(demo, "Network", partial(cn.Network, **PLAIN))
     demo.main()
-    assert "conovel-demo.html" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "conovel-demo.html" in printed
+    for bank in demo.HABITS:  # who flagged what, and why
+        assert re.search(rf"^ *{bank} +{demo.N_NULL} +{demo.N_TEST} +\d+", printed, re.MULTILINE)
+        row = rf"^{bank} +{bank[0].upper()}\d{{3}} +0\.\d+ +\S+ .*normally .* to "
+        assert re.search(row, printed, re.MULTILINE)
     page = (tmp_path / "conovel-demo.html").read_text(encoding="utf-8")
     assert "novelties were found" in page
     assert "What does not hold" not in page
+    assert re.findall(r"<h2[^>]*>([^<]+)", page)[0] == "Why these rows?"
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_the_demo_fits_on_one_screen(columns, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(demo, "Network", partial(cn.Network, **PLAIN))
+    demo.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert max(len(line) for line in lines) <= 80
+    assert len(lines) <= 45
 
 
 def test_a_detection_on_files_can_be_reported(conovel, tmp_path):

@@ -66,6 +66,13 @@ def run(
     reveal_to: Annotated[
         str, typer.Option(help="Who sees revealed counts: coordinator, or all members.")
     ] = "coordinator",
+    privacy: Annotated[
+        str | None,
+        typer.Option(
+            help="ε of differential privacy for the models that sites send, or ε,δ: every site"
+            " adds noise to its own. δ is 1/1000000 if not given."
+        ),
+    ] = None,
     schema: SchemaFile = None,
     list_name: Annotated[
         str | None,
@@ -125,6 +132,7 @@ def run(
         liars=liars,
         counting=counting or choose_counting(chosen, pi0, on_dropout, repeats),
         reveal_to=reveal_to,
+        privacy=privacy,
         schema=as_whole_schema(schema),
     )
     terms = Terms(

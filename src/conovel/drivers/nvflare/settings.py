@@ -44,6 +44,7 @@ _SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether i
         "memory": (str, False),
         "exclude": (list, False),
         "schema": (str, False),
+        "set": (str, False),
         "separator": (str, False),
         "decimal": (str, False),
         "encoding": (str, False),
@@ -68,6 +69,7 @@ _SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether i
         "max_runs_per_day": (int, False),
         "max_runs_per_data": (int, False),
         "max_peer_share": (_NUMBER, False),
+        "max_epsilon": (_NUMBER | str, False),
     },
     "metrics": _METRICS,
 }
@@ -109,6 +111,8 @@ class SiteFile:
         The file of the ledger of that list.
     metrics : MetricsAddress or None
         Where the page of metrics is served; None if there is none.
+    data_set : str
+        The name of its rows in the ε ledger: no row is in two data sets.
     """
 
     path: Path
@@ -130,6 +134,7 @@ class SiteFile:
     list_name: str = ""
     ledger: Path | None = None
     metrics: MetricsAddress | None = None
+    data_set: str = ""
 
     @property
     def state(self) -> Path:
@@ -188,6 +193,7 @@ def read_site(path: Path) -> SiteFile:
             limits=Limits(**tables["consent"]),
             keep_runs=_keep_runs(site),
             metrics=_metrics(tables["metrics"]),
+            data_set=as_name(data["set"]) if "set" in data else "",
             **_list_of(folder, tables["list"]),
         )
     except ConovelError as error:

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from conovel.drivers.nvflare.audit_log import sha256
 from conovel.drivers.nvflare.consent import Limits, Objection
+from conovel.drivers.nvflare.epsilon import epsilon_spent
 from conovel.drivers.nvflare.exposure import runs_of, runs_spent
 from conovel.drivers.nvflare.measures import IN, OUT, MeasuredRows, Measures
 from conovel.drivers.nvflare.run_records import DONE, FAILED, Record
@@ -195,19 +196,27 @@ class SiteDriver:
         return next((one for one in found if one[0]), ("", ""))
 
     def _admission(self) -> Objection:
-        """Write down which rows the run has, unless too many runs had them or too many came today.
+        """Write down which rows the run has and what it spends, unless that is too much.
 
-        Nobody else writes meanwhile, so that two runs that begin at once are counted both.
+        Nobody else writes meanwhile, so that two runs that begin at once are counted both. It is
+        on the disk before a model is made.
         """
         if self.record.log is None:
             return "", ""
         facts, digest = self._site.local.facts, self._files.digest()
+        data_set, privacy = self._files.file.data_set, self.terms.spec.privacy
         with self.record.log.reading() as (chain, new):
             if chain.broken:
                 raise FederationError(f"line {chain.broken} of the audit log does not hold")
-            objection = self.limits.objection_to_runs(runs_spent(runs_of(chain.entries), digest))
+            runs = runs_of(chain.entries)
+            spent, n_rows = epsilon_spent(runs, data_set), facts.n_null + facts.n_test
+            objection = self.limits.objection_to_epsilon(self.terms, spent, n_rows)
             if not objection[0]:
-                about = {"n_null": facts.n_null, "n_test": facts.n_test}
+                objection = self.limits.objection_to_runs(runs_spent(runs, digest))
+            if not objection[0]:
+                about = {"n_null": facts.n_null, "n_test": facts.n_test, "set": data_set}
+                if privacy is not None:
+                    about |= {"privacy": str(privacy), "epsilon": str(spent.plus(privacy).epsilon)}
                 new.append(self.record.entry("data", data=digest, **about))
         return objection
 
