@@ -310,3 +310,18 @@ def test_a_network_refuses_a_delta_that_is_too_large():
     agents = agents_of(gaussian_design(0.0, 0, n_null=600, n_test=150))
     with pytest.raises(PrivacyError, match="agent a: δ = 1/100 of privacy"):
         cn.Network(agents, regime="full", scorer="logistic", privacy="4,1/100").run()
+
+
+@pytest.mark.parametrize("regime", ["split", "conservative", "joint"])
+def test_every_regime_that_takes_privacy_runs(regime):
+    agents = agents_of(gaussian_design(0.0, 0, n_null=600, n_test=150))
+    options = {"regime": regime, "scorer": "logistic", "composite": "mean"}
+    cn.Network(agents, privacy=8, **options).run(check=False)
+
+
+def test_repeated_runs_divide_epsilon():
+    agents = agents_of(gaussian_design(0.0, 0, n_null=600, n_test=150))
+    options = {"regime": "full", "scorer": "logistic", "composite": "mean"}
+    run = cn.Network(agents, privacy=8, repeats=2, **options).run(check=False)
+    assert run.spec.privacy.epsilon == 8
+    assert [one.spec.privacy.epsilon for one in run.runs] == [4, 4]

@@ -85,6 +85,18 @@ def make_private_surrogate(
         How the numbers of the model are sent.
     schema : bytes
         Digest of the columns.
+
+    Examples
+    --------
+    >>> from conovel.scorers.base import Mixture
+    >>> from conovel.site.noise import SecretNoise
+    >>> from conovel.site.public_units import public_units
+    >>> from conovel.spec.privacy import as_privacy
+    >>> rows = np.random.default_rng(0).normal(size=(400, 2))
+    >>> training = TrainingSet(rows[:200], Mixture.of(rows[200:]))
+    >>> asked = public_units(None, 2), as_privacy(4), SecretNoise()
+    >>> wire.decode(make_private_surrogate(training, 200, *asked)).n_features
+    2
     """
     n_null = len(training.null_train)
     units, sums, scale = noisy_sums(training, n_mixture, known, privacy, noise)

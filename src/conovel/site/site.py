@@ -212,14 +212,10 @@ class Site(ABC):
             return make_surrogate(
                 spec.bits, local, training, spec.seed, schema, refit=self._fit, bounds=bounds
             )
+        n_learnt = min(n_mixture, self.work.max_train_rows)  # of a sample, on average
+        known = public_units(spec.schema, len(self.columns))
         return make_private_surrogate(
-            training,
-            min(n_mixture, self.work.max_train_rows),  # what a sample has on average
-            public_units(spec.schema, len(self.columns)),
-            spec.privacy,
-            self.work.noise,
-            spec.bits,
-            schema,
+            training, n_learnt, known, spec.privacy, self.work.noise, spec.bits, schema
         )
 
     def _bounds(self, null_train: Matrix) -> Bounds:
@@ -271,11 +267,6 @@ class Block:
     def training(self) -> TrainingSet:
         """What is learnt from: of a very large mixture, a sample by content."""
         return TrainingSet(self.null_train, training_sample(self.mixture, self.max_train_rows))
-
-    @property
-    def n_mixture(self) -> int:
-        """How many calibration and test rows there are."""
-        return self.mixture.position.size
 
     def rank(self, model: ScoreModel) -> Ranked:
         """Score all rows and rank the tested ones among the calibration rows."""
@@ -338,13 +329,16 @@ class LocalSite(Site):
         self._weight = weight
         if not self.spec.regime.splits_rows:
             block = self._tested_block
-            blob = self._surrogate(block.training, self._fit_own(block.training), block.n_mixture)
+            n_mixture = block.mixture.position.size
+            blob = self._surrogate(block.training, self._fit_own(block.training), n_mixture)
             return {name: blob for i, name in enumerate(names) if i != index}
         blocks = self._blocks(len(names))
         self._tested_block = blocks[own_block(index)]
         self._fit_own(self._tested_block.training)
         return {
-            name: self._surrogate(block.training, self._fit(block.training), block.n_mixture)
+            name: self._surrogate(
+                block.training, self._fit(block.training), block.mixture.position.size
+            )
             for i, (name, block) in enumerate(zip(names, blocks, strict=True))
             if i != index
         }
