@@ -51,7 +51,7 @@ def models_of(null, test, n_train, seed):
     site = open_site(*rows, SiteWork(spec, tuple(as_candidates(None, seed)), 2))
     training, fitted = site._tested_block.training, site.fitted
     models = [
-        decode(make_surrogate(bits, fitted, training, seed, refit=site._fit))
+        decode(make_surrogate(bits, fitted, training, seed, candidates=site.work.candidates))
         for bits in PRECISIONS
     ]
     return models, site._split(N_NULL, N_TEST)[0]

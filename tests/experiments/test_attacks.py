@@ -84,7 +84,7 @@ def test_deep_forests_give_rows_away_and_small_models_do_not():
     assert auc["deep"] > 0.8
     assert auc["compact"] < 0.65
     deep, compact = read_bytes(pool, draw_shadows(pool, exchanges, 8), exchanges)
-    assert deep.midpoints > 0.95
+    assert deep.midpoints > 0.9
     assert math.isnan(compact.midpoints)
     assert "middle of two rows' values" in deep.in_words
 

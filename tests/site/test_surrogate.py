@@ -112,13 +112,13 @@ def test_what_is_sent_follows_from_bits(rows):
     X, _ = rows
     mixture = Mixture.of(X[100:])
     given = fit_scorer(TREES[0], X[:100], mixture), TrainingSet(X[:100], mixture), 0
-    refit = as_scorer(TREES[0]).fit
+    candidates = [as_scorer(TREES[0])]
     for bits in (None, 3):
-        sent = make_surrogate(bits, *given, refit=refit)
+        sent = make_surrogate(bits, *given, candidates=candidates)
         assert sent == cn.encode(given[0].estimator, bits=bits)
-    compact = make_surrogate("compact", *given, b"abcd", refit=refit)
+    compact = make_surrogate("compact", *given, b"abcd", candidates=candidates)
     assert wire.decode(compact, schema=b"abcd").link == "logistic"
-    assert len(make_surrogate("compact:100", *given, refit=refit)) <= 100
+    assert len(make_surrogate("compact:100", *given, candidates=candidates)) <= 100
 
 
 SMALL_TREES = ExtraTreesClassifier(10, max_depth=3, random_state=0)
@@ -155,7 +155,7 @@ def require_imitations(scorer, every_bits):
     local = fit_scorer(scorer, train, mixture)
     for bits in every_bits:
         given = bits, local, TrainingSet(train, mixture), 0
-        surrogate = cn.decode(make_surrogate(*given, refit=as_scorer(scorer).fit))
+        surrogate = cn.decode(make_surrogate(*given, candidates=[as_scorer(scorer)]))
         assert surrogate.n_features == 4
         if not isinstance(bits, str):
             assert surrogate.n_trees == 100
@@ -227,7 +227,7 @@ def test_a_model_of_more_numbers_than_a_message_may_hold_is_imitated(rows, monke
     with pytest.raises(ModelError, match="more than the 4000 that can be sent"):
         cn.encode(local.estimator)
     given = 3, local, TrainingSet(X[:100], mixture), 0
-    assert cn.decode(make_surrogate(*given, refit=scorer.fit)).n_trees == 100
+    assert cn.decode(make_surrogate(*given, candidates=[scorer])).n_trees == 100
 
 
 def test_encode_says_how_a_model_without_a_flat_form_is_sent(rows):

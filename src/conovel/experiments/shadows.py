@@ -214,23 +214,17 @@ def _send(
 
 
 class _Fitter:
-    """Fits a scorer on rows once as they are, and once on clipped rows."""
+    """Fits a scorer once for all exchanges."""
 
     def __init__(
         self, candidates: tuple[Scorer, ...], training: TrainingSet, ranges: Ranges | None
     ) -> None:
         self.candidates, self.training, self.ranges = candidates, training, ranges
-        self._refitted: FittedScorer | None = None
 
     @cached_property
     def local(self) -> FittedScorer:
         """The model of the rows as they are."""
         return fit_best(self.candidates, self.training)
-
-    def refit(self, training: TrainingSet) -> FittedScorer:
-        """Fit on clipped rows; they are the same for every exchange."""
-        self._refitted = self._refitted or fit_best(self.candidates, training)
-        return self._refitted
 
     def send(self, exchange: Exchange, seed: int) -> bytes:
         """Make what peers receive."""
@@ -244,9 +238,11 @@ class _Fitter:
                 exchange.bits,
             )
         bounds = find_bounds(self.training.null_train, self.ranges)
-        # A compact model imitates the refitted one; the local model is not needed for it.
-        is_compact = isinstance(exchange.bits, str)
-        local = self.refit(bounds.clip_training(self.training)) if is_compact else self.local
         return make_surrogate(
-            exchange.bits, local, self.training, seed, refit=self.refit, bounds=bounds
+            exchange.bits,
+            self.local,
+            self.training,
+            seed,
+            candidates=self.candidates,
+            bounds=bounds,
         )

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from conovel.experiments.gaussian import Labelled
 from conovel.models import wire
 from conovel.models.quantized.forest import uniform
-from conovel.scorers.base import FittedScorer, Matrix, ScoreModel, TrainingSet, Vector
+from conovel.scorers.base import Matrix, ScoreModel, Vector
 from conovel.scorers.classifier import ScorerLike
 from conovel.scorers.from_sklearn import Flat
 from conovel.scorers.registry import as_candidates
@@ -252,15 +252,14 @@ class _Learned:
         return one
 
     def _compact(self, bits: str) -> _Sent:
-        blob = make_surrogate(bits, self.local, self.block.training, self.seed, refit=self._refit)
+        blob = make_surrogate(
+            bits, self.local, self.block.training, self.seed, candidates=self.work.candidates
+        )
         return _Sent(_Remembered(decode(blob)), len(blob), wire.paper_bits(blob))
-
-    def _refit(self, training: TrainingSet) -> FittedScorer:
-        return fit_best(self.work.candidates, training)
 
     @cached_property
     def _flat(self) -> Flat:
-        return flat_of(self.local, self.block.training, self.seed, refit=self._refit)
+        return flat_of(self.local, self.block.training, self.seed, candidates=self.work.candidates)
 
     def _exact(self, bits: int | None) -> _Sent:
         flat = self._flat

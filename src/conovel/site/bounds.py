@@ -22,6 +22,9 @@ from conovel.models.quantized.grids import Lattice
 from conovel.scorers.base import Matrix, Mixture, TrainingSet, Vector
 from conovel.site.public_ranges import Ranges
 
+# Which scorer is imitated follows from rows that are clipped further: moments say much about one
+# row that is four standard deviations away.
+SHAPE_REACH = 3.0
 REACH = 4.0  # bounds of a Gaussian feature lie so many standard deviations from its median
 _SHARE_BEYOND = 0.02  # of null_train, on either side of the quantiles that give the bounds,
 _FEWEST_BEYOND = 5  # but no fewer rows than these,
@@ -58,7 +61,7 @@ class Bounds:
         return Lattice.over([self.low[feature], self.high[feature]], bits)
 
 
-def find_bounds(null_train: Matrix, agreed: Ranges | None = None) -> Bounds:
+def find_bounds(null_train: Matrix, agreed: Ranges | None = None, reach: float = REACH) -> Bounds:
     """Return the agreed range of each feature, or bounds from quantiles of null_train.
 
     On each side of the median m the bound is m + (q − m) · 4 / z. Here q is the quantile that the
@@ -71,6 +74,8 @@ def find_bounds(null_train: Matrix, agreed: Ranges | None = None) -> Bounds:
     null_train : array of shape (n, d)
     agreed : Ranges, optional
         NaN where a range is not known.
+    reach : float
+        Stands for the 4 in the formula.
 
     Examples
     --------
@@ -83,7 +88,7 @@ def find_bounds(null_train: Matrix, agreed: Ranges | None = None) -> Bounds:
     """
     beyond = min(max(_SHARE_BEYOND, _FEWEST_BEYOND / len(null_train)), _LARGEST_SHARE)
     lower, middle, upper = np.quantile(null_train, [beyond, 0.5, 1 - beyond], axis=0)
-    factor = REACH / float(ndtri(1 - beyond))
+    factor = reach / float(ndtri(1 - beyond))
     below, above = _with_width((middle - lower) * factor, (upper - middle) * factor, middle)
     low, high = middle - below, middle + above
     whole = (null_train == np.rint(null_train)).all(axis=0)

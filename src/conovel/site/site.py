@@ -210,7 +210,13 @@ class Site(ABC):
         if spec.privacy is None:
             bounds = self._bounds(training.null_train)
             return make_surrogate(
-                spec.bits, local, training, spec.seed, schema, refit=self._fit, bounds=bounds
+                spec.bits,
+                local,
+                training,
+                spec.seed,
+                schema,
+                candidates=self.work.candidates,
+                bounds=bounds,
             )
         n_learnt = min(n_mixture, self.work.max_train_rows)  # of a sample, on average
         known = public_units(spec.schema, len(self.columns))

@@ -13,16 +13,20 @@ fitted on the rows as they are: docs/privacy.md says what that gives away.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from conovel.errors import InputError, ModelError
 from conovel.models import wire
 from conovel.models.wire import NO_SCHEMA, decode
-from conovel.scorers.base import FittedScorer, TrainingSet
+from conovel.scorers.automatic import Automatic
+from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
 from conovel.scorers.from_sklearn import Flat, to_flat
-from conovel.site.bounds import Bounds, find_bounds
+from conovel.scorers.normality import normality
+from conovel.scorers.selection import fit_best
+from conovel.site.bounds import SHAPE_REACH, Bounds, find_bounds
 from conovel.site.compact import encode_compact, imitate
 from conovel.spec.precision import Bits, as_bits
 
@@ -76,7 +80,7 @@ def flat_of(
     training: TrainingSet,
     seed: int,
     *,
-    refit: Callable[[TrainingSet], FittedScorer],
+    candidates: Sequence[Scorer],
     bounds: Bounds | None = None,
 ) -> Flat:
     """Return the local model as numbers, or a forest that imitates it where it has no such form.
@@ -87,7 +91,18 @@ def flat_of(
         return local.flat
     bounds = bounds or find_bounds(training.null_train)
     clipped = bounds.clip_training(training)
-    return imitate(refit(clipped), clipped, seed, bounds)
+    return imitate(_refit(candidates, clipped), clipped, seed, bounds)
+
+
+def _refit(candidates: Sequence[Scorer], clipped: TrainingSet) -> FittedScorer:
+    """Fit the model that is imitated, on clipped rows."""
+    rows = clipped.null_train
+    tight = find_bounds(rows, reach=SHAPE_REACH).clip(rows)
+    settled = [
+        replace(one, shape=normality(tight)) if isinstance(one, Automatic) else one
+        for one in candidates
+    ]
+    return fit_best(settled, clipped)
 
 
 def make_surrogate(
@@ -97,7 +112,7 @@ def make_surrogate(
     seed: int,
     schema: bytes = NO_SCHEMA,
     *,
-    refit: Callable[[TrainingSet], FittedScorer],
+    candidates: Sequence[Scorer],
     bounds: Bounds | None = None,
 ) -> bytes:
     """Make what a peer receives from the model fitted on a training set.
@@ -114,8 +129,9 @@ def make_surrogate(
         Seed of a forest that imitates.
     schema : bytes
         Digest of the columns, see :func:`conovel.models.wire.schema_digest`.
-    refit : callable
-        Fits the model that is imitated, on rows without values beyond the bounds.
+    candidates : sequence of Scorer
+        What the site learns with. The model that is imitated is learnt with them again, from rows
+        without values beyond the bounds.
     bounds : Bounds, optional
         Of the features; by default those of null_train.
     """
@@ -124,7 +140,7 @@ def make_surrogate(
             return wire.encode(local.flat, bits=bits, schema=schema)
     bounds = bounds or find_bounds(training.null_train)
     clipped = bounds.clip_training(training)
-    imitated = refit(clipped)
+    imitated = _refit(candidates, clipped)
     if not isinstance(bits, str):
         return wire.encode(imitate(imitated, clipped, seed, bounds), bits=bits, schema=schema)
     _, _, budget = bits.partition(":")
