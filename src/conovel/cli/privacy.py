@@ -25,6 +25,7 @@ from conovel.cli.tables import (
 )
 
 if TYPE_CHECKING:
+    from conovel.experiments.attacks import Leakage
     from conovel.experiments.privacy import Measured, Reading
     from conovel.experiments.shadows import Exchange, Pool
     from conovel.site.dialects import Reading as Dialect
@@ -144,8 +145,7 @@ def _pool(
 
     if null is None or test is None:
         return design_pool(2.0, seed)
-    names = split_names(columns) if columns else None
-    reading, names = columns_read(schema, reading, names)
+    reading, names = columns_read(schema, reading, split_names(columns) if columns else None)
     with named_samples(reading, null, test):
         known, tests = read_pair_of_files(null, test, names, id_column, reading)
         return pool_of(known.features, tests.features, schema, seed)
@@ -157,23 +157,23 @@ def _print(found: list[Measured], named: list[Reading], out: Path | None) -> Non
     heads = ["what is attacked", "attack", "AUC", "±", "found at 1 % alarms", "±"]
     for one in named:
         own = [m for m in found if m.exchange == one.exchange]
-        rows = [
-            [m.target, m.attack, *map(_number, (m.leakage.auc, m.leakage.auc_error))]
-            + [_number(m.leakage.detected[0]), _number(m.leakage.detected_error[0])]
-            for m in own
-        ]
+        rows = [[m.target, m.attack, *map(_number, _numbers(m.leakage))] for m in own]
         print_numbers(f"{one.exchange}: {own[0].n_bytes:,} bytes a model", heads, rows)
     console = Console()
     for one in named:
         console.print(f"{one.exchange}: {one.in_words}", highlight=False)
     console.print(
-        "AUC: chance that a row behind the model looks more like one than a row that is not; 0.5 is"
-        " a guess. Found: share of such rows that are found where 1 % of the others are taken for"
+        "AUC: chance that a row behind the model looks more like one than another row; 0.5 is a"
+        " guess. Found: share of such rows that are found where 1 % of the others are taken for"
         " one. Outliers: rows six standard deviations away.",
         highlight=False,
     )
     if out is not None:
         console.print(f"written to {out}", highlight=False)
+
+
+def _numbers(found: Leakage) -> tuple[float, ...]:
+    return found.auc, found.auc_error, found.detected[0], found.detected_error[0]
 
 
 def _number(value: float) -> str:

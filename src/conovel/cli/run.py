@@ -162,8 +162,19 @@ def run(
 
 def status(
     settings: Annotated[Path, typer.Argument(help="federation.toml, or a site's site.toml.")],
+    up: Annotated[
+        bool,
+        typer.Option(
+            "--up",
+            help="Of a party's own file: say whether its agent runs and is connected, or its"
+            " coordinator listens; exit code 1 if not.",
+        ),
+    ] = False,
 ) -> None:
     """Show which sites are connected and how runs ended."""
+    if up:
+        _print_up(settings)
+        return
     if _is_site(settings):
         from conovel.drivers.nvflare.run_records import RunRecords  # noqa: PLC0415
         from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
@@ -211,6 +222,19 @@ def stop(
         jobs = stop_runs(session, reason)
     runs = "run" if len(jobs) == 1 else "runs"
     typer.echo(f"stopped {len(jobs)} {runs}" if jobs else "no run is under way")
+
+
+def _print_up(settings: Path) -> None:
+    """Say whether a party is up; exit code 1 if not."""
+    from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
+    from conovel.drivers.nvflare.supervise import coordinator_is_up, site_is_up  # noqa: PLC0415
+
+    if _is_site(settings):
+        is_up = site_is_up(read_site(settings))
+    else:
+        is_up = coordinator_is_up(_federation(settings))
+    typer.echo("up" if is_up else "not up")
+    raise typer.Exit(not is_up)
 
 
 def _silence_nvflare() -> None:

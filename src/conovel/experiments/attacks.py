@@ -1,8 +1,8 @@
 """Attacks on what a site sends: who can tell from a model whether a row was behind it.
 
 The attacker has the bytes and knows how rows are distributed: it draws shadow agents of its own,
-with and without the row in question. Half of them teach an attack, the other half are attacked, and
-then the other way round. Nothing here knows how a model was made.
+with and without the row in question. Half of them teach an attack, the other half are attacked,
+and then the other way round. Nothing here knows how a model was made.
 
 - *Likelihood ratio*: the log-odds that a model gives a row are normal with one mean if the row was
   behind the model, and another if not (Carlini et al., arXiv 2112.03570).
@@ -201,21 +201,20 @@ def named_values(model: Surrogate, feature: int) -> tuple[float, float, float]:
 
 
 def midpoints(model: Surrogate, rows: Matrix) -> float:
-    """Return the share of thresholds that lie in the middle of two neighbouring values of rows.
+    """Return the share of thresholds that lie in the middle of two values of rows.
 
-    It is NaN for a model without thresholds as they were learnt.
+    It is NaN for a model without thresholds as they were learnt. By chance it is a few percent.
     """
     if not isinstance(model, Forest):
         return math.nan
     hits = total = 0
     for f in np.unique(model.feature[model.feature >= 0]):
         values = np.unique(rows[:, f].astype(np.float32)).astype(np.float64)
-        middles = (values[1:] + values[:-1]) / 2
         thresholds = model.threshold[model.feature == f]
-        near = np.clip(np.searchsorted(middles, thresholds), 1, middles.size - 1)
-        gap = np.minimum(
-            np.abs(thresholds - middles[near - 1]), np.abs(thresholds - middles[near])
-        )
-        hits += int((gap <= 1e-6 * (values[-1] - values[0])).sum())
+        other = 2 * thresholds[:, np.newaxis] - values  # what would make a value and it a pair
+        near = np.clip(np.searchsorted(values, other), 1, values.size - 1)
+        gap = np.minimum(np.abs(other - values[near - 1]), np.abs(other - values[near]))
+        rounding = np.spacing(np.abs(thresholds).astype(np.float32))
+        hits += int((gap.min(axis=1) <= rounding).sum())
         total += thresholds.size
     return hits / total if total else math.nan

@@ -32,12 +32,13 @@ from conovel.experiments.attacks import (
 )
 from conovel.experiments.gaussian import gaussian_design
 from conovel.experiments.shadows import Exchange, Pool, Shadow, draw_shadow
-from conovel.scorers.base import Matrix, Vector
+from conovel.scorers.base import Matrix, Vector, mean_of
 from conovel.site.encoding import Encoder
 from conovel.site.pairs import read_pair
 from conovel.site.public_ranges import public_ranges
 
 MOST_ROWS = 150  # of each kind that are attacked
+_MOST_MODELS = 8  # of which thresholds are compared with values of rows
 MOST_IN_POOL = 4000, 1500  # known normals and tests of a site's own rows
 TRAINING, TESTS, NORMAL_TESTS, NOVELTIES = (
     "rows that train",
@@ -212,7 +213,7 @@ def read_bytes(
             pair = named[used, 1], largest[used]
             if used.sum() > 2 and pair[0].std() > 0 and pair[1].std() > 0:
                 correlations.append(float(np.corrcoef(*pair)[0, 1]))
-        shares = [midpoints(s.models[number][0], s.rows) for s in plain]
+        shares = [midpoints(s.models[number][0], s.rows) for s in plain[:_MOST_MODELS]]
         known = [share for share in shares if not math.isnan(share)]
         extremes = float(np.mean(correlations)) if correlations else 0.0
         found.append(
@@ -276,4 +277,4 @@ def _groups(
 
 def _mean_log_odds(models: Sequence[Any], rows: Matrix) -> Vector:
     """Return the mean of the log-odds that several models give each row."""
-    return np.mean([log_odds_of(model, rows) for model in models], axis=0)
+    return mean_of([log_odds_of(model, rows) for model in models])

@@ -21,9 +21,13 @@ from conovel.scorers.base import FittedScorer, Matrix, Mixture, Scorer, Training
 from conovel.scorers.registry import as_candidates
 from conovel.scorers.selection import fit_best
 from conovel.site.bounds import find_bounds
+from conovel.site.noise import SecretNoise
+from conovel.site.private_surrogate import make_private_surrogate
 from conovel.site.public_ranges import Ranges
+from conovel.site.public_units import public_units
 from conovel.site.surrogate import decode, make_surrogate
 from conovel.spec.precision import COMPACT, Bits
+from conovel.spec.privacy import Privacy
 
 OUTLYING = 6.0  # standard deviations
 WIDTHS = (1, 5)  # features in which a canary is outlying
@@ -43,12 +47,15 @@ class Exchange:
     bits : Bits
     n_runs : int
         How many models of the same rows are sent, each with a seed and a split of its own.
+    privacy : Privacy, optional
+        Differential privacy of each model.
     """
 
     name: str
     scorer: Any = None
     bits: Bits = COMPACT
     n_runs: int = 1
+    privacy: Privacy | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +167,7 @@ def draw_shadow(pool: Pool, exchanges: Sequence[Exchange], index: int, seed: int
     n_runs = max(one.n_runs for one in exchanges)
     splits = [_split(known, rng) for _ in range(n_runs)]
     drawn = [_training(pool, known & ~split, split, tests, canary) for split in splits]
-    seeds = [seed + index + 10_007 * run for run in range(n_runs)]
+    seeds = [seed + 10_007 * run for run in range(n_runs)]  # every member of a run knows them
     models, sizes = _send(exchanges, drawn, seeds, pool.ranges)
     rows = drawn[0].labelled()[0]
     return Shadow(known, tests, splits[0], canary, rows, models, sizes)
@@ -227,6 +234,15 @@ class _Fitter:
 
     def send(self, exchange: Exchange, seed: int) -> bytes:
         """Make what peers receive."""
+        if exchange.privacy is not None:
+            return make_private_surrogate(
+                self.training,
+                self.training.mixture.position.size,
+                public_units(None, self.training.null_train.shape[1]),
+                exchange.privacy,
+                SecretNoise(),
+                exchange.bits,
+            )
         bounds = find_bounds(self.training.null_train, self.ranges)
         # A compact model imitates the refitted one; the local model is not needed for it.
         is_compact = isinstance(exchange.bits, str)

@@ -22,7 +22,7 @@ from conovel.models.quantized.grids import Lattice
 from conovel.scorers.base import Matrix, Mixture, TrainingSet, Vector
 from conovel.site.public_ranges import Ranges
 
-REACH = 3.0  # bounds of a Gaussian feature lie so many standard deviations from its median
+REACH = 4.0  # bounds of a Gaussian feature lie so many standard deviations from its median
 _SHARE_BEYOND = 0.02  # of null_train, on either side of the quantiles that give the bounds,
 _FEWEST_BEYOND = 5  # but no fewer rows than these,
 _LARGEST_SHARE = 0.25  # and no more than this share
@@ -61,7 +61,7 @@ class Bounds:
 def find_bounds(null_train: Matrix, agreed: Ranges | None = None) -> Bounds:
     """Return the agreed range of each feature, or bounds from quantiles of null_train.
 
-    On each side of the median m the bound is m + (q − m) · 3 / z. Here q is the quantile that the
+    On each side of the median m the bound is m + (q − m) · 4 / z. Here q is the quantile that the
     share p of null_train lies beyond, and z is the same quantile of the standard normal
     distribution; p is 0.02, or more if that would be fewer than five rows. A side without width
     has that of the other side. Bounds of whole numbers are whole numbers.
@@ -76,7 +76,7 @@ def find_bounds(null_train: Matrix, agreed: Ranges | None = None) -> Bounds:
     --------
     >>> rows = np.append(np.random.default_rng(0).normal(size=999), 1e6)[:, np.newaxis]
     >>> bounds = find_bounds(rows)
-    >>> -3.5 < bounds.low[0] < -2.5, 2.5 < bounds.high[0] < 3.5
+    >>> bool(-4.5 < bounds.low[0] < -3.5), bool(3.5 < bounds.high[0] < 4.5)
     (True, True)
     >>> find_bounds(rows, Ranges(np.array([-9.0]), np.array([9.0]))).high
     array([9.])

@@ -12,7 +12,7 @@ a peer as the model itself, and a coarse grid costs them little (docs/front.md):
 * the thresholds of a feature lie on a uniform lattice over bounds that no single row decides
   (:mod:`conovel.site.bounds`). Quantile grids would be fine where the normals are and coarse
   where novelties are;
-* each leaf stands for at least ten rows, and thresholds are drawn between the bounds, whatever
+* each leaf stands for at least five rows, and thresholds are drawn between the bounds, whatever
   the extremes of the rows are.
 
 Where a precision is asked for and the local model has no numbers to send, a forest of the
@@ -42,7 +42,7 @@ from conovel.site.scale import as_probability
 
 __all__ = ["DEFAULT", "PROFILES", "Profile", "encode_compact", "fit_compact", "imitate"]
 
-LEAST_LEAF = 10  # rows that a leaf of what is sent stands for
+LEAST_LEAF = 5  # rows that a leaf of what is sent stands for
 # Corners of the bounds, added to the rows without weight. Random thresholds lie between the
 # least and the greatest value of a node. With corners these are the bounds in nearly every node.
 _N_CORNERS = 64
@@ -68,7 +68,7 @@ class Profile:
 # From most to least power, as measured in docs/front.md; sizes fall in the same order.
 PROFILES = (
     Profile(100, 8, threshold_bits=4, leaf_bits=3),  # about 1000 bytes at 20 features
-    Profile(100, 4, threshold_bits=4, leaf_bits=2),  # 300
+    Profile(100, 4, threshold_bits=3, leaf_bits=2),  # 250
     Profile(100, 3, threshold_bits=4, leaf_bits=2),  # 180
     Profile(200, 2, threshold_bits=4, leaf_bits=2),  # 110
     Profile(50, 2, threshold_bits=4, leaf_bits=2),  # 70
@@ -218,7 +218,7 @@ def _grow(
 ) -> Forest:
     """Fit small trees to log-odds and stretch their mean to the same spread.
 
-    Between bounds, values beyond them are moved to them, and a leaf has at least ten rows.
+    Between bounds, values beyond them are moved to them, and a leaf has at least five rows.
     """
     n_trees, n_leaves = shape
     trees = ExtraTreesRegressor(
@@ -228,7 +228,7 @@ def _grow(
         trees.fit(rows, target)
     else:
         rows = bounds.clip(rows)
-        # Half a row less than ten: the weights of corners must not decide.
+        # Half a row less than that: the weights of corners must not decide.
         trees.set_params(min_weight_fraction_leaf=min((LEAST_LEAF - 0.5) / len(rows), 0.5))
         corners = _corners(bounds, seed)
         trees.fit(

@@ -371,6 +371,7 @@ min_liars = 0                  # how many lying members a run must tolerate
 reveal_to = "coordinator"      # or "members": who may see this site's counts
 min_calibration_rows = 10      # counts over fewer calibration rows do not leave it
 max_bits = 16                  # of numbers in a model that leaves; or "compact", or "float64"
+max_forest_bytes = 16384       # of a forest that leaves; deep ones give single rows away
 model_families = ["forest", "linear", "dense"]   # of models that may leave
 max_runs_per_day = 24          # runs that send a model or counts, within 24 hours
 max_runs_per_data = 10         # the same, with the rows of the same files
