@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -109,10 +110,12 @@ def run(
     from conovel.drivers.nvflare.session import connect  # noqa: PLC0415
     from conovel.drivers.nvflare.settings import read_federation  # noqa: PLC0415
     from conovel.drivers.nvflare.terms import Terms  # noqa: PLC0415
+    from conovel.errors import DataWarning  # noqa: PLC0415
     from conovel.site.asked import as_whole_schema  # noqa: PLC0415
     from conovel.site.storage import write_json  # noqa: PLC0415
     from conovel.spec.counting import choose_counting  # noqa: PLC0415
     from conovel.spec.listing import of_batch  # noqa: PLC0415
+    from conovel.spec.precision import exposure_note  # noqa: PLC0415
     from conovel.spec.regimes import choose_regime  # noqa: PLC0415
     from conovel.spec.run_spec import RunSpec  # noqa: PLC0415
 
@@ -135,6 +138,12 @@ def run(
         privacy=privacy,
         schema=as_whole_schema(schema),
     )
+    if (
+        spec.regime.exchanges_models
+        and spec.privacy is None
+        and (note := exposure_note(spec.bits))
+    ):
+        warnings.warn(note, DataWarning, stacklevel=2)
     terms = Terms(
         choose_sites(file.sites, split_names(sites) if sites else None),
         spec if list_name is None else of_batch(spec),
