@@ -1,16 +1,19 @@
 """What models give away about the rows behind them, against bytes and power.
 
-    python -m benchmarks privacy [--shadows 240] [--trials 10] [--shift 2] [--out FILE]
+    python -m benchmarks privacy [--shadows 240] [--trials 10] [--shift 2] [--only NAME ...]
+        [--out FILE] [--means FILE]
 
 Rows are those of the paper's Gaussian design; an agent has 1000 known normals and 333 tests, 33 of
 them novel. The attacks are those of `conovel privacy` (conovel.experiments.attacks). Power is that
-of three agents in the regime `full` at level 0.1, with the default scorer at every agent and only
-the models that are sent changed. FILE gets all numbers as JSON, from which docs/figures.py draws.
+of three agents in the regime `full` at level 0.1 that score and send with the scorer of the line.
+``--out`` gets all numbers as JSON. ``--means`` writes the table of all lines in it as CSV, from
+which docs/figures.py draws. ``--only`` without names only prints the table.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import math
 import warnings
@@ -122,20 +125,31 @@ def row_of(line: Line, found: list[Measured], power: Any, named: Any) -> list[st
     ]
 
 
+def write_means(file: Path, heads: list[str], rows: list[list[str]]) -> None:
+    """Write means and standard errors in columns of their own."""
+    with file.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(name for head in heads for name in (head, f"{head} error"))
+        for row in rows:
+            pairs = [(*cell.replace(",", "").split(" ± "), "")[:2] for cell in row]
+            writer.writerow(number for pair in pairs for number in pair)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks privacy", description=__doc__)
     parser.add_argument("--shadows", type=int, default=240)
     parser.add_argument("--trials", type=int, default=10)
     parser.add_argument("--shift", type=float, default=2.0)
-    parser.add_argument("--only", nargs="+", help="names of lines")
+    parser.add_argument("--only", nargs="*", help="names of lines")
+    parser.add_argument("--means", type=Path, help="write the table to this CSV file")
     parser.add_argument("--out", type=Path, default=Path("privacy.json"))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    chosen = [one for one in lines() if not options.only or one.exchange.name in options.only]
+    wanted = options.only
+    chosen = [one for one in lines() if wanted is None or one.exchange.name in wanted]
     pool = design_pool(options.shift, seed=1)
     heads = "sent|bytes|power|trains|normal test|novelty|1 col. trains|5 col. trains"
     heads += "|1 col. tested|5 col. tested|extremes|midpoints"
-    print(f"|{heads}|\n|---|" + "---:|" * heads.count("|"))
     kept = json.loads(options.out.read_text()) if options.out.exists() else {}
     for line in track(chosen, "exchanges", transient=True):
         exchange = line.exchange
@@ -146,7 +160,6 @@ def main() -> None:
         named = read_bytes(pool, shadows, [exchange])[0]
         power = power_of(exchange, options.shift, options.trials) if line.with_power else None
         cells = row_of(line, found, power, named)
-        print("|", " | ".join(cells), "|", flush=True)
         kept[exchange.name] = {
             "cells": cells,
             "power": power,
@@ -154,6 +167,12 @@ def main() -> None:
             "reading": named.to_dict(),
         }
         options.out.write_text(json.dumps(kept, indent=1) + "\n")
+    print(f"|{heads}|\n|---|" + "---:|" * heads.count("|"))
+    ordered = [one.exchange.name for one in lines() if one.exchange.name in kept]
+    for name in ordered:
+        print("|", " | ".join(kept[name]["cells"]), "|")
+    if options.means is not None:
+        write_means(options.means, heads.split("|"), [kept[name]["cells"] for name in ordered])
 
 
 if __name__ == "__main__":

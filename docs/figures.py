@@ -18,6 +18,7 @@ from conovel.experiments.gaussian import gaussian_design
 from conovel.experiments.roaming import composite_limit
 
 FOLDER = Path(__file__).parent / "_static"
+PRIVACY = Path(__file__).parent / "results" / "privacy.csv"
 MEANS = Path(__file__).parent / "results" / "joint.csv"
 # Told apart without colour vision too.
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#8a8a8a"
@@ -64,6 +65,27 @@ def detect() -> None:
     )
     right.legend()
     save(figure, "detect")
+
+
+def privacy() -> None:
+    """Power against what models give away; the area of a point grows with the bytes."""
+    with PRIVACY.open(encoding="utf-8", newline="") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["power"]]
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained", sharey=True)
+    panels = {"trains": "rows that train", "novelty": "novelties"}
+    for axis, (column, title) in zip(axes, panels.items(), strict=True):
+        for row in rows:
+            name, size = row["sent"], float(row["bytes"])
+            colour = GREEN if "ε" in name else BLUE if "compact" in name else ORANGE
+            place = float(row[column]), float(row["power"])
+            errors = {"xerr": float(row[f"{column} error"]), "yerr": float(row["power error"])}
+            axis.errorbar(*place, **errors, color=colour, linewidth=0.8)
+            axis.scatter(*place, s=6 * np.sqrt(size), color=colour, alpha=0.6, linewidths=0)
+            axis.annotate(name, place, xytext=(6, 4), textcoords="offset points", fontsize=7)
+        axis.axvline(0.5, color=GREY, linestyle=":", linewidth=1)
+        axis.set(xlabel=f"AUC of the strongest attack on {title}")
+    axes[0].set(ylabel="power of three agents, `full`")
+    save(figure, "privacy")
 
 
 def joint() -> None:
@@ -163,3 +185,4 @@ if __name__ == "__main__":
     detect()
     joint()
     consensus()
+    privacy()
