@@ -76,11 +76,11 @@ def nonconform(detector: str, strategy: str) -> Detect:
         from sklearn.ensemble import IsolationForest
 
         # Split(0.3) and CrossValidation(5, "plus") are the values of its user guide.
-        models = {"isolation forest": IsolationForest(random_state=seed), "k-NN": KNN()}
+        forest = IsolationForest(random_state=seed)
+        models = {"isolation forest": forest, "k-NN": KNN(), "LOF": LOF()}
         ways = {"split": Split(n_calib=0.3), "CV+": CrossValidation(k=5, mode="plus")}
-        model = models.get(detector) or LOF()
-        found = ConformalDetector(detector=model, strategy=ways[strategy], seed=seed)
-        return np.asarray(found.fit(X_null).select(X_test, alpha=level))
+        way = ConformalDetector(detector=models[detector], strategy=ways[strategy], seed=seed)
+        return np.asarray(way.fit(X_null).select(X_test, alpha=level))
 
     return detect
 
@@ -199,15 +199,15 @@ def measure(row: Row, folder: Path) -> Row:
 
 
 def wanted(sets: Sequence[str], trials: int) -> list[Row]:
-    """Return the trials that are asked for, all sets of a trial before the next trial."""
+    """Return the trials that are asked for, all trials of a set before the next set."""
     there = [name for name, (needed, _) in PEERS.items() if all(map(find_spec, needed))]
     alone = ["conovel", *there]
     several = [f"conovel {regime}" for regime in REGIMES]
     several += [f"{name}; {way}" for name in AT_SITES if name in there for way in WAYS]
     return [
         {"set": name, "procedure": procedure, "trial": trial}
-        for trial in range(trials)
         for name in sets
+        for trial in range(trials)
         for procedure in (alone if is_one_site(name) else several)
     ]
 
