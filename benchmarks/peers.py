@@ -162,14 +162,12 @@ def run(sites: Sequence[Labelled], procedure: str, seed: int) -> Mask:
     name, _, way = procedure.partition("; ")
     detect = PEERS[name][1]
     if way == "rows pooled":
-        X_null, X_test = (np.concatenate([getattr(s, of) for s in sites]) for of in _TABLES)
+        X_null = np.concatenate([site.X_null for site in sites])
+        X_test = np.concatenate([site.X_test for site in sites])
         rows = np.random.default_rng(seed).permutation(len(X_null))  # AdaDetect splits by place
         return detect(X_null[rows], X_test, LEVEL, seed)
     level = LEVEL / len(sites) if way == "alone at α/K" else LEVEL
     return np.concatenate([detect(one.X_null, one.X_test, level, seed) for one in sites])
-
-
-_TABLES = ("X_null", "X_test")
 
 
 @lru_cache(maxsize=1)
@@ -224,7 +222,8 @@ def table(rows: Sequence[Row], what: str) -> list[str]:
         found[row["procedure"]][row["set"]][row["trial"]] = row[what]
     sets = list(dict.fromkeys(row["set"] for row in rows))
     first = found[rows[0]["procedure"]]
-    lines = [f"| {what} | " + " | ".join(sets) + " |", "|---" + "|---:" * len(sets) + "|"]
+    titles = [f"{name} ({len(first[name])})" for name in sets]  # trials in brackets
+    lines = [f"| {what} | " + " | ".join(titles) + " |", "|---" + "|---:" * len(sets) + "|"]
     for procedure, by_set in found.items():
         cells = [_cell(by_set[name], first[name] if what == "seconds" else None) for name in sets]
         lines.append(f"| {procedure} | " + " | ".join(cells) + " |")
@@ -277,10 +276,9 @@ def main() -> None:
     done = complete(options.out, DESIGN, todo, lambda row: measure(row, folder))
     for alone in (True, False):
         rows = [row for row in done if is_one_site(row["set"]) == alone]
+        # Seconds are shown as ratios to the first procedure.
         for what in ("power", "fdp", "seconds") if rows else ():
             print("\n" + "\n".join(table(rows, what)), flush=True)
-        counts = [row["procedure"] for row in rows if row["procedure"].startswith("conovel")]
-        print(f"\n{len(counts)} trials of conovel in all sets", flush=True) if rows else None
 
 
 if __name__ == "__main__":
