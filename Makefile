@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test slow check format docs bench fuzz clean federation-demo
+.PHONY: demo test slow check format docs bench fuzz clean federation-demo dist package-test release-check
 demo: .venv/installed
 	$(BIN)/python -m conovel.demo
 
@@ -42,6 +42,23 @@ RUNS ?= 1000000
 fuzz: .venv/fuzz
 	$(BIN)/python -m fuzz.decode -runs=$(RUNS)
 
+# The wheel and the sdist, made in an environment of its own. DIST is where they go.
+DIST ?= dist
+PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+dist: build/env/installed
+	rm -rf $(DIST)
+	PIP_CONSTRAINT=$(PIP_CONSTRAINT) build/env/bin/python -m build --outdir $(DIST)
+	build/env/bin/python -m twine check --strict $(DIST)/*
+
+# Both are installed and used in clean environments of every interpreter that is found.
+INTERPRETERS ?= python3.11 python3.12 python3.13
+package-test: dist
+	build/env/bin/python packaging/try_package.py $(DIST) $(INTERPRETERS)
+
+# The tag of a release, in the environment as TAG, is v and the version.
+release-check:
+	@$(PYTHON) -c 'import os, sys, tomllib; tag = "v" + tomllib.load(open("pyproject.toml", "rb"))["project"]["version"]; sys.exit(os.environ.get("TAG") != tag and "set TAG to " + tag)'
+
 clean:
 	rm -rf .venv docs/_build docs/_generated build dist
 
@@ -49,6 +66,11 @@ clean:
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "conovel needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv .venv
+
+build/env/installed: constraints.txt
+	$(PYTHON) -m venv build/env
+	build/env/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt build twine
+	@touch $@
 
 .venv/installed: EXTRA := fast
 .venv/dev: EXTRA := dev

@@ -50,7 +50,10 @@ def models_of(null, test, n_train, seed):
     rows = read_pair(null, test, None, agreed=True)
     site = open_site(*rows, SiteWork(spec, tuple(as_candidates(None, seed)), 2))
     training, fitted = site._tested_block.training, site.fitted
-    models = [decode(make_surrogate(bits, fitted, training, seed)) for bits in PRECISIONS]
+    models = [
+        decode(make_surrogate(bits, fitted, training, seed, candidates=site.work.candidates))
+        for bits in PRECISIONS
+    ]
     return models, site._split(N_NULL, N_TEST)[0]
 
 

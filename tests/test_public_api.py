@@ -152,7 +152,7 @@ Mixture.score(model)
 ModelError(InputError) is raised
 Network(agents, *, regime='auto', composite='auto', bits='compact', level=0.1, scorer=None,
     random_state=0, train_fraction=None, pi0=None, on_dropout='abort', repeats=1, ledger=None,
-    liars=0, counting='rounds', reveal_to='coordinator', schema=None)
+    liars=0, counting='rounds', reveal_to='coordinator', schema=None, privacy=None)
 Network.run(*, dropouts=None, on_stage=None, check=True)
 Network.spec()
 NetworkRun(sites, transcript, guarantee, spec, n_null, lost=(), runs=(), evidence_rounds=(),
@@ -174,6 +174,7 @@ OneClass.fit(training)
 OneClass.fit_nulls(null_train)
 OneClass.label
 OneClass.with_seed(seed)
+PrivacyError(InputError) is raised
 ProtocolError(ConovelError) is raised
 Quantile(at=Fraction(1, 2))
 Quantile.null_count(below, n_calibration, m)

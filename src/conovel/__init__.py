@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from conovel.errors import LocalProtocolError as LocalProtocolError
     from conovel.errors import MissingExtraError as MissingExtraError
     from conovel.errors import ModelError as ModelError
+    from conovel.errors import PrivacyError as PrivacyError
     from conovel.errors import ProtocolError as ProtocolError
     from conovel.errors import RemoteProtocolError as RemoteProtocolError
     from conovel.errors import ResolutionWarning as ResolutionWarning
@@ -119,6 +120,7 @@ _HOMES = {
     "Network": "drivers.network",
     "NetworkRun": "drivers.results",
     "OneClass": "scorers.one_class",
+    "PrivacyError": "errors",
     "ProtocolError": "errors",
     "Quantile": "stats.null_proportion",
     "Refined": "scorers.refined",

@@ -11,6 +11,7 @@
     │   │   └── MissingValueError    missing values where there must be none
     │   ├── ScorerError          a scorer without a usable, declared score
     │   ├── ModelError           a fitted model that has no flat form
+    │   ├── PrivacyError         an ε or δ that cannot be kept, or a regime without a proof for it
     │   └── BatchRefusedError    a batch that a ledger does not take
     ├── FileError                a file that cannot be read or written (also OSError)
     │   ├── RunFileError         a file that is not a run, or not a whole one
@@ -96,6 +97,10 @@ class ScorerError(InputError):
 
 class ModelError(InputError):
     """A fitted model that has no flat form."""
+
+
+class PrivacyError(InputError):
+    """An ε or δ of differential privacy that cannot be used, or a setting it is not proven for."""
 
 
 class BatchRefusedError(InputError):

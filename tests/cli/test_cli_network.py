@@ -41,6 +41,17 @@ def test_regimes_side_by_side_on_the_gaussian_design(conovel):
     assert "novelties found" in run.stdout
 
 
+def test_models_with_differential_privacy(conovel, tmp_path):
+    asked = "simulate", *SMALL, "--regime", "full"
+    run = conovel(*asked, "--privacy", "4", "--out", "run.json", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert "compact models with ε = 4, δ = 1/1000000" in run.stdout
+    assert conovel("verify", "run.json", cwd=tmp_path).returncode == 0
+    refused = conovel(*asked, "--privacy", "4,1/100")
+    assert refused.returncode == 2
+    assert "choose a smaller δ" in " ".join(refused.stderr.split())
+
+
 def test_files_in_a_run_out_and_verified(conovel, files, few_trees):
     agents = [
         word

@@ -10,7 +10,15 @@ import conovel as cn
 from conovel.cli.simulate import _group_lines
 from conovel.errors import RunFileError
 from conovel.report import network_content, render
+from conovel.report.network import settings_of
 from conovel.report.story import story_of
+from conovel.spec.run_spec import RunSpec
+
+
+def test_differential_privacy_is_among_the_settings():
+    said = settings_of(RunSpec.of(regime="full", privacy=4))["privacy"]
+    assert said == "ε = 4, δ = 1/1000000, for every row in the models of each site"
+    assert "privacy" not in settings_of(RunSpec.of(regime="full"))
 
 
 def test_one_site(detection):

@@ -170,9 +170,9 @@ def test_columns_of_any_scale_keep_their_say():
 def test_a_network_keeps_to_its_budget_and_an_agent_to_its_own(monkeypatch):
     sent = []
 
-    def spy(bits, *given):
-        sent.append((bits, len(make_surrogate(bits, *given))))
-        return make_surrogate(bits, *given)
+    def spy(bits, *given, **more):
+        sent.append((bits, len(make_surrogate(bits, *given, **more))))
+        return make_surrogate(bits, *given, **more)
 
     monkeypatch.setattr("conovel.site.site.make_surrogate", spy)
     drawn = gaussian_design(1.0, 0, n_null=900, n_test=300)

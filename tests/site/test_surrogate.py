@@ -111,13 +111,14 @@ def test_a_network_says_before_any_work_that_bits_are_wrong(rows):
 def test_what_is_sent_follows_from_bits(rows):
     X, _ = rows
     mixture = Mixture.of(X[100:])
-    local = fit_scorer(TREES[0], X[:100], mixture)
+    given = fit_scorer(TREES[0], X[:100], mixture), TrainingSet(X[:100], mixture), 0
+    candidates = [as_scorer(TREES[0])]
     for bits in (None, 3):
-        sent = make_surrogate(bits, local, TrainingSet(X[:100], mixture), 0)
-        assert sent == cn.encode(local.estimator, bits=bits)
-    compact = make_surrogate("compact", local, TrainingSet(X[:100], mixture), 0, b"abcd")
+        sent = make_surrogate(bits, *given, candidates=candidates)
+        assert sent == cn.encode(given[0].estimator, bits=bits)
+    compact = make_surrogate("compact", *given, b"abcd", candidates=candidates)
     assert wire.decode(compact, schema=b"abcd").link == "logistic"
-    assert len(make_surrogate("compact:100", local, TrainingSet(X[:100], mixture), 0)) <= 100
+    assert len(make_surrogate("compact:100", *given, candidates=candidates)) <= 100
 
 
 SMALL_TREES = ExtraTreesClassifier(10, max_depth=3, random_state=0)
@@ -153,7 +154,8 @@ def require_imitations(scorer, every_bits):
     mixture = Mixture.of(rows)
     local = fit_scorer(scorer, train, mixture)
     for bits in every_bits:
-        surrogate = cn.decode(make_surrogate(bits, local, TrainingSet(train, mixture), 0))
+        given = bits, local, TrainingSet(train, mixture), 0
+        surrogate = cn.decode(make_surrogate(*given, candidates=[as_scorer(scorer)]))
         assert surrogate.n_features == 4
         if not isinstance(bits, str):
             assert surrogate.n_trees == 100
@@ -219,11 +221,13 @@ def test_the_default_scorer_sends_at_all_precisions_of_the_paper():
 def test_a_model_of_more_numbers_than_a_message_may_hold_is_imitated(rows, monkeypatch):
     X, _ = rows
     mixture = Mixture.of(X[100:])
-    local = fit_scorer(RandomForestClassifier(120, random_state=0), X[:100], mixture)
+    scorer = as_scorer(RandomForestClassifier(120, random_state=0))
+    local = fit_scorer(scorer, X[:100], mixture)
     monkeypatch.setattr(header, "MAX_ITEMS", 4000)
     with pytest.raises(ModelError, match="more than the 4000 that can be sent"):
         cn.encode(local.estimator)
-    assert cn.decode(make_surrogate(3, local, TrainingSet(X[:100], mixture), 0)).n_trees == 100
+    given = 3, local, TrainingSet(X[:100], mixture), 0
+    assert cn.decode(make_surrogate(*given, candidates=[scorer])).n_trees == 100
 
 
 def test_encode_says_how_a_model_without_a_flat_form_is_sent(rows):

@@ -299,7 +299,7 @@ def in_files(folder: Path, *, piece: int = 16, **options: Any) -> Run:
 
 
 def between_file_sites(
-    folder: Path, *, regime: str, composite: str, bits: Any, piece: int = 16
+    folder: Path, *, regime: str, composite: str, bits: Any, piece: int = 16, privacy: Any = None
 ) -> Run:
     """Run the protocol between agents whose rows are in files."""
     numbers = itertools.count()
@@ -314,6 +314,7 @@ def between_file_sites(
                 bits=bits if blocks else 1,
                 level="1/5",
                 seed=seed,
+                privacy=privacy,
             )
             asked = SiteWork(spec, tuple(as_candidates(scorer, seed)), len(samples))
             at = _write(here / name, sample)

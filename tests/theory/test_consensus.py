@@ -307,7 +307,7 @@ def test_the_origin_of_roaming_rows_is_recovered():
     for j, name in enumerate(NAMES):
         types, told = data[j][2], run[name].normal_at
         away = [(NAMES[t], told[i]) for i, t in enumerate(types) if t not in (j, -1)]
-        assert np.mean([origin in names for origin, names in away]) > 0.8
+        assert np.mean([origin in names for origin, names in away]) > 0.75
         assert np.mean([name in names for _, names in away]) < 0.3
         assert np.mean([told[i] == () for i in np.flatnonzero(types < 0)]) > 0.8
     assert verify(run.to_dict()) == []

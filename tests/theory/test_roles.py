@@ -9,6 +9,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
+from support.noise import FixedNoise
 from support.roles import (
     KINDS,
     ArrivalOrder,
@@ -32,6 +33,7 @@ from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import Mixture
 from conovel.scorers.registry import NAMED
 from conovel.scorers.weighted_forests import WeightedForests
+from conovel.site.noise import SecretNoise
 from conovel.site.splitting import split_null
 from conovel.spec.composites import COMPOSITES
 from conovel.spec.regimes import REGIMES
@@ -155,6 +157,25 @@ def test_roles_in_files(tmp_path, scorer, kind, most):
 )
 def test_roles_between_sites_with_files(tmp_path, regime, composite, bits, kind):
     check_file_sites(tmp_path, regime, composite, bits, "logistic", kind)
+
+
+@pytest.fixture
+def fixed_noise(monkeypatch):
+    """Let the secret noise be the same in both runs."""
+    for name in ("add", "largest"):
+        monkeypatch.setattr(SecretNoise, name, getattr(FixedNoise, name))
+
+
+@pytest.mark.parametrize(
+    ("regime", "bits", "kind"),
+    [("joint", "compact", "duplicates"), ("full", 4, "integers"), ("split", None, "float32")],
+)
+def test_roles_with_private_models(tmp_path, regime, bits, kind, fixed_noise):
+    splits_rows, samples = REGIMES[regime].splits_rows, draw(kind, 2)
+    run = in_network(regime=regime, composite="auto", bits=bits, level=LEVEL, privacy=4)
+    assert_roles_do_not_matter(run, samples, "logistic", splits_rows=splits_rows)
+    run = between_file_sites(tmp_path, regime=regime, composite="mean", bits=bits, privacy=4)
+    assert_roles_do_not_matter(run, samples, "logistic", splits_rows=splits_rows)
 
 
 # The tests tested: a scorer that knows who arrived first is caught, wherever it works.

@@ -18,6 +18,7 @@ from conovel.cli import (
     inspect,
     ledger,
     limit,
+    privacy,
     report,
     reproduce,
     run,
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 app.command("detect")(detect.detect)
 app.command("check")(check.check)
+app.command("privacy")(privacy.privacy)
 app.command("evaluate")(evaluate.evaluate)
 app.command("fit")(fit.fit)
 app.command("watch")(watch.watch)

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from conovel.drivers.nvflare.metrics import MetricsAddress
+
 _ONCE = typer.Option("--once", help="End after one run; exit code 1 if it failed.")
 _JOIN = typer.Option(help="Seconds until it must be connected.", min=1)
+_METRICS = typer.Option(
+    help="Serve a page of metrics for Prometheus on this port; off by default. The address is"
+    " 127.0.0.1, or that of [metrics] in the file.",
+    min=1,
+    max=65535,
+)
 _WAIT = typer.Option(help="With --once: seconds until a run must begin.", min=1)
 
 
@@ -19,6 +29,7 @@ def agent(
     once: Annotated[bool, _ONCE] = False,
     join_seconds: Annotated[float, _JOIN] = 60.0,
     wait_seconds: Annotated[float, _WAIT] = math.inf,
+    metrics: Annotated[int | None, _METRICS] = None,
 ) -> None:
     """Serve a site: take part in runs within the limits of its site.toml.
 
@@ -38,6 +49,7 @@ def agent(
         once=once,
         wait_seconds=wait_seconds,
         on_done=_write_report,
+        metrics=_metrics_at(file.metrics, metrics),
     )
     raise typer.Exit(code)
 
@@ -47,6 +59,7 @@ def coordinate(
     once: Annotated[bool, _ONCE] = False,
     join_seconds: Annotated[float, _JOIN] = 60.0,
     wait_seconds: Annotated[float, _WAIT] = math.inf,
+    metrics: Annotated[int | None, _METRICS] = None,
 ) -> None:
     """Serve a federation as its coordinator, which sees counts, but no rows and no models."""
     from conovel.drivers.nvflare.settings import read_federation  # noqa: PLC0415
@@ -54,9 +67,23 @@ def coordinate(
 
     file = read_federation(settings)
     code = serve_coordinator(
-        file, _print_line, join_seconds=join_seconds, once=once, wait_seconds=wait_seconds
+        file,
+        _print_line,
+        join_seconds=join_seconds,
+        once=once,
+        wait_seconds=wait_seconds,
+        metrics=_metrics_at(file.metrics, metrics),
     )
     raise typer.Exit(code)
+
+
+def _metrics_at(asked: MetricsAddress | None, port: int | None) -> MetricsAddress | None:
+    """Return where metrics are served: as the file says, but for a port of the command line."""
+    from conovel.drivers.nvflare.metrics import MetricsAddress  # noqa: PLC0415
+
+    if port is None:
+        return asked
+    return replace(asked, port=port) if asked else MetricsAddress(port)
 
 
 def _write_report(folder: Path) -> None:

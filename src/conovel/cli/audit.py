@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from conovel.drivers.nvflare.audit_log import Chain
+    from conovel.drivers.nvflare.epsilon import EpsilonSpent
     from conovel.drivers.nvflare.exposure import Exposure, LoggedRun
 
 
@@ -33,20 +34,29 @@ def audit(
 
     Example: `conovel audit site.toml`
     """
+    from conovel.drivers.nvflare.consent import NO_BOUND  # noqa: PLC0415
+    from conovel.drivers.nvflare.epsilon import spent_by_set  # noqa: PLC0415
     from conovel.drivers.nvflare.exposure import exposure_of, runs_of  # noqa: PLC0415
     from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
 
     file = read_site(settings)
     chain = file.audit_log.read()
     found, runs = exposure_of(chain.entries), runs_of(chain.entries)
-    wrong = _wrong(chain, noted)
+    wrong, spent = _wrong(chain, noted), spent_by_set(runs)
     if json:
-        print_json(_content(file.name, chain, found, runs, wrong))
+        print_json(_content(file.name, chain, found, runs, wrong, spent))
     else:
         from rich.console import Console  # noqa: PLC0415
+        from rich.markup import escape  # noqa: PLC0415
 
         console = Console()
-        console.print(_facts(file.name, file.audit_log.path, chain, found, wrong))
+        facts = _facts(file.name, file.audit_log.path, chain, found, wrong)
+        for name, one in spent.items():
+            most = file.limits.max_epsilon
+            bounded = most != NO_BOUND and name == file.data_set
+            said = f"{one} of at most {most}" if bounded else str(one)
+            facts.add_row("privacy", escape(f"data set {name}: {said}" if name else said))
+        console.print(facts)
         if runs[-last:] and last:
             console.print(_table(runs[-last:]))
     if wrong:
@@ -64,7 +74,12 @@ def _wrong(chain: Chain, noted: str | None) -> str:
 
 
 def _content(
-    site: str, chain: Chain, found: Exposure, runs: list[LoggedRun], wrong: str
+    site: str,
+    chain: Chain,
+    found: Exposure,
+    runs: list[LoggedRun],
+    wrong: str,
+    spent: dict[str, EpsilonSpent],
 ) -> dict[str, Any]:
     from dataclasses import asdict  # noqa: PLC0415
 
@@ -78,6 +93,10 @@ def _content(
         "n_entries": len(chain.entries),
         "last_hash": chain.last,
         "exposure": found._asdict(),
+        "privacy": {
+            name: one._asdict() | {"epsilon": str(one.epsilon), "delta": str(one.delta)}
+            for name, one in spent.items()
+        },
         "runs": [asdict(run) for run in runs],
         "refused": refused,
     }

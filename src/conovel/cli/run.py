@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,6 +67,13 @@ def run(
     reveal_to: Annotated[
         str, typer.Option(help="Who sees revealed counts: coordinator, or all members.")
     ] = "coordinator",
+    privacy: Annotated[
+        str | None,
+        typer.Option(
+            help="ε of differential privacy for the models that sites send, or ε,δ: every site"
+            " adds noise to its own. δ is 1/1000000 if not given."
+        ),
+    ] = None,
     schema: SchemaFile = None,
     list_name: Annotated[
         str | None,
@@ -102,10 +110,12 @@ def run(
     from conovel.drivers.nvflare.session import connect  # noqa: PLC0415
     from conovel.drivers.nvflare.settings import read_federation  # noqa: PLC0415
     from conovel.drivers.nvflare.terms import Terms  # noqa: PLC0415
+    from conovel.errors import DataWarning  # noqa: PLC0415
     from conovel.site.asked import as_whole_schema  # noqa: PLC0415
     from conovel.site.storage import write_json  # noqa: PLC0415
     from conovel.spec.counting import choose_counting  # noqa: PLC0415
     from conovel.spec.listing import of_batch  # noqa: PLC0415
+    from conovel.spec.precision import exposure_note  # noqa: PLC0415
     from conovel.spec.regimes import choose_regime  # noqa: PLC0415
     from conovel.spec.run_spec import RunSpec  # noqa: PLC0415
 
@@ -125,8 +135,15 @@ def run(
         liars=liars,
         counting=counting or choose_counting(chosen, pi0, on_dropout, repeats),
         reveal_to=reveal_to,
+        privacy=privacy,
         schema=as_whole_schema(schema),
     )
+    if (
+        spec.regime.exchanges_models
+        and spec.privacy is None
+        and (note := exposure_note(spec.bits))
+    ):
+        warnings.warn(note, DataWarning, stacklevel=2)
     terms = Terms(
         choose_sites(file.sites, split_names(sites) if sites else None),
         spec if list_name is None else of_batch(spec),
@@ -154,8 +171,19 @@ def run(
 
 def status(
     settings: Annotated[Path, typer.Argument(help="federation.toml, or a site's site.toml.")],
+    up: Annotated[
+        bool,
+        typer.Option(
+            "--up",
+            help="Of a party's own file: say whether its agent runs and is connected, or its"
+            " coordinator listens; exit code 1 if not.",
+        ),
+    ] = False,
 ) -> None:
     """Show which sites are connected and how runs ended."""
+    if up:
+        _print_up(settings)
+        return
     if _is_site(settings):
         from conovel.drivers.nvflare.run_records import RunRecords  # noqa: PLC0415
         from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
@@ -203,6 +231,19 @@ def stop(
         jobs = stop_runs(session, reason)
     runs = "run" if len(jobs) == 1 else "runs"
     typer.echo(f"stopped {len(jobs)} {runs}" if jobs else "no run is under way")
+
+
+def _print_up(settings: Path) -> None:
+    """Say whether a party is up; exit code 1 if not."""
+    from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
+    from conovel.drivers.nvflare.supervise import coordinator_is_up, site_is_up  # noqa: PLC0415
+
+    if _is_site(settings):
+        is_up = site_is_up(read_site(settings))
+    else:
+        is_up = coordinator_is_up(_federation(settings))
+    typer.echo("up" if is_up else "not up")
+    raise typer.Exit(not is_up)
 
 
 def _silence_nvflare() -> None:

@@ -118,6 +118,13 @@ def simulate(
     reveal_to: Annotated[
         str, typer.Option(help="Who sees revealed counts: coordinator or members.")
     ] = "coordinator",
+    privacy: Annotated[
+        str | None,
+        typer.Option(
+            help="ε of differential privacy for the models that are sent, or ε,δ: noise is added"
+            " to them. δ is 1/1000000 if not given."
+        ),
+    ] = None,
     columns: Annotated[
         str | None, typer.Option(help="Feature columns of the files; all if not given.")
     ] = None,
@@ -185,6 +192,7 @@ def simulate(
                 liars=liars,
                 counting=counting,  # type: ignore[arg-type]
                 reveal_to=reveal_to,  # type: ignore[arg-type]
+                privacy=privacy,
                 schema=schema,
             ).run(dropouts=_read_dropouts(drop), on_stage=show_stage, check=check)
             for name in regimes
@@ -287,6 +295,7 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
     spec = run.spec
     bits = spec.bits or "float64"
     how = f", {spec.composite} of {f'{bits}-bit' if isinstance(bits, int) else bits} models"
+    how += "" if spec.privacy is None else f" with {spec.privacy.in_words}"
     title = f"{spec.regime.name}{how if spec.regime.exchanges_models else ''}"
     heads = ["agent", "nulls", "tested", "flagged", "bytes out", "bytes in"]
     heads += ["false", "found"] if truth else []

@@ -43,6 +43,7 @@ from conovel.spec.consensus import Agreed
 from conovel.spec.guarantee import guarantee
 from conovel.spec.joint import N_CELLS
 from conovel.spec.precision import Bits
+from conovel.spec.privacy import PrivacyLike
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.schema import differing_columns
 from conovel.spec.seeds import agent_seeds, as_agent_seed, nonce_of, run_id_of
@@ -110,6 +111,10 @@ class Network(Shown):
     schema : Schema, path or None
         What the columns are, where they are not all plain numbers. All agents have the same, so
         that their models are about the same features; :func:`conovel.infer_schema` makes one.
+    privacy : float, str or None
+        ε of differential privacy for the models that each agent sends, or a text "ε,δ"; δ is 1e-6
+        if it is not given. Noise from the operating system is added to what the models are made
+        of, so that two runs differ. Counts stay exact. Needs the extra ``privacy``.
 
     See Also
     --------
@@ -145,6 +150,7 @@ class Network(Shown):
         counting: Literal["rounds", "committed"] = "rounds",
         reveal_to: Literal["coordinator", "members"] = "coordinator",
         schema: SchemaLike = None,
+        privacy: PrivacyLike = None,
     ) -> None:
         self.agents = agents
         self.regime = regime
@@ -162,6 +168,7 @@ class Network(Shown):
         self.counting = counting
         self.reveal_to = reveal_to
         self.schema = schema
+        self.privacy = privacy
 
     def spec(self) -> RunSpec:
         """Check the settings and give them as the one record that all agents agree on."""
@@ -179,6 +186,7 @@ class Network(Shown):
             counting=self.counting,
             reveal_to=self.reveal_to,
             schema=as_whole_schema(self.schema),
+            privacy=self.privacy,
         )
 
     def _shown(self) -> dict[str, str]:
@@ -218,6 +226,7 @@ class Network(Shown):
             network = copy(self)
             network.agents, network.repeats, network.ledger = members, one.repeats, None
             network.level, network.random_state = one.level, one.seed
+            network.privacy = one.privacy
             return network.run(dropouts=vanishing, on_stage=tell_run, check=False)
 
         if self.ledger is not None:
@@ -242,6 +251,8 @@ class Network(Shown):
                 own = replace(spec, seed=seed, bits=bits)
                 work = SiteWork(own, tuple(as_candidates(scorer, seed)), len(agents))
                 as_ids(agent.ids, len(test))
+                if own.privacy is not None:
+                    own.privacy.require_small_delta(len(null) + len(test))
             except ConovelError as error:
                 raise type(error)(f"agent {agent.name}: {error}") from error
             sites[agent.name] = open_site(null, test, work)

@@ -236,7 +236,7 @@ class _Learned:
     """A block, the model fitted on it, and the surrogates made from that model."""
 
     def __init__(self, block: Block, work: SiteWork) -> None:
-        self.block, self.seed = block, work.spec.seed
+        self.block, self.work, self.seed = block, work, work.spec.seed
         fitted = fit_best(work.candidates, block.training)
         self.local = replace(fitted, read=_Memory(fitted.score))
         self._sent: dict[Bits, _Sent] = {}
@@ -252,12 +252,14 @@ class _Learned:
         return one
 
     def _compact(self, bits: str) -> _Sent:
-        blob = make_surrogate(bits, self.local, self.block.training, self.seed)
+        blob = make_surrogate(
+            bits, self.local, self.block.training, self.seed, candidates=self.work.candidates
+        )
         return _Sent(_Remembered(decode(blob)), len(blob), wire.paper_bits(blob))
 
     @cached_property
     def _flat(self) -> Flat:
-        return flat_of(self.local, self.block.training, self.seed)
+        return flat_of(self.local, self.block.training, self.seed, candidates=self.work.candidates)
 
     def _exact(self, bits: int | None) -> _Sent:
         flat = self._flat

@@ -89,6 +89,8 @@ def settings_of(spec: RunSpec) -> dict[str, Any]:
         del settings["liars"], settings["counting"]
     if not spec.is_committed:
         del settings["reveal_to"]
+    if spec.privacy is not None:
+        settings["privacy"] = f"{spec.privacy.in_words}, for every row in the models of each site"
     return settings
 
 

@@ -48,6 +48,8 @@ class Automatic(Scorer):
         Folds of every cross-fit of the blend.
     random_state : int or None
         Seed of either scorer.
+    shape : Normality or None
+        What is known of the columns; by default it is found out from null_train.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class Automatic(Scorer):
 
     n_folds: int = 4
     random_state: int | None = None
+    shape: Normality | None = None
 
     @property
     def label(self) -> str:
@@ -100,7 +103,7 @@ class Automatic(Scorer):
         """Look at the columns of null_train, then fit what suits them."""
         candidates = self.candidates()
         null_train, mixture = training.null_train, training.mixture
-        selection = _by_shape(tuple(candidates), normality(null_train))
+        selection = _by_shape(tuple(candidates), self.shape or normality(null_train))
         n_numbers = null_train.size + mixture.position.size * null_train.shape[1]
         n_threads = 1 if n_numbers < _NUMBERS_FOR_THREADS else None
         with _without_checks(), threadpool_limits(n_threads, user_api="openmp"):

@@ -9,8 +9,11 @@ a peer as the model itself, and a coarse grid costs them little (docs/front.md):
 * an average of small trees is flat, so before it is quantized it is stretched until its
   log-odds spread as far as the local model's: unstretched, `max` would never listen to it;
 * a logistic regression is smaller than any forest that would imitate it, and sent itself;
-* the thresholds of a feature lie on a uniform lattice over its values. Quantile grids would
-  be fine where the normals are and coarse where novelties are.
+* the thresholds of a feature lie on a uniform lattice over bounds that no single row decides
+  (:mod:`conovel.site.bounds`). Quantile grids would be fine where the normals are and coarse
+  where novelties are;
+* each leaf stands for at least five rows, and thresholds are drawn between the bounds, whatever
+  the extremes of the rows are.
 
 Where a precision is asked for and the local model has no numbers to send, a forest of the
 size of the paper's models imitates it in the same way (:func:`imitate`).
@@ -23,6 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import LogisticRegression
 
@@ -31,13 +35,18 @@ from conovel.models import wire
 from conovel.models.forest import Forest, Tree, round_down
 from conovel.models.linear import Linear
 from conovel.models.quantized.forest import QuantizedForest, per_feature, uniform
-from conovel.models.quantized.grids import Lattice
 from conovel.models.wire import NO_SCHEMA
 from conovel.scorers.base import FittedScorer, Matrix, TrainingSet, Vector, log_odds
+from conovel.site.bounds import Bounds, find_bounds
 from conovel.site.scale import as_probability
 
 __all__ = ["DEFAULT", "PROFILES", "Profile", "encode_compact", "fit_compact", "imitate"]
 
+LEAST_LEAF = 5  # rows that a leaf of what is sent stands for
+# Corners of the bounds, added to the rows without weight. Random thresholds lie between the
+# least and the greatest value of a node. With corners these are the bounds in nearly every node.
+_N_CORNERS = 64
+_NO_WEIGHT = 1e-9  # scikit-learn leaves rows of weight zero out
 _CLOSEST = 0.02  # probabilities are read no closer to 0 and 1: beyond, log-odds are noise
 
 
@@ -59,7 +68,7 @@ class Profile:
 # From most to least power, as measured in docs/front.md; sizes fall in the same order.
 PROFILES = (
     Profile(100, 8, threshold_bits=4, leaf_bits=3),  # about 1000 bytes at 20 features
-    Profile(100, 4, threshold_bits=4, leaf_bits=2),  # 300
+    Profile(100, 4, threshold_bits=3, leaf_bits=2),  # 250
     Profile(100, 3, threshold_bits=4, leaf_bits=2),  # 180
     Profile(200, 2, threshold_bits=4, leaf_bits=2),  # 110
     Profile(50, 2, threshold_bits=4, leaf_bits=2),  # 70
@@ -76,6 +85,7 @@ def encode_compact(
     training: TrainingSet,
     seed: int,
     *,
+    bounds: Bounds | None = None,
     budget: int | None = None,
     schema: bytes = NO_SCHEMA,
 ) -> bytes:
@@ -88,6 +98,8 @@ def encode_compact(
     training : TrainingSet
     seed : int
         Seed of the trees.
+    bounds : Bounds, optional
+        Of the features; by default those of null_train.
     budget : int, optional
         Bytes that the message may have, its header of 28 included: the first of `PROFILES`
         that fits is sent. By default `DEFAULT` is sent, whatever its size.
@@ -105,11 +117,12 @@ def encode_compact(
         if budget is None or len(message) <= budget:
             return message
     rows, target = _lesson(local, training)
+    bounds = bounds or find_bounds(training.null_train)
     if budget is None:
-        return wire.encode(_imitate(rows, target, seed, DEFAULT), schema=schema)
+        return wire.encode(_imitate(rows, target, seed, DEFAULT, bounds), schema=schema)
     sizes = []
     for profile in PROFILES:
-        message = wire.encode(_imitate(rows, target, seed, profile), schema=schema)
+        message = wire.encode(_imitate(rows, target, seed, profile, bounds), schema=schema)
         if len(message) <= budget:
             return message
         sizes.append(len(message))
@@ -123,8 +136,11 @@ def fit_compact(
     training: TrainingSet,
     seed: int,
     profile: Profile = DEFAULT,
+    bounds: Bounds | None = None,
 ) -> QuantizedForest:
     """Return the small forest that imitates a local model on the rows it was fitted on.
+
+    Its thresholds lie between bounds, which are by default those of null_train.
 
     Examples
     --------
@@ -142,13 +158,16 @@ def fit_compact(
     True
     """
     rows, target = _lesson(local, training)
-    return _imitate(rows, target, seed, profile)
+    return _imitate(rows, target, seed, profile, bounds or find_bounds(training.null_train))
 
 
-def imitate(local: FittedScorer, training: TrainingSet, seed: int) -> Forest:
+def imitate(
+    local: FittedScorer, training: TrainingSet, seed: int, bounds: Bounds | None = None
+) -> Forest:
     """Return a forest of 100 trees with at most 20 leaves that imitates a local model.
 
     It stands for a model that has no numbers to send, and is quantized like any other forest.
+    What is sent is grown between bounds; what stays at the site needs none.
 
     Parameters
     ----------
@@ -157,14 +176,17 @@ def imitate(local: FittedScorer, training: TrainingSet, seed: int) -> Forest:
     training : TrainingSet
     seed : int
         Seed of the trees.
+    bounds : Bounds, optional
     """
     rows, target = _lesson(local, training)
-    return grow_imitation(rows, target, seed)
+    return grow_imitation(rows, target, seed, bounds)
 
 
-def grow_imitation(rows: Matrix, target: Vector, seed: int) -> Forest:
+def grow_imitation(
+    rows: Matrix, target: Vector, seed: int, bounds: Bounds | None = None
+) -> Forest:
     """Return such a forest for rows and the log-odds that are to be imitated."""
-    return _grow(rows, target, seed, _STAND_IN_TREES, _STAND_IN_LEAVES)
+    return _grow(rows, target, seed, (_STAND_IN_TREES, _STAND_IN_LEAVES), bounds)
 
 
 def _as_linear(local: FittedScorer) -> Linear | None:
@@ -181,23 +203,48 @@ def _lesson(local: FittedScorer, training: TrainingSet) -> tuple[Matrix, Vector]
     return rows, log_odds(as_probability(local, training.null_train, rows), _CLOSEST)
 
 
-def _imitate(rows: Matrix, target: Vector, seed: int, profile: Profile) -> QuantizedForest:
+def _imitate(
+    rows: Matrix, target: Vector, seed: int, profile: Profile, bounds: Bounds
+) -> QuantizedForest:
     """Grow small trees and put their numbers on lattices."""
-    forest = _grow(rows, target, seed, profile.n_trees, profile.n_leaves)
+    forest = _grow(rows, target, seed, (profile.n_trees, profile.n_leaves), bounds)
     bits = profile.threshold_bits
     used = set(forest.feature.tolist()) - {-1}
-    lattices = {f: Lattice.over(rows[:, f], bits) for f in used}
-    return per_feature(forest, bits, profile.leaf_bits, lattices)
+    return per_feature(forest, bits, profile.leaf_bits, {f: bounds.lattice(f, bits) for f in used})
 
 
-def _grow(rows: Matrix, target: Vector, seed: int, n_trees: int, n_leaves: int) -> Forest:
-    """Fit small trees to log-odds and stretch their mean to the same spread."""
+def _grow(
+    rows: Matrix, target: Vector, seed: int, shape: tuple[int, int], bounds: Bounds | None
+) -> Forest:
+    """Fit small trees to log-odds and stretch their mean to the same spread.
+
+    Between bounds, values beyond them are moved to them, and a leaf has at least five rows.
+    """
+    n_trees, n_leaves = shape
     trees = ExtraTreesRegressor(
         n_trees, max_leaf_nodes=n_leaves, max_features="sqrt", random_state=seed
-    ).fit(rows, target)
+    )
+    if bounds is None:
+        trees.fit(rows, target)
+    else:
+        rows = bounds.clip(rows)
+        # Half a row less than that: the weights of corners must not decide.
+        trees.set_params(min_weight_fraction_leaf=min((LEAST_LEAF - 0.5) / len(rows), 0.5))
+        corners = _corners(bounds, seed)
+        trees.fit(
+            np.concatenate([rows, corners]),
+            np.append(target, np.full(len(corners), target.mean())),
+            np.repeat([1.0, _NO_WEIGHT], [len(rows), len(corners)]),
+        )
     flat = trees.predict(rows).std()
     stretch = target.std() / flat if flat > 0 else 1.0
     return _to_forest(trees, target.mean(), stretch / n_trees)
+
+
+def _corners(bounds: Bounds, seed: int) -> Matrix:
+    """Draw corners of the bounds at random, from the seed alone."""
+    is_high = np.random.default_rng([seed, _N_CORNERS]).random((_N_CORNERS, bounds.low.size)) < 0.5
+    return np.where(is_high, bounds.high, bounds.low)
 
 
 def _to_forest(trees: ExtraTreesRegressor, centre: float, factor: float) -> Forest:

@@ -28,7 +28,6 @@ from conovel.models.forest import Forest
 from conovel.models.linear import Linear
 from conovel.models.portable_math import expit
 from conovel.models.quantized.forest import QuantizedForest, per_feature, uniform
-from conovel.models.quantized.grids import Lattice
 from conovel.models.wire import Surrogate
 from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import (
@@ -44,6 +43,7 @@ from conovel.scorers.base import (
 from conovel.scorers.discriminant import Discriminant
 from conovel.scorers.normality import normality
 from conovel.scorers.selection import fit_best
+from conovel.site.bounds import Bounds
 from conovel.site.common_scale import EDGES, novelties_in
 from conovel.site.compact import grow_imitation
 from conovel.site.distance_model import CONFORMS, distance_model
@@ -152,6 +152,13 @@ class FoldTraining:
         nearest = np.minimum(by_own, by_others)[kept]
         return cls(null_train, Mixture.of(rows[kept]), log_odds(nearest, 1e-12))
 
+    def within(self, bounds: Bounds) -> FoldTraining:
+        """Move values beyond the bounds to them; rows keep their order, and so does `far`."""
+        mixture = self.mixture
+        if mixture is not None:
+            mixture = Mixture(bounds.clip(mixture.distinct), mixture.position)
+        return replace(self, null_train=bounds.clip(self.null_train), mixture=mixture)
+
 
 def second_model(
     candidates: Sequence[Scorer],
@@ -160,6 +167,7 @@ def second_model(
     bits: Bits,
     seed: int,
     schema: bytes,
+    bounds: Bounds,
 ) -> tuple[bytes, FittedScorer | None]:
     """Learn what is novel to an agent, and return it as bytes, with the scorer if one was fitted.
 
@@ -180,21 +188,24 @@ def second_model(
         Seed of a forest that imitates.
     schema : bytes
         Digest of the columns.
+    bounds : Bounds
+        Values beyond are moved to them, and thresholds lie between them.
     """
+    training = training.within(bounds)
     null_train, mixture = training.null_train, training.mixture
     if mixture is None or len(null_train) < _FEWEST_TRAINED:
         return wire.encode(own, schema=schema), None
     is_default = len(candidates) == 1 and isinstance(candidates[0], Automatic)
     if is_default and normality(null_train).is_plausible:
         linear = _discriminant(training, mixture)
-        return _encode(_as_odds(linear, null_train, mixture), mixture, bits, schema), None
+        return _encode(_as_odds(linear, null_train, mixture), bounds, bits, schema), None
     fitted = fit_best(candidates, TrainingSet(null_train, mixture))
     if isinstance(fitted.flat, Linear):
         model: Linear | Forest = fitted.flat
     else:
         rows = np.vstack([null_train, mixture.rows])
-        model = grow_imitation(rows, _log_odds(fitted, rows), seed)
-    return _encode(_as_odds(model, null_train, mixture), mixture, bits, schema), fitted
+        model = grow_imitation(rows, _log_odds(fitted, rows), seed, bounds)
+    return _encode(_as_odds(model, null_train, mixture), bounds, bits, schema), fitted
 
 
 def _discriminant(training: FoldTraining, mixture: Mixture) -> Linear:
@@ -253,13 +264,13 @@ def _centre_and_unit(scores: Vector) -> tuple[float, float]:
     return centre, (upper - centre) / _NORMAL_QUANTILE or float(scores.std()) or 1.0
 
 
-def _encode(model: Linear | Forest, mixture: Mixture, bits: Bits, schema: bytes) -> bytes:
+def _encode(model: Linear | Forest, bounds: Bounds, bits: Bits, schema: bytes) -> bytes:
     """Put the numbers of a model on grids, so that it has the same bits everywhere."""
     if isinstance(model, Linear):
         return wire.encode(uniform(model, _width(bits, _BITS_OF_LINEAR)), schema=schema)
     width = _width(bits, _BITS_OF_FOREST)
     used = set(model.feature.tolist()) - {-1}
-    lattices = {f: Lattice.over(mixture.distinct[:, f], width) for f in used}
+    lattices = {f: bounds.lattice(f, width) for f in used}
     coded: QuantizedForest = per_feature(model, width, width, lattices)
     return wire.encode(coded, schema=schema)
 

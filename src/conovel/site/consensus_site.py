@@ -44,14 +44,21 @@ class FoldWork(Site):
     def _describe(self, null_train: Matrix, index: int, names: Sequence[str]) -> dict[str, bytes]:
         """Describe the own normals for all peers."""
         self._name = names[index]
-        self._first = first_model(null_train, self.spec.bits, schema_digest(self.columns, 4))
+        clipped = self._bounds(null_train).clip(null_train)
+        self._first = first_model(clipped, self.spec.bits, schema_digest(self.columns, 4))
         return {name: self._first for i, name in enumerate(names) if i != index}
 
     def _second_model(self, training: FoldTraining, own: Surrogate) -> bytes:
         """Learn a second model and note how its scorer was chosen."""
         schema = schema_digest(self.columns, 4)
         blob, fitted = second_model(
-            self.work.candidates, training, own, self.spec.bits, self.spec.seed, schema
+            self.work.candidates,
+            training,
+            own,
+            self.spec.bits,
+            self.spec.seed,
+            schema,
+            self._bounds(training.null_train),
         )
         if fitted is not None and fitted.selection:
             self.choices["scorer"] = fitted.selection

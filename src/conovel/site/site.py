@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -28,11 +28,16 @@ from conovel.scorers.base import (
     Vector,
 )
 from conovel.scorers.selection import Selection, fit_best
+from conovel.site.bounds import Bounds, find_bounds
 from conovel.site.column_views import views_of
 from conovel.site.common_scale import fit_scale
 from conovel.site.composite import fit_composite
 from conovel.site.explain import Explainer
+from conovel.site.noise import NoiseSource, SecretNoise
 from conovel.site.original import with_frames
+from conovel.site.private_surrogate import make_private_surrogate
+from conovel.site.public_ranges import public_ranges
+from conovel.site.public_units import public_units
 from conovel.site.sampling import training_sample
 from conovel.site.splitting import TrainingRows, split_by_number
 from conovel.site.surrogate import decode, make_surrogate
@@ -64,12 +69,15 @@ class SiteWork:
         How many agents were invited to the run.
     max_train_rows : int
         How many rows of either kind are learnt from at most.
+    noise : NoiseSource
+        Of models with differential privacy; not secret in tests alone.
     """
 
     spec: RunSpec
     candidates: tuple[Scorer, ...]
     n_agents: int = 1
     max_train_rows: int = MAX_TRAIN_ROWS
+    noise: NoiseSource = field(default_factory=SecretNoise, repr=False, compare=False)
 
 
 class Site(ABC):
@@ -196,9 +204,29 @@ class Site(ABC):
             self.choices["scorer"] = self._own.selection
         return self._own
 
-    def _surrogate(self, training: TrainingSet, local: FittedScorer) -> bytes:
-        schema = schema_digest(self.columns, 4)
-        return make_surrogate(self.spec.bits, local, training, self.spec.seed, schema)
+    def _surrogate(self, training: TrainingSet, local: FittedScorer, n_mixture: int) -> bytes:
+        """Make what peers receive; `n_mixture` is the number of all mixture rows."""
+        spec, schema = self.spec, schema_digest(self.columns, 4)
+        if spec.privacy is None:
+            bounds = self._bounds(training.null_train)
+            return make_surrogate(
+                spec.bits,
+                local,
+                training,
+                spec.seed,
+                schema,
+                candidates=self.work.candidates,
+                bounds=bounds,
+            )
+        n_learnt = min(n_mixture, self.work.max_train_rows)  # of a sample, on average
+        known = public_units(spec.schema, len(self.columns))
+        return make_private_surrogate(
+            training, n_learnt, known, spec.privacy, self.work.noise, spec.bits, schema
+        )
+
+    def _bounds(self, null_train: Matrix) -> Bounds:
+        """Return the bounds of the features of what is sent."""
+        return find_bounds(null_train, public_ranges(self.spec.schema, len(self.columns)))
 
     def _composite(
         self, training: TrainingSet, local: FittedScorer, models: Mapping[str, bytes]
@@ -306,14 +334,17 @@ class LocalSite(Site):
         """Fit, and make a model for every peer: one for all, or one per block in `split`."""
         self._weight = weight
         if not self.spec.regime.splits_rows:
-            training = self._tested_block.training
-            blob = self._surrogate(training, self._fit_own(training))
+            block = self._tested_block
+            n_mixture = block.mixture.position.size
+            blob = self._surrogate(block.training, self._fit_own(block.training), n_mixture)
             return {name: blob for i, name in enumerate(names) if i != index}
         blocks = self._blocks(len(names))
         self._tested_block = blocks[own_block(index)]
         self._fit_own(self._tested_block.training)
         return {
-            name: self._surrogate(block.training, self._fit(block.training))
+            name: self._surrogate(
+                block.training, self._fit(block.training), block.mixture.position.size
+            )
             for i, (name, block) in enumerate(zip(names, blocks, strict=True))
             if i != index
         }

@@ -5,18 +5,28 @@ quantizer, and ``"compact"`` grows a small forest that imitates the model and se
 ``"compact:300"`` sends the best one of at most 300 bytes. A model that is not made of numbers
 which can be sent (a blend, nearest neighbours, a one-class model), or of too many, is imitated by
 a forest of 100 trees with at most 20 leaves, and that forest is sent in float64 or quantized.
+
+What imitates learns from a model that was fitted again, on rows without values beyond the bounds
+of the features (:mod:`conovel.site.bounds`). A model that is sent itself at a stated precision was
+fitted on the rows as they are: docs/privacy.md says what that gives away.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from conovel.errors import InputError, ModelError
 from conovel.models import wire
 from conovel.models.wire import NO_SCHEMA, decode
-from conovel.scorers.base import FittedScorer, TrainingSet
+from conovel.scorers.automatic import Automatic
+from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
 from conovel.scorers.from_sklearn import Flat, to_flat
+from conovel.scorers.normality import normality
+from conovel.scorers.selection import fit_best
+from conovel.site.bounds import SHAPE_REACH, Bounds, find_bounds
 from conovel.site.compact import encode_compact, imitate
 from conovel.spec.precision import Bits, as_bits
 
@@ -65,18 +75,34 @@ def encode(model: Any, *, bits: int | None = None, schema: bytes = NO_SCHEMA) ->
     return wire.encode(flat, bits=bits, schema=schema)
 
 
-def flat_of(local: FittedScorer, training: TrainingSet, seed: int) -> Flat:
+def flat_of(
+    local: FittedScorer,
+    training: TrainingSet,
+    seed: int,
+    *,
+    candidates: Sequence[Scorer],
+    bounds: Bounds | None = None,
+) -> Flat:
     """Return the local model as numbers, or a forest that imitates it where it has no such form.
 
-    Parameters
-    ----------
-    local : FittedScorer
-        The model, fitted on these rows.
-    training : TrainingSet
-    seed : int
-        Seed of the forest.
+    Parameters are those of :func:`make_surrogate`.
     """
-    return imitate(local, training, seed) if local.flat is None else local.flat
+    if local.flat is not None:
+        return local.flat
+    bounds = bounds or find_bounds(training.null_train)
+    clipped = bounds.clip_training(training)
+    return imitate(_refit(candidates, clipped), clipped, seed, bounds)
+
+
+def _refit(candidates: Sequence[Scorer], clipped: TrainingSet) -> FittedScorer:
+    """Fit the model that is imitated, on clipped rows."""
+    rows = clipped.null_train
+    tight = find_bounds(rows, reach=SHAPE_REACH).clip(rows)
+    settled = [
+        replace(one, shape=normality(tight)) if isinstance(one, Automatic) else one
+        for one in candidates
+    ]
+    return fit_best(settled, clipped)
 
 
 def make_surrogate(
@@ -85,31 +111,44 @@ def make_surrogate(
     training: TrainingSet,
     seed: int,
     schema: bytes = NO_SCHEMA,
+    *,
+    candidates: Sequence[Scorer],
+    bounds: Bounds | None = None,
 ) -> bytes:
     """Make what a peer receives from the model fitted on a training set.
 
     Parameters
     ----------
     bits : None, int or str
-        See :mod:`conovel.spec.precision`. A compact model imitates `local`, see
+        See :mod:`conovel.spec.precision`. A compact model imitates, see
         :mod:`conovel.site.compact`, and so does what is sent for a model without a flat form.
     local : FittedScorer
+        What is sent itself, where `bits` is a precision and it is made of numbers.
     training : TrainingSet
     seed : int
         Seed of a forest that imitates.
     schema : bytes
         Digest of the columns, see :func:`conovel.models.wire.schema_digest`.
+    candidates : sequence of Scorer
+        What the site learns with. The model that is imitated is learnt with them again, from rows
+        without values beyond the bounds.
+    bounds : Bounds, optional
+        Of the features; by default those of null_train.
     """
-    if isinstance(bits, str):
-        _, _, budget = bits.partition(":")
-        return encode_compact(
-            local,
-            training,
-            seed,
-            budget=int(budget) if budget else None,
-            schema=schema,
-        )
-    if local.flat is not None:
+    if not isinstance(bits, str) and local.flat is not None:
         with suppress(ModelError):  # more numbers than a message may hold
             return wire.encode(local.flat, bits=bits, schema=schema)
-    return wire.encode(imitate(local, training, seed), bits=bits, schema=schema)
+    bounds = bounds or find_bounds(training.null_train)
+    clipped = bounds.clip_training(training)
+    imitated = _refit(candidates, clipped)
+    if not isinstance(bits, str):
+        return wire.encode(imitate(imitated, clipped, seed, bounds), bits=bits, schema=schema)
+    _, _, budget = bits.partition(":")
+    return encode_compact(
+        imitated,
+        clipped,
+        seed,
+        bounds=bounds,
+        budget=int(budget) if budget else None,
+        schema=schema,
+    )

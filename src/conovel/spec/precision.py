@@ -47,6 +47,30 @@ def as_bits(bits: Any) -> Bits:
     )
 
 
+def exposure_note(bits: Bits) -> str:
+    """Say what models of a stated precision give away; an empty text for compact models.
+
+    Examples
+    --------
+    >>> exposure_note("compact")
+    ''
+    >>> print(exposure_note(4))
+    models are sent with 4 bits instead of compact: rows behind a random forest are then told from
+    others with AUC 0.71 (trees of depth 5) to 0.97 (of full depth), and 0.5 is a guess; see
+    conovel privacy
+    """
+    if isinstance(bits, str):
+        return ""
+    sent, shallow, deep = f"with {bits} bits", "0.71", "0.97"
+    if bits is None:
+        sent, shallow, deep = "in float64", "0.81", "1.00"
+    return (
+        f"models are sent {sent} instead of compact: rows behind a random forest are then told"
+        f" from others with AUC {shallow} (trees of depth 5) to {deep} (of full depth), and 0.5 is"
+        " a guess; see conovel privacy"
+    )
+
+
 def check_bits(bits: int) -> int:
     """Return a number of bits if it can be the width of a quantizer."""
     if not isinstance(bits, Integral) or isinstance(bits, bool) or not 1 <= bits <= MAX_BITS:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any
 
-from conovel.errors import InputError
+from conovel.errors import InputError, PrivacyError
 from conovel.spec.composites import AUTO, as_composite
 from conovel.spec.counting import COMMITTED, ROUNDS, TO_COORDINATOR, check_counting
 from conovel.spec.precision import COMPACT, Bits, as_bits
+from conovel.spec.privacy import Privacy, as_privacy
 from conovel.spec.regimes import AUTO as AUTO_REGIME
 from conovel.spec.regimes import Regime, as_regime, choose_regime
 from conovel.spec.schema import Schema, SchemaDigest, differing_columns
@@ -63,6 +64,9 @@ class RunSpec:
         Who sees the counts that agents reveal in committed counting.
     schema : Schema, SchemaDigest or None
         What the columns are, where they are not all plain numbers. A hello carries its digest.
+    privacy : Privacy or None
+        ε and δ of the models that each site sends. A number or a text such as "4,1/1000000" is
+        read.
 
     Examples
     --------
@@ -84,6 +88,7 @@ class RunSpec:
     counting: str = ROUNDS
     reveal_to: str = TO_COORDINATOR
     schema: Schema | SchemaDigest | None = None
+    privacy: Privacy | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -115,6 +120,9 @@ class RunSpec:
             raise InputError(f"schema must be a Schema, not {self.schema!r}")
         if isinstance(self.schema, Schema):
             self.schema.require_small()
+        put(self, "privacy", as_privacy(self.privacy))
+        if self.privacy is not None:
+            self._check_privacy()
         if self.repeats > 1:
             self._check_repeats()
         check_counting(self)
@@ -135,6 +143,22 @@ class RunSpec:
         if self.on_dropout != "abort":
             raise InputError(
                 "repeats breaks a run off when an agent vanishes: leave on_dropout at 'abort'"
+            )
+
+    def _check_privacy(self) -> None:
+        """Refuse regimes whose messages differential privacy would not cover."""
+        name, instead = self.regime.name, "use 'joint', 'full', 'conservative' or 'split'"
+        if not self.regime.deployable:
+            raise PrivacyError(f"privacy is not for the regime {name!r}, which pools rows")
+        if not self.regime.exchanges_models:
+            raise PrivacyError(
+                f"privacy is about models, and the regime {name!r} sends none; its counts are"
+                f" exact. Leave privacy out, or {instead}"
+            )
+        if self.regime.composite_null:
+            raise PrivacyError(
+                f"privacy is not proven for the regime {name!r}, whose second models are learnt"
+                f" with the peers' first models from the same rows: {instead}"
             )
 
     @classmethod
@@ -163,6 +187,7 @@ class RunSpec:
     def to_dict(self) -> dict[str, Any]:
         """Give the settings as plain JSON types, fractions as text."""
         columns = {} if self.schema is None else {"schema": _schema_as_plain(self.schema)}
+        privacy = {} if self.privacy is None else {"privacy": str(self.privacy)}
         return {
             "regime": self.regime.name,
             "level": str(self.level),
@@ -177,6 +202,7 @@ class RunSpec:
             "counting": self.counting,
             "reveal_to": self.reveal_to,
             **columns,
+            **privacy,
         }
 
     @classmethod
@@ -187,12 +213,12 @@ class RunSpec:
         known = {field.name for field in fields(cls)}
         if unknown := sorted(map(str, set(plain) - known)):
             raise InputError(f"a run has no setting called {', '.join(unknown)}")
-        if missing := sorted(known - {"schema"} - set(plain)):
+        if missing := sorted(known - {"schema", "privacy"} - set(plain)):
             raise InputError(f"the settings of the run lack {', '.join(missing)}")
         for name in ("regime", "level", "composite", "on_dropout", "counting", "reveal_to"):
             _check_text(name, plain[name])
-        for name in ("pi0", "train_fraction"):
-            if plain[name] is not None:
+        for name in ("pi0", "train_fraction", "privacy"):
+            if plain.get(name) is not None:
                 _check_text(name, plain[name])
         return cls(**{**plain, "schema": _schema_from_plain(plain.get("schema"))})
 
@@ -232,9 +258,9 @@ class RunSpec:
         ours, theirs = (json.loads(spec.to_text()) for spec in (self, other))
         columns = [spec.pop("schema", {"digests": {}})["digests"] for spec in (ours, theirs)]
         return differing_columns(*columns) + [
-            f"{name} is {theirs[name]!r} instead of {ours[name]!r}"
-            for name in ours
-            if ours[name] != theirs[name]
+            f"{name} is {theirs.get(name)!r} instead of {ours.get(name)!r}"
+            for name in dict.fromkeys([*ours, *theirs])
+            if ours.get(name) != theirs.get(name)
         ]
 
 

@@ -53,6 +53,8 @@ def repeat_seeds(seed: int, repeats: int) -> list[int]:
 def repeated_specs(spec: RunSpec) -> list[RunSpec]:
     """Return the settings of each run that is averaged: its own seed, and the level β.
 
+    Each run gets an equal part of ε and of δ.
+
     Each is the whole record of a run of its own, which can be made again without the others.
 
     Examples
@@ -63,8 +65,9 @@ def repeated_specs(spec: RunSpec) -> list[RunSpec]:
     if spec.repeats == 1:
         return [spec]
     level = run_level(spec.level)
+    privacy = None if spec.privacy is None else spec.privacy.divided(spec.repeats)
     return [
-        replace(spec, seed=seed, level=level, repeats=1)
+        replace(spec, seed=seed, level=level, repeats=1, privacy=privacy)
         for seed in repeat_seeds(spec.seed, spec.repeats)
     ]
 

@@ -12,6 +12,7 @@ from support.mixed import SCHEMA, mixed_agents
 from conovel.drivers.nvflare.processes import wait_for
 from conovel.drivers.nvflare.run_records import RunRecords
 from conovel.drivers.nvflare.secret import own_secret
+from conovel.drivers.nvflare.settings import read_site
 from conovel.protocol.agent import Agent
 from conovel.protocol.audit import verify
 from conovel.protocol.bodies import Count
@@ -189,3 +190,19 @@ def test_a_tap_on_the_relay_shows_counts_but_no_model(
         pieces = [blob[i : i + 16] for i in range(len(blob) - 15)]
         assert pieces
         assert not any(piece in tapped for piece in pieces)
+
+
+@pytest.mark.slow
+def test_private_models_between_real_processes(submit, loopback):
+    """Two runs of the same seed send other models; ε is in the terms, the log and the account."""
+    sent = []
+    for n in (1, 2):
+        account = submit(regime="joint", bits="compact", privacy="4", level=0.1)
+        assert account["state"] == "done", account["message"]
+        assert account["transcript"]["spec"]["privacy"] == "4,1/1000000"
+        entries = read_site(loopback.folder / "north" / "site.toml").audit_log.read().entries
+        charged = [one for one in entries if one["entry"] == "data" and "privacy" in one]
+        assert (charged[-1]["privacy"], charged[-1]["epsilon"]) == ("4,1/1000000", str(4 * n))
+        models = [one for one in entries if one["entry"] == "sent" and one["kind"] == "MODEL"]
+        sent.append(models[-1]["sha256"])
+    assert sent[0] != sent[1]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,12 +14,15 @@ from support.fake_nvflare import FakeNVFlare
 from support.federation import SITES
 from support.terms import make_terms
 
+from conovel.cli.audit import audit as show_audit
 from conovel.drivers.nvflare.audit_log import AuditLog
 from conovel.drivers.nvflare.consent import Limits
+from conovel.drivers.nvflare.epsilon import epsilon_spent, spent_by_set
 from conovel.drivers.nvflare.exposure import exposure_of, runs_of
 from conovel.drivers.nvflare.processes import wait_for
 from conovel.drivers.nvflare.run_records import RunRecords
 from conovel.drivers.nvflare.settings import read_site
+from conovel.errors import ReplayedMessageError
 from conovel.protocol.bodies import Roster, Start
 from conovel.protocol.messages import Message
 from conovel.site.storage import write_table
@@ -340,3 +344,91 @@ def test_audit_shows_the_log_and_checks_it(files, conovel):
     told = conovel("audit", path, "--json")
     assert (told.returncode, json.loads(told.stdout)["broken_line"]) == (1, number)
     assert conovel("audit", path.with_name("null.csv")).returncode == 2
+
+
+# Differential privacy: ε is charged before a model is made, and refused when it is spent.
+
+
+def spent_at(file, data_set=""):
+    return epsilon_spent(runs_of(entries(file)), data_set)
+
+
+def test_epsilon_adds_up_until_it_is_spent(files):
+    limits = Limits(max_epsilon=9)
+    for n in (1, 2):
+        assert run(files, limits, privacy="4")[0]["state"] == "done"
+        assert spent_at(files["west"]) == (4 * n, Fraction(n, 10**6), n, 0)
+        assert entries(files["west"], entry="data")[-1]["epsilon"] == str(4 * n)
+    account, fake = run(files, limits, privacy="4")
+    assert "west refuses: what it agrees to spend of ε is spent" in account["message"]
+    assert "ε 8 in 2 runs so far, and 9 in all" in fake.sites["west"].record._content["message"]
+    assert "8" not in account["message"].split("--")[0].split("refuses")[1]
+    sent = entries(files["west"], entry="sent", run=fake.terms.run_id)
+    assert {one["kind"] for one in sent} <= {"ABORT"}
+    # One more row makes other files, and the same data set.
+    write_table(files["west"].null, {f"x{j}": np.arange(50.0) + j for j in range(3)})
+    assert "is spent" in run(files, limits, privacy="4")[0]["message"]
+    assert run(files, limits, privacy="1")[0]["state"] == "done"
+    # The site says that it has entirely other rows.
+    other = files | {"west": replace(files["west"], data_set="april")}
+    assert run(other, limits, privacy="4")[0]["state"] == "done"
+    found = spent_by_set(runs_of(entries(files["west"])))
+    assert {name: spent.epsilon for name, spent in found.items()} == {"": 9, "april": 4}
+
+
+def test_a_site_with_a_bound_on_epsilon_sends_no_model_without_privacy(files):
+    limits = Limits(max_epsilon="1/2")
+    assert "with differential privacy only" in run(files, limits)[0]["message"]
+    assert run(files, limits, regime="counts")[0]["state"] == "done"  # sends no model
+    assert run(files, limits, privacy="1/2")[0]["state"] == "done"
+    assert spent_at(files["west"]) == (Fraction(1, 2), Fraction(1, 10**6), 1, 0)
+
+
+def test_no_bound_holds_after_a_model_without_privacy(files):
+    assert run(files)[0]["state"] == "done"
+    assert spent_at(files["west"]).n_open == 1
+    account, fake = run(files, Limits(max_epsilon=100), privacy="1")
+    assert "what it agrees to spend of ε is spent" in account["message"]
+    assert "1 run without privacy" in fake.sites["west"].record._content["message"]
+
+
+def test_delta_of_all_runs_is_below_one_over_the_rows(files):
+    assert run(files, privacy="1,1/500")[0]["state"] == "done"  # there are 260 rows
+    account, _ = run(files, privacy="1,1/500")
+    assert "refuses: δ of the run, added to that of earlier runs" in account["message"]
+
+
+def test_epsilon_of_a_run_that_is_under_way_is_charged(files):
+    limits = {"west": Limits(max_epsilon=5)}
+    first = FakeNVFlare(terms(privacy="4"), files, limits)
+    first.sites["west"].driver.begin()
+    assert wait_for(lambda: entries(files["west"], entry="data"), 10)
+    assert not entries(files["west"], entry="sent", kind="MODEL")
+    account, _ = run(files, limits["west"], privacy="4")
+    assert "is spent" in account["message"]
+
+
+def test_a_run_that_was_cut_off_cannot_be_joined_again_and_stays_charged(files):
+    """A site that starts again draws no second noise for a run: its id was used."""
+    fake = run(files, privacy="4")[1]
+    records = RunRecords(files["west"].state, files["west"].audit_log)
+    with pytest.raises(ReplayedMessageError):
+        records.open(fake.terms.run_id, seconds=60)
+    assert spent_at(files["west"]).epsilon == 4
+
+
+def test_the_audit_shows_what_was_spent(files, capsys):
+    assert run(files, privacy="4")[0]["state"] == "done"
+    west = files["west"].path
+    west.write_text(west.read_text() + "[consent]\nmax_epsilon = 16\n")
+    show_audit(west)
+    assert "ε 4 in 1 run of at most 16" in capsys.readouterr().out
+    show_audit(west, json=True)
+    found = json.loads(capsys.readouterr().out)["privacy"][""]
+    assert found == {"epsilon": "4", "delta": "1/1000000", "n_private": 1, "n_open": 0}
+
+
+def test_private_models_are_forests_whatever_the_scorer(files):
+    account, _ = run(files, Limits(model_families=["linear"]), privacy="4")
+    assert "of the family 'forest', which may not leave it" in account["message"]
+    assert run(files, Limits(model_families=["forest"]), privacy="4")[0]["state"] == "done"

@@ -136,6 +136,7 @@ class SiteApp:
             self._check(agreed)
             record = records.open(agreed.run_id, agreed.run_seconds, self._job, **about)
         except (InputError, RefusedError, ReplayedMessageError, SignatureError) as error:
+            about["fault"] = type(error).__name__
             records.refuse(_run_id(terms_of(terms), self._job), str(error), self._job, **about)
             return str(error)
         files = SiteFiles(self._file, agreed)
@@ -206,7 +207,8 @@ class CoordinatorApp:
                 _log.exception("the run could not go on")
                 error = LocalProtocolError(f"the coordinator failed ({type(error).__name__})")
             if not records.knows(job):
-                records.refuse(_run_id(terms_of(self._signed), job), str(error), job)
+                fault = type(error).__name__
+                records.refuse(_run_id(terms_of(self._signed), job), str(error), job, fault=fault)
             self._account = account_of(error, terms_of(self._signed))
         folder = Path(context.workspace.get_run_dir(job))
         write_json(folder / OUTCOME_FILE, self._account)
@@ -228,16 +230,12 @@ class CoordinatorApp:
         self._driver = CoordinatorDriver(terms, Delivery(proxies, terms.call_seconds))
         collab.fl_ctx.get_engine().register_app_command(TOPIC, self._answer)
         account = self._driver.run(Sites(proxies, terms, context, self._signed))
+        measures = self._driver.measures()
         if account["state"] == "failed":
-            record.finish(FAILED, account["message"])
-        elif "ledger" in account:
-            record.finish(DONE, f"{account['ledger']['n_listed_in_all']:,} rows on the list")
-        elif terms.spec.regime.uses_counts:
-            record.finish(
-                DONE, f"{counted(account['outcome']['n_rejected'], 'row')} flagged in all"
-            )
+            fault = account["fault"]
+            record.finish(FAILED, account["message"], fault=fault, measures=measures)
         else:
-            record.finish(DONE, "every site decided alone")
+            record.finish(DONE, _ending(account, terms), measures=measures)
         return account
 
     def _answer(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:
@@ -251,6 +249,15 @@ class CoordinatorApp:
                 self._driver.stop(as_text(reason, MAX_REASON))
                 return {"stopped": True}
         return {}
+
+
+def _ending(account: Mapping[str, Any], terms: Terms) -> str:
+    """Return how a run ended that was not broken off."""
+    if "ledger" in account:
+        return f"{account['ledger']['n_listed_in_all']:,} rows on the list"
+    if terms.spec.regime.uses_counts:
+        return f"{counted(account['outcome']['n_rejected'], 'row')} flagged in all"
+    return "every site decided alone"
 
 
 def _take_signed(

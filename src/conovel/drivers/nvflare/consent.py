@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+from conovel.drivers.nvflare.epsilon import EpsilonSpent, shown
 from conovel.drivers.nvflare.exposure import RunsSpent
 from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import InputError
@@ -19,12 +20,13 @@ from conovel.spec.precision import COMPACT, MAX_BITS, Bits, check_bits
 from conovel.spec.regimes import REGIMES, as_deployable
 from conovel.spec.schema import Schema, differing_columns
 from conovel.spec.training import n_training
-from conovel.stats.levels import as_level
+from conovel.stats.levels import as_fraction, as_level
 from conovel.stats.tolerant import as_liars
 from conovel.stats.words import counted
 
 OWN_RULE = "own rule"  # the share that the site would choose itself
 FLOAT64 = "float64"
+NO_BOUND = "none"
 # Why a run is refused, for all parties; and numbers for the site's own record.
 Objection: TypeAlias = tuple[str, str]
 NONE: Objection = ("", "")
@@ -37,6 +39,7 @@ _LEAST = {
     "max_runs_per_day": 1,
     "max_runs_per_data": 1,
     "max_peer_share": 0,
+    "max_forest_bytes": 1,
 }
 
 
@@ -76,11 +79,16 @@ class Limits:
         ``"float64"`` for any.
     model_families : tuple of str
         Families of models that may leave the site: forest, linear, dense.
+    max_forest_bytes : int
+        The largest forest that leaves the site. Deep ones give single rows away at any precision.
     max_runs_per_day, max_runs_per_data : int
         The most runs in 24 hours, and with the same rows, that send a model or counts.
     max_peer_share : float
         The most test rows of all other agents together, for each test row of the site. A site is
         told the total alone, so this bounds every single peer as well.
+    max_epsilon : str
+        The largest sum of ε over all runs in which models of the site's data set leave it, or
+        ``"none"`` for no bound. With a bound, a run without differential privacy sends no model.
 
     Examples
     --------
@@ -104,9 +112,11 @@ class Limits:
     min_calibration_rows: int = 10
     max_bits: int | str = MAX_BITS
     model_families: tuple[str, ...] = FAMILIES
+    max_forest_bytes: int = 16 * 2**10  # the paper's forests of depth 5 have up to 9,000
     max_runs_per_day: int = 24
     max_runs_per_data: int = 10
     max_peer_share: float = 100.0
+    max_epsilon: str = NO_BOUND
 
     def __post_init__(self) -> None:
         if isinstance(self.regimes, str) or not isinstance(self.regimes, Sequence):
@@ -116,6 +126,8 @@ class Limits:
         if self.min_train_share != OWN_RULE:
             share = as_level(self.min_train_share, "min_train_share")
             object.__setattr__(self, "min_train_share", str(share))
+        if self.max_epsilon != NO_BOUND:
+            object.__setattr__(self, "max_epsilon", str(_as_max_epsilon(self.max_epsilon)))
         as_liars(self.min_liars)
         if not isinstance(self.reveal_to, str) or self.reveal_to not in REVEAL_TO:
             raise InputError(f"reveal_to must be {' or '.join(REVEAL_TO)}, not {self.reveal_to!r}")
@@ -249,7 +261,8 @@ class Limits:
         regime = terms.spec.regime
         if not regime.exchanges_models:
             return ""
-        families = {"forest"} if isinstance(bits, str) else set()
+        is_forest = isinstance(bits, str) or terms.spec.privacy is not None
+        families = {"forest"} if is_forest else set()
         if regime.composite_null:  # its models have numbers of their own precision, on grids
             bits, families = bits if isinstance(bits, int) else MAX_BITS, {"dense"}
         if _order(bits) > _order(self.max_bits):
@@ -265,6 +278,12 @@ class Limits:
         family, is_exact = family_of(blob)
         if is_exact and self.max_bits != FLOAT64:
             return f"its model has numbers in {FLOAT64}, and it agrees to {self.max_bits} at most"
+        if family == "forest" and len(blob) > self.max_forest_bytes:
+            return (
+                f"its model is a forest of {len(blob):,} bytes, and it agrees to"
+                f" {self.max_forest_bytes:,} at most: rows behind a deep forest are told from"
+                " others with AUC 0.9. Choose bits compact, or the site raises max_forest_bytes"
+            )
         return self._objection_to_families({family})
 
     def _objection_to_families(self, families: Iterable[str]) -> str:
@@ -290,6 +309,42 @@ class Limits:
                 )
         return NONE
 
+    def objection_to_epsilon(self, terms: Terms, spent: EpsilonSpent, n_rows: int) -> Objection:
+        """Return why a model must not leave a data set of which so much was spent.
+
+        Parameters
+        ----------
+        terms : Terms
+        spent : EpsilonSpent
+            By all runs before.
+        n_rows : int
+            Of the site, for the bound on δ.
+        """
+        privacy, bounded = terms.spec.privacy, self.max_epsilon != NO_BOUND
+        if not terms.spec.regime.exchanges_models or (privacy is None and not bounded):
+            return NONE
+        more = "the site brings other rows under another [data] set, or raises max_epsilon"
+        if privacy is None:
+            return (
+                "its models leave with differential privacy only: give the run an ε with --privacy"
+                ", or the site sets max_epsilon to 'none' in its site.toml",
+                "",
+            )
+        after = spent.plus(privacy)
+        if after.delta * n_rows >= 1:
+            return (
+                "δ of the run, added to that of earlier runs, is too large for its number of rows:"
+                f" choose a smaller δ, such as --privacy {shown(privacy.epsilon)},1e-9",
+                f"δ {after.delta} in all, for {n_rows:,} rows",
+            )
+        if bounded and (spent.n_open or after.epsilon > Fraction(self.max_epsilon)):
+            return (
+                f"what it agrees to spend of ε is spent: choose a smaller ε, or {more} in its"
+                " site.toml",
+                f"{spent} so far, and {self.max_epsilon} in all; see conovel audit",
+            )
+        return NONE
+
     def objection_to_sizes(self, message: Message, terms: Terms, n_test: int) -> Objection:
         """Return why the others have too many test rows for a site with this many.
 
@@ -310,6 +365,13 @@ class Limits:
         if n_agents >= self.min_agents:
             return ""
         return f"a run of {n_agents} agents is too small: this site asks for {self.min_agents}"
+
+
+def _as_max_epsilon(epsilon: Any) -> Fraction:
+    found = as_fraction(str(epsilon), "max_epsilon")
+    if found <= 0 or isinstance(epsilon, bool):
+        raise InputError(f"max_epsilon must be a number above 0 or {NO_BOUND!r}, not {epsilon!r}")
+    return found
 
 
 def _as_max_bits(bits: Any) -> int:

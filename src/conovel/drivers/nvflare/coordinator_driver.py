@@ -17,6 +17,7 @@ from conovel.drivers.nvflare.coordinator_list import (
     LIST_QUESTIONS,
     CoordinatorList,
 )
+from conovel.drivers.nvflare.measures import IN, OUT, Measures
 from conovel.drivers.nvflare.site_driver import Deliver
 from conovel.drivers.nvflare.terms import Terms
 from conovel.drivers.nvflare.worker_thread import WorkerThread
@@ -104,6 +105,7 @@ class CoordinatorDriver:
             run_id=terms.run_bytes,
         )
         self._listing = CoordinatorList(terms) if terms.list_name else None
+        self._measures = Measures()
         self._began = time.monotonic()
         self._unanswered = dict.fromkeys(terms.agents, self._began)  # site: since when
         self._entered = {self._coordinator.state: self._began}
@@ -252,7 +254,9 @@ class CoordinatorDriver:
         try:
             message = decode(data, sender)
         except RemoteProtocolError:  # the machine aborts the run, unless that site was dropped
+            self._measures.message(IN, "no message", len(data))
             return messages_of(self._coordinator.receive(data, sender))
+        self._measures.message(IN, message.body.kind.name, len(data))
         if self._listing is not None and self._listing.takes(message, self._coordinator.state):
             sent = self._listing.take(message, len(data), sender)
             return self._coordinator.abort(error) if (error := self._listing.error) else sent
@@ -273,6 +277,7 @@ class CoordinatorDriver:
     def _send(self, outbox: Outbox) -> None:
         for sent in outbox:
             kind = sent.message.body.kind
+            self._measures.message(OUT, kind.name, len(sent.data))
             if kind not in LIST_MESSAGES:
                 self.transcript.note(sent.message, len(sent.data))
             if kind in QUESTIONS or (self._listing is not None and kind in LIST_QUESTIONS):
@@ -305,6 +310,10 @@ class CoordinatorDriver:
             if self._listing is not None:
                 account["ledger"] = self._listing.to_dict()
         return account
+
+    def measures(self) -> dict[str, Any]:
+        """Return messages, bytes and seconds of the run, for its record."""
+        return self._measures.to_plain() | {"seconds": self._durations()}
 
     def _durations(self) -> dict[str, float]:
         """Return the seconds that each state lasted, in order."""

@@ -26,6 +26,8 @@ class LoggedRun:
         What was asked for.
     data : str
         The digest of the rows; empty until they were read.
+    data_set : str
+        The name of the data set, as the site calls it.
     n_null, n_test, n_train : int
         Known normals, test rows, and how many known normals trained the models that left.
     models : dict
@@ -41,6 +43,7 @@ class LoggedRun:
     operator: str = ""
     terms: Mapping[str, Any] = field(default_factory=dict)
     data: str = ""
+    data_set: str = ""
     n_null: int = 0
     n_test: int = 0
     n_train: int = 0
@@ -62,7 +65,7 @@ class LoggedRun:
             case {"entry": "begin"}:
                 self.operator, self.terms = entry.get("operator", ""), entry.get("terms", {})
             case {"entry": "data"}:
-                self.data = entry["data"]
+                self.data, self.data_set = entry["data"], entry.get("set", "")
                 self.n_null, self.n_test = entry["n_null"], entry["n_test"]
             case {"entry": "sent", "kind": "MODEL", "to": to}:
                 self.n_models += 1

@@ -348,6 +348,7 @@ test = "test.parquet"     # rows to test
 # id = "patient"          # names the rows; never a feature, never sent
 # exclude = ["label"]     # columns that are no features
 # schema = "schema.toml"  # what the columns are, if not all numbers; the same at all sites
+# set = "2026"            # name of these rows in the ε ledger; no row is in two sets
 
 [model]
 # scorer = "automatic"    # or extra-trees, random-forest, boosting, logistic, mlp, ...
@@ -370,8 +371,10 @@ min_liars = 0                  # how many lying members a run must tolerate
 reveal_to = "coordinator"      # or "members": who may see this site's counts
 min_calibration_rows = 10      # counts over fewer calibration rows do not leave it
 max_bits = 16                  # of numbers in a model that leaves; or "compact", or "float64"
+max_forest_bytes = 16384       # of a forest that leaves; deep ones give single rows away
 model_families = ["forest", "linear", "dense"]   # of models that may leave
 max_runs_per_day = 24          # runs that send a model or counts, within 24 hours
 max_runs_per_data = 10         # the same, with the rows of the same files
 max_peer_share = 100           # test rows of all other sites for each one of this site
+max_epsilon = "none"           # or a sum of ε over runs: models then leave with privacy only
 """

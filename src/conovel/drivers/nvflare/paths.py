@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 ENVIRONMENT = "CONOVEL_SETTINGS"  # environment variable with the path of the party's TOML file
+PEERS_FILE = "peers"  # how many parties are connected; written again at every heartbeat
 JOINED_FILE = "joined"  # exists once the coordinator has accepted the site
 PID_FILE = "supervisor.pid"
 OWN_SEED_FILE = "seed-secret"  # mixed into the seed of every run; stays at the site

@@ -38,6 +38,8 @@ class RunMonitor:
         The audit log of a site, for the end of runs whose process was killed.
     on_end : callable
         Called after runs have ended.
+    on_change : callable
+        Called with the record of every run that begins or ends.
     """
 
     def __init__(
@@ -49,11 +51,12 @@ class RunMonitor:
         linger: float = 0.0,
         log: AuditLog | None = None,
         on_end: Callable[[], object] = lambda: None,
+        on_change: Callable[[Mapping[str, Any]], None] = lambda run: None,
     ) -> None:
         self.process = process
         self._log, self._records = state / LOG_FILE, RunRecords(state, log)
         self._print_line, self._on_done, self._linger = print_line, on_done, linger
-        self._on_end = on_end
+        self._on_end, self._on_change = on_end, on_change
         self._seen = {_key(run): run["state"] for run in self._records.runs()}
         self.look()  # closes runs that a killed party left open
 
@@ -96,6 +99,7 @@ class RunMonitor:
             if self._seen.get(_key(run)) == state:
                 continue
             self._seen[_key(run)] = state
+            self._on_change(run)
             if state == RUNNING:
                 self._print_line(f"run {run['run_id'][:8]} begins")
                 continue

@@ -19,7 +19,7 @@ from typing import Any
 from conovel.drivers.nvflare.audit_log import AuditLog, now
 from conovel.drivers.nvflare.paths import USED_FILE
 from conovel.drivers.nvflare.processes import is_running
-from conovel.errors import ConovelError, FileError, ReplayedMessageError
+from conovel.errors import ConovelError, FileError, ReplayedMessageError, SiteFailedError
 from conovel.protocol.states import as_text
 from conovel.site.private_files import FILE_MODE, make_private_folder
 from conovel.site.storage import read_json, write_json
@@ -149,7 +149,8 @@ class RunRecords:
             if late or not is_running(run["pid"]):
                 why = "its deadline passed" if late else "its process ended"
                 record = Record(self.folder / f"{run['run_id']}.json", run, self._log)
-                record.finish(FAILED, f"{why} without an outcome: nothing was published")
+                said = f"{why} without an outcome: nothing was published"
+                record.finish(FAILED, said, fault=SiteFailedError.__name__)
                 closed.append(run)
         return closed
 

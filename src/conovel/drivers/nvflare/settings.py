@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from conovel.drivers.nvflare.audit_log import AuditLog
 from conovel.drivers.nvflare.consent import Limits
+from conovel.drivers.nvflare.metrics import MetricsAddress
 from conovel.drivers.nvflare.paths import AUDIT_FILE, state_of
 from conovel.errors import ConovelError, FileError, InputError
 from conovel.protocol.messages import as_name
@@ -27,6 +28,7 @@ AS_PROPOSED: Any = "as the run proposes"
 KEEP_RUNS = 100
 _NUMBER = int | float
 
+_METRICS = {"port": (int, False), "address": (str, False)}
 _SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether it is needed)
     "site": {
         "name": (str, True),
@@ -42,6 +44,7 @@ _SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether i
         "memory": (str, False),
         "exclude": (list, False),
         "schema": (str, False),
+        "set": (str, False),
         "separator": (str, False),
         "decimal": (str, False),
         "encoding": (str, False),
@@ -62,16 +65,20 @@ _SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether i
         "reveal_to": (str, False),
         "min_calibration_rows": (int, False),
         "max_bits": (int | str, False),
+        "max_forest_bytes": (int, False),
         "model_families": (list, False),
         "max_runs_per_day": (int, False),
         "max_runs_per_data": (int, False),
         "max_peer_share": (_NUMBER, False),
+        "max_epsilon": (_NUMBER | str, False),
     },
+    "metrics": _METRICS,
 }
 _FEDERATION: Mapping[str, Mapping[str, tuple[Any, bool]]] = {
     "federation": {"name": (str, True), "sites": (list, True)},
     "coordinator": {"kit": (str, False), "keep_runs": (int, False)},
     "operator": {"name": (str, False), "kit": (str, False)},
+    "metrics": _METRICS,
 }
 
 
@@ -103,6 +110,10 @@ class SiteFile:
         The list over several batches that the site takes part in; empty if none.
     ledger : Path or None
         The file of the ledger of that list.
+    metrics : MetricsAddress or None
+        Where the page of metrics is served; None if there is none.
+    data_set : str
+        The name of its rows in the ε ledger: no row is in two data sets.
     """
 
     path: Path
@@ -123,6 +134,8 @@ class SiteFile:
     keep_runs: int = KEEP_RUNS
     list_name: str = ""
     ledger: Path | None = None
+    metrics: MetricsAddress | None = None
+    data_set: str = ""
 
     @property
     def state(self) -> Path:
@@ -146,6 +159,7 @@ class FederationFile:
     operator: str | None
     operator_kit: Path | None
     keep_runs: int = KEEP_RUNS
+    metrics: MetricsAddress | None = None
 
     @property
     def state(self) -> Path:
@@ -179,6 +193,8 @@ def read_site(path: Path) -> SiteFile:
             bits=bits,
             limits=Limits(**tables["consent"]),
             keep_runs=_keep_runs(site),
+            metrics=_metrics(tables["metrics"]),
+            data_set=as_name(data["set"]) if "set" in data else "",
             **_list_of(folder, tables["list"]),
         )
     except ConovelError as error:
@@ -197,6 +213,7 @@ def read_federation(path: Path) -> FederationFile:
     try:
         sites = [as_name(name) for name in _texts("sites", federation["sites"])]
         keep_runs = _keep_runs(tables["coordinator"])
+        metrics = _metrics(tables["metrics"])
     except ConovelError as error:
         raise InputError(f"{path}: {error}") from error
     return FederationFile(
@@ -207,6 +224,7 @@ def read_federation(path: Path) -> FederationFile:
         operator=operator.get("name"),
         operator_kit=kit(operator),
         keep_runs=keep_runs,
+        metrics=metrics,
     )
 
 
@@ -260,6 +278,12 @@ def _keep_runs(table: Mapping[str, Any]) -> int:
     if n < 1:
         raise InputError(f"keep_runs must be a number from 1, not {n}")
     return n
+
+
+def _metrics(table: Mapping[str, Any]) -> MetricsAddress | None:
+    if table and "port" not in table:
+        raise InputError("[metrics] needs the key 'port'")
+    return MetricsAddress(**table) if table else None
 
 
 def _list_of(folder: Path, table: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -16,7 +17,9 @@ from typing import Any, TypeAlias
 
 from conovel.drivers.nvflare.audit_log import sha256
 from conovel.drivers.nvflare.consent import Limits, Objection
+from conovel.drivers.nvflare.epsilon import epsilon_spent
 from conovel.drivers.nvflare.exposure import runs_of, runs_spent
+from conovel.drivers.nvflare.measures import IN, OUT, MeasuredRows, Measures
 from conovel.drivers.nvflare.run_records import DONE, FAILED, Record
 from conovel.drivers.nvflare.site_files import SiteFiles
 from conovel.drivers.nvflare.site_list import SiteList
@@ -82,7 +85,8 @@ class SiteDriver:
     ) -> None:
         self.terms, self.limits, self.record = terms, limits, record
         self._files, self._deliver, self._listing = files, deliver, files.listing
-        self._site = _Opened(files.open)
+        self._measures = Measures()
+        self._site = _Opened(self._open)
         self._agent = Agent(
             name,
             spec=terms.spec,
@@ -96,6 +100,7 @@ class SiteDriver:
         self._n_received = self._n_models = 0
         self._n_here = len(terms.agents)
         self._settled = False
+        self._ready_since: float | None = None
         self._worker = WorkerThread(f"conovel {name}")
         self._alarm = threading.Timer(terms.run_seconds, self._expire)
         self._alarm.daemon = True
@@ -163,6 +168,10 @@ class SiteDriver:
         if self._agent.error is not None:
             self._end(self._agent.error)
 
+    def _open(self) -> Site:
+        with self._measures.timing("read"):
+            return self._files.open()
+
     def _join(self) -> Outbox:
         # The run can be repeated at the site with this seed.
         self.record.note(seed=self._site.local.spec.seed)
@@ -187,19 +196,27 @@ class SiteDriver:
         return next((one for one in found if one[0]), ("", ""))
 
     def _admission(self) -> Objection:
-        """Write down which rows the run has, unless too many runs had them or too many came today.
+        """Write down which rows the run has and what it spends, unless that is too much.
 
-        Nobody else writes meanwhile, so that two runs that begin at once are counted both.
+        Nobody else writes meanwhile, so that two runs that begin at once are counted both. It is
+        on the disk before a model is made.
         """
         if self.record.log is None:
             return "", ""
         facts, digest = self._site.local.facts, self._files.digest()
+        data_set, privacy = self._files.file.data_set, self.terms.spec.privacy
         with self.record.log.reading() as (chain, new):
             if chain.broken:
                 raise FederationError(f"line {chain.broken} of the audit log does not hold")
-            objection = self.limits.objection_to_runs(runs_spent(runs_of(chain.entries), digest))
+            runs = runs_of(chain.entries)
+            spent, n_rows = epsilon_spent(runs, data_set), facts.n_null + facts.n_test
+            objection = self.limits.objection_to_epsilon(self.terms, spent, n_rows)
             if not objection[0]:
-                about = {"n_null": facts.n_null, "n_test": facts.n_test}
+                objection = self.limits.objection_to_runs(runs_spent(runs, digest))
+            if not objection[0]:
+                about = {"n_null": facts.n_null, "n_test": facts.n_test, "set": data_set}
+                if privacy is not None:
+                    about |= {"privacy": str(privacy), "epsilon": str(spent.plus(privacy).epsilon)}
                 new.append(self.record.entry("data", data=digest, **about))
         return objection
 
@@ -218,6 +235,7 @@ class SiteDriver:
         entries = []
         for sent in outbox:
             kind = "OPENING" if opens_seal(sent.message) else sent.message.body.kind.name
+            self._measures.message(OUT, kind, len(sent.data))
             about = {"kind": kind, "to": sent.receiver, "bytes": len(sent.data)}
             if kind == "MODEL":
                 self._n_models += 1
@@ -236,6 +254,7 @@ class SiteDriver:
 
     def _note_received(self, kind: str, data: bytes, sender: str) -> None:
         self._n_received += 1
+        self._measures.message(IN, kind, len(data))
         if self._n_received <= MOST_RECEIVED and self.record.is_open:
             about = {"kind": kind, "from": sender, "bytes": len(data), "sha256": sha256(data)}
             self.record.tell("received", durable=False, **about)
@@ -262,10 +281,19 @@ class SiteDriver:
                 reason = self._objection_to_models(len(message.body.agents))
             if reason[0]:
                 return self._refuse(*reason)
-        sent = perform(self._agent, self._site.local, self._agent.take(message, sender))
+        rows = MeasuredRows(self._site.local, self._measures)
+        sent = perform(self._agent, rows, self._agent.take(message, sender))
+        self._time_counting()
         if self._listing is not None and self._agent.state is State.DONE:
             sent += self._listing.begin(self._site.local, self._agent)
         return sent
+
+    def _time_counting(self) -> None:
+        """Take the time from the ranks to the outcome."""
+        if self._agent.state is State.READY:
+            self._ready_since = time.monotonic()
+        elif self._agent.state is State.DONE and self._ready_since is not None:
+            self._measures.seconds["count"] = time.monotonic() - self._ready_since
 
     def _open_ledger(self) -> list[Any]:
         try:
@@ -318,27 +346,33 @@ class SiteDriver:
         try:
             if self._listing is not None:  # first: the other sites write their ledgers, too
                 self._listing.commit()
-            path = self._files.publish(self._site.local, self._agent, self._transcript)
+            with self._measures.timing("write"):
+                path = self._files.publish(self._site.local, self._agent, self._transcript)
         except ConovelError as error:
             self._end(error)
             raise
         flagged = self._agent.n_rejected if self._listing is None else self._listing.n_flagged
         said = f"{counted(flagged, 'row')} flagged"
-        self.record.finish(DONE, f"{said}, see {path}", said, results=str(path))
+        measures = self._measures.to_plain()
+        self.record.finish(DONE, f"{said}, see {path}", said, results=str(path), measures=measures)
         self._close()
 
     def _expire(self) -> None:
         reason = f"no outcome within {self.terms.run_seconds:g} s"
         # Noted from this thread, because the driver's own thread may hang.
-        if self.record.finish(FAILED, reason):
-            error = SiteVanishedError(f"{self._agent.name}: {reason}", COORDINATOR)
+        error = SiteVanishedError(f"{self._agent.name}: {reason}", COORDINATOR)
+        if self.record.finish(FAILED, reason, **self._about(error)):
             self._worker.do(self._step, lambda: self._agent.abort(error))
 
     def _end(self, error: ConovelError) -> None:
         cause = error.__cause__
         # The cause may hold a value of a row: it stays in the record.
-        self.record.finish(FAILED, f"{error}: {cause}" if cause else str(error), str(error))
+        message = f"{error}: {cause}" if cause else str(error)
+        self.record.finish(FAILED, message, str(error), **self._about(error))
         self._close()
+
+    def _about(self, error: ConovelError) -> dict[str, Any]:
+        return {"fault": type(error).__name__, "measures": self._measures.to_plain()}
 
     def _close(self) -> None:
         self._alarm.cancel()

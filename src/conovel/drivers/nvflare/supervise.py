@@ -18,7 +18,13 @@ from typing import IO
 
 from conovel.drivers.nvflare import processes
 from conovel.drivers.nvflare.kits import require_nvflare
-from conovel.drivers.nvflare.paths import JOINED_FILE, LOG_FILE, PID_FILE
+from conovel.drivers.nvflare.metrics import (
+    MetricsAddress,
+    PartyMetrics,
+    n_connected,
+    serving,
+)
+from conovel.drivers.nvflare.paths import JOINED_FILE, LOG_FILE, PEERS_FILE, PID_FILE
 from conovel.drivers.nvflare.retention import prune
 from conovel.drivers.nvflare.run_monitor import RunMonitor
 from conovel.drivers.nvflare.settings import FederationFile, SiteFile
@@ -40,6 +46,7 @@ def serve_site(
     once: bool,
     wait_seconds: float = math.inf,
     on_done: Callable[[Path], None] = lambda folder: None,
+    metrics: MetricsAddress | None = None,
 ) -> int:
     """Run a site until it is stopped; return the exit code.
 
@@ -56,17 +63,30 @@ def serve_site(
         With `once`, how long to wait for that run to begin.
     on_done : callable
         Called with the folder of every run that was published, before the line about it.
+    metrics : MetricsAddress, optional
+        Where to serve a page of metrics.
     """
     require_nvflare()
     _print_if(print_line, _check_certificate(file.kit, file.name))
     where = _address(file.kit)
-    with _only_supervisor(file.state, file.kit), _until_stopped(print_line) as code:
+    page = _page_of(file)
+    with (
+        _only_supervisor(file.state, file.kit),
+        serving(metrics, page),
+        _until_stopped(print_line) as code,
+    ):
         joined = file.state / JOINED_FILE
         joined.unlink(missing_ok=True)
         process = processes.start_site(file.kit, file.name, file.path, file.state)
         on_end = partial(prune, file.state, file.kit, file.keep_runs, file.results)
         monitor = RunMonitor(
-            process, file.state, print_line, on_done, log=file.audit_log, on_end=on_end
+            process,
+            file.state,
+            print_line,
+            on_done,
+            log=file.audit_log,
+            on_end=on_end,
+            on_change=page.totals.follow,
         )
         with _stopped_at_end(monitor):
             if not _comes_up(process, joined.exists, join_seconds):
@@ -87,6 +107,7 @@ def serve_coordinator(
     join_seconds: float,
     once: bool,
     wait_seconds: float = math.inf,
+    metrics: MetricsAddress | None = None,
 ) -> int:
     """Run the coordinator until it is stopped; return the exit code.
 
@@ -97,13 +118,28 @@ def serve_coordinator(
         raise FederationError(f"{file.path} has no [coordinator] with a kit")
     _print_if(print_line, _check_certificate(file.coordinator_kit))
     ports = _ports(file.coordinator_kit)
-    with _only_supervisor(file.state, file.coordinator_kit), _until_stopped(print_line) as code:
+    kit = file.coordinator_kit
+    page = PartyMetrics(
+        "coordinator", file.state, {"state": file.state, "kit": kit}, expires=_expires(kit)
+    )
+    with (
+        _only_supervisor(file.state, kit),
+        serving(metrics, page),
+        _until_stopped(print_line) as code,
+    ):
         for port in ports:
             if _listens(port):
                 raise FederationError(f"port {port} is in use on this machine")
-        process = processes.start_coordinator(file.coordinator_kit, file.path, file.state)
-        on_end = partial(prune, file.state, file.coordinator_kit, file.keep_runs)
-        monitor = RunMonitor(process, file.state, print_line, linger=LINGER_SECONDS, on_end=on_end)
+        process = processes.start_coordinator(kit, file.path, file.state)
+        on_end = partial(prune, file.state, kit, file.keep_runs)
+        monitor = RunMonitor(
+            process,
+            file.state,
+            print_line,
+            linger=LINGER_SECONDS,
+            on_end=on_end,
+            on_change=page.totals.follow,
+        )
         with _stopped_at_end(monitor):
             if not _comes_up(process, lambda: all(map(_listens, ports)), join_seconds):
                 raise FederationError(
@@ -115,6 +151,19 @@ def serve_coordinator(
             )
             code.append(monitor.watch(wait_seconds if once else None))
     return code[-1]
+
+
+def site_is_up(file: SiteFile) -> bool:
+    """Return whether a site is served on this machine, and connected to the coordinator."""
+    return _supervisor(file.state) is not None and n_connected(file.state / PEERS_FILE) > 0
+
+
+def coordinator_is_up(file: FederationFile) -> bool:
+    """Return whether a coordinator is served on this machine, and listens."""
+    kit = file.coordinator_kit
+    if kit is None:
+        raise FederationError(f"{file.path} has no [coordinator] with a kit")
+    return _supervisor(file.state) is not None and all(map(_listens, _ports(kit)))
 
 
 def stop_party(state: Path, seconds: float = 20.0) -> bool:
@@ -238,6 +287,17 @@ def _check_certificate(kit: Path, name: str | None = None) -> str:
     from conovel.drivers.nvflare.certificates import check_certificate  # noqa: PLC0415  (an extra)
 
     return check_certificate(kit, name)
+
+
+def _page_of(file: SiteFile) -> PartyMetrics:
+    folders = {"state": file.state, "results": file.results, "kit": file.kit}
+    return PartyMetrics("site", file.state, folders, file.audit_log, _expires(file.kit))
+
+
+def _expires(kit: Path) -> float:
+    from conovel.drivers.nvflare.certificates import read_credentials  # noqa: PLC0415  (an extra)
+
+    return read_credentials(kit).certificate.not_valid_after_utc.timestamp()
 
 
 def _print_if(print_line: Callable[[str], None], text: str) -> None:

@@ -188,7 +188,8 @@ class FileSite(Site):
             n_train = self._n_train(facts.n_null, facts.n_test)
             if n_train != self.n_train:  # more of them train than was known before the roster
                 self._training = self._learn(self._all, f"training-{n_train}")
-            blob = self._surrogate(self._training, self._fit_own(self._training))
+            own = self._fit_own(self._training)
+            blob = self._surrogate(self._training, own, facts.n_null + facts.n_test - n_train)
             return {name: blob for i, name in enumerate(names) if i != index}
         facts = self.facts
         cuts = self._cuts(facts.n_null, facts.n_test, len(names))
@@ -201,7 +202,8 @@ class FileSite(Site):
                 self._stream, self._tested, self._training = stream, test, training
                 self._fit_own(training)
             else:
-                models[name] = self._surrogate(training, self._fit(training))
+                n_mixture = stream.n_null + stream.n_test - len(training.null_train)
+                models[name] = self._surrogate(training, self._fit(training), n_mixture)
         return models
 
     def ranks(self, models: Mapping[str, bytes]) -> RankHistogram | CellHistogram:

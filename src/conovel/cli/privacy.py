@@ -1,0 +1,180 @@
+"""``conovel privacy``: what the models that a site would send give away about its rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from conovel.cli.number_tables import print_numbers
+from conovel.cli.show import bars, print_json, require_there, split_names
+from conovel.cli.tables import (
+    Columns,
+    Decimal,
+    Encoding,
+    Exclude,
+    IdColumn,
+    Kind,
+    Na,
+    SchemaFile,
+    Separator,
+    named_samples,
+    reading_of,
+    schema_of,
+)
+
+if TYPE_CHECKING:
+    from conovel.experiments.attacks import Leakage
+    from conovel.experiments.privacy import Measured, Reading
+    from conovel.experiments.shadows import Exchange, Pool
+    from conovel.site.dialects import Reading as Dialect
+
+
+def privacy(
+    null: Annotated[
+        Path | None,
+        typer.Option(help="Known normals: a file or a folder. The paper's design else."),
+    ] = None,
+    test: Annotated[Path | None, typer.Option(help="Rows to test: a file or a folder.")] = None,
+    bits: Annotated[
+        str,
+        typer.Option(
+            help="Ways to send a model, separated by commas: compact, compact:BYTES, 1 to 16, or"
+            " none for float64."
+        ),
+    ] = "compact",
+    epsilon: Annotated[
+        str | None,
+        typer.Option(
+            "--privacy", help="Also models with differential privacy: values of ε, such as 1,4."
+        ),
+    ] = None,
+    scorer: Annotated[str, typer.Option(help="As in `conovel detect`.")] = "automatic",
+    shadows: Annotated[
+        int, typer.Option(help="Agents to draw; more of them make errors smaller.", min=16)
+    ] = 200,
+    columns: Columns = None,
+    id_column: IdColumn = None,
+    exclude: Exclude = None,
+    kind: Kind = None,
+    schema: SchemaFile = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    na: Na = None,
+    seed: Annotated[int, typer.Option(help="Seed of the agents and their models.", min=0)] = 0,
+    out: Annotated[Path | None, typer.Option(help="Where to write the result (.json).")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Attack the models that a site would send, before it takes part in a run.
+
+    Example: `conovel privacy --null normal.csv --test new.csv`
+
+    Example: `conovel privacy --bits compact,4,none --privacy 4`
+
+    Agents are drawn that have each row with chance one half. From the bytes of a model an attacker
+    guesses which rows are behind it. AUC 0.5 is a guess. The agents have half of the rows, so
+    their models say more about a row than the site's own would. Nothing leaves this machine.
+    """
+    require_there(null, test, schema)
+    from conovel.errors import InputError  # noqa: PLC0415
+    from conovel.experiments.privacy import attack_all, draw_shadows, read_bytes  # noqa: PLC0415
+    from conovel.site.storage import write_json  # noqa: PLC0415
+
+    if (null is None) != (test is None):
+        raise InputError("give both --null and --test, or none of them for the paper's design")
+    exchanges = _exchanges(bits, epsilon, split_names(scorer))
+    pool = _pool(
+        null,
+        test,
+        reading_of(exclude, separator, decimal, encoding, na),
+        columns,
+        id_column,
+        schema_of(kind, schema),
+        seed,
+    )
+    with bars() as show:
+        drawn = draw_shadows(
+            pool, exchanges, shadows, seed, lambda n: show("drawing agents", n, shadows)
+        )
+    found, named = attack_all(pool, drawn, exchanges), read_bytes(pool, drawn, exchanges)
+    content = {
+        "command": "privacy",
+        "rows": [len(pool.known), len(pool.tests)],
+        "shadows": shadows,
+        "attacks": [one.to_dict() for one in found],
+        "readings": [one.to_dict() for one in named],
+    }
+    if out is not None:
+        write_json(out, content)
+    if json:
+        print_json(content)
+    else:
+        _print(found, named, out)
+
+
+def _exchanges(bits: str, epsilon: str | None, scorer: list[str]) -> list[Exchange]:
+    from conovel.experiments.shadows import Exchange  # noqa: PLC0415
+    from conovel.spec.precision import as_bits  # noqa: PLC0415
+    from conovel.spec.privacy import as_privacy  # noqa: PLC0415
+
+    found = []
+    for text in split_names(bits):
+        name = "float64" if text == "none" else text
+        precision = None if text == "none" else as_bits(int(text) if text.isdigit() else text)
+        found.append(Exchange(name, scorer, precision))
+    for text in split_names(epsilon or ""):
+        found.append(Exchange(f"ε = {text}", scorer, privacy=as_privacy(text)))
+    return found
+
+
+def _pool(
+    null: Path | None,
+    test: Path | None,
+    reading: Dialect,
+    columns: str | None,
+    id_column: str | None,
+    schema: Any,
+    seed: int,
+) -> Pool:
+    """Read the rows, or draw those of the paper's design."""
+    from conovel.experiments.privacy import design_pool, pool_of  # noqa: PLC0415
+    from conovel.site.asked import columns_read  # noqa: PLC0415
+    from conovel.site.storage import read_pair_of_files  # noqa: PLC0415
+
+    if null is None or test is None:
+        return design_pool(2.0, seed)
+    reading, names = columns_read(schema, reading, split_names(columns) if columns else None)
+    with named_samples(reading, null, test):
+        known, tests = read_pair_of_files(null, test, names, id_column, reading)
+        return pool_of(known.features, tests.features, schema, seed)
+
+
+def _print(found: list[Measured], named: list[Reading], out: Path | None) -> None:
+    from rich.console import Console  # noqa: PLC0415
+
+    heads = ["what is attacked", "attack", "AUC", "±", "found at 1 % alarms", "±"]
+    for one in named:
+        own = [m for m in found if m.exchange == one.exchange]
+        rows = [[m.target, m.attack, *map(_number, _numbers(m.leakage))] for m in own]
+        print_numbers(f"{one.exchange}: {own[0].n_bytes:,} bytes a model", heads, rows)
+    console = Console()
+    for one in named:
+        console.print(f"{one.exchange}: {one.in_words}", highlight=False)
+    console.print(
+        "AUC: chance that a row behind the model looks more like one than another row; 0.5 is a"
+        " guess. Found: share of such rows that are found where 1 % of the others are taken for"
+        " one. Outliers: rows six standard deviations away.",
+        highlight=False,
+    )
+    if out is not None:
+        console.print(f"written to {out}", highlight=False)
+
+
+def _numbers(found: Leakage) -> tuple[float, ...]:
+    return found.auc, found.auc_error, found.detected[0], found.detected_error[0]
+
+
+def _number(value: float) -> str:
+    return "" if value != value else f"{value:.2f}"  # noqa: PLR0124 - NaN is not equal to itself

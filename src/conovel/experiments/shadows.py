@@ -1,0 +1,248 @@
+"""Shadow agents: sites drawn at random from a pool of rows, and the models that they send.
+
+Each row of the pool is at a shadow agent with chance one half. Half of the shadow agents also have
+one outlying row, a canary: six standard deviations away in one or in five features, either among
+the known normals that train or among the tests. So it is known of every model which rows are
+behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from conovel.experiments.attacks import Mask
+from conovel.models.wire import Surrogate
+from conovel.scorers.base import FittedScorer, Matrix, Mixture, Scorer, TrainingSet, Vector
+from conovel.scorers.registry import as_candidates
+from conovel.scorers.selection import fit_best
+from conovel.site.bounds import find_bounds
+from conovel.site.noise import SecretNoise
+from conovel.site.private_surrogate import make_private_surrogate
+from conovel.site.public_ranges import Ranges
+from conovel.site.public_units import public_units
+from conovel.site.surrogate import decode, make_surrogate
+from conovel.spec.precision import COMPACT, Bits
+from conovel.spec.privacy import Privacy
+
+OUTLYING = 6.0  # standard deviations
+WIDTHS = (1, 5)  # features in which a canary is outlying
+ROLES = ("trains", "is tested")
+_NORMAL_WIDTH = 1.349  # between the quartiles, in standard deviations
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A way to send a model.
+
+    Attributes
+    ----------
+    name : str
+    scorer : Any
+        What learns; None is the default.
+    bits : Bits
+    n_runs : int
+        How many models of the same rows are sent, each with a seed and a split of its own.
+    privacy : Privacy, optional
+        Differential privacy of each model.
+    """
+
+    name: str
+    scorer: Any = None
+    bits: Bits = COMPACT
+    n_runs: int = 1
+    privacy: Privacy | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Canary:
+    """An outlying row, the features in which it is one, and its role."""
+
+    row: Vector
+    features: tuple[int, ...]
+    role: str
+
+    @property
+    def name(self) -> str:
+        """The canary in a few words."""
+        n = len(self.features)
+        return f"outlier in {n} column{'s' * (n > 1)} that {self.role}"
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Rows from which shadow agents are drawn.
+
+    Attributes
+    ----------
+    known, tests : Matrix
+        Known normals and rows to test.
+    is_novel : bool array
+        Which tests are novel, if that is known.
+    ranges : Ranges or None
+        Agreed ranges of the features.
+    """
+
+    known: Matrix
+    tests: Matrix
+    is_novel: Mask | None = None
+    ranges: Ranges | None = None
+
+    @cached_property
+    def centre(self) -> Vector:
+        """The median of each feature."""
+        return np.asarray(np.median(self.known, axis=0))
+
+    @cached_property
+    def unit(self) -> Vector:
+        """The standard deviation of each feature as its quartiles tell it."""
+        low, high = np.quantile(self.known, [0.25, 0.75], axis=0)
+        unit = (high - low) / _NORMAL_WIDTH
+        spread = self.known.std(axis=0)
+        return np.where(unit > 0, unit, np.where(spread > 0, spread, 1.0))
+
+    @cached_property
+    def canaries(self) -> tuple[Canary, ...]:
+        """One outlying row for each role and number of features."""
+        rng = np.random.default_rng(self.known.shape)
+        found = []
+        for role in ROLES:
+            for width in WIDTHS:
+                row = self.known[rng.integers(len(self.known))].copy()
+                chosen = rng.choice(row.size, size=min(width, row.size), replace=False)
+                row[chosen] = self.centre[chosen] + OUTLYING * self.unit[chosen]
+                found.append(Canary(row, tuple(sorted(chosen.tolist())), role))
+        return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Shadow:
+    """A shadow agent.
+
+    Attributes
+    ----------
+    known, tests : bool arrays
+        Which rows of the pool it has.
+    trains : bool array
+        Which known normals trained its first model.
+    canary : int
+        Which canary it has; -1 if none.
+    rows : Matrix
+        All of its rows.
+    models : list of (Surrogate, ...)
+        What it sent, for each exchange one model or several.
+    sizes : list of int
+        Bytes of the first model of each exchange.
+    """
+
+    known: Mask
+    tests: Mask
+    trains: Mask
+    canary: int
+    rows: Matrix
+    models: list[tuple[Surrogate, ...]] = field(repr=False)
+    sizes: list[int]
+
+
+def draw_shadow(pool: Pool, exchanges: Sequence[Exchange], index: int, seed: int) -> Shadow:
+    """Draw the shadow agent of a number, fit its models and send them.
+
+    Parameters
+    ----------
+    pool : Pool
+    exchanges : sequence of Exchange
+    index : int
+        Its number. Even ones have no canary; odd ones have the canaries in turn.
+    seed : int
+    """
+    rng = np.random.default_rng([seed, index])
+    known, tests = (rng.random(len(rows)) < 0.5 for rows in (pool.known, pool.tests))
+    # Attacks teach on even numbers and attack odd ones, so a canary has both.
+    turn = index // 2
+    canary = turn // 2 % len(pool.canaries) if turn % 2 else -1
+    n_runs = max(one.n_runs for one in exchanges)
+    splits = [_split(known, rng) for _ in range(n_runs)]
+    drawn = [_training(pool, known & ~split, split, tests, canary) for split in splits]
+    seeds = [seed + 10_007 * run for run in range(n_runs)]  # every member of a run knows them
+    models, sizes = _send(exchanges, drawn, seeds, pool.ranges)
+    rows = drawn[0].labelled()[0]
+    return Shadow(known, tests, splits[0], canary, rows, models, sizes)
+
+
+def _split(known: Mask, rng: np.random.Generator) -> Mask:
+    """Choose half of the known normals of an agent: they train, the others calibrate."""
+    here = rng.permutation(np.flatnonzero(known))
+    trains = np.zeros(known.size, dtype=np.bool_)
+    trains[here[: here.size // 2]] = True
+    return trains
+
+
+def _training(pool: Pool, calibrates: Mask, trains: Mask, tests: Mask, canary: int) -> TrainingSet:
+    null_train = pool.known[trains]
+    mixture = np.concatenate([pool.known[calibrates], pool.tests[tests]])
+    if canary >= 0:
+        one = pool.canaries[canary]
+        target = null_train if one.role == ROLES[0] else mixture
+        target[0] = one.row  # in the place of another, so that numbers of rows say nothing
+    return TrainingSet(null_train, Mixture.of(mixture))
+
+
+def _send(
+    exchanges: Sequence[Exchange],
+    drawn: Sequence[TrainingSet],
+    seeds: Sequence[int],
+    ranges: Ranges | None,
+) -> tuple[list[tuple[Surrogate, ...]], list[int]]:
+    """Make the models of all exchanges; what learns with one scorer learns once."""
+    fitters: dict[tuple[int, int], _Fitter] = {}
+    models, sizes = [], []
+    for exchange in exchanges:
+        blobs = []
+        for training, seed in list(zip(drawn, seeds, strict=True))[: exchange.n_runs]:
+            key = id(exchange.scorer), seed
+            if key not in fitters:
+                candidates = tuple(as_candidates(exchange.scorer, seed))
+                fitters[key] = _Fitter(candidates, training, ranges)
+            blobs.append(fitters[key].send(exchange, seed))
+        models.append(tuple(map(decode, blobs)))
+        sizes.append(len(blobs[0]))
+    return models, sizes
+
+
+class _Fitter:
+    """Fits a scorer once for all exchanges."""
+
+    def __init__(
+        self, candidates: tuple[Scorer, ...], training: TrainingSet, ranges: Ranges | None
+    ) -> None:
+        self.candidates, self.training, self.ranges = candidates, training, ranges
+
+    @cached_property
+    def local(self) -> FittedScorer:
+        """The model of the rows as they are."""
+        return fit_best(self.candidates, self.training)
+
+    def send(self, exchange: Exchange, seed: int) -> bytes:
+        """Make what peers receive."""
+        if exchange.privacy is not None:
+            return make_private_surrogate(
+                self.training,
+                self.training.mixture.position.size,
+                public_units(None, self.training.null_train.shape[1]),
+                exchange.privacy,
+                SecretNoise(),
+                exchange.bits,
+            )
+        bounds = find_bounds(self.training.null_train, self.ranges)
+        return make_surrogate(
+            exchange.bits,
+            self.local,
+            self.training,
+            seed,
+            candidates=self.candidates,
+            bounds=bounds,
+        )

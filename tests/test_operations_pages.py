@@ -1,0 +1,170 @@
+"""The pages for operations say what the code does: messages, versions, files, containers."""
+
+import ast
+import json
+import re
+import tomllib
+
+import pytest
+import typer
+from support.paths import DOCS, ROOT
+
+from conovel import errors
+from conovel.cli import app
+from conovel.drivers.nvflare import paths
+
+HOW_TO = DOCS / "how-to"
+TROUBLES = (HOW_TO / "troubleshooting.md").read_text(encoding="utf-8")
+QUOTED = re.findall(r"^\| “(.+?)” \|", TROUBLES, re.MULTILINE)
+
+
+def templates(tree):
+    """Give every text of a module but its docstrings, with … for what is filled in."""
+    nodes = list(ast.walk(tree))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if id(node) in docstrings:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(v.value if isinstance(v, ast.Constant) else "…" for v in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+@pytest.fixture(scope="module")
+def texts():
+    sources = sorted((ROOT / "src" / "conovel").rglob("*.py"))
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in sources)
+    return "\0".join(text for tree in trees for text in templates(tree))
+
+
+def test_every_quoted_message_is_one_that_the_code_prints(texts):
+    assert len(QUOTED) > 45
+    assert [said for said in QUOTED if said not in texts] == []
+    assert "this is not a message of ours …" not in texts
+
+
+def test_every_row_about_trouble_quotes_a_message():
+    rows = [line for line in TROUBLES.splitlines() if line.startswith("| ")]
+    assert len(rows) - len(QUOTED) == TROUBLES.count("| message | cause |")
+
+
+def test_every_class_of_errors_on_the_page_exists():
+    named = set(re.findall(r"`(\w+Error)`", TROUBLES))
+    assert named
+    assert [name for name in named if not hasattr(errors, name)] == []
+
+
+# Options of other programs: podman and tar.
+FOREIGN = {
+    *("build-arg", "cap-drop", "create", "exclude", "file", "format", "gzip", "name"),
+    *("read-only", "security-opt", "tmpfs"),
+}
+OPERATIONS = ("backup", "containers", "metrics", "troubleshooting", "upgrades")
+
+
+@pytest.mark.parametrize("page", OPERATIONS)
+def test_every_command_and_option_on_the_page_exists(page):
+    text = (HOW_TO / f"{page}.md").read_text(encoding="utf-8")
+    group = typer.main.get_command(app)
+    federation = group.commands["federation"]
+    commands = {*group.commands, *federation.commands}
+    known = {"help", *(flag[2:] for flag in all_options(group))}
+    called = set(re.findall(r"(?:`|^)conovel ([a-z]+)", text, re.MULTILINE))
+    assert [name for name in sorted(called) if name not in commands] == []
+    options = set(re.findall(r"(?<![\w-])--([a-z][\w-]+)", text))
+    assert [name for name in sorted(options - FOREIGN) if name not in known] == []
+
+
+def all_options(command):
+    for parameter in command.params:
+        yield from (flag for flag in parameter.opts if flag.startswith("--"))
+    for inner in getattr(command, "commands", {}).values():
+        yield from all_options(inner)
+
+
+def test_the_page_on_upgrades_has_the_numbers_of_the_code():
+    from conovel.models.wire.header import VERSION as MODELS
+    from conovel.protocol.messages import VERSION as MESSAGES
+    from conovel.protocol.not_checked import FORMATS
+    from conovel.site.ledger_file import FORMAT as LEDGERS
+    from conovel.site.ledger_prepared import FORMAT as PREPARED
+    from conovel.site.saved_file import VERSION as DETECTORS
+
+    text = (HOW_TO / "upgrades.md").read_text(encoding="utf-8")
+    told = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|", text, re.MULTILINE))
+    assert told["messages between parties"] == str(MESSAGES)
+    assert told["models as bytes"] == str(MODELS)
+    assert told["ledgers, and prepared batches"] == str(LEDGERS) == str(PREPARED)
+    assert told["kept detectors (`.conovel`)"] == str(DETECTORS)
+    assert told["accounts of runs, `run.json` of a site"] == ", ".join(FORMATS.values())
+
+
+@pytest.mark.parametrize("page", ["upgrades", "backup"])
+def test_quotes_on_other_pages_are_messages_too(page, texts):
+    text = (HOW_TO / f"{page}.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"“(.+?)”", text)
+    assert quoted
+    assert [said for said in quoted if said not in texts] == []
+
+
+def test_the_page_on_backups_names_every_file_of_a_party():
+    text = (HOW_TO / "backup.md").read_text(encoding="utf-8")
+    files = {name: value for name, value in vars(paths).items() if name.endswith("_FILE")}
+    assert len(files) > 6
+    assert [value for value in files.values() if value not in text] == []
+
+
+def test_the_page_on_metrics_lists_all_of_them(tmp_path):
+    pytest.importorskip("prometheus_client")
+    from conovel.drivers.nvflare.audit_log import AuditLog
+    from conovel.drivers.nvflare.measures import Volume
+    from conovel.drivers.nvflare.metrics import PartyMetrics
+    from conovel.drivers.nvflare.run_totals import RunTotals
+
+    totals = RunTotals(1, {("done", ""): 1}, {("in", "HELLO"): Volume(1, 2)}, {"fit": (1, 2.0)})
+    folders = {"state": tmp_path}
+    page = PartyMetrics("site", tmp_path, folders, AuditLog(tmp_path / "log"), 1.0, totals)
+    given = {}
+    for family in page.collect():
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        given[name] = set().union(*(sample.labels for sample in family.samples))
+    text = (HOW_TO / "metrics.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(conovel_\w+)` \| ([^|]*)\|", text, re.MULTILINE)
+    assert {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows} == given
+
+
+@pytest.mark.parametrize("party", ["site", "coordinator"])
+def test_what_a_containerfile_names_exists(party):
+    text = (ROOT / "containers" / f"{party}.Containerfile").read_text(encoding="utf-8")
+    lines = re.sub(r"\\\n\s*", "", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)).splitlines()
+    of = {
+        word: [line.partition(" ")[2] for line in lines if line.startswith(word + " ")]
+        for word in ("ARG", "COPY", "RUN", "CMD", "ENTRYPOINT", "VOLUME", "USER", "EXPOSE")
+    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    version = re.fullmatch(r"BASE=python:(3\.\d+)-slim-bookworm", of["ARG"][0])[1]
+    assert f"Programming Language :: Python :: {version}" in project["classifiers"]
+    sources = of["COPY"][0].split()[:-1]
+    assert sources == ["constraints.txt", "dist/*.whl"]  # the second is made by make dist
+    assert (ROOT / sources[0]).exists()
+    extras = re.search(r"\$\{wheel\}\[([\w,]+)\]", of["RUN"][0])[1].split(",")
+    assert set(extras) <= set(project["optional-dependencies"])
+    made = set(re.findall(r"/srv/conovel/\w+", of["RUN"][1]))
+    assert set(json.loads(of["VOLUME"][0])) == made
+    assert of["USER"] == ["10001:10001"]
+    assert "--uid 10001" in of["RUN"][1]
+    health = re.search(r"^HEALTHCHECK .*CMD (\[.*\])$", "\n".join(lines), re.MULTILINE)
+    program, *check = json.loads(health[1])
+    assert [program] == json.loads(of["ENTRYPOINT"][0]) == [*project["scripts"]]
+    for arguments in (check, json.loads(of["CMD"][0])):
+        command = typer.main.get_command(app).commands[arguments[0]]
+        context = command.make_context(arguments[0], arguments[1:])  # raises for a wrong option
+        assert str(context.params["settings"]).startswith("/srv/conovel/")
+    page = (HOW_TO / "containers.md").read_text(encoding="utf-8")
+    assert all(f"`{folder}`" in page for folder in made)
+    if party == "coordinator":
+        from conovel.drivers.nvflare.kits import FederationPlan
+
+        ports = FederationPlan("f", "localhost", ("a", "b"), ("a@example.org",))
+        assert of["EXPOSE"][0].split() == [str(ports.port), str(ports.admin_port)]

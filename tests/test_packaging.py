@@ -1,0 +1,116 @@
+"""What is built, cited, checked before a commit and run by workflows agrees with the project."""
+
+import re
+import shutil
+import subprocess
+import tarfile
+import tomllib
+import zipfile
+
+import pytest
+import yaml
+from support.paths import ROOT
+
+from conovel.spec.version import __version__
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+TARGETS = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def read_yaml(path):
+    # YAML 1.1 reads the key `on` as true.
+    return yaml.safe_load(path.read_text(encoding="utf-8").replace("\non:", "\n'on':"))
+
+
+def supported():
+    """The versions of Python that the classifiers name."""
+    found = (
+        re.fullmatch(r".*Python :: (3\.\d+)", one) for one in PROJECT["project"]["classifiers"]
+    )
+    return [one[1] for one in found if one]
+
+
+def test_the_version_is_the_same_everywhere():
+    citation = read_yaml(ROOT / "CITATION.cff")
+    assert PROJECT["project"]["version"] == __version__
+    assert str(citation["version"]) == __version__
+    assert citation["license"] == PROJECT["project"]["license"]
+
+
+def test_the_wheel_and_the_sdist_take_what_exists():
+    targets = PROJECT["tool"]["hatch"]["build"]["targets"]
+    (package,) = targets["wheel"]["packages"]
+    assert (ROOT / package / "py.typed").exists()
+    assert [one for one in targets["sdist"]["include"] if not (ROOT / one[1:]).exists()] == []
+
+
+@pytest.mark.slow
+def test_the_files_that_make_dist_builds(tmp_path):
+    subprocess.run([shutil.which("make"), "dist", f"DIST={tmp_path}/dist"], cwd=ROOT, check=True)
+    (wheel,), (sdist,) = (sorted(tmp_path.glob(f"dist/*{end}")) for end in (".whl", ".tar.gz"))
+    with zipfile.ZipFile(wheel) as file:
+        packed = set(file.namelist())
+        metadata = file.read(f"conovel-{__version__}.dist-info/METADATA").decode()
+    modules = {f"conovel/{p.relative_to(ROOT / 'src/conovel')}" for p in package_files()}
+    assert packed == modules | {name for name in packed if ".dist-info/" in name}
+    assert "conovel/py.typed" in packed
+    assert "Description-Content-Type: text/markdown" in metadata
+    with tarfile.open(sdist) as file:
+        inside = {name.partition("/")[2] for name in file.getnames()}
+    needed = "LICENSE CHANGELOG.md CITATION.cff constraints.txt Makefile docs/conf.py"
+    assert set(needed.split()) <= inside
+    assert "tests/test_packaging.py" in inside
+    odd = [n for n in inside if re.search(r"_build/|_generated/|__pycache__|\.venv|\.npz$", n)]
+    assert odd == []
+
+
+def package_files():
+    folder = ROOT / "src" / "conovel"
+    return [p for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_calls_make_with_few_rights(path):
+    flow = read_yaml(path)
+    assert flow["permissions"] == {"contents": "read"}
+    assert "group" in flow["concurrency"]
+    steps = [step for job in flow["jobs"].values() for step in job["steps"]]
+    for step in steps:
+        if "run" in step:
+            program, target = step["run"].split(" ")
+            assert program == "make"
+            assert target in TARGETS
+        else:
+            assert re.fullmatch(r"actions/[\w-]+@v\d+|pypa/[\w-]+@release/v\d+", step["uses"])
+    rights = [job["permissions"] for job in flow["jobs"].values() if "permissions" in job]
+    assert rights == ([{"id-token": "write"}] if path.stem == "release" else [])
+    assert all(job["timeout-minutes"] <= 360 for job in flow["jobs"].values())
+
+
+def test_the_workflows_that_there_are():
+    assert [path.stem for path in WORKFLOWS] == ["docs", "release", "slow", "test"]
+    flow = read_yaml(ROOT / ".github" / "workflows" / "test.yml")
+    assert flow["jobs"]["test"]["strategy"]["matrix"]["python"] == supported()
+    makefile = (ROOT / "Makefile").read_text()
+    named = re.search(r"^INTERPRETERS \?= (.*)$", makefile, re.MULTILINE)
+    assert named[1].split() == [f"python{version}" for version in supported()]
+
+
+def test_hooks_fetch_nothing_and_refuse_data_files():
+    (repo,) = read_yaml(ROOT / ".pre-commit-config.yaml")["repos"]
+    assert repo["repo"] == "local"
+    hooks = {hook["id"]: hook for hook in repo["hooks"]}
+    check = re.search(r"^check:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    tools = set(re.findall(r"\$\(BIN\)/([\w-]+)", check[1]))
+    called = {h["entry"].split()[0] for h in hooks.values() if h["language"] == "system"}
+    assert called == {f".venv/bin/{tool}" for tool in tools}
+    data = hooks["no-data"]
+
+    def is_refused(name):
+        return bool(re.search(data["files"], name)) and not re.search(data["exclude"], name)
+
+    assert is_refused("north/normal.parquet")
+    assert is_refused("docs/results/rows/bank.CSV")
+    assert not is_refused("docs/results/joint.csv")
+    assert not is_refused("src/conovel/cli/tables.py")
