@@ -5,7 +5,8 @@ out of it (docs/privacy.md):
 
 * grids span bounds that no single row decides. A range that follows from the schema is taken. For
   other features, bounds follow from quantiles of null_train with at least five rows beyond them;
-* values beyond the bounds are moved to them before anything that is sent is learnt.
+* values beyond the bounds are moved to them before anything that is sent is learnt. A known normal
+  with several values beyond, more than are usual, is left out.
 
 The score that ranks the site's own rows is learnt from the rows as they are.
 """
@@ -28,6 +29,7 @@ SHAPE_REACH = 3.0
 REACH = 4.0  # bounds of a Gaussian feature lie so many standard deviations from its median
 _SHARE_BEYOND = 0.1  # of null_train, on either side of the quantiles that give the bounds,
 _FEWEST_BEYOND = 5  # but no fewer rows than these,
+_USUAL = 0.9  # of the rows of null_train have no more values beyond the bounds than is usual
 _LARGEST_SHARE = 0.25  # and no more than this share
 
 
@@ -45,6 +47,9 @@ class Bounds:
     def clip_training(self, training: TrainingSet) -> TrainingSet:
         """Return a training set with no value beyond the bounds.
 
+        A row of null_train is left out if more of its values lie beyond than of nine tenths of the
+        rows, and at least two. Rows of the mixture stay: among them are the novelties.
+
         Examples
         --------
         >>> bounds = Bounds(np.array([-1.0]), np.array([1.0]))
@@ -53,8 +58,11 @@ class Bounds:
         >>> clipped.null_train.ravel().tolist(), clipped.mixture.rows.ravel().tolist()
         ([0.5, 1.0, 1.0], [0.5, 1.0, 1.0])
         """
+        rows = training.null_train
+        n_beyond = ((rows < self.low) | (rows > self.high)).sum(axis=1)
+        usual = max(1.0, float(np.quantile(n_beyond, _USUAL)))
         mixture = Mixture.of(self.clip(training.mixture.rows))
-        return TrainingSet(self.clip(training.null_train), mixture)
+        return TrainingSet(self.clip(rows[n_beyond <= usual]), mixture)
 
     def lattice(self, feature: int, bits: int) -> Lattice:
         """Return the lattice of a feature's thresholds."""
