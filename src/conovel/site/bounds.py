@@ -26,7 +26,7 @@ from conovel.site.public_ranges import Ranges
 # row that is four standard deviations away.
 SHAPE_REACH = 3.0
 REACH = 4.0  # bounds of a Gaussian feature lie so many standard deviations from its median
-_SHARE_BEYOND = 0.02  # of null_train, on either side of the quantiles that give the bounds,
+_SHARE_BEYOND = 0.1  # of null_train, on either side of the quantiles that give the bounds,
 _FEWEST_BEYOND = 5  # but no fewer rows than these,
 _LARGEST_SHARE = 0.25  # and no more than this share
 
@@ -66,7 +66,7 @@ def find_bounds(null_train: Matrix, agreed: Ranges | None = None, reach: float =
 
     On each side of the median m the bound is m + (q − m) · 4 / z. Here q is the quantile that the
     share p of null_train lies beyond, and z is the same quantile of the standard normal
-    distribution; p is 0.02, or more if that would be fewer than five rows. A side without width
+    distribution; p is 0.1, or more if that would be fewer than five rows. A side without width
     has that of the other side. Bounds of whole numbers are whole numbers.
 
     Parameters
