@@ -52,6 +52,7 @@ class Line:
 def lines() -> list[Line]:
     found = [
         Line(Exchange("compact (default)")),
+        Line(Exchange("compact, seed known", known_seed=True), with_power=False),
         Line(Exchange("compact, 8 runs", n_runs=8), with_power=False),
         Line(Exchange("compact:1000", bits="compact:1000")),
         Line(Exchange("compact:100", bits="compact:100")),

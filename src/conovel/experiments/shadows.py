@@ -49,6 +49,8 @@ class Exchange:
         How many models of the same rows are sent, each with a seed and a split of its own.
     privacy : Privacy, optional
         Differential privacy of each model.
+    known_seed : bool
+        Whether the attacker knows the seed of the site, which is secret in a deployment.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Exchange:
     bits: Bits = COMPACT
     n_runs: int = 1
     privacy: Privacy | None = None
+    known_seed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +170,9 @@ def draw_shadow(pool: Pool, exchanges: Sequence[Exchange], index: int, seed: int
     n_runs = max(one.n_runs for one in exchanges)
     splits = [_split(known, rng) for _ in range(n_runs)]
     drawn = [_training(pool, known & ~split, split, tests, canary) for split in splits]
-    seeds = [seed + 10_007 * run for run in range(n_runs)]  # every member of a run knows them
+    # A site of a deployment mixes a secret into the seed of a run, so an attacker has other seeds.
+    own = seed if all(one.known_seed for one in exchanges) else seed + index
+    seeds = [own + 1_000_003 * run for run in range(n_runs)]
     models, sizes = _send(exchanges, drawn, seeds, pool.ranges)
     rows = drawn[0].labelled()[0]
     return Shadow(known, tests, splits[0], canary, rows, models, sizes)
