@@ -204,6 +204,12 @@ def test_a_missing_file_is_named_before_anything_slow_is_loaded(folder):
         "report nothing.json",
         "verify nothing.json",
         "inspect nothing",
+        "agent nothing.toml",
+        "coordinate nothing.toml",
+        "run --federation nothing.toml",
+        "status nothing.toml",
+        "stop nothing.toml",
+        "audit nothing.toml",
     ]
     code = """
 import sys
