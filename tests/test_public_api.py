@@ -30,7 +30,7 @@ AdaDetect.set_fit_request(*, X_unlabelled='$UNCHANGED$')
 AdaDetect.site_work()
 Agent(name, X_null, X_test, scorer='as the network', bits='as the network', ids=None,
     seed=None)
-Automatic(n_folds=4, random_state=None)
+Automatic(n_folds=4, random_state=None, shape=None)
 Automatic.candidates()
 Automatic.fit(training)
 Automatic.label

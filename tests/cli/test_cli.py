@@ -11,6 +11,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 import pytest
 
+from conovel.spec.version import __version__
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -119,7 +121,7 @@ def test_warnings_are_one_line_on_standard_error(detect):
 
 def test_help_and_version(conovel):
     assert "detect" in conovel("--help").stdout
-    assert "0.1.0" in conovel("--version").stdout
+    assert f"conovel {__version__}" in conovel("--version").stdout
     assert conovel("detect").returncode == 2
 
 
@@ -202,6 +204,12 @@ def test_a_missing_file_is_named_before_anything_slow_is_loaded(folder):
         "report nothing.json",
         "verify nothing.json",
         "inspect nothing",
+        "agent nothing.toml",
+        "coordinate nothing.toml",
+        "run --federation nothing.toml",
+        "status nothing.toml",
+        "stop nothing.toml",
+        "audit nothing.toml",
     ]
     code = """
 import sys

@@ -182,7 +182,7 @@ def test_final_decisions_begin_with_their_ledger(here):
             "would be tested as a new file",
         ),
         (["fit", "--null", "normal.csv", "--out", "no/d.conovel"], "does not exist"),
-        (["fit", "--null", "normal.csv", "--scorer", "mlp", "--out", "e"], "give X_unlabelled"),
+        (["fit", "--null", "normal.csv", "--scorer", "mlp", "--out", "e"], "(--unlabelled)"),
     ],
 )
 def test_bad_options_are_named(here, options, message):

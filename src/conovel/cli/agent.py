@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from conovel.cli.show import require_there
+
 if TYPE_CHECKING:
     from conovel.drivers.nvflare.metrics import MetricsAddress
 
@@ -35,6 +37,7 @@ def agent(
 
     Decisions go to the site's results folder; no row leaves the site. Ends on Ctrl-C.
     """
+    require_there(settings)
     from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
     from conovel.drivers.nvflare.supervise import serve_site  # noqa: PLC0415
     from conovel.site.datafiles import open_files  # noqa: PLC0415
@@ -62,6 +65,7 @@ def coordinate(
     metrics: Annotated[int | None, _METRICS] = None,
 ) -> None:
     """Serve a federation as its coordinator, which sees counts, but no rows and no models."""
+    require_there(settings)
     from conovel.drivers.nvflare.settings import read_federation  # noqa: PLC0415
     from conovel.drivers.nvflare.supervise import serve_coordinator  # noqa: PLC0415
 

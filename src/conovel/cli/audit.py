@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conovel.cli.show import facts_table, print_json
+from conovel.cli.show import facts_table, print_json, require_there
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def audit(
 
     Example: `conovel audit site.toml`
     """
+    require_there(settings)
     from conovel.drivers.nvflare.consent import NO_BOUND  # noqa: PLC0415
     from conovel.drivers.nvflare.epsilon import spent_by_set  # noqa: PLC0415
     from conovel.drivers.nvflare.exposure import exposure_of, runs_of  # noqa: PLC0415

@@ -31,7 +31,9 @@ def evaluate(
     label: Annotated[str, typer.Option(help="Column that tells normal rows from novelties.")],
     normal: Annotated[
         str | None,
-        typer.Option(help="Label of normal rows; 0, false, normal, benign or the like else."),
+        typer.Option(
+            help="Label of normal rows; 0, false, normal, benign or similar if not given."
+        ),
     ] = None,
     order: Annotated[
         str | None,

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 def privacy(
     null: Annotated[
         Path | None,
-        typer.Option(help="Known normals: a file or a folder. The paper's design else."),
+        typer.Option(
+            help="Known normals: a file or a folder; without it, the paper's Gaussian design."
+        ),
     ] = None,
     test: Annotated[Path | None, typer.Option(help="Rows to test: a file or a folder.")] = None,
     bits: Annotated[

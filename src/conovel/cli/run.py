@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conovel.cli.show import facts_table, print_json, split_names, stages
+from conovel.cli.show import facts_table, print_json, require_there, split_names, stages
 from conovel.cli.simulate import read_bits
 from conovel.cli.tables import SchemaFile
 
@@ -103,6 +103,7 @@ def run(
 
     Example: `conovel run --federation federation.toml --level 0.1`
     """
+    require_there(federation, schema)
     from rich.markup import escape  # noqa: PLC0415
 
     from conovel.drivers.nvflare.operator import choose_sites  # noqa: PLC0415
@@ -181,6 +182,7 @@ def status(
     ] = False,
 ) -> None:
     """Show which sites are connected and how runs ended."""
+    require_there(settings)
     if up:
         _print_up(settings)
         return
@@ -210,7 +212,8 @@ def stop(
     ],
     reason: Annotated[str, typer.Option(help="Sent to the sites.")] = "an operator stopped it",
 ) -> None:
-    """Break off all runs of a federation; or stop the local agent or coordinator."""
+    """End all runs of a federation; or stop the local agent or coordinator."""
+    require_there(settings)
     from conovel.drivers.nvflare.supervise import stop_party  # noqa: PLC0415
 
     if _is_site(settings):

@@ -11,7 +11,9 @@ from conovel.cli.show import require_there
 
 
 def verify(
-    run: Annotated[Path, typer.Argument(help="A run written by `conovel simulate --out`.")],
+    run: Annotated[
+        Path, typer.Argument(help="What `simulate`, `run` or `detect` wrote with `--out` (.json).")
+    ],
 ) -> None:
     """Check that everything a run published follows from its counts and ranks.
 

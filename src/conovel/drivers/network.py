@@ -71,11 +71,12 @@ class Network(Shown):
         `joint`, or `full` if `pi0` is given. The settings of the result name the regime that was
         chosen. In `consensus` a row that is normal at some agent is no novelty, wherever it is.
     composite : {"auto", "mean", "max", "min", "stacked"}
-        How an agent's own score and its peers' models go together; "max" is the paper's, and
-        with "auto" each agent chooses for itself, its own score alone included.
+        How an agent's own score and its peers' models are combined. "max" is the paper's. With
+        "auto" each agent chooses for itself; its own score alone is one of the choices.
     bits : int, "compact", "compact:BYTES" or None
         How models are sent: the paper's quantizer with that many bits, a small forest that
-        imitates the model (the best one of at most so many bytes), or float64. A model that is
+        imitates the model (about 230 bytes with 20 features, or the best one of at most so
+        many bytes), or float64. A model that is
         not made of numbers, such as a blend or nearest neighbours, is sent as a forest of 100
         trees with at most 20 leaves that imitates it, at that precision.
     level : float, str or Fraction
@@ -86,16 +87,16 @@ class Network(Shown):
         Seed of every split and scorer that leaves its own open. From a generator of numpy, each
         run draws its own seed; None draws a fresh one. The settings of the result name the seed.
     train_fraction : float, str, Fraction or None
-        Share of the known normals used for training. None lets each agent weigh it by
-        numbers alone, see :func:`conovel.spec.training.train_share`.
+        Share of the known normals used for training. None lets each agent choose it from
+        numbers of rows alone, see :func:`conovel.spec.training.train_share`.
     pi0 : None, "storey", "quantile", Storey or Quantile
         Adapt to the proportion of nulls, from counts alone.
     on_dropout : {"abort", "conservative"}
-        When an agent vanishes during the counts: break off, or count it as zero.
+        When an agent is lost during the counts: end the run, or count it as zero.
     repeats : int
         The number B of runs, from 1 to 100. With more than one, the whole protocol runs B times,
         each time with seeds of its own and at level 2α/5, and e-BH at level α decides by counts on
-        the averaged evidence. When an agent vanishes in any run, all is broken off.
+        the averaged evidence. When an agent is lost in any run, all runs end.
     ledger : path or None
         A folder in which each agent has the file of its ledger. The batch runs at half the level,
         and e-BH at the level decides by counts about all batches so far. See

@@ -32,7 +32,7 @@ class NetworkRun(Drawn, Mapping[str, SiteResult]):
     transcript : Transcript
         Every message and every count.
     guarantee : str
-        What holds for this very run, and what it rests on.
+        What holds for this run, and what it needs.
     spec : RunSpec
         The settings of the run.
     n_null : dict of int

@@ -75,7 +75,7 @@ class Evaluation:
     normal : str
         The label of normal rows.
     by_order : bool
-        Whether earlier rows were tested against later ones, or rows were dealt at random.
+        Whether later rows were tested against earlier ones; otherwise rows were dealt at random.
 
     See Also
     --------

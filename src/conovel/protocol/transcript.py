@@ -108,7 +108,7 @@ class Transcript:
     n_tests : int
         Tests of all agents when the counts began.
     left : dict of int
-        Who vanished, in which round; 0 is before the counts.
+        Agents that were lost, and in which round; 0 is before the counts.
     weights : dict of Fraction
         In the regime `joint`, the planned weight of each agent's group, as the roster had it: zero
         for an agent in a group with no other. In the regime `consensus`, 1 for a type, else 0.

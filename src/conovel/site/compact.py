@@ -4,10 +4,10 @@ What an agent sends need not be its model. A hundred extremely randomised trees 
 leaves, fitted to the log-odds that the local model gives its own rows, say nearly as much to
 a peer as the model itself, and a coarse grid costs them little (docs/front.md):
 
-* the local model is imitated rather than the labels learned again, so that its smoothing,
-  or whatever else it knows, travels with it;
+* the local model is imitated. Learning from the labels again would lose what it has averaged
+  out;
 * an average of small trees is flat, so before it is quantized it is stretched until its
-  log-odds spread as far as the local model's: unstretched, `max` would never listen to it;
+  log-odds spread as far as the local model's: otherwise it would never be the `max`;
 * a logistic regression is smaller than any forest that would imitate it, and sent itself;
 * the thresholds of a feature lie on a uniform lattice over bounds that no single row decides
   (:mod:`conovel.site.bounds`). Quantile grids would be fine where the normals are and coarse
@@ -68,7 +68,7 @@ class Profile:
 # From most to least power, as measured in docs/front.md; sizes fall in the same order.
 PROFILES = (
     Profile(100, 8, threshold_bits=4, leaf_bits=3),  # about 1000 bytes at 20 features
-    Profile(100, 4, threshold_bits=3, leaf_bits=2),  # 250
+    Profile(100, 4, threshold_bits=3, leaf_bits=2),  # 230
     Profile(100, 3, threshold_bits=4, leaf_bits=2),  # 180
     Profile(200, 2, threshold_bits=4, leaf_bits=2),  # 110
     Profile(50, 2, threshold_bits=4, leaf_bits=2),  # 70

@@ -55,7 +55,7 @@ class UnfittedError(InputError, NotFittedError):  # type: ignore[misc]
 class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
     """Novelty detection with a guaranteed false discovery rate, at one site.
 
-    :meth:`detect` decides about a batch of rows and returns all there is to know about it.
+    :meth:`detect` decides about a batch of rows and returns the decisions and their reasons.
     :meth:`fit` and :meth:`predict` do the same in the interface of scikit-learn's outlier
     detectors: `fit` keeps the known normals, and each `predict` is one test of the whole batch.
     Arguments are checked by `detect` and `predict`, not when the object is made.
@@ -68,8 +68,8 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
     level : float, str or Fraction
         Target false discovery rate α.
     train_fraction : float, str, Fraction or None
-        Share of the known normals used for training; the others calibrate. None weighs
-        the two by their numbers, see :func:`conovel.spec.training.train_share`.
+        Share of the known normals used for training; the others calibrate. None chooses
+        it from numbers of rows alone, see :func:`conovel.spec.training.train_share`.
     pi0 : None, "storey", "quantile", Storey or Quantile
         Adapt to the proportion of nulls.
     random_state : int, RandomState, Generator, SeedSequence or None

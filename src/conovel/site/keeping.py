@@ -144,8 +144,8 @@ def _one_class(candidates: Sequence[Scorer], null_train: Matrix) -> OneClass:
     if not learns_from_normals(candidates) or not isinstance(only, OneClass | Automatic):
         names = ", ".join(candidate.label for candidate in candidates)
         raise ScorerError(
-            f"{names} learns from unlabelled rows: give X_unlabelled, rows that are never tested,"
-            " or a single one-class scorer such as 'isolation-forest'"
+            f"{names} learns from unlabelled rows: give X_unlabelled (--unlabelled), rows that are"
+            " never tested, or a single one-class scorer such as 'isolation-forest'"
         )
     return only if isinstance(only, OneClass) else only.one_class(null_train)
 

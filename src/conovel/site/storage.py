@@ -259,7 +259,9 @@ def read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         hint = f": did you mean {beside(path)}?" if beside(path).exists() else ""
-        raise FileError(f"{path} cannot be read as JSON, {first_line(error)}{hint}") from None
+        raise FileError(
+            f"{path} cannot be read, it is not JSON ({first_line(error)}){hint}"
+        ) from None
     except OSError as error:
         raise FileError(f"{path} cannot be read: {first_line(error)}") from None
     if not isinstance(content, dict):
