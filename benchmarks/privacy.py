@@ -140,6 +140,8 @@ def main() -> None:
     parser.add_argument("--shadows", type=int, default=240)
     parser.add_argument("--trials", type=int, default=10)
     parser.add_argument("--shift", type=float, default=2.0)
+    parser.add_argument("--known", type=int, default=1000, help="known normals of an agent")
+    parser.add_argument("--tests", type=int, default=333, help="tests of an agent")
     parser.add_argument("--only", nargs="*", help="names of lines")
     parser.add_argument("--means", type=Path, help="write the table to this CSV file")
     parser.add_argument("--out", type=Path, default=Path("privacy.json"))
@@ -147,7 +149,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     wanted = options.only
     chosen = [one for one in lines() if wanted is None or one.exchange.name in wanted]
-    pool = design_pool(options.shift, seed=1)
+    pool = design_pool(options.shift, 1, options.known, options.tests)
     heads = "sent|bytes|power|trains|normal test|novelty|1 col. trains|5 col. trains"
     heads += "|1 col. tested|5 col. tested|extremes|midpoints"
     kept = json.loads(options.out.read_text()) if options.out.exists() else {}
@@ -158,7 +160,8 @@ def main() -> None:
         shadows = draw_shadows(pool, [exchange], n)
         found = attack_all(pool, shadows, [exchange])
         named = read_bytes(pool, shadows, [exchange])[0]
-        power = power_of(exchange, options.shift, options.trials) if line.with_power else None
+        with_power = line.with_power and options.trials > 0
+        power = power_of(exchange, options.shift, options.trials) if with_power else None
         cells = row_of(line, found, power, named)
         kept[exchange.name] = {
             "cells": cells,

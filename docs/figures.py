@@ -68,23 +68,30 @@ def detect() -> None:
 
 
 def privacy() -> None:
-    """Power against what models give away; the area of a point grows with the bytes."""
+    """What models give away, their power and their bytes: a line for each way to send them."""
     with PRIVACY.open(encoding="utf-8", newline="") as lines:
-        rows = [row for row in csv.DictReader(lines) if row["power"]]
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained", sharey=True)
-    panels = {"trains": "rows that train", "novelty": "novelties"}
-    for axis, (column, title) in zip(axes, panels.items(), strict=True):
-        for row in rows:
-            name, size = row["sent"], float(row["bytes"])
-            colour = GREEN if "ε" in name else BLUE if "compact" in name else ORANGE
-            place = float(row[column]), float(row["power"])
-            errors = {"xerr": float(row[f"{column} error"]), "yerr": float(row["power error"])}
-            axis.errorbar(*place, **errors, color=colour, linewidth=0.8)
-            axis.scatter(*place, s=6 * np.sqrt(size), color=colour, alpha=0.6, linewidths=0)
-            axis.annotate(name, place, xytext=(6, 4), textcoords="offset points", fontsize=7)
-        axis.axvline(0.5, color=GREY, linestyle=":", linewidth=1)
-        axis.set(xlabel=f"AUC of the strongest attack on {title}")
-    axes[0].set(ylabel="power of three agents, `full`")
+        rows = list(csv.DictReader(lines))[::-1]
+    places = np.arange(len(rows))
+    figure, (leaks, power, size) = plt.subplots(
+        1, 3, figsize=(9, 4.2), layout="constrained", sharey=True, width_ratios=(3, 2, 2)
+    )
+    kinds = {"trains": ("rows that train", BLUE, "o"), "novelty": ("novelties", ORANGE, "s")}
+    for column, (label, colour, marker) in kinds.items():
+        values, errors = (
+            [float(row[name]) for row in rows] for name in (column, f"{column} error")
+        )
+        leaks.errorbar(values, places, xerr=errors, fmt=marker, color=colour, ms=5, label=label)
+    leaks.axvline(0.5, color=GREY, linestyle=":", linewidth=1)
+    leaks.set(xlabel="AUC of the strongest attack", yticks=places)
+    leaks.set_yticklabels([row["sent"] for row in rows])
+    leaks.legend(loc="lower right")
+    for place, row in zip(places, rows, strict=True):
+        if row["power"]:
+            error = float(row["power error"])
+            power.errorbar(float(row["power"]), place, xerr=error, fmt="o", color=GREEN, ms=5)
+        size.plot(float(row["bytes"]), place, "D", color=GREY, ms=5)
+    power.set(xlabel="power, three agents, `full`")
+    size.set(xscale="log", xlabel="bytes of a model")
     save(figure, "privacy")
 
 
