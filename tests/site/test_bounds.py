@@ -10,6 +10,8 @@ from sklearn.ensemble import ExtraTreesClassifier
 import conovel as cn
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.scorers.classifier import as_scorer
+from conovel.scorers.registry import as_candidates
+from conovel.scorers.selection import fit_best
 from conovel.site.bounds import REACH, find_bounds
 from conovel.site.compact import LEAST_LEAF, _grow
 from conovel.site.public_ranges import Ranges, public_ranges
@@ -154,3 +156,17 @@ def leaf_counts(model, node, rows):
         return [len(rows)]
     left, first = rows[:, feature] <= model.threshold[node], model.left[node]
     return leaf_counts(model, first, rows[left]) + leaf_counts(model, first + 1, rows[~left])
+
+
+@pytest.mark.parametrize("bits", ["compact", "compact:100", 4])
+@pytest.mark.parametrize("scorer", ["automatic", "linear"])
+def test_exchanging_calibration_and_test_rows_changes_no_byte(bits, scorer):
+    train, mixture = drawn(3, n=120)
+    mixture[[0, 7, 50]] *= 40  # beyond the bounds, where clipped rows become equal
+    candidates = [LINEAR] if scorer == "linear" else as_candidates(None, 0)
+    found = set()
+    for order in (np.arange(120), np.random.default_rng(1).permutation(120)):
+        training = TrainingSet(train, Mixture.of(mixture[order]))
+        local = fit_best(candidates, training)
+        found.add(make_surrogate(bits, local, training, 0, candidates=candidates))
+    assert len(found) == 1
