@@ -70,7 +70,9 @@
     count.textContent = here < n ? `${said}, ${here.toLocaleString("en")} shown` : said;
     more.hidden = here >= n;
   };
+  let waiting;
   const choose = () => {
+    clearTimeout(waiting); // a later redraw would close reasons that were opened since
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     found = rows.filter(r => (!choice.value || r.pattern === choice.value)
       && words.every(word => r.words.includes(word)));
@@ -80,7 +82,6 @@
     draw();
   };
 
-  let waiting;
   filter.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(choose, 120); });
   choice.addEventListener("change", choose);
   more.addEventListener("click", () => { shown += 10 * PAGE; draw(); });
