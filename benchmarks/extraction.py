@@ -22,6 +22,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from conovel.experiments.attacks import area
 from conovel.scorers.registry import as_candidates
 from conovel.site.consensus_site import open_site
 from conovel.site.pairs import read_pair
@@ -32,15 +33,6 @@ from conovel.spec.run_spec import RunSpec
 N_NULL, N_TEST, N_NOVEL, WIDTH, SHIFT = 400, 200, 20, 10, 1.0
 N_GUESSES, N_FRESH = 20_000, 200
 PRECISIONS = ("compact", 4, 8, 16, None)
-
-
-def auc(low, high):
-    """Chance that a value of `high` is above one of `low`; ties count half."""
-    both = np.concatenate([low, high])
-    _, at, counts = np.unique(both, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[at]
-    top = ranks[len(low) :].sum() - len(high) * (len(high) + 1) / 2
-    return top / (len(low) * len(high))
 
 
 def models_of(null, test, n_train, seed):
@@ -80,8 +72,8 @@ def attack(n_train, seed, n_models):
                 np.corrcoef(guess, null[train].mean(axis=0))[0, 1],
                 nearest(guess, null[train]),
                 nearest(guess, rng.normal(size=(len(train), WIDTH))),
-                auc(score(null[train]), score(fresh)),
-                auc(score(fresh + SHIFT), score(test[:N_NOVEL])),
+                area(score(null[train]), score(fresh)),
+                area(score(fresh + SHIFT), score(test[:N_NOVEL])),
             )
         )
     return found

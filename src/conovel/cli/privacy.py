@@ -9,6 +9,7 @@ import typer
 
 from conovel.cli.number_tables import print_numbers
 from conovel.cli.show import bars, print_json, require_there, split_names
+from conovel.cli.simulate import read_bits
 from conovel.cli.tables import (
     Columns,
     Decimal,
@@ -118,14 +119,12 @@ def privacy(
 
 def _exchanges(bits: str, epsilon: str | None, scorer: list[str]) -> list[Exchange]:
     from conovel.experiments.shadows import Exchange  # noqa: PLC0415
-    from conovel.spec.precision import as_bits  # noqa: PLC0415
     from conovel.spec.privacy import as_privacy  # noqa: PLC0415
 
     found = []
     for text in split_names(bits):
         name = "float64" if text == "none" else text
-        precision = None if text == "none" else as_bits(int(text) if text.isdigit() else text)
-        found.append(Exchange(name, scorer, precision))
+        found.append(Exchange(name, scorer, read_bits(text)))
     for text in split_names(epsilon or ""):
         found.append(Exchange(f"ε = {text}", scorer, privacy=as_privacy(text)))
     return found

@@ -159,7 +159,7 @@ def draw_shadow(pool: Pool, exchanges: Sequence[Exchange], index: int, seed: int
     pool : Pool
     exchanges : sequence of Exchange
     index : int
-        Its number. Even ones have no canary; odd ones have the canaries in turn.
+        Its number. Two without a canary and two with the same one come in turn.
     seed : int
     """
     rng = np.random.default_rng([seed, index])

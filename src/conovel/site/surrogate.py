@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from conovel.errors import InputError, ModelError
 from conovel.models import wire
 from conovel.models.wire import NO_SCHEMA, decode
 from conovel.scorers.automatic import Automatic
-from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
+from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet
 from conovel.scorers.from_sklearn import Flat, to_flat
 from conovel.scorers.normality import normality
 from conovel.scorers.selection import fit_best
@@ -89,20 +89,34 @@ def flat_of(
     """
     if local.flat is not None:
         return local.flat
+    return imitate(*_imitated(training, seed, candidates, bounds))
+
+
+class _Imitated(NamedTuple):
+    """A model fitted on clipped rows, what it was fitted on, and what a forest needs besides."""
+
+    model: FittedScorer
+    training: TrainingSet
+    seed: int
+    bounds: Bounds
+
+
+def _imitated(
+    training: TrainingSet, seed: int, candidates: Sequence[Scorer], bounds: Bounds | None
+) -> _Imitated:
+    """Clip the rows, and fit the model that is imitated on them."""
     bounds = bounds or find_bounds(training.null_train)
     clipped = bounds.clip_training(training)
-    return imitate(_refit(candidates, clipped), clipped, seed, bounds)
+    settled = [_settle(one, clipped.null_train) for one in candidates]
+    return _Imitated(fit_best(settled, clipped), clipped, seed, bounds)
 
 
-def _refit(candidates: Sequence[Scorer], clipped: TrainingSet) -> FittedScorer:
-    """Fit the model that is imitated, on clipped rows."""
-    rows = clipped.null_train
-    tight = find_bounds(rows, reach=SHAPE_REACH).clip(rows)
-    settled = [
-        replace(one, shape=normality(tight)) if isinstance(one, Automatic) else one
-        for one in candidates
-    ]
-    return fit_best(settled, clipped)
+def _settle(scorer: Scorer, null_train: Matrix) -> Scorer:
+    """Let rows that are clipped further choose, where a scorer is chosen by their shape."""
+    if not isinstance(scorer, Automatic):
+        return scorer
+    tight = find_bounds(null_train, reach=SHAPE_REACH).clip(null_train)
+    return replace(scorer, shape=normality(tight))
 
 
 def make_surrogate(
@@ -138,17 +152,15 @@ def make_surrogate(
     if not isinstance(bits, str) and local.flat is not None:
         with suppress(ModelError):  # more numbers than a message may hold
             return wire.encode(local.flat, bits=bits, schema=schema)
-    bounds = bounds or find_bounds(training.null_train)
-    clipped = bounds.clip_training(training)
-    imitated = _refit(candidates, clipped)
+    found = _imitated(training, seed, candidates, bounds)
     if not isinstance(bits, str):
-        return wire.encode(imitate(imitated, clipped, seed, bounds), bits=bits, schema=schema)
+        return wire.encode(imitate(*found), bits=bits, schema=schema)
     _, _, budget = bits.partition(":")
     return encode_compact(
-        imitated,
-        clipped,
+        found.model,
+        found.training,
         seed,
-        bounds=bounds,
+        bounds=found.bounds,
         budget=int(budget) if budget else None,
         schema=schema,
     )
