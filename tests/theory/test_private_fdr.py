@@ -6,24 +6,16 @@ tests/theory/test_monte_carlo.py, in which the bound is attained from both sides
 
 import numpy as np
 import pytest
+from support.attained import BOUND, LEVEL, draw_agents, false_share
 from support.noise import SeededNoise
 
 import conovel as cn
 from conovel.site.noise import SecretNoise
 
-LEVEL, N_KNOWN, N_CALIBRATION, N_NULL, N_NOVEL = 0.2, 398, 199, 10, 10
-BOUND = LEVEL * N_NULL / (N_NULL + N_NOVEL)
-
 
 def false_discovery_share(trial):
-    rng = np.random.default_rng(trial)
-    agents = []
-    for name in "ab":
-        X_test = rng.normal(size=(N_NULL + N_NOVEL, 3))
-        X_test[N_NULL:] += 2
-        agents.append(cn.Agent(name, rng.normal(size=(N_KNOWN, 3)), X_test))
     network = cn.Network(
-        agents,
+        draw_agents(trial),
         regime="full",
         composite="mean",
         scorer="logistic",
@@ -31,10 +23,7 @@ def false_discovery_share(trial):
         privacy=8,
         random_state=trial,
     )
-    run = network.run(check=False)
-    assert {site.n_calibration for site in run.values()} == {N_CALIBRATION}
-    false = sum(site.rejected[:N_NULL].sum() for site in run.values())
-    return false / max(run.n_rejected, 1)
+    return false_share(network.run(check=False))
 
 
 @pytest.fixture(autouse=True)
