@@ -104,6 +104,17 @@ def test_only_folders_of_runs_and_jobs_are_removed(party, tmp_path):
     assert precious.is_dir()
 
 
+def test_a_ledger_among_the_files_of_runs_is_left_alone(party):
+    records, kit, results, add = party
+    ledger = records.folder / "april.json"
+    ledger.write_text('{"format": "conovel ledger", "batches": []}')
+    add(1)
+    add(2)
+    prune(records.folder, kit, 1, results)
+    assert [run["run_id"][:2] for run in records.runs()] == ["02"]
+    assert ledger.exists()
+
+
 def test_a_list_of_used_runs_that_cannot_be_read_stops_runs(party):
     records, *_ = party
     (records.folder / "used-runs").mkdir()

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from conovel.drivers.nvflare.paths import USED_FILE
-from conovel.drivers.nvflare.run_records import DONE, RUNNING, RunRecords
+from conovel.drivers.nvflare.run_records import DONE, RUN_ID, RUNNING, RunRecords
 from conovel.site.private_files import FILE_MODE
 
 ORPHAN_SECONDS = 3600.0  # from which age on the folder of a job without a record is removed
 _MOVED = ".removed-"  # the name of a folder begins so while it is removed
-_RUN = re.compile(r"[0-9a-f]{32}")
 _JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # NVFlare's name of a job
 
 
@@ -44,9 +43,9 @@ def prune(state: Path, kit: Path, keep: int, results: Path | None = None) -> int
     for is_done in (True, False):
         group = [one for one in ended if (one[1]["state"] == DONE) is is_done]
         dropped += group[:-keep]
-    _remember(state / USED_FILE, [path.stem for path, _ in dropped if _RUN.fullmatch(path.stem)])
+    _remember(state / USED_FILE, [path.stem for path, _ in dropped if RUN_ID.fullmatch(path.stem)])
     for path, run in dropped:
-        if results is not None and _RUN.fullmatch(path.stem):
+        if results is not None and RUN_ID.fullmatch(path.stem):
             _remove(results / path.stem, results)
         _remove_job(kit, str(run.get("job", "")))
         path.unlink(missing_ok=True)  # last: what is broken off is done again

@@ -9,6 +9,7 @@ the begin, the refusal and the end of every run also go into its audit log.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import threading
 import time
@@ -27,6 +28,8 @@ from conovel.site.storage import read_json, write_json
 RUNNING, DONE, FAILED, REFUSED = "running", "done", "failed", "refused"
 MAX_SAID = 1024  # bytes of a reason in the audit log
 GRACE_SECONDS = 10.0  # from the deadline of a run until a supervisor closes its file
+RUN_ID = re.compile(r"[0-9a-f]{32}")
+_REFUSED_FILE = re.compile(r"refused-[0-9a-f]{16}")
 
 
 class RunRecords:
@@ -125,9 +128,14 @@ class RunRecords:
         return (run for _, run in self.files())
 
     def files(self) -> list[tuple[Path, dict[str, Any]]]:
-        """Return the files of runs with their content, the oldest run first."""
+        """Return the files of runs with their content, the oldest run first.
+
+        Other files of the folder are left alone, such as the ledger of a list.
+        """
         found = []
         for path in self.folder.glob("*.json"):
+            if not (RUN_ID.fullmatch(path.stem) or _REFUSED_FILE.fullmatch(path.stem)):
+                continue
             run = self._ended.get(path)
             if run is None:
                 try:
