@@ -1,4 +1,4 @@
-"""Power of the defaults against every candidate, composite, plain AdaDetect and the limit.
+"""Power of the defaults against each of their scorers, plain AdaDetect and the limit.
 
     python -m benchmarks power [--trials 100] [--only NAME ...] [--data FOLDER] [--out FOLDER]
 
@@ -148,7 +148,7 @@ def tasks(
     """Trial after trial: the defaults, plain AdaDetect, and each candidate by itself."""
     full = tuple(Cell("full", composite, "compact") for composite in composites)
     plans = [
-        (Learner("default"), (Cell("counts"), *full)),
+        (Learner("default"), (Cell("joint", "auto", "compact"), *full, Cell("counts"))),
         # The reference AdaDetect's forest.
         (Learner("forest", 100, 10), (Cell("counts"), Cell("pooled"))),
     ]
@@ -212,7 +212,7 @@ def main() -> None:
     parser.add_argument("--shift", type=float, help="only this shift")
     parser.add_argument("--agents", type=int, help="only this number of agents")
     parser.add_argument("--data", type=Path, help="folder of real data, for --only real")
-    parser.add_argument("--composites", nargs="+", choices=COMPOSITES, default=COMPOSITES)
+    parser.add_argument("--composites", nargs="+", choices=COMPOSITES, default=["auto"])
     parser.add_argument("--candidates", action="store_true", help="each candidate by itself too")
     parser.add_argument("--out", type=Path, default=Path("power"))
     options = parser.parse_args()

@@ -388,11 +388,11 @@ def test_a_cell_of_a_model_that_is_imitated_is_what_a_network_decides(bits):
     assert told["bytes"] - decision.traffic.n_bytes == 42 * told["messages"]
 
 
-@pytest.mark.parametrize("regime", ["isolated", "counts", "pooled", "full"])
+@pytest.mark.parametrize("regime", ["isolated", "counts", "pooled", "full", "joint"])
 def test_defaults_are_those_of_a_network(regime):
     """Without a scorer or a share to train on, regimes split their rows in their own ways."""
     agents = gaussian_design(1.0, 4, n_null=240, n_test=90, null_share=0.7)
-    cell = Cell(regime, "auto" if regime == "full" else "", "compact")
+    cell = Cell(regime, "auto" if regime in ("full", "joint") else "", "compact")
     trial = Trial(agents, "logistic", level=0.3, train_fraction=None, seed=5)
     run = cn.Network(
         [cn.Agent(name, a.X_null, a.X_test) for name, a in zip("abc", agents, strict=True)],
@@ -401,5 +401,7 @@ def test_defaults_are_those_of_a_network(regime):
         scorer="logistic",
         random_state=5,
     ).run()
-    for name, ranks in zip("abc", trial.decide(cell).ranks, strict=True):
+    decision = trial.decide(cell)
+    for name, ranks, rejected in zip("abc", decision.ranks, decision.rejected, strict=True):
         np.testing.assert_array_equal(run[name].ranks, ranks)
+        np.testing.assert_array_equal(run[name].rejected, rejected)

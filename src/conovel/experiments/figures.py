@@ -21,6 +21,7 @@ _LABELS = {
     "split": "ME, split",
     "conservative": "conservative ME (α/K)",
     "full": "full (ours)",
+    "joint": "joint (ours)",
 }
 _SCORERS = {"forest": "the paper's kind of forest", "default": "conovel's defaults"}
 # The composite that a curve shows when there are several: the paper's for its own regimes.

@@ -202,7 +202,7 @@ def _exchange(
 
 def _all_regimes(learner: Learner, composites: Sequence[str]) -> tuple[Cell, ...]:
     if learner.name == "default":  # what a user would run, without and with models
-        return Cell("counts"), Cell("full", "auto", "compact")
+        return Cell("counts"), Cell("full", "auto", "compact"), Cell("joint", "auto", "compact")
     regimes = ("split", "conservative", "full")
     return (*BASELINES, *_exchange(regimes, learner, composites, (None,)))
 

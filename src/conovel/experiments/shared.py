@@ -4,8 +4,8 @@
 decided, not in what an agent learns, and precisions and composites differ later still. So all
 cells of a table share the fits of a trial. The steps are those of
 :class:`conovel.drivers.network.Network`, and so are the decisions, bit for bit; only the wire is
-skipped
-where nobody counts its bytes.
+skipped where nobody counts its bytes. In `joint` and `consensus` agents train on other rows than
+in these regimes, so a whole network runs.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.drivers.agents import Agent
+from conovel.drivers.network import Network
 from conovel.experiments.gaussian import Labelled
 from conovel.models import wire
 from conovel.models.quantized.forest import uniform
@@ -118,6 +120,7 @@ class Trial:
             None if train_fraction is None else as_level(train_fraction, "train_fraction")
         )
         self.sized = sized
+        self._agents, self._scorer, self._seed = agents, scorer, seed
         self._rows = [
             unify(read_rows(a.X_null, "X_null"), read_rows(a.X_test, "X_test")) for a in agents
         ]
@@ -131,6 +134,8 @@ class Trial:
         regime = as_regime(cell.regime)
         if not regime.deployable:
             return self._decide_pooled(regime)
+        if regime.decides_by_cells:
+            return self._decide_by_cells(cell)
         ranks = self._ranks(cell, regime)
         level = regime.test_level(self.level, len(self._rows))
         totals: tuple[int, ...] = ()
@@ -185,6 +190,27 @@ class Trial:
         stops = np.cumsum([len(test) for _, test in self._rows])[:-1]
         rejected = np.split(outcome.rejected[0], stops)
         return Decision(rejected, np.split(ranks, stops), (), Traffic(0, 0.0))
+
+    def _decide_by_cells(self, cell: Cell) -> Decision:
+        """Run a network; the bytes of its models are not counted."""
+        width = len(str(len(self._agents)))  # agents are sorted by name, as texts
+        agents = [
+            Agent(f"agent {j:0{width}}", rows.X_null, rows.X_test)
+            for j, rows in enumerate(self._agents)
+        ]
+        run = Network(
+            agents,
+            regime=cell.regime,
+            composite=cell.composite or "mean",
+            bits=cell.bits,
+            level=self.level,
+            scorer=self._scorer,
+            random_state=self._seed,
+            train_fraction=self.train_fraction,
+        ).run(check=False)
+        sites = [run[agent.name] for agent in agents]
+        rejected, ranks = [site.rejected for site in sites], [site.ranks for site in sites]
+        return Decision(rejected, ranks, (), Traffic(None, None))
 
     def _learned(self, i: int, j: int, regime: Regime) -> _Learned:
         """Return what agent i learned for agent j."""

@@ -50,6 +50,7 @@ LOOKS: Mapping[str, Look] = {
     "split": Look("#cc79a7", "^", (0, (5, 1, 1, 1, 1, 1))),  # type: ignore[arg-type]
     "conservative": Look("#e69f00", "P", (0, (3, 1))),  # type: ignore[arg-type]
     "full": Look("#d55e00", "o", "-"),
+    "joint": Look("#000000", "*", "-"),
 }
 
 

@@ -18,6 +18,7 @@ NAMES = {
     "split": "ME, split",
     "conservative": "conservative ME",
     "full": "full",
+    "joint": "joint",
 }
 PRECISIONS = {
     "float64": "float64",
