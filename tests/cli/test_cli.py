@@ -10,7 +10,11 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from conovel.cli import app
+from conovel.cli.panels import PANELS
 from conovel.spec.version import __version__
 
 
@@ -231,3 +235,18 @@ for command in sys.argv[1:]:
     )
     assert done.stderr.count("does not exist") == len(commands)
     assert done.stdout.splitlines() == ["2 []"] * len(commands)
+
+
+def test_help_shows_many_options_in_panels():
+    shown = CliRunner().invoke(app, ["detect", "--help"], env={"COLUMNS": "80"}).output
+    assert all(f"─ {panel} ─" in shown for panel in ("Options", "Columns", "Large files"))
+    few = CliRunner().invoke(app, ["verify", "--help"], env={"COLUMNS": "80"}).output
+    assert "─ What is checked" not in few
+
+
+def test_every_panel_names_options_that_exist():
+    group = typer.main.get_command(app)
+    known = {param.name for command in group.commands.values() for param in command.params}
+    named = [name for names in PANELS.values() for name in names]
+    assert set(named) <= known
+    assert len(named) == len(set(named))

@@ -27,6 +27,14 @@ from conovel.cli import (
     verify,
     watch,
 )
+from conovel.cli.panels import (
+    EVERY_DAY,
+    FEDERATIONS,
+    NETWORKS,
+    ONE_SITE,
+    RESULTS,
+    PanelCommand,
+)
 from conovel.errors import ConovelError, ConovelWarning
 
 app = typer.Typer(
@@ -37,27 +45,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-app.command("detect")(detect.detect)
-app.command("check")(check.check)
-app.command("privacy")(privacy.privacy)
-app.command("evaluate")(evaluate.evaluate)
-app.command("fit")(fit.fit)
-app.command("watch")(watch.watch)
-app.command("ledger")(ledger.ledger)
-app.command("schema")(schema.schema)
-app.command("simulate")(simulate.simulate)
-app.command("verify")(verify.verify)
-app.command("report")(report.report)
-app.command("inspect")(inspect.inspect)
-app.command("reproduce")(reproduce.reproduce)
-app.command("limit")(limit.limit)
-app.add_typer(federation.federation, name="federation")
-app.command("coordinate")(agent.coordinate)
-app.command("agent")(agent.agent)
-app.command("audit")(audit.audit)
-app.command("run")(run.run)
-app.command("status")(run.status)
-app.command("stop")(run.stop)
+for panel, commands in {
+    ONE_SITE: (detect.detect, check.check, evaluate.evaluate, schema.schema),
+    EVERY_DAY: (fit.fit, watch.watch, ledger.ledger),
+    NETWORKS: (simulate.simulate, reproduce.reproduce, limit.limit),
+    FEDERATIONS: (
+        privacy.privacy,
+        agent.coordinate,
+        agent.agent,
+        run.run,
+        run.status,
+        run.stop,
+        audit.audit,
+    ),
+    RESULTS: (report.report, verify.verify, inspect.inspect),
+}.items():
+    for command in commands:
+        app.command(command.__name__, cls=PanelCommand, rich_help_panel=panel)(command)
+app.add_typer(federation.federation, name="federation", rich_help_panel=FEDERATIONS)
 
 
 @app.callback(invoke_without_command=True)
