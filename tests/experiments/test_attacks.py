@@ -3,11 +3,14 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 from typer.testing import CliRunner
 
+import conovel as cn
 from conovel.cli import app
+from conovel.experiments import shadows
 from conovel.experiments.attacks import (
     area,
     detected_at,
@@ -25,6 +28,8 @@ from conovel.experiments.privacy import (
     read_bytes,
 )
 from conovel.experiments.shadows import ROLES, Exchange, draw_shadow
+from conovel.site.private_surrogate import make_private_surrogate
+from conovel.spec.privacy import as_privacy
 
 DEEP = RandomForestClassifier(10, random_state=0)
 
@@ -122,6 +127,30 @@ def test_a_pool_of_own_rows_is_bounded():
     rows = np.random.default_rng(0).normal(size=(6000, 2))
     pool = pool_of(rows, rows[:2000] + 0.5)
     assert (len(pool.known), len(pool.tests)) == (4000, 1500)
+
+
+def test_where_only_imitations_are_sent_the_own_model_is_not_fitted(monkeypatch):
+    monkeypatch.setattr(shadows, "fit_best", lambda *_: pytest.fail("the own model was fitted"))
+    pool = design_pool(2.0, seed=0, n_known=100, n_tests=50)
+    drawn = draw_shadow(pool, [Exchange("compact", "logistic")], 0, seed=0)
+    assert drawn.sizes[0] > 0
+
+
+def test_attacks_on_private_models_know_the_units_of_the_schema(monkeypatch):
+    known = {}
+
+    def made(training, n_mixture, units, *more):
+        known["unit"] = units.unit
+        return make_private_surrogate(training, n_mixture, units, *more)
+
+    monkeypatch.setattr(shadows, "make_private_surrogate", made)
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": rng.uniform(20, 80, 600), "weight": rng.normal(size=600)})
+    bounds = {"age": {"kind": "number", "low": 0, "high": 120}, "weight": "number"}
+    pool = pool_of(rows[200:], rows[:200], cn.Schema.from_dict(bounds))
+    private = Exchange("ε", "logistic", privacy=as_privacy(8))
+    draw_shadow(pool, [private], 0, seed=0)
+    np.testing.assert_array_equal(known["unit"], [15, np.nan])
 
 
 @pytest.mark.slow

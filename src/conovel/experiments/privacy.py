@@ -35,7 +35,6 @@ from conovel.experiments.shadows import Exchange, Pool, Shadow, draw_shadow
 from conovel.scorers.base import Matrix, Vector, mean_of
 from conovel.site.encoding import Encoder
 from conovel.site.pairs import read_pair
-from conovel.site.public_ranges import public_ranges
 
 MOST_ROWS = 150  # of each kind that are attacked
 _MOST_MODELS = 8  # of which thresholds are compared with values of rows
@@ -129,16 +128,13 @@ class Reading:
 def pool_of(X_null: Any, X_test: Any, schema: Any = None, seed: int = 0) -> Pool:
     """Make a pool of a site's own rows; of very many, a random part."""
     known, tests = read_pair(X_null, X_test, schema)
-    encoder = known.encoder
-    ranges = None
-    if isinstance(encoder, Encoder):
-        ranges = public_ranges(encoder.schema, known.width)
+    agreed = known.encoder.schema if isinstance(known.encoder, Encoder) else None
     rng = np.random.default_rng([seed, known.width])
     chosen = [
         np.sort(rng.permutation(len(rows))[:most])
         for rows, most in zip((known, tests), MOST_IN_POOL, strict=True)
     ]
-    return Pool(known.values[chosen[0]], tests.values[chosen[1]], ranges=ranges)
+    return Pool(known.values[chosen[0]], tests.values[chosen[1]], schema=agreed)
 
 
 def design_pool(shift: float, seed: int, n_known: int = 1000, n_tests: int = 333) -> Pool:

@@ -23,11 +23,12 @@ from conovel.scorers.selection import fit_best
 from conovel.site.bounds import find_bounds
 from conovel.site.noise import SecretNoise
 from conovel.site.private_surrogate import make_private_surrogate
-from conovel.site.public_ranges import Ranges
+from conovel.site.public_ranges import public_ranges
 from conovel.site.public_units import public_units
 from conovel.site.surrogate import decode, make_surrogate
 from conovel.spec.precision import COMPACT, Bits
 from conovel.spec.privacy import Privacy
+from conovel.spec.schema import Schema, SchemaDigest
 
 OUTLYING = 6.0  # standard deviations
 WIDTHS = (1, 5)  # features in which a canary is outlying
@@ -86,14 +87,14 @@ class Pool:
         Known normals and rows to test.
     is_novel : bool array
         Which tests are novel, if that is known.
-    ranges : Ranges or None
-        Agreed ranges of the features.
+    schema : Schema, SchemaDigest or None
+        What is agreed about the columns: ranges and units of features follow from it.
     """
 
     known: Matrix
     tests: Matrix
     is_novel: Mask | None = None
-    ranges: Ranges | None = None
+    schema: Schema | SchemaDigest | None = None
 
     @cached_property
     def centre(self) -> Vector:
@@ -173,7 +174,7 @@ def draw_shadow(pool: Pool, exchanges: Sequence[Exchange], index: int, seed: int
     # A site of a deployment mixes a secret into the seed of a run, so an attacker has other seeds.
     own = seed if all(one.known_seed for one in exchanges) else seed + index
     seeds = [own + 1_000_003 * run for run in range(n_runs)]
-    models, sizes = _send(exchanges, drawn, seeds, pool.ranges)
+    models, sizes = _send(exchanges, drawn, seeds, pool.schema)
     rows = drawn[0].labelled()[0]
     return Shadow(known, tests, splits[0], canary, rows, models, sizes)
 
@@ -200,7 +201,7 @@ def _send(
     exchanges: Sequence[Exchange],
     drawn: Sequence[TrainingSet],
     seeds: Sequence[int],
-    ranges: Ranges | None,
+    schema: Schema | SchemaDigest | None,
 ) -> tuple[list[tuple[Surrogate, ...]], list[int]]:
     """Make the models of all exchanges; what learns with one scorer learns once."""
     fitters: dict[tuple[int, int], _Fitter] = {}
@@ -211,7 +212,7 @@ def _send(
             key = id(exchange.scorer), seed
             if key not in fitters:
                 candidates = tuple(as_candidates(exchange.scorer, seed))
-                fitters[key] = _Fitter(candidates, training, ranges)
+                fitters[key] = _Fitter(candidates, training, schema)
             blobs.append(fitters[key].send(exchange, seed))
         models.append(tuple(map(decode, blobs)))
         sizes.append(len(blobs[0]))
@@ -222,9 +223,12 @@ class _Fitter:
     """Fits a scorer once for all exchanges."""
 
     def __init__(
-        self, candidates: tuple[Scorer, ...], training: TrainingSet, ranges: Ranges | None
+        self,
+        candidates: tuple[Scorer, ...],
+        training: TrainingSet,
+        schema: Schema | SchemaDigest | None,
     ) -> None:
-        self.candidates, self.training, self.ranges = candidates, training, ranges
+        self.candidates, self.training, self.schema = candidates, training, schema
 
     @cached_property
     def local(self) -> FittedScorer:
@@ -233,21 +237,22 @@ class _Fitter:
 
     def send(self, exchange: Exchange, seed: int) -> bytes:
         """Make what peers receive."""
+        n_features = self.training.null_train.shape[1]
         if exchange.privacy is not None:
             return make_private_surrogate(
                 self.training,
                 self.training.mixture.position.size,
-                public_units(None, self.training.null_train.shape[1]),
+                public_units(self.schema, n_features),
                 exchange.privacy,
                 SecretNoise(),
                 exchange.bits,
             )
-        bounds = find_bounds(self.training.null_train, self.ranges)
+        ranges = public_ranges(self.schema, n_features)
         return make_surrogate(
             exchange.bits,
-            self.local,
+            None if isinstance(exchange.bits, str) else self.local,
             self.training,
             seed,
             candidates=self.candidates,
-            bounds=bounds,
+            bounds=find_bounds(self.training.null_train, ranges),
         )

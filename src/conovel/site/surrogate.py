@@ -121,7 +121,7 @@ def _settle(scorer: Scorer, null_train: Matrix) -> Scorer:
 
 def make_surrogate(
     bits: Bits,
-    local: FittedScorer,
+    local: FittedScorer | None,
     training: TrainingSet,
     seed: int,
     schema: bytes = NO_SCHEMA,
@@ -136,8 +136,9 @@ def make_surrogate(
     bits : None, int or str
         See :mod:`conovel.spec.precision`. A compact model imitates, see
         :mod:`conovel.site.compact`, and so does what is sent for a model without a flat form.
-    local : FittedScorer
-        What is sent itself, where `bits` is a precision and it is made of numbers.
+    local : FittedScorer or None
+        What is sent itself, where `bits` is a precision and it is made of numbers; None: nothing
+        is, and what is sent imitates.
     training : TrainingSet
     seed : int
         Seed of a forest that imitates.
@@ -149,7 +150,7 @@ def make_surrogate(
     bounds : Bounds, optional
         Of the features; by default those of null_train.
     """
-    if not isinstance(bits, str) and local.flat is not None:
+    if not isinstance(bits, str) and local is not None and local.flat is not None:
         with suppress(ModelError):  # more numbers than a message may hold
             return wire.encode(local.flat, bits=bits, schema=schema)
     found = _imitated(training, seed, candidates, bounds)
