@@ -1,11 +1,13 @@
 """Budgets of memory: how they are written, and what they allow."""
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.files import in_pieces, left_in, trees
 
 from conovel.errors import InputError
+from conovel.site.files import memory as budgets
 from conovel.site.files.memory import MemoryPlan, as_memory
 
 
@@ -33,3 +35,13 @@ def test_a_plan_stays_within_the_budget(memory, n_features):
     in_flight = 8 * 6 * plan.piece * 8 * n_features
     assert plan.piece == 1024 or in_flight <= memory / 4
     assert 4 << plan.cell_bits <= memory
+
+
+def test_memory_is_released_also_without_the_gnu_c_library(monkeypatch):
+    def no_library(name):
+        raise OSError(name)
+
+    monkeypatch.setattr(budgets.ctypes, "CDLL", no_library)
+    rows = pa.array(range(100_000))
+    budgets.release_unused()
+    assert rows[99_999].as_py() == 99_999  # what is in use stays

@@ -15,7 +15,7 @@ from conovel.errors import FileError, InputError
 from conovel.site.detector import AdaDetect
 from conovel.site.dialects import AS_FOUND, Reading
 from conovel.site.files.engines import Engine
-from conovel.site.files.memory import DEFAULT_MEMORY
+from conovel.site.files.memory import DEFAULT_MEMORY, release_unused
 from conovel.site.files.site import FileSite
 from conovel.site.files.sketch import Sketch
 from conovel.site.files.stream import Progress
@@ -127,6 +127,7 @@ def detect_files(
     thin = thin_finding(size, site.histogram.size, level, pi0)
     found = site.findings(thin) if check else ()
     site.close()
+    release_unused()
     return FileDetection(
         out=out,
         n_train=site.n_train,

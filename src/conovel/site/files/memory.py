@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import pyarrow as pa
 
 from conovel.errors import InputError
 from conovel.site.storage import size_of
@@ -45,6 +49,17 @@ class MemoryPlan:
             piece=min(max(fitting, 1024), _LARGEST_PIECE),
             cell_bits=min(max((memory // 64).bit_length() - 1, 16), 26),
         )
+
+
+def release_unused() -> None:
+    """Give the memory back that allocators keep after a stage; the next stage needs it.
+
+    Arrow and the C library keep what was freed. Before a fit that is about a fifth of the
+    smallest budget.
+    """
+    pa.default_memory_pool().release_unused()
+    with suppress(OSError, AttributeError):  # only the GNU C library has it
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def are_large(*paths: Path) -> bool:

@@ -22,7 +22,7 @@ from conovel.scorers.base import Matrix, Mixture, ScoreModel, TrainingSet, Vecto
 from conovel.site.checks.sample import Looked, Strided, most_rows
 from conovel.site.files.engines import Engine
 from conovel.site.files.gather import Cells, Early, Gathering, gather, survey
-from conovel.site.files.memory import MemoryPlan, require_room_to_fit
+from conovel.site.files.memory import MemoryPlan, release_unused, require_room_to_fit
 from conovel.site.files.source import FileSource, mask_of
 from conovel.site.files.work import Work
 from conovel.site.tables import Rows, warn_constant
@@ -216,6 +216,7 @@ class Stream:
 
     def teller(self, stage: str, total: int | None, done: int = 0) -> Callable[[int], None]:
         """Begin a stage; what is given back is told how many more are done."""
+        release_unused()
         self._tell(stage, done, total)
 
         def tell(n: int) -> None:
