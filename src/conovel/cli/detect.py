@@ -253,13 +253,12 @@ def _with_normals(
 ) -> _Found:
     from conovel.errors import InputError  # noqa: PLC0415
     from conovel.site.detector import AdaDetect  # noqa: PLC0415
-    from conovel.site.files.memory import DEFAULT_MEMORY  # noqa: PLC0415
 
     if files.null is None:
         raise InputError("give the known normals with --null, or a detector with --detector")
     detector = AdaDetect(*settings)
     if files.ledger is None and _wants_pieces(files, memory, engine):
-        return _in_pieces(detector, files, memory or DEFAULT_MEMORY, engine)
+        return _in_pieces(detector, files, memory, engine)
     return _in_memory(detector, files)
 
 
@@ -314,7 +313,7 @@ def _in_memory(detector: AdaDetect, files: DetectFiles) -> _Found:
 
 
 def _in_pieces(
-    detector: AdaDetect, files: DetectFiles, memory: str | int, engine: Engine | None
+    detector: AdaDetect, files: DetectFiles, memory: str | None, engine: Engine | None
 ) -> _Found:
     from conovel.report import of_files  # noqa: PLC0415
     from conovel.site.files import detect_files  # noqa: PLC0415

@@ -29,6 +29,12 @@ def test_a_budget_too_small_to_fit_in_is_refused_before_the_fit(files, monkeypat
     assert left_in(files) == ["null", "test"]
 
 
+def test_without_a_budget_a_fit_may_take_more(files, monkeypatch):
+    monkeypatch.setattr("conovel.site.files.memory._LIBRARIES", 10**9)
+    in_pieces(trees(), files, files / "out.parquet", memory=None)
+    assert "out.parquet" in left_in(files)
+
+
 @given(st.integers(10**8, 10**12), st.integers(1, 5000))
 def test_a_plan_stays_within_the_budget(memory, n_features):
     plan = MemoryPlan.of(memory, n_features)

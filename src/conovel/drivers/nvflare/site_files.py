@@ -29,7 +29,7 @@ from conovel.site.checks.sample import Looked
 from conovel.site.consensus_site import open_site
 from conovel.site.files import FileSite
 from conovel.site.files.consensus_site import FileConsensusSite
-from conovel.site.files.memory import DEFAULT_MEMORY, are_large
+from conovel.site.files.memory import are_large
 from conovel.site.pairs import read_pair
 from conovel.site.private_files import FOLDER_MODE, make_private_folder
 from conovel.site.results import SiteResult, decide
@@ -86,7 +86,7 @@ class SiteFiles:
                 id_column=file.id_column,
                 reading=file.reading,
                 schema=file.schema,
-                memory=file.memory or DEFAULT_MEMORY,
+                memory=file.memory,
             )
         reading, columns = columns_read(file.schema, file.reading, file.columns)
         known, tests = read_pair_of_files(file.null, file.test, columns, file.id_column, reading)

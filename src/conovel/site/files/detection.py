@@ -15,7 +15,7 @@ from conovel.errors import FileError, InputError
 from conovel.site.detector import AdaDetect
 from conovel.site.dialects import AS_FOUND, Reading
 from conovel.site.files.engines import Engine
-from conovel.site.files.memory import DEFAULT_MEMORY, release_unused
+from conovel.site.files.memory import release_unused
 from conovel.site.files.site import FileSite
 from conovel.site.files.sketch import Sketch
 from conovel.site.files.stream import Progress
@@ -69,7 +69,7 @@ def detect_files(
     columns: Sequence[str] | None = None,
     id_column: str | None = None,
     reading: Reading = AS_FOUND,
-    memory: int | str = DEFAULT_MEMORY,
+    memory: int | str | None = None,
     engine: Engine | None = None,
     on_progress: Progress | None = None,
     check: bool = True,

@@ -13,11 +13,14 @@ import pyarrow as pa
 from conovel.errors import InputError
 from conovel.site.storage import size_of
 
-DEFAULT_MEMORY = 10**9
+DEFAULT_MEMORY = 10**9  # if no budget is asked for; a fit may then take more
 _LARGE = 250_000_000  # bytes of files that are read in pieces without being asked
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _LEAST = 750_000_000  # the libraries with a fit on few columns take most of it
 _LIBRARIES = 300_000_000
+# What the default scorers hold at once of each row that they learn from, measured on 10 to 80
+# columns: so many copies of its numbers, and so many bytes besides.
+_COPIES, _PER_ROW = 8.5, 500
 _LARGEST_PIECE = 1 << 16  # rows; larger ones gain nothing
 
 
@@ -69,7 +72,7 @@ def are_large(*paths: Path) -> bool:
 
 def require_room_to_fit(n_rows: int, n_features: int, memory: int) -> None:
     """Fail before the work where fitting on so many rows would break the budget."""
-    needed = _LIBRARIES + 6 * 8 * n_rows * n_features
+    needed = _LIBRARIES + int(n_rows * (_COPIES * 8 * n_features + _PER_ROW))
     if needed > memory:
         raise InputError(
             f"learning from {n_rows} rows of {n_features} columns takes about"

@@ -72,8 +72,9 @@ class FileSite(Site):
         :func:`conovel.site.storage.pick_features`.
     schema : Schema, path, mapping or None
         What the columns are. In a network it is the run's.
-    memory : int or str
+    memory : int, str or None
         What may be used, in bytes or as "1.5GB"; known normals take about 48 bytes each beyond.
+        None is 1 GB, and more where the fit needs more.
     engine : Engine, optional
         Who scores; threads by default.
     on_progress : callable, optional
@@ -98,7 +99,7 @@ class FileSite(Site):
         id_column: str | None = None,
         reading: Reading = AS_FOUND,
         schema: SchemaLike = None,
-        memory: int | str = DEFAULT_MEMORY,
+        memory: int | str | None = None,
         engine: Engine | None = None,
         on_progress: Progress | None = None,
     ) -> None:
@@ -110,7 +111,8 @@ class FileSite(Site):
             FileSource(null, types=types, reading=reading),
             FileSource(test, id_column=id_column, types=types, reading=reading),
         )
-        n_bytes, tell = as_memory(memory), on_progress or silent
+        n_bytes = as_memory(DEFAULT_MEMORY if memory is None else memory)
+        tell = on_progress or silent
         plan = MemoryPlan.of(n_bytes, len(types.names))
 
         # Agents send models of features, so that their pipelines get what the features keep.
@@ -131,6 +133,7 @@ class FileSite(Site):
                 folder,
                 settings=[repr(work)],
                 tell=tell,
+                is_asked=memory is not None,
             )
 
         encoder: FeatureMap | None = None

@@ -55,6 +55,8 @@ class Stream:
         What the parts depend on besides the files; plain JSON types.
     tell : callable
         Told the stage, how many rows are done and how many there are, if known.
+    is_asked : bool
+        Whether the user named the memory. Then a fit that needs more is refused.
 
     Attributes
     ----------
@@ -73,8 +75,10 @@ class Stream:
         folder: Path,
         settings: Sequence[Any],
         tell: Progress = silent,
+        *,
+        is_asked: bool = True,
     ) -> None:
-        self.null, self.test, self.memory = null, test, memory
+        self.null, self.test, self.memory, self._is_asked = null, test, memory, is_asked
         self.plan = MemoryPlan.of(memory, len(null.features))
         self._engine, self._tell = engine, tell
         told = [__version__, null.digest(), test.digest(), self.plan.piece, *settings]
@@ -91,6 +95,7 @@ class Stream:
             self.work.folder / name,
             settings=[self.work.key],
             tell=self._tell,
+            is_asked=self._is_asked,
         )
 
     def learn(self, split: Split, most: int, name: str = "training") -> TrainingSet:
@@ -173,7 +178,8 @@ class Stream:
         n_train = int(is_train.sum())
         n_mixture = self.n_null - n_train + self.n_test
         n_fitted = n_train + min(most, n_mixture)
-        require_room_to_fit(n_fitted, len(self.null.features), self.memory)
+        if self._is_asked:
+            require_room_to_fit(n_fitted, len(self.null.features), self.memory)
         return is_train, most / n_mixture
 
     def _few_copies(self, most: int) -> int:
