@@ -178,7 +178,8 @@ def _facts(transcript: Transcript, drawn: Picture | None, level: float) -> list[
     if outcome and drawn and not all(curve.whole for curve in drawn.step_up):
         facts.append(("flagged over all sites", f"{outcome.n_rejected:,}"))
     if transcript.entries:
-        facts.append(("rounds of counts", f"{transcript.n_rounds:,}"))
+        word = "round of counts" if transcript.n_rounds == 1 else "rounds of counts"
+        facts.append((word, f"{transcript.n_rounds:,}"))
         moved = "bytes in its messages" if _is_of_one_site(transcript) else "bytes in all messages"
         facts.append((moved, f"{transcript.totals()['bytes']:,}"))
     return facts + (threshold_fact(drawn) if drawn else [])
