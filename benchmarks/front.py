@@ -3,13 +3,12 @@
     python -m benchmarks front [--trials 100] [--out front.jsonl] [--data SET.npz]
 
 The paper's Gaussian design at δ = 2, three agents, α = 0.1. In one trial of one setting all
-rows of the table share data, splits and the agents' local models (the default scorer with
-100 trees instead of 300, for time); only what is sent to peers differs. Bytes are those of
-`conovel.models.wire`, header included; large forests are encoded in the first ten trials only,
-since
-their sizes hardly vary. With ``--out`` every trial is kept as a line of JSON, and a run that
-was broken off goes on from there. ``--data`` takes a data set of the `default_scorer`
-benchmark instead of the design, dealt out to three agents at random.
+rows of the table share data, splits and the agents' local models (100 extra trees); only what is
+sent to peers differs. Compact models imitate a model of clipped rows, as those of a network do.
+Bytes are those of `conovel.models.wire`, header included; large forests are encoded in the first
+trials only, since their sizes hardly vary. With ``--out`` every trial is kept as a line of JSON,
+and a run that was broken off goes on from there. ``--data`` takes a data set of the
+`default_scorer` benchmark instead of the design, dealt out to three agents at random.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -33,18 +32,19 @@ from benchmarks.default_scorer import real
 from conovel.experiments.gaussian import Labelled, gaussian_design
 from conovel.models import wire
 from conovel.models.quantized.forest import uniform
-from conovel.scorers.base import FittedScorer, Mixture, TrainingSet
+from conovel.scorers.base import FittedScorer, Mixture, Scorer, TrainingSet
 from conovel.scorers.classifier import as_scorer
 from conovel.scorers.from_sklearn import to_flat
 from conovel.scorers.registry import scorer_by_name
 from conovel.site.compact import DEFAULT, PROFILES, fit_compact
 from conovel.site.splitting import split_null
+from conovel.site.surrogate import fit_imitated
 
 LEVEL = Fraction(1, 10)
 K = 3
 BITS = (None, 6, 4, 2, 1)
 REFERENCE = "random forest, full depth, float64"
-SIZED = 10  # trials in which large forests are encoded
+SIZED = 5  # trials in which large forests are encoded
 # What is decided from the scores of a setting: regime, composite.
 COLUMNS = {
     "unsplit": [("full", "mean"), ("full", "max"), ("conservative", "max")],
@@ -66,11 +66,19 @@ class Block:
     n_calibration: int
     is_novel: np.ndarray
     seed: int
-    local: FittedScorer = field(init=False)
 
-    def __post_init__(self) -> None:
-        scorer = scorer_by_name("extra-trees").set_params(n_estimators=100, random_state=self.seed)
-        self.local = as_scorer(scorer).fit(TrainingSet(self.null_train, self.mixture))
+    @cached_property
+    def training(self) -> TrainingSet:
+        return TrainingSet(self.null_train, self.mixture)
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        trees = scorer_by_name("extra-trees").set_params(n_estimators=100, random_state=self.seed)
+        return as_scorer(trees)
+
+    @cached_property
+    def local(self) -> FittedScorer:
+        return self.scorer.fit(self.training)
 
 
 def dealt(file: Path) -> Agents:
@@ -121,18 +129,15 @@ def surrogates(block: Block, sized: bool) -> Iterator[tuple[str, Row]]:
     }
     for name, make in forests.items():
         scorer = make(random_state=block.seed)
-        flat = to_flat(
-            as_scorer(scorer).fit(TrainingSet(block.null_train, block.mixture)).estimator
-        )
+        flat = to_flat(as_scorer(scorer).fit(block.training).estimator)
         for bits in BITS:
             model = flat if bits is None else uniform(flat, bits)
             yield f"{name}, {precision(bits)}", (model, len(wire.encode(model)) if sized else None)
     flat = to_flat(block.local.estimator)
     yield "the local model, float64", (flat, len(wire.encode(flat)) if sized else None)
+    taught = fit_imitated(block.training, block.seed, [block.scorer], None)
     for profile in PROFILES:
-        small = fit_compact(
-            block.local, TrainingSet(block.null_train, block.mixture), block.seed, profile
-        )
+        small = fit_compact(taught.model, taught.training, block.seed, profile, taught.bounds)
         yield compact_name(profile), (small, len(wire.encode(small)))
 
 

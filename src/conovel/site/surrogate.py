@@ -89,10 +89,10 @@ def flat_of(
     """
     if local.flat is not None:
         return local.flat
-    return imitate(*_imitated(training, seed, candidates, bounds))
+    return imitate(*fit_imitated(training, seed, candidates, bounds))
 
 
-class _Imitated(NamedTuple):
+class Imitated(NamedTuple):
     """A model fitted on clipped rows, what it was fitted on, and what a forest needs besides."""
 
     model: FittedScorer
@@ -101,14 +101,14 @@ class _Imitated(NamedTuple):
     bounds: Bounds
 
 
-def _imitated(
+def fit_imitated(
     training: TrainingSet, seed: int, candidates: Sequence[Scorer], bounds: Bounds | None
-) -> _Imitated:
+) -> Imitated:
     """Clip the rows, and fit the model that is imitated on them."""
     bounds = bounds or find_bounds(training.null_train)
     clipped = bounds.clip_training(training)
     settled = [_settle(one, clipped.null_train) for one in candidates]
-    return _Imitated(fit_best(settled, clipped), clipped, seed, bounds)
+    return Imitated(fit_best(settled, clipped), clipped, seed, bounds)
 
 
 def _settle(scorer: Scorer, null_train: Matrix) -> Scorer:
@@ -153,7 +153,7 @@ def make_surrogate(
     if not isinstance(bits, str) and local is not None and local.flat is not None:
         with suppress(ModelError):  # more numbers than a message may hold
             return wire.encode(local.flat, bits=bits, schema=schema)
-    found = _imitated(training, seed, candidates, bounds)
+    found = fit_imitated(training, seed, candidates, bounds)
     if not isinstance(bits, str):
         return wire.encode(imitate(*found), bits=bits, schema=schema)
     _, _, budget = bits.partition(":")
