@@ -163,8 +163,8 @@ def log_odds_of_novelty(scores: Scores) -> np.ndarray:
     fitted = common_scale.fit_scale(FunctionScore(lambda X: X[:, 0]), training)
     # The edges are a linear function of their log-odds.
     least, *_, most = fitted.edges
-    per_score = np.ptp(common_scale._EDGES) / (most - least)
-    return common_scale._EDGES[0] + per_score * (scores.mixture - least)
+    per_score = np.ptp(common_scale.EDGES) / (most - least)
+    return common_scale.EDGES[0] + per_score * (scores.mixture - least)
 
 
 def with_pooled_shape(agents: Sequence[Scores]) -> list[np.ndarray]:
@@ -210,7 +210,7 @@ SCALES = {
 
 def cell_edges() -> dict[str, np.ndarray | None]:
     """Return the edges of 8 to 256 cells on the same range; None: every score is a cell."""
-    edges = common_scale._EDGES
+    edges = common_scale.EDGES
     coarse = {str((edges.size + 1) // n): edges[n - 1 :: n] for n in (16, 8, 4, 2, 1)}
     half = np.diff(edges) / 2
     finer = [edges[0] - half[0], *(edges[:-1] + half), edges[-1] + half[-1]]

@@ -9,8 +9,10 @@ be a share π of the mixture. Then the log-odds of a row are
     λ = μ z - μ²/2 + log(π/(1 - π)).
 
 The unit comes from the upper half of the mixture and null_train together, where few rows are
-novelties. Where many rows are far out, they are set aside first. μ and π come from the rows that
-stand out. With few of them they stay near what is usual, so an agent without novelties has a
+novelties. Where many rows are far out, they are set aside first. A score that was learnt from few
+novelties has a heavy upper tail: some normal rows score far higher than others. Then the unit is
+larger, as the upper tail of null_train says, which has no novelties. μ and π come from the rows
+that stand out. With few of them they stay near what is usual, so an agent without novelties has a
 scale, too.
 
 The scale is cut into cells. Cells are what agents count, and cells decide: rows of one cell are
@@ -31,6 +33,8 @@ from conovel.spec.joint import N_CELLS
 
 _CLOSEST = 1e-12  # probabilities stay this far from 0 and 1 before their log-odds are taken
 _QUANTILE, _NORMAL_QUANTILE = 0.8, 0.8416212335729143  # Φ(0.84162...) = 0.8
+_TAIL, _NORMAL_TAIL = 0.95, 1.6448536269514722  # Φ(1.64485...) = 0.95
+_TAIL_ROWS = 100  # so many rows of null_train count half: the quantile of few rows is noise
 _STANDS_OUT = 2.5  # in standard units; a row counts in full from one unit further on
 _FAR_OUT, _MANY = 3.5, 0.1  # rows this far out are set aside where they are more than a tenth
 _USUAL_MEAN = 5.0  # of novelties, in standard units
@@ -89,12 +93,26 @@ def fit_scale(model: ScoreModel, training: TrainingSet) -> CommonScale:
         scores, known = (log_odds(some, _CLOSEST) for some in (scores, known))
     centre, upper = np.quantile(_mostly_normal(scores, known), [0.5, _QUANTILE]).tolist()
     unit = (upper - centre) / _NORMAL_QUANTILE or float(scores.std()) or 1.0
+    unit *= _heaviness(known, centre, unit)
     z = (scores - centre) / unit
     mean, share = novelties_in(z)
     # λ = mean·z - least, solved for the score
     least = mean**2 / 2 - np.log(share / (1 - share))
     edges = centre + unit * (EDGES + least) / mean
     return CommonScale(np.maximum.accumulate(expit(edges) if is_probability else edges))
+
+
+def _heaviness(known: Vector, centre: float, unit: float) -> float:
+    """Return by how much the upper tail of null_train is heavier than that of a normal shape.
+
+    Examples
+    --------
+    >>> known = np.append(np.zeros(90), np.full(10, 6 * _NORMAL_TAIL))
+    >>> round(_heaviness(known, 0.0, 1.0), 3), _heaviness(-known, 0.0, 1.0)
+    (2.449, 1.0)
+    """
+    tail = (float(np.quantile(known, _TAIL)) - centre) / (_NORMAL_TAIL * unit)
+    return float(max(tail, 1.0) ** (known.size / (known.size + _TAIL_ROWS)))
 
 
 def novelties_in(z: Vector) -> tuple[float, float]:

@@ -12,8 +12,8 @@ a peer as the model itself, and a coarse grid costs them little (docs/front.md):
 * the thresholds of a feature lie on a uniform lattice over bounds that no single row decides
   (:mod:`conovel.site.bounds`). Quantile grids would be fine where the normals are and coarse
   where novelties are;
-* each leaf stands for at least five rows, and thresholds are drawn between the bounds, whatever
-  the extremes of the rows are.
+* each leaf stands for at least five rows, at a small site for three, and thresholds are drawn
+  between the bounds, whatever the extremes of the rows are.
 
 Where a precision is asked for and the local model has no numbers to send, a forest of the
 size of the paper's models imitates it in the same way (:func:`imitate`).
@@ -42,7 +42,9 @@ from conovel.site.scale import as_probability
 
 __all__ = ["DEFAULT", "PROFILES", "Profile", "encode_compact", "fit_compact", "imitate"]
 
-LEAST_LEAF = 5  # rows that a leaf of what is sent stands for
+# Rows that a leaf of what is sent stands for at least, and where fewer rows teach it. A small site
+# has a few novelties, which leaves of five rows would hide (docs/privacy.md).
+LEAST_LEAF, LEAST_SMALL_LEAF, _FEW_ROWS = 5, 3, 400
 # Corners of the bounds, added to the rows without weight. Random thresholds lie between the
 # least and the greatest value of a node. With corners these are the bounds in nearly every node.
 _N_CORNERS = 64
@@ -218,7 +220,8 @@ def _grow(
 ) -> Forest:
     """Fit small trees to log-odds and stretch their mean to the same spread.
 
-    Between bounds, values beyond them are moved to them, and a leaf has at least five rows.
+    Between bounds, values beyond them are moved to them, and a leaf has at least five rows, or
+    three where few rows teach it.
     """
     n_trees, n_leaves = shape
     trees = ExtraTreesRegressor(
@@ -229,7 +232,8 @@ def _grow(
     else:
         rows = bounds.clip(rows)
         # Half a row less than that: the weights of corners must not decide.
-        trees.set_params(min_weight_fraction_leaf=min((LEAST_LEAF - 0.5) / len(rows), 0.5))
+        least = LEAST_LEAF if len(rows) >= _FEW_ROWS else LEAST_SMALL_LEAF
+        trees.set_params(min_weight_fraction_leaf=min((least - 0.5) / len(rows), 0.5))
         corners = _corners(bounds, seed)
         trees.fit(
             np.concatenate([rows, corners]),
