@@ -148,7 +148,8 @@ def tasks(
     """Trial after trial: the defaults, plain AdaDetect, and each candidate by itself."""
     full = tuple(Cell("full", composite, "compact") for composite in composites)
     plans = [
-        (Learner("default"), (Cell("joint", "auto", "compact"), *full, Cell("counts"))),
+        (Learner("default"), (Cell("joint", "auto", "compact"),)),
+        (Learner("default"), (*full, Cell("counts"))),
         # The reference AdaDetect's forest.
         (Learner("forest", 100, 10), (Cell("counts"), Cell("pooled"))),
     ]
