@@ -13,7 +13,7 @@ from conovel.scorers.classifier import as_scorer
 from conovel.scorers.registry import as_candidates
 from conovel.scorers.selection import fit_best
 from conovel.site.bounds import REACH, find_bounds
-from conovel.site.compact import LEAST_LEAF, _grow
+from conovel.site.compact import LEAST_LEAF, LEAST_SMALL_LEAF, _grow
 from conovel.site.public_ranges import Ranges, public_ranges
 from conovel.site.surrogate import make_surrogate
 from conovel.spec.schema import Schema
@@ -125,18 +125,19 @@ def test_what_imitates_learns_from_clipped_rows_alone(bits, monkeypatch):
     assert np.abs(training.null_train).max() == 50.0  # what ranks at the site is untouched
 
 
-def test_a_leaf_is_learnt_from_several_rows_and_thresholds_lie_between_bounds():
-    train, mixture = drawn(n=120)
+@pytest.mark.parametrize(("n", "least"), [(60, LEAST_SMALL_LEAF), (300, LEAST_LEAF)])
+def test_a_leaf_is_learnt_from_several_rows_and_thresholds_lie_between_bounds(n, least):
+    train, mixture = drawn(n=n)
     rows = np.concatenate([train, mixture])
     bounds = find_bounds(train)
     forest = _grow(rows, rows[:, 0] ** 2, 0, (50, 8), bounds)
     for root in forest.roots:
-        assert min(leaf_counts(forest, root, bounds.clip(rows))) >= LEAST_LEAF
+        assert min(leaf_counts(forest, root, bounds.clip(rows))) >= least
     split = forest.feature >= 0
     assert (forest.threshold[split] <= bounds.high[forest.feature[split]]).all()
     assert (forest.threshold[split] >= bounds.low[forest.feature[split]]).all()
     unbounded = _grow(rows, rows[:, 0] ** 2, 0, (50, 8), None)
-    assert min(min(leaf_counts(unbounded, root, rows)) for root in unbounded.roots) < LEAST_LEAF
+    assert min(min(leaf_counts(unbounded, root, rows)) for root in unbounded.roots) < least
 
 
 def test_thresholds_do_not_depend_on_the_extremes_of_rows():
