@@ -1,6 +1,7 @@
 """Common scales of the regime `joint`, compared on recorded scores of networks.
 
-    python -m benchmarks scales [--agents 3 9 30] [--shifts 2 4] [--trials 6] [--out FOLDER]
+    python -m benchmarks scales [--agents 3 9 30] [--shifts 2 4] [--null-share 0.9] [--trials 6]
+        [--out FOLDER]
 
 Networks run on the paper's Gaussian design with default settings. The scores of every agent's
 mixture and null_train are kept in FOLDER, a file for each trial; what was broken off goes on from
@@ -19,6 +20,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 from rich.progress import track
@@ -167,6 +169,12 @@ def log_odds_of_novelty(scores: Scores) -> np.ndarray:
     return common_scale.EDGES[0] + per_score * (scores.mixture - least)
 
 
+def with_the_unit_of_the_upper_half(scores: Scores) -> np.ndarray:
+    """Return the network's log-odds, if the upper tail of null_train did not change the unit."""
+    with patch.object(common_scale, "_heaviness", lambda *_: 1.0):
+        return log_odds_of_novelty(scores)
+
+
 def with_pooled_shape(agents: Sequence[Scores]) -> list[np.ndarray]:
     """Return log-odds where one shape, the mean over agents, replaces the normal one.
 
@@ -204,6 +212,7 @@ SCALES = {
     "isotonic density ratio": each(isotonic_ratio),
     "parabola of normal scores": each(upper_quantiles),
     OURS: each(log_odds_of_novelty),
+    "the same, unit of the upper half alone": each(with_the_unit_of_the_upper_half),
     "the same, pooled shape": with_pooled_shape,
 }
 
@@ -259,10 +268,11 @@ def compare(agents: Sequence[Recorded]) -> dict[tuple[str, str, str], float]:
 
 def recorded(options: argparse.Namespace, n_agents: int, shift: float, trial: int):
     """Read the scores of a trial, or run its network and keep them."""
-    file = options.out / f"{n_agents}_{shift:g}_{trial}.pkl"
+    share = options.null_share
+    file = options.out / f"{n_agents}_{shift:g}_{share:g}_{trial}.pkl"
     if not file.exists():
         rng = np.random.default_rng([trial, n_agents])
-        agents = record(gaussian_design(shift, rng, n_agents=n_agents))
+        agents = record(gaussian_design(shift, rng, n_agents=n_agents, null_share=share))
         plain = [
             (a.n_calibration, a.is_novel, {k: tuple(v) for k, v in a.scores.items()})
             for a in agents
@@ -276,6 +286,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks scales", description=__doc__)
     parser.add_argument("--agents", type=int, nargs="+", default=[3, 9, 30])
     parser.add_argument("--shifts", type=float, nargs="+", default=[2.0, 4.0])
+    parser.add_argument("--null-share", type=float, default=0.9)
     parser.add_argument("--trials", type=int, default=6)
     parser.add_argument("--out", type=Path, default=Path("scales"))
     options = parser.parse_args()
