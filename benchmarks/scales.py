@@ -29,7 +29,7 @@ from sklearn.isotonic import IsotonicRegression
 
 import conovel as cn
 from conovel.experiments.gaussian import Labelled, gaussian_design
-from conovel.scorers.base import Mixture, TrainingSet, log_odds
+from conovel.scorers.base import log_odds
 from conovel.site import common_scale
 from conovel.site.composite import all_scores
 from conovel.site.site import LocalSite
@@ -159,19 +159,20 @@ def upper_quantiles(scores: Scores) -> np.ndarray:
     return np.where(above > 0, 2 * above / (slope + root), above / slope)
 
 
+def common(scores: Scores) -> np.ndarray:
+    """Return the scale of the network."""
+    return common_scale.fit_curve(*map(np.sort, scores)).value_at(scores.mixture)
+
+
 def log_odds_of_novelty(scores: Scores) -> np.ndarray:
-    """Return the scale of the network: its cells are ranges of these log-odds."""
-    training = TrainingSet(scores.null_train[:, None], Mixture.of(scores.mixture[:, None]))
-    fitted = common_scale.fit_scale(FunctionScore(lambda X: X[:, 0]), training)
-    # The edges are a linear function of their log-odds.
-    least, *_, most = fitted.edges
-    per_score = np.ptp(common_scale.EDGES) / (most - least)
-    return common_scale.EDGES[0] + per_score * (scores.mixture - least)
+    """Return the network's scale, without the place in the mixture."""
+    with patch.object(common_scale, "_PLACE_WEIGHT", 0.0):
+        return common(scores)
 
 
-def with_the_unit_of_the_upper_half(scores: Scores) -> np.ndarray:
-    """Return the network's log-odds, if the upper tail of null_train did not change the unit."""
-    with patch.object(common_scale, "_heaviness", lambda *_: 1.0):
+def by_the_upper_half(scores: Scores) -> np.ndarray:
+    """Return the same, with the unit of the upper half alone."""
+    with patch.object(common_scale, "_NORMAL_TAIL", np.inf):
         return log_odds_of_novelty(scores)
 
 
@@ -204,16 +205,17 @@ def each(scale: Callable[[Scores], np.ndarray]) -> Callable[[Sequence[Scores]], 
     return lambda agents: [scale(scores) for scores in agents]
 
 
-OURS = "log-odds, usual mean and share"
+OURS = "log-odds and place in the mixture"
 SCALES = {
     "median and median distance": each(median_distance),
     "place in the mixture": each(place),
     "two normal components": each(two_normals),
     "isotonic density ratio": each(isotonic_ratio),
     "parabola of normal scores": each(upper_quantiles),
-    OURS: each(log_odds_of_novelty),
-    "the same, unit of the upper half alone": each(with_the_unit_of_the_upper_half),
-    "the same, pooled shape": with_pooled_shape,
+    OURS: each(common),
+    "log-odds alone": each(log_odds_of_novelty),
+    "log-odds alone, unit of the upper half": each(by_the_upper_half),
+    "log-odds alone, pooled shape": with_pooled_shape,
 }
 
 

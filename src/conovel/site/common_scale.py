@@ -1,19 +1,27 @@
 """One scale for the rows of all agents, in the regime `joint`.
 
 Rows of different agents are compared with each other there. An agent's score only orders its own
-rows. So each agent estimates the log-odds that a row is a novelty. It brings its scores s to
-standard units z = (s - centre)/unit, in which normal rows have about the standard normal
-distribution. Novelties are taken to be normal too, around a mean μ with the same spread, and to
-be a share π of the mixture. Then the log-odds of a row are
+rows. So each agent estimates how likely a row is a novelty, in two ways that fail in different
+cases, and adds them up.
 
-    λ = μ z - μ²/2 + log(π/(1 - π)).
+1. *By a normal shape.* The agent brings its scores s to standard units z = (s - centre)/unit, in
+   which normal rows have about the standard normal distribution. Novelties are taken to be normal
+   too, around a mean μ with the same spread, and to be a share π of the mixture. Then the log-odds
+   of a row are λ = μ z - μ²/2 + log(π/(1 - π)). This knows that one agent has more novelties than
+   another, but not the shape of the scores.
+2. *By the place in the mixture.* A share 1 - F of the mixture scores higher. This needs no shape,
+   but cannot tell an agent with novelties from one without.
 
-The unit comes from the upper half of the mixture and null_train together, where few rows are
-novelties. Where many rows are far out, they are set aside first. A score that was learnt from few
-novelties has a heavy upper tail: some normal rows score far higher than others. Then the unit is
-larger, as the upper tail of null_train says, which has no novelties. μ and π come from the rows
-that stand out. With few of them they stay near what is usual, so an agent without novelties has a
-scale, too.
+The common scale is
+
+    v = λ + 8 (log 0.04 - log(1 - F)).
+
+The unit comes from three quantiles, the largest wins: two of the mixture and null_train together,
+where few rows are novelties, and one of null_train, where none is. A score that was learnt from
+few novelties has a heavy upper tail: some normal rows score far higher than others, and a quantile
+near the middle does not tell. Where many rows are far out, they are set aside first. μ and π come
+from the rows that stand out. With few of them they stay near what is usual, so an agent without
+novelties has a scale, too.
 
 The scale is cut into cells. Cells are what agents count, and cells decide: rows of one cell are
 rejected together or not at all. A cell is a range of scores. So the order of an agent's own rows
@@ -34,15 +42,15 @@ from conovel.spec.joint import N_CELLS
 _CLOSEST = 1e-12  # probabilities stay this far from 0 and 1 before their log-odds are taken
 _QUANTILE, _NORMAL_QUANTILE = 0.8, 0.8416212335729143  # Φ(0.84162...) = 0.8
 _TAIL, _NORMAL_TAIL = 0.95, 1.6448536269514722  # Φ(1.64485...) = 0.95
-_TAIL_ROWS = 100  # so many rows of null_train count half: the quantile of few rows is noise
 _STANDS_OUT = 2.5  # in standard units; a row counts in full from one unit further on
 _FAR_OUT, _MANY = 3.5, 0.1  # rows this far out are set aside where they are more than a tenth
 _USUAL_MEAN = 5.0  # of novelties, in standard units
 _USUAL_SHARE = 0.04  # of novelties in a mixture
 _USUAL_ROWS = 4.0  # as many novelties as the usual values count for
-# Lower edges of the cells but the first, as log-odds: about 1/12 wide at even odds, and wider in
-# proportion far from them. Where novelties are far from normal rows, the limit lies far below even
-# odds. docs/results/joint.md has power against the number of cells.
+_PLACE_WEIGHT = 8.0  # docs/decisions/0016-joint.md compares weights
+# Lower edges of the cells but the first: about 1/12 wide at zero, and wider in proportion far from
+# it. Where novelties are far from normal rows, the limit lies far below zero.
+# docs/results/joint.md has power against the number of cells.
 EDGES = np.sinh(np.arange(1 - N_CELLS // 2, N_CELLS // 2) / 12)
 
 
@@ -63,6 +71,39 @@ class CommonScale:
         return np.searchsorted(self.edges, scores, side="right").astype(np.int64)
 
 
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The common scale as a function of the score: straight between knots, and beyond them.
+
+    Attributes
+    ----------
+    knots : array, ascending
+        The different scores of the mixture.
+    values : array, ascending
+        The common scale at the knots.
+    slope : float
+        How fast it rises below the first knot and above the last one.
+    """
+
+    knots: Vector
+    values: Vector
+    slope: float
+
+    def score_at(self, values: Vector) -> Vector:
+        """Return the scores at which the common scale has these values."""
+        below, above = self._beyond(values, self.values)
+        return np.interp(values, self.values, self.knots) + (below + above) / self.slope
+
+    def value_at(self, scores: Vector) -> Vector:
+        """Return the common scale of scores."""
+        below, above = self._beyond(scores, self.knots)
+        return np.interp(scores, self.knots, self.values) + (below + above) * self.slope
+
+    @staticmethod
+    def _beyond(numbers: Vector, inside: Vector) -> tuple[Vector, Vector]:
+        return np.minimum(numbers - inside[0], 0), np.maximum(numbers - inside[-1], 0)
+
+
 def fit_scale(model: ScoreModel, training: TrainingSet) -> CommonScale:
     """Learn the cells of a score from the mixture, whichever of its rows are calibration rows.
 
@@ -74,7 +115,7 @@ def fit_scale(model: ScoreModel, training: TrainingSet) -> CommonScale:
 
     Examples
     --------
-    Normal rows around 0 and a few novelties around 6; even odds are between cells 63 and 64:
+    Normal rows around 0 and a few novelties around 6; the scale is zero between cells 63 and 64:
 
     >>> from conovel.scorers.base import Mixture
     >>> from conovel.site.stacking import FunctionScore
@@ -83,7 +124,7 @@ def fit_scale(model: ScoreModel, training: TrainingSet) -> CommonScale:
     >>> training = TrainingSet(normal[:100], Mixture.of(np.vstack([normal[100:], normal[:9] + 6])))
     >>> scale = fit_scale(FunctionScore(lambda X: X[:, 0]), training)
     >>> scale.cells(np.array([0.0, 3.0, 4.0, 6.0])).tolist()
-    [21, 42, 79, 101]
+    [12, 37, 70, 102]
     """
     scores, known = (
         np.sort(some) for some in (training.mixture.score(model), model.score(training.null_train))
@@ -91,28 +132,29 @@ def fit_scale(model: ScoreModel, training: TrainingSet) -> CommonScale:
     is_probability = bool(min(scores[0], known[0]) >= 0 and max(scores[-1], known[-1]) <= 1)
     if is_probability:
         scores, known = (log_odds(some, _CLOSEST) for some in (scores, known))
-    centre, upper = np.quantile(_mostly_normal(scores, known), [0.5, _QUANTILE]).tolist()
-    unit = (upper - centre) / _NORMAL_QUANTILE or float(scores.std()) or 1.0
-    unit *= _heaviness(known, centre, unit)
-    z = (scores - centre) / unit
-    mean, share = novelties_in(z)
-    # λ = mean·z - least, solved for the score
-    least = mean**2 / 2 - np.log(share / (1 - share))
-    edges = centre + unit * (EDGES + least) / mean
+    edges = fit_curve(scores, known).score_at(EDGES)
     return CommonScale(np.maximum.accumulate(expit(edges) if is_probability else edges))
 
 
-def _heaviness(known: Vector, centre: float, unit: float) -> float:
-    """Return by how much the upper tail of null_train is heavier than that of a normal shape.
+def fit_curve(scores: Vector, known: Vector) -> Curve:
+    """Learn the common scale from the scores of the mixture and of null_train, both ascending."""
+    centre, unit = _centre_and_unit(scores, known)
+    mean, share = novelties_in((scores - centre) / unit)
+    knots = np.unique(scores)
+    below = np.searchsorted(scores, knots) + np.searchsorted(scores, knots, side="right")
+    place = -np.log(1 - below / (2 * scores.size))  # equal scores share the middle of their places
+    shape = mean * (knots - centre) / unit - mean**2 / 2 + np.log(share / (1 - share))
+    values = shape + _PLACE_WEIGHT * (place + np.log(_USUAL_SHARE))
+    return Curve(knots, values, mean / unit)
 
-    Examples
-    --------
-    >>> known = np.append(np.zeros(90), np.full(10, 6 * _NORMAL_TAIL))
-    >>> round(_heaviness(known, 0.0, 1.0), 3), _heaviness(-known, 0.0, 1.0)
-    (2.449, 1.0)
-    """
-    tail = (float(np.quantile(known, _TAIL)) - centre) / (_NORMAL_TAIL * unit)
-    return float(max(tail, 1.0) ** (known.size / (known.size + _TAIL_ROWS)))
+
+def _centre_and_unit(scores: Vector, known: Vector) -> tuple[float, float]:
+    """Return the middle of normal scores, and their standard deviation by the upper quantiles."""
+    normal = _mostly_normal(scores, known)
+    centre, upper, tail = np.quantile(normal, [0.5, _QUANTILE, _TAIL]).tolist()
+    tail = max(tail, float(np.quantile(known, _TAIL)))
+    unit = max((upper - centre) / _NORMAL_QUANTILE, (tail - centre) / _NORMAL_TAIL)
+    return centre, unit or float(scores.std()) or 1.0
 
 
 def novelties_in(z: Vector) -> tuple[float, float]:

@@ -4,6 +4,5 @@ from __future__ import annotations
 
 # Cells of the common scale. More cells reveal more; docs/results/joint.md has power against cells.
 N_CELLS = 128
-# Rows from this cell on are more likely novelties than not. Their number says how much room an
-# agent wants.
+# Rows from this cell on are likely novelties. Their number says how much room an agent wants.
 LIKELY_CELL = N_CELLS // 2
