@@ -262,7 +262,7 @@ def test_garbage(scene, sabotage, regime, when):
 )
 def test_coordinator_killed(scene, sabotage, meanwhile):
     scene.start()
-    reached = sabotage(site="south", when="STEP", do="wait")
+    reached = sabotage(site="south", when="START", do="wait")
     running = meanwhile(scene.run, "--regime", "full", run_seconds=30)
     assert wait_for(reached.exists, REACH_SECONDS)
     scene.loopback.kill(COORDINATOR)
@@ -532,7 +532,7 @@ def test_no_model_leaves_for_an_extraction(loopback, sabotage):
 @fault("an operator stops a run with `conovel stop`", "an operator stopped it")
 def test_stopped_by_an_operator(scene, sabotage, meanwhile):
     scene.start()
-    reached = sabotage(site="south", when="STEP", do="wait")
+    reached = sabotage(site="south", when="START", do="wait")
     running = meanwhile(scene.run, "--regime", "counts", stage_seconds=35, run_seconds=35)
     assert wait_for(reached.exists, REACH_SECONDS)
     stopped = scene.loopback.run("stop", str(scene.loopback.settings(OPERATOR)))
