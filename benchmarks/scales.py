@@ -172,7 +172,8 @@ def log_odds_of_novelty(scores: Scores) -> np.ndarray:
 
 def by_the_upper_half(scores: Scores) -> np.ndarray:
     """Return the same, with the unit of the upper half alone."""
-    with patch.object(common_scale, "_NORMAL_TAIL", np.inf):
+    upper_half = {"_NORMAL_HIGH": np.inf, "_NORMAL_TAIL": np.inf}
+    with patch.multiple(common_scale, **upper_half):
         return log_odds_of_novelty(scores)
 
 

@@ -55,7 +55,8 @@ def test_every_regime(runs, regime):
     by_cells = {"joint": 1, "consensus": 2}
     rounds = len(runs[regime]["transcript"]["rounds"]) or by_cells.get(regime, 0)
     facts = dict(story.facts)
-    assert facts.get("rounds of counts", "0") == str(rounds)
+    told = facts.get("round of counts" if rounds == 1 else "rounds of counts", "0")
+    assert told == str(rounds)
     assert (rounds > 0) == (regime in counting)
     curves = [p for p in titles["How it was decided"].plots if "tep-up" in p.title]
     n_curves = {"isolated": 3, "conservative": 3, "joint": 0, "consensus": 0}

@@ -9,7 +9,7 @@ from conovel.models.portable_math import expit
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.common_scale import fit_scale
 from conovel.site.stacking import FunctionScore
-from conovel.spec.joint import LIKELY_CELL, N_CELLS
+from conovel.spec.joint import N_CELLS
 
 FIRST_COLUMN = FunctionScore(lambda rows: rows[:, 0])
 
@@ -46,16 +46,18 @@ def test_the_unit_and_the_origin_of_a_score_do_not_matter():
 @pytest.mark.parametrize("n_null", [30, 300])
 def test_an_agent_without_novelties_has_few_likely_ones(n_null):
     shares = [
-        np.mean(scale_of(*pair).cells(pair[0]) >= LIKELY_CELL)
-        for pair in (drawn(n_null, 60, 0, seed) for seed in range(50))
+        np.mean(scale.cells(mixture) >= scale.likely)
+        for mixture, known in (drawn(n_null, 60, 0, seed) for seed in range(50))
+        for scale in [scale_of(mixture, known)]
     ]
     assert np.mean(shares) < 0.005
 
 
-@pytest.mark.parametrize("n_novel", [3, 20, 60])
+@pytest.mark.parametrize("n_novel", [3, 10, 20, 60])
 def test_few_and_many_novelties_stand_out(n_novel):
     mixture, known = drawn(100, 200, n_novel, seed=1, distance=8.0)
-    likely = scale_of(mixture, known).cells(mixture) >= LIKELY_CELL
+    scale = scale_of(mixture, known)
+    likely = scale.cells(mixture) >= scale.likely
     assert likely[:n_novel].all()
     assert likely[n_novel:].sum() <= 2
 
@@ -64,13 +66,20 @@ def test_agents_with_other_tails_are_compared_by_odds():
     """The same limit on the scale lets in about the same share of normal rows."""
     mixture, known = drawn(400, 4000, 0, seed=2)
     heavy_mixture, heavy_known = (np.sinh(1.2 * some) for some in (mixture, known))
-    limit = LIKELY_CELL - 17  # log-odds of -2
     light, heavy = (
-        np.mean(scale_of(*pair).cells(pair[0]) >= limit)
-        for pair in ((mixture, known), (heavy_mixture, heavy_known))
+        scale_of(*pair).cells(pair[0]) for pair in ((mixture, known), (heavy_mixture, heavy_known))
     )
-    assert light < 0.005
-    assert heavy < 0.05  # tails like these are no longer normal, and it shows
+    limits = np.quantile(light, [0.98, 0.99, 0.999])
+    shares = np.array([[np.mean(cells >= limit) for limit in limits] for cells in (light, heavy)])
+    assert (shares[1] < 2 * shares[0] + 0.005).all()
+
+
+def test_an_agent_with_heavy_tails_has_no_likely_novelties_for_that():
+    """A score that was learnt from few novelties: some normal rows score far out."""
+    rng = np.random.default_rng(5)
+    mixture, known = (np.sinh(1.5 * rng.normal(size=n)) for n in (800, 500))
+    scale = scale_of(mixture, known)
+    assert np.mean(scale.cells(mixture) >= scale.likely) < 0.03
 
 
 def test_equal_scores_share_a_cell():

@@ -52,7 +52,6 @@ from conovel.protocol.model_box import ModelBox
 from conovel.protocol.sealed_models import check_opened, opening_of, seal_of
 from conovel.protocol.states import Cue, State
 from conovel.spec.facts import Facts
-from conovel.spec.joint import LIKELY_CELL
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import CellHistogram
 from conovel.stats.consensus import FoldHistograms
@@ -282,7 +281,7 @@ class Agent(CountingAgent):
         by_regime = self.regime.pools_calibration + 2 * self.regime.composite_null
         if not isinstance(histogram, kinds[by_regime]):
             return self.site_failed(InputError("the site counted for another regime"))
-        wanted = histogram.wanted(LIKELY_CELL) if isinstance(histogram, CellHistogram) else 0
+        wanted = histogram.n_likely if isinstance(histogram, CellHistogram) else 0
         if isinstance(histogram, RankHistogram) and self.regime.divides_level:
             level = self.spec.test_level(n_agents)
             self._limit = decide_alone(histogram, level, self.spec.pi0)

@@ -14,7 +14,7 @@ cases, and adds them up.
 
 The common scale is
 
-    v = λ + 8 (log 0.04 - log(1 - F)).
+    v = λ + 6 (log 0.04 - log(1 - F)).
 
 The unit comes from three quantiles, the largest wins: two of the mixture and null_train together,
 where few rows are novelties, and one of null_train, where none is. A score that was learnt from
@@ -39,15 +39,18 @@ from conovel.models.portable_math import expit
 from conovel.scorers.base import ScoreModel, TrainingSet, Vector, log_odds
 from conovel.spec.joint import N_CELLS
 
+_LARGEST = float(np.finfo(np.float64).max)
 _CLOSEST = 1e-12  # probabilities stay this far from 0 and 1 before their log-odds are taken
 _QUANTILE, _NORMAL_QUANTILE = 0.8, 0.8416212335729143  # Φ(0.84162...) = 0.8
-_TAIL, _NORMAL_TAIL = 0.95, 1.6448536269514722  # Φ(1.64485...) = 0.95
+# Of the mixture and null_train together: novelties are set aside where they are more than a tenth.
+_HIGH, _NORMAL_HIGH = 0.9, 1.2815515655446004  # Φ(1.28155...) = 0.9
+_TAIL, _NORMAL_TAIL = 0.95, 1.6448536269514722  # of null_train; Φ(1.64485...) = 0.95
 _STANDS_OUT = 2.5  # in standard units; a row counts in full from one unit further on
 _FAR_OUT, _MANY = 3.5, 0.1  # rows this far out are set aside where they are more than a tenth
 _USUAL_MEAN = 5.0  # of novelties, in standard units
 _USUAL_SHARE = 0.04  # of novelties in a mixture
 _USUAL_ROWS = 4.0  # as many novelties as the usual values count for
-_PLACE_WEIGHT = 8.0  # docs/decisions/0016-joint.md compares weights
+_PLACE_WEIGHT = 6.0  # docs/decisions/0016-joint.md compares weights
 # Lower edges of the cells but the first: about 1/12 wide at zero, and wider in proportion far from
 # it. Where novelties are far from normal rows, the limit lies far below zero.
 # docs/results/joint.md has power against the number of cells.
@@ -62,9 +65,12 @@ class CommonScale:
     ----------
     edges : array of shape (N_CELLS - 1,)
         The lowest score of each cell but the first, ascending.
+    likely : int
+        The cell of even odds by the normal shape. Rows from it on are likely novelties.
     """
 
     edges: Vector
+    likely: int
 
     def cells(self, scores: Vector) -> NDArray[np.int64]:
         """Return the cell of each score, from 0 to N_CELLS - 1."""
@@ -81,23 +87,28 @@ class Curve:
         The different scores of the mixture.
     values : array, ascending
         The common scale at the knots.
-    slope : float
-        How fast it rises below the first knot and above the last one.
+    unit : float
+        By how much the score rises while the scale rises by 1, below the first knot and above the
+        last one.
+    even : float
+        The score at which the log-odds λ are zero.
     """
 
     knots: Vector
     values: Vector
-    slope: float
+    unit: float
+    even: float
 
     def score_at(self, values: Vector) -> Vector:
         """Return the scores at which the common scale has these values."""
         below, above = self._beyond(values, self.values)
-        return np.interp(values, self.values, self.knots) + (below + above) / self.slope
+        with np.errstate(over="ignore"):  # scores of any size have a unit of any size
+            return np.interp(values, self.values, self.knots) + (below + above) * self.unit
 
     def value_at(self, scores: Vector) -> Vector:
         """Return the common scale of scores."""
         below, above = self._beyond(scores, self.knots)
-        return np.interp(scores, self.knots, self.values) + (below + above) * self.slope
+        return np.interp(scores, self.knots, self.values) + (below + above) / self.unit
 
     @staticmethod
     def _beyond(numbers: Vector, inside: Vector) -> tuple[Vector, Vector]:
@@ -115,7 +126,7 @@ def fit_scale(model: ScoreModel, training: TrainingSet) -> CommonScale:
 
     Examples
     --------
-    Normal rows around 0 and a few novelties around 6; the scale is zero between cells 63 and 64:
+    Normal rows around 0 and a few novelties around 6:
 
     >>> from conovel.scorers.base import Mixture
     >>> from conovel.site.stacking import FunctionScore
@@ -124,7 +135,9 @@ def fit_scale(model: ScoreModel, training: TrainingSet) -> CommonScale:
     >>> training = TrainingSet(normal[:100], Mixture.of(np.vstack([normal[100:], normal[:9] + 6])))
     >>> scale = fit_scale(FunctionScore(lambda X: X[:, 0]), training)
     >>> scale.cells(np.array([0.0, 3.0, 4.0, 6.0])).tolist()
-    [12, 37, 70, 102]
+    [14, 39, 76, 103]
+    >>> scale.likely
+    57
     """
     scores, known = (
         np.sort(some) for some in (training.mixture.score(model), model.score(training.null_train))
@@ -132,8 +145,12 @@ def fit_scale(model: ScoreModel, training: TrainingSet) -> CommonScale:
     is_probability = bool(min(scores[0], known[0]) >= 0 and max(scores[-1], known[-1]) <= 1)
     if is_probability:
         scores, known = (log_odds(some, _CLOSEST) for some in (scores, known))
-    edges = fit_curve(scores, known).score_at(EDGES)
-    return CommonScale(np.maximum.accumulate(expit(edges) if is_probability else edges))
+    curve = fit_curve(scores, known)
+    marks = np.append(curve.score_at(EDGES), curve.even)
+    if is_probability:
+        marks = expit(marks)
+    edges = np.maximum.accumulate(marks[:-1])
+    return CommonScale(edges, int(np.searchsorted(edges, marks[-1], side="right")))
 
 
 def fit_curve(scores: Vector, known: Vector) -> Curve:
@@ -143,18 +160,23 @@ def fit_curve(scores: Vector, known: Vector) -> Curve:
     knots = np.unique(scores)
     below = np.searchsorted(scores, knots) + np.searchsorted(scores, knots, side="right")
     place = -np.log(1 - below / (2 * scores.size))  # equal scores share the middle of their places
-    shape = mean * (knots - centre) / unit - mean**2 / 2 + np.log(share / (1 - share))
-    values = shape + _PLACE_WEIGHT * (place + np.log(_USUAL_SHARE))
-    return Curve(knots, values, mean / unit)
+    least = mean**2 / 2 - np.log(share / (1 - share))  # λ = mean z - least
+    values = mean * (knots - centre) / unit - least
+    values += _PLACE_WEIGHT * (place + np.log(_USUAL_SHARE))
+    return Curve(knots, values, unit / mean, float(centre + unit * least / mean))
 
 
 def _centre_and_unit(scores: Vector, known: Vector) -> tuple[float, float]:
     """Return the middle of normal scores, and their standard deviation by the upper quantiles."""
     normal = _mostly_normal(scores, known)
-    centre, upper, tail = np.quantile(normal, [0.5, _QUANTILE, _TAIL]).tolist()
-    tail = max(tail, float(np.quantile(known, _TAIL)))
-    unit = max((upper - centre) / _NORMAL_QUANTILE, (tail - centre) / _NORMAL_TAIL)
-    return centre, unit or float(scores.std()) or 1.0
+    centre, upper, high = np.quantile(normal, [0.5, _QUANTILE, _HIGH]).tolist()
+    tail = float(np.quantile(known, _TAIL))
+    unit = max(
+        (upper - centre) / _NORMAL_QUANTILE,
+        (high - centre) / _NORMAL_HIGH,
+        (tail - centre) / _NORMAL_TAIL,
+    )
+    return centre, min(unit or float(scores.std()) or 1.0, _LARGEST)
 
 
 def novelties_in(z: Vector) -> tuple[float, float]:

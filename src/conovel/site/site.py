@@ -361,7 +361,8 @@ class LocalSite(Site):
             return RankHistogram(ranked.ranks, block.n_calibration)
         scale = fit_scale(model, block.training)
         self.cells = scale.cells(ranked.scores)
-        return CellHistogram.of(scale.cells(ranked.calibration_scores), self.cells, N_CELLS)
+        known = scale.cells(ranked.calibration_scores)
+        return CellHistogram.of(known, self.cells, N_CELLS, scale.likely)
 
     @property
     def fitted(self) -> FittedScorer:

@@ -4,5 +4,3 @@ from __future__ import annotations
 
 # Cells of the common scale. More cells reveal more; docs/results/joint.md has power against cells.
 N_CELLS = 128
-# Rows from this cell on are likely novelties. Their number says how much room an agent wants.
-LIKELY_CELL = N_CELLS // 2

@@ -37,23 +37,33 @@ class CellHistogram:
     ----------
     calibration, tests : int arrays of shape (number of cells,)
         The lowest cell first.
+    likely : int
+        The lowest cell whose rows are likely novelties.
 
     Examples
     --------
-    >>> histogram = CellHistogram.of(np.array([0, 0, 1]), np.array([0, 2]), n_cells=3)
+    >>> histogram = CellHistogram.of(np.array([0, 0, 1]), np.array([0, 2]), n_cells=3, likely=1)
     >>> histogram.calibration.tolist(), histogram.tests.tolist(), histogram.size
     ([2, 1, 0], [1, 0, 1], 2)
+    >>> histogram.n_likely
+    2
     """
 
     calibration: NDArray[np.int64]
     tests: NDArray[np.int64]
+    likely: int = 0
 
     @classmethod
     def of(
-        cls, calibration: NDArray[np.int64], tests: NDArray[np.int64], n_cells: int
+        cls,
+        calibration: NDArray[np.int64],
+        tests: NDArray[np.int64],
+        n_cells: int,
+        likely: int = 0,
     ) -> CellHistogram:
         """Count the cells of calibration rows and test rows."""
-        return cls(*(np.bincount(cells, minlength=n_cells) for cells in (calibration, tests)))
+        known, tested = (np.bincount(cells, minlength=n_cells) for cells in (calibration, tests))
+        return cls(known, tested, likely)
 
     @property
     def size(self) -> int:
@@ -79,14 +89,15 @@ class CellHistogram:
         most = level.numerator * (self.n_calibration + 1) // level.denominator
         return int(np.count_nonzero(1 + above > most))
 
-    def wanted(self, likely: int) -> int:
-        """Count the rows of both kinds from a cell on: the room that the agent would fill."""
-        return int((self.calibration + self.tests)[likely:].sum())
+    @property
+    def n_likely(self) -> int:
+        """The likely novelties, of both kinds of rows: the room that the agent would fill."""
+        return int((self.calibration + self.tests)[self.likely :].sum())
 
     def above(self, cell: int) -> CellHistogram:
         """Return the histogram with zeros below a cell."""
         kept = np.arange(self.tests.size) >= cell
-        return CellHistogram(self.calibration * kept, self.tests * kept)
+        return CellHistogram(self.calibration * kept, self.tests * kept, self.likely)
 
 
 def reaches(cells: NDArray[np.int64], cut: int | NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -230,7 +230,8 @@ class FileSite(Site):
             return part
 
         self.histogram = count_ranks(map(count_cells, parts), calibration.size)
-        return CellHistogram(np.bincount(scale.cells(calibration), minlength=N_CELLS), tests)
+        known = np.bincount(scale.cells(calibration), minlength=N_CELLS)
+        return CellHistogram(known, tests, scale.likely)
 
     @property
     def fitted(self) -> FittedScorer:
