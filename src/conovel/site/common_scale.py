@@ -46,7 +46,7 @@ _QUANTILE, _NORMAL_QUANTILE = 0.8, 0.8416212335729143  # Φ(0.84162...) = 0.8
 _HIGH, _NORMAL_HIGH = 0.9, 1.2815515655446004  # Φ(1.28155...) = 0.9
 _TAIL, _NORMAL_TAIL = 0.95, 1.6448536269514722  # of null_train; Φ(1.64485...) = 0.95
 _STANDS_OUT = 2.5  # in standard units; a row counts in full from one unit further on
-_FAR_OUT, _MANY = 3.5, 0.1  # rows this far out are set aside where they are more than a tenth
+_FAR_OUT, _MANY = 3.5, 0.06  # rows this far out are set aside where they are more than that share
 _USUAL_MEAN = 5.0  # of novelties, in standard units
 _USUAL_SHARE = 0.04  # of novelties in a mixture
 _USUAL_ROWS = 4.0  # as many novelties as the usual values count for
