@@ -155,6 +155,11 @@ def fit_scale(model: ScoreModel, training: TrainingSet) -> CommonScale:
 
 def fit_curve(scores: Vector, known: Vector) -> Curve:
     """Learn the common scale from the scores of the mixture and of null_train, both ascending."""
+    with np.errstate(over="ignore"):  # scores of any size have a unit of any size
+        return _fit_curve(scores, known)
+
+
+def _fit_curve(scores: Vector, known: Vector) -> Curve:
     centre, unit = _centre_and_unit(scores, known)
     mean, share = novelties_in((scores - centre) / unit)
     knots = np.unique(scores)
