@@ -42,7 +42,7 @@ from conovel.spec.joint import N_CELLS
 _LARGEST = float(np.finfo(np.float64).max)
 _CLOSEST = 1e-12  # probabilities stay this far from 0 and 1 before their log-odds are taken
 _QUANTILE, _NORMAL_QUANTILE = 0.8, 0.8416212335729143  # Φ(0.84162...) = 0.8
-# Of the mixture and null_train together: novelties are set aside where they are more than a tenth.
+# Of the mixture and null_train together. Novelties do not reach it: many of them are set aside.
 _HIGH, _NORMAL_HIGH = 0.9, 1.2815515655446004  # Φ(1.28155...) = 0.9
 _TAIL, _NORMAL_TAIL = 0.95, 1.6448536269514722  # of null_train; Φ(1.64485...) = 0.95
 _STANDS_OUT = 2.5  # in standard units; a row counts in full from one unit further on
