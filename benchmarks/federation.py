@@ -24,6 +24,7 @@ from conovel.experiments.gaussian import gaussian_design
 from conovel.spec.run_spec import RunSpec
 
 SCORER = "logistic"
+MANY_RUNS = "max_runs_per_day = 1000\nmax_runs_per_data = 1000"  # sites agree to ten by default
 
 
 class CountingProxy:
@@ -102,8 +103,7 @@ def seconds_per_round_in_process(rows, regime):
 
 def measure(n_agents, regimes, folder, repeat):
     rows = draw(n_agents)
-    consent = "max_runs_per_day = 1000\nmax_runs_per_data = 1000"
-    federation = Loopback(folder, rows, model=f'scorer = "{SCORER}"', consent=consent)
+    federation = Loopback(folder, rows, model=f'scorer = "{SCORER}"', consent=MANY_RUNS)
     proxies = put_proxies(federation)
     try:
         federation.bring_up()

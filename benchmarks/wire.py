@@ -13,7 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 from statistics import median
 
-from benchmarks.federation import SCORER, draw, put_proxies
+from benchmarks.federation import MANY_RUNS, SCORER, draw, put_proxies
 from conovel.drivers.nvflare.loopback import Loopback
 from conovel.drivers.nvflare.operator import run
 from conovel.drivers.nvflare.paths import OWN_SEED_FILE
@@ -22,7 +22,7 @@ from conovel.drivers.nvflare.session import connect
 from conovel.drivers.nvflare.terms import Terms
 from conovel.spec.run_spec import RunSpec
 
-CONSENT = 'regimes = ["joint", "full", "counts", "isolated", "conservative"]'
+CONSENT = f'regimes = ["joint", "full", "counts", "isolated", "conservative"]\n{MANY_RUNS}'
 COUNTING = ("asking", "committing", "revealing")  # states of the coordinator
 WITHOUT_COUNTS = {
     "`isolated`": {"regime": "isolated"},
