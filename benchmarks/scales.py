@@ -161,7 +161,8 @@ def upper_quantiles(scores: Scores) -> np.ndarray:
 
 def common(scores: Scores) -> np.ndarray:
     """Return the scale of the network."""
-    return common_scale.fit_curve(*map(np.sort, scores)).value_at(scores.mixture)
+    curve = common_scale.fit_curve(*map(np.sort, scores))
+    return np.interp(scores.mixture, curve.knots, curve.values)  # every score is a knot
 
 
 def log_odds_of_novelty(scores: Scores) -> np.ndarray:

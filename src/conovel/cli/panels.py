@@ -32,7 +32,7 @@ PANELS: Mapping[str, tuple[str, ...]] = {
         "stage_seconds",
         "run_seconds",
     ),
-    "Batch after batch": ("detector", "ledger", "final", "batches", "list_name"),
+    EVERY_DAY: ("detector", "ledger", "final", "batches", "list_name"),
     "Large files": ("memory", "engine", "scheduler"),
     "What is checked and shown": ("reasons", "keep_columns", "explain", "check", "plot", "json"),
 }

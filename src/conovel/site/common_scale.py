@@ -101,18 +101,9 @@ class Curve:
 
     def score_at(self, values: Vector) -> Vector:
         """Return the scores at which the common scale has these values."""
-        below, above = self._beyond(values, self.values)
+        beyond = values - np.clip(values, self.values[0], self.values[-1])
         with np.errstate(over="ignore"):  # scores of any size have a unit of any size
-            return np.interp(values, self.values, self.knots) + (below + above) * self.unit
-
-    def value_at(self, scores: Vector) -> Vector:
-        """Return the common scale of scores."""
-        below, above = self._beyond(scores, self.knots)
-        return np.interp(scores, self.knots, self.values) + (below + above) / self.unit
-
-    @staticmethod
-    def _beyond(numbers: Vector, inside: Vector) -> tuple[Vector, Vector]:
-        return np.minimum(numbers - inside[0], 0), np.maximum(numbers - inside[-1], 0)
+            return np.interp(values, self.values, self.knots) + beyond * self.unit
 
 
 def fit_scale(model: ScoreModel, training: TrainingSet) -> CommonScale:
@@ -153,13 +144,9 @@ def fit_scale(model: ScoreModel, training: TrainingSet) -> CommonScale:
     return CommonScale(edges, int(np.searchsorted(edges, marks[-1], side="right")))
 
 
+@np.errstate(over="ignore")  # scores of any size have a unit of any size
 def fit_curve(scores: Vector, known: Vector) -> Curve:
     """Learn the common scale from the scores of the mixture and of null_train, both ascending."""
-    with np.errstate(over="ignore"):  # scores of any size have a unit of any size
-        return _fit_curve(scores, known)
-
-
-def _fit_curve(scores: Vector, known: Vector) -> Curve:
     centre, unit = _centre_and_unit(scores, known)
     mean, share = novelties_in((scores - centre) / unit)
     knots = np.unique(scores)
