@@ -13,9 +13,10 @@ from conovel.scorers.classifier import as_scorer
 from conovel.scorers.registry import as_candidates
 from conovel.scorers.selection import fit_best
 from conovel.site.bounds import REACH, find_bounds
-from conovel.site.compact import LEAST_LEAF, LEAST_SMALL_LEAF, _grow
+from conovel.site.compact import _grow
 from conovel.site.public_ranges import Ranges, public_ranges
 from conovel.site.surrogate import make_surrogate
+from conovel.spec.groups_of_rows import LEAST_ROWS, LEAST_ROWS_OF_FEW
 from conovel.spec.schema import Schema
 
 LINEAR = as_scorer(LinearDiscriminantAnalysis())  # has no flat form
@@ -125,7 +126,7 @@ def test_what_imitates_learns_from_clipped_rows_alone(bits, monkeypatch):
     assert np.abs(training.null_train).max() == 50.0  # what ranks at the site is untouched
 
 
-@pytest.mark.parametrize(("n", "least"), [(60, LEAST_SMALL_LEAF), (300, LEAST_LEAF)])
+@pytest.mark.parametrize(("n", "least"), [(60, LEAST_ROWS_OF_FEW), (300, LEAST_ROWS)])
 def test_a_leaf_is_learnt_from_several_rows_and_thresholds_lie_between_bounds(n, least):
     train, mixture = drawn(n=n)
     rows = np.concatenate([train, mixture])

@@ -1,5 +1,7 @@
 """The federation that tests run on, and the same network in one process."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 import conovel as cn
@@ -17,14 +19,20 @@ def give_secret(state, number):
     (state / OWN_SEED_FILE).write_text(f"{number:02x}" * 32)
 
 
-def in_one_process(rows, states, seed, **more):
-    """A network in this process whose agents have the secrets of the sites in these folders."""
+def in_one_process(rows, states, seed, run_id=None, **more):
+    """A network in this process whose agents have the secrets of the sites in these folders.
+
+    Without the id of a run, it has its own.
+    """
+    more = {"min_cell_rows": None} | more  # as sites have it by default
     agents = []
-    for name, (null, test) in rows.items():
-        own = site_seed(own_secret(states[name]), seed, name)
-        tables = (part if isinstance(part, pa.Table) else pa.table(part) for part in (null, test))
-        agents.append(cn.Agent(name, *tables, seed=own))
-    return cn.Network(agents, random_state=seed, **more)
+    for name, pair in rows.items():
+        tables = (part if isinstance(part, pa.Table) else pa.table(part) for part in pair)
+        agents.append(cn.Agent(name, *tables))
+    run_id = run_id or run_id_of_network(cn.Network(agents, random_state=seed, **more))
+    secrets = {name: own_secret(state) for name, state in states.items()}
+    own = [replace(a, seed=site_seed(secrets[a.name], seed, a.name, run_id)) for a in agents]
+    return cn.Network(own, random_state=seed, **more)
 
 
 def run_id_of_network(network):

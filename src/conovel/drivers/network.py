@@ -37,7 +37,8 @@ from conovel.site.consensus_site import open_site
 from conovel.site.pairs import read_pair
 from conovel.site.repeats import once_warned
 from conovel.site.results import decide
-from conovel.site.site import LocalSite, Ranked, SiteWork
+from conovel.site.sampling import Ranked
+from conovel.site.site import LocalSite, SiteWork
 from conovel.site.tables import as_ids, pool_pairs, unify
 from conovel.spec.consensus import Agreed
 from conovel.spec.guarantee import guarantee
@@ -49,7 +50,7 @@ from conovel.spec.schema import differing_columns
 from conovel.spec.seeds import agent_seeds, as_agent_seed, nonce_of, run_id_of
 from conovel.spec.shown import Shown
 from conovel.spec.version import __version__
-from conovel.stats.arguments import RandomState, as_callback, as_seed
+from conovel.stats.arguments import RandomState, as_callback, as_seed, as_whole
 from conovel.stats.levels import Level
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.stepup import step_up
@@ -116,6 +117,10 @@ class Network(Shown):
         ε of differential privacy for the models that each agent sends, or a text "ε,δ"; δ is 1e-6
         if it is not given. Noise from the operating system is added to what the models are made
         of, so that two runs differ. Counts stay exact. Needs the extra ``privacy``.
+    min_cell_rows : int or None
+        How many rows of an agent each cell of its counts in the regime `joint` holds at least. In
+        one process nothing leaves an agent, so it is 1. Between organisations each site has its
+        own number; None is what a site has by default: 5, or 3 at a site with fewer than 400 rows.
 
     See Also
     --------
@@ -152,6 +157,7 @@ class Network(Shown):
         reveal_to: Literal["coordinator", "members"] = "coordinator",
         schema: SchemaLike = None,
         privacy: PrivacyLike = None,
+        min_cell_rows: int | None = 1,
     ) -> None:
         self.agents = agents
         self.regime = regime
@@ -170,6 +176,7 @@ class Network(Shown):
         self.reveal_to = reveal_to
         self.schema = schema
         self.privacy = privacy
+        self.min_cell_rows = min_cell_rows
 
     def spec(self) -> RunSpec:
         """Check the settings and give them as the one record that all agents agree on."""
@@ -243,6 +250,8 @@ class Network(Shown):
     def _sites(self, spec: RunSpec, agents: Sequence[Agent]) -> dict[str, LocalSite]:
         """Read every agent's rows and say how each works."""
         sites: dict[str, LocalSite] = {}
+        if self.min_cell_rows is not None:
+            as_whole(self.min_cell_rows, "min_cell_rows", least=1, others=" or None")
         for agent, drawn in zip(agents, agent_seeds(spec.seed, len(agents)), strict=True):
             try:
                 seed = drawn if agent.seed is None else as_agent_seed(agent.seed)
@@ -250,7 +259,8 @@ class Network(Shown):
                 scorer = self.scorer if agent.scorer is INHERIT else agent.scorer
                 bits = spec.bits if agent.bits is INHERIT else agent.bits
                 own = replace(spec, seed=seed, bits=bits)
-                work = SiteWork(own, tuple(as_candidates(scorer, seed)), len(agents))
+                candidates = tuple(as_candidates(scorer, seed))
+                work = SiteWork(own, candidates, len(agents), cell_rows=self.min_cell_rows)
                 as_ids(agent.ids, len(test))
                 if own.privacy is not None:
                     own.privacy.require_small_delta(len(null) + len(test))

@@ -39,12 +39,10 @@ from conovel.models.wire import NO_SCHEMA
 from conovel.scorers.base import FittedScorer, Matrix, TrainingSet, Vector, log_odds
 from conovel.site.bounds import Bounds, find_bounds
 from conovel.site.scale import as_probability
+from conovel.spec.groups_of_rows import least_rows
 
 __all__ = ["DEFAULT", "PROFILES", "Profile", "encode_compact", "fit_compact", "imitate"]
 
-# Rows that a leaf of what is sent stands for at least, and where fewer rows teach it. A small site
-# has a few novelties, which leaves of five rows would hide (docs/privacy.md).
-LEAST_LEAF, LEAST_SMALL_LEAF, _FEW_ROWS = 5, 3, 400
 # Corners of the bounds, added to the rows without weight. Random thresholds lie between the
 # least and the greatest value of a node. With corners these are the bounds in nearly every node.
 _N_CORNERS = 64
@@ -232,8 +230,8 @@ def _grow(
     else:
         rows = bounds.clip(rows)
         # Half a row less than that: the weights of corners must not decide.
-        least = LEAST_LEAF if len(rows) >= _FEW_ROWS else LEAST_SMALL_LEAF
-        trees.set_params(min_weight_fraction_leaf=min((least - 0.5) / len(rows), 0.5))
+        least = least_rows(len(rows)) - 0.5
+        trees.set_params(min_weight_fraction_leaf=min(least / len(rows), 0.5))
         corners = _corners(bounds, seed)
         trees.fit(
             np.concatenate([rows, corners]),

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,26 +24,27 @@ from conovel.scorers.base import (
     ScoreModel,
     Scorer,
     TrainingSet,
-    Vector,
 )
 from conovel.scorers.selection import Selection, fit_best
 from conovel.site.bounds import Bounds, find_bounds
 from conovel.site.column_views import views_of
-from conovel.site.common_scale import fit_scale
+from conovel.site.common_scale import CommonScale, fit_scale
 from conovel.site.composite import fit_composite
 from conovel.site.explain import Explainer
+from conovel.site.levels import with_levels
 from conovel.site.noise import NoiseSource, SecretNoise
 from conovel.site.original import with_frames
 from conovel.site.private_surrogate import make_private_surrogate
 from conovel.site.public_ranges import public_ranges
 from conovel.site.public_units import public_units
-from conovel.site.sampling import training_sample
+from conovel.site.sampling import Block, Ranked
 from conovel.site.splitting import TrainingRows, split_by_number
 from conovel.site.surrogate import decode, make_surrogate
 from conovel.site.tables import Rows
 from conovel.spec.consensus import fold_sizes
 from conovel.spec.facts import Facts
 from conovel.spec.groups import needed_calibration
+from conovel.spec.groups_of_rows import least_rows
 from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import block_sizes, own_block
 from conovel.spec.run_spec import RunSpec
@@ -52,7 +52,6 @@ from conovel.spec.training import MAX_TRAIN_ROWS, n_training, share_that_trains
 from conovel.stats.cells import CellHistogram
 from conovel.stats.consensus import FoldHistograms
 from conovel.stats.rank_counts import RankHistogram
-from conovel.stats.ranks import conformal_ranks
 
 
 @dataclass(frozen=True)
@@ -69,6 +68,9 @@ class SiteWork:
         How many agents were invited to the run.
     max_train_rows : int
         How many rows of either kind are learnt from at most.
+    level_rows, cell_rows : int or None
+        How many of the site's rows each level of a peer's score, and each cell of counts, hold at
+        least. None follows :func:`conovel.spec.groups_of_rows.least_rows`.
     noise : NoiseSource
         Of models with differential privacy; not secret in tests alone.
     """
@@ -77,6 +79,8 @@ class SiteWork:
     candidates: tuple[Scorer, ...]
     n_agents: int = 1
     max_train_rows: int = MAX_TRAIN_ROWS
+    level_rows: int | None = None
+    cell_rows: int | None = None
     noise: NoiseSource = field(default_factory=SecretNoise, repr=False, compare=False)
 
 
@@ -231,11 +235,20 @@ class Site(ABC):
     def _composite(
         self, training: TrainingSet, local: FittedScorer, models: Mapping[str, bytes]
     ) -> ScoreModel:
-        """Fit the composite of the own model and the peers' models."""
-        found = fit_composite(self.spec.composite, local, self._decode(models), training)
+        """Fit the composite of the own model and the peers' models.
+
+        A peer's model may tell no fewer than k rows of this site from the others.
+        """
+        least = self.work.level_rows or _rule(training)
+        peers = [with_levels(one, training.mixture, least) for one in self._decode(models)]
+        found = fit_composite(self.spec.composite, local, peers, training)
         if found.selection:
             self.choices["composite"] = found.selection
         return found.model
+
+    def _scale(self, model: ScoreModel, training: TrainingSet) -> CommonScale:
+        """Return the cells in which rows are counted in the regime `joint`."""
+        return fit_scale(model, training, self.work.cell_rows or _rule(training))
 
     def _decode(self, models: Mapping[str, bytes]) -> list[Surrogate]:
         """Decode the peers' models, or say whose cannot be."""
@@ -251,33 +264,9 @@ class Site(ABC):
         return surrogate
 
 
-class Ranked(NamedTuple):
-    """Scores of the calibration rows, and scores and ranks of the tested rows."""
-
-    calibration_scores: Vector
-    scores: Vector
-    ranks: NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Rows that are trained on together: all of an agent's, or 1/K of them in `split`."""
-
-    null_train: Matrix
-    mixture: Mixture
-    n_calibration: int
-    tested: NDArray[np.intp]  # which test rows are in it
-    max_train_rows: int = MAX_TRAIN_ROWS
-
-    @cached_property
-    def training(self) -> TrainingSet:
-        """What is learnt from: of a very large mixture, a sample by content."""
-        return TrainingSet(self.null_train, training_sample(self.mixture, self.max_train_rows))
-
-    def rank(self, model: ScoreModel) -> Ranked:
-        """Score all rows and rank the tested ones among the calibration rows."""
-        calibration, tests = np.split(self.mixture.score(model), [self.n_calibration])
-        return Ranked(calibration, tests, conformal_ranks(calibration, tests))
+def _rule(training: TrainingSet) -> int:
+    """Return how many rows a level or a cell holds at least, from numbers of rows alone."""
+    return least_rows(len(training.null_train) + training.mixture.position.size)
 
 
 class LocalSite(Site):
@@ -359,7 +348,7 @@ class LocalSite(Site):
         self.take(block.tested, ranked)
         if not self.spec.regime.pools_calibration:
             return RankHistogram(ranked.ranks, block.n_calibration)
-        scale = fit_scale(model, block.training)
+        scale = self._scale(model, block.training)
         self.cells = scale.cells(ranked.scores)
         known = scale.cells(ranked.calibration_scores)
         return CellHistogram.of(known, self.cells, N_CELLS, scale.likely)

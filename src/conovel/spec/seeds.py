@@ -78,10 +78,11 @@ def detector_seeds(random_state: RandomState) -> tuple[int, int]:
     return int(split), int(scorer)
 
 
-def site_seed(secret: bytes, seed: int, agent: str) -> int:
-    """Return the seed of a site that mixes its secret into the seed of a run.
+def site_seed(secret: bytes, seed: int, agent: str, run_id: str) -> int:
+    """Return the seed of a site that mixes its secret and the run's id into the seed of a run.
 
-    It follows from these three alone, so that a run that is repeated splits the rows alike.
+    Every run has another id. So two runs never divide the rows alike, and nobody can compare the
+    counts of two runs that differ in one model only.
 
     Parameters
     ----------
@@ -91,16 +92,20 @@ def site_seed(secret: bytes, seed: int, agent: str) -> int:
         Of the run.
     agent : str
         The site's name.
+    run_id : str
+        Of the run, which no other run has.
 
     Examples
     --------
-    >>> site_seed(bytes(32), 0, "north") == site_seed(bytes(32), 0, "north")
+    >>> own = site_seed(bytes(32), 0, "north", "7f")
+    >>> own == site_seed(bytes(32), 0, "north", "7f")
     True
-    >>> site_seed(bytes(32), 0, "north") == site_seed(bytes([1] * 32), 0, "north")
+    >>> own == site_seed(bytes([1] * 32), 0, "north", "7f")
+    False
+    >>> own == site_seed(bytes(32), 0, "north", "80")
     False
     """
-    number = seed.to_bytes((seed.bit_length() + 7) // 8, "big")
-    digest = hmac.digest(secret, agent.encode() + b"\n" + number, hashlib.sha256)
+    digest = hmac.digest(secret, canonical_json([agent, run_id, seed]), hashlib.sha256)
     return int.from_bytes(digest[: SEED_BITS // 8], "big")
 
 

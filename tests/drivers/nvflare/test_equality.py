@@ -32,9 +32,18 @@ def in_process(rows, loopback):
     """Make the network that has the rows, the seed and the secrets of a federated run."""
     states = {name: loopback.folder / name / "state" for name in SITES}
 
-    def make(regime, seed):
-        options = {"regime": regime, "composite": "mean", "bits": 4, "scorer": SCORER}
-        return in_one_process(rows, states, seed, train_fraction="1/2", **options)
+    def make(account):
+        terms = account["terms"]
+        options = {"regime": terms["spec"]["regime"], "composite": "mean", "bits": 4}
+        return in_one_process(
+            rows,
+            states,
+            terms["spec"]["seed"],
+            terms["run_id"],
+            train_fraction="1/2",
+            scorer=SCORER,
+            **options,
+        )
 
     return make
 
@@ -46,7 +55,7 @@ def done():
 
 
 @pytest.fixture
-def account_of(submit, in_process, done):
+def account_of(submit, done):
     """Run a regime in the federation, once for all tests."""
 
     def get(regime):
@@ -60,16 +69,14 @@ def account_of(submit, in_process, done):
 
 
 @pytest.mark.parametrize(
-    ("regime", "seed"),
+    "regime",
     # A run starts processes at every party; test_parties.py has all regimes in one process.
-    [run if run[0] == "full" else pytest.param(*run, marks=pytest.mark.slow) for run in RUNS],
+    [run[0] if run[0] == "full" else pytest.param(run[0], marks=pytest.mark.slow) for run in RUNS],
 )
-def test_a_federation_decides_what_one_process_decides(
-    regime, seed, loopback, in_process, account_of
-):
-    network = in_process(regime, seed)
-    expected = network.run()
+def test_a_federation_decides_what_one_process_decides(regime, loopback, in_process, account_of):
     account = account_of(regime)
+    network = in_process(account)
+    expected = network.run()
     run_id = account["terms"]["run_id"]
     assert account["state"] == "done", account["message"]
     assert not account["unpublished"]
@@ -105,8 +112,6 @@ def test_a_site_that_reads_its_files_in_pieces_decides_the_same(loopback, in_pro
     """The regime `joint` in memory, in files and between processes: the same bits."""
     path = loopback.settings("south")
     text = path.read_text()
-    network = in_process("joint", 5)
-    expected = network.run()
     terms = {"regime": "joint", "composite": "mean", "bits": 4, "train_fraction": "1/2"}
     try:  # settings are read again for every run
         path.write_text(text.replace("[data]", '[data]\nmemory = "1GB"'))
@@ -114,6 +119,7 @@ def test_a_site_that_reads_its_files_in_pieces_decides_the_same(loopback, in_pro
     finally:
         path.write_text(text)
     run_id = account["terms"]["run_id"]
+    expected = in_process(account).run()
     assert account["state"] == "done", account["message"]
     assert json.dumps(account["transcript"]) == transcript_of(expected, run_id)
     assert account["outcome"]["n_rejected"] == expected.n_rejected > 0
@@ -131,8 +137,6 @@ def test_mixed_columns_between_processes_as_within_one(loopback, submit):
     rows = mixed_agents(SITES)
     states = {name: loopback.folder / name / "state" for name in SITES}
     options = {"regime": "joint", "level": "0.2", "schema": SCHEMA}
-    network = in_one_process(rows, states, 6, scorer=SCORER, **options)
-    expected = network.run()
     texts = {name: loopback.settings(name).read_text() for name in SITES}
     try:
         for name, text in texts.items():
@@ -149,6 +153,7 @@ def test_mixed_columns_between_processes_as_within_one(loopback, submit):
         for name, text in texts.items():
             loopback.settings(name).write_text(text)
     run_id = account["terms"]["run_id"]
+    expected = in_one_process(rows, states, 6, run_id, scorer=SCORER, **options).run()
     assert account["state"] == "done", account["message"]
     assert json.dumps(account["transcript"]) == transcript_of(expected, run_id)
     assert account["outcome"]["n_rejected"] == expected.n_rejected > 0
@@ -168,7 +173,7 @@ def test_a_tap_on_the_relay_shows_counts_but_no_model(
 ):
     account = account_of("full")
     rounds = account["transcript"]["rounds"]
-    network = in_process("full", dict(RUNS)["full"])
+    network = in_process(account)
     models = []
     sent = Agent._on_model
     monkeypatch.setattr(

@@ -26,6 +26,7 @@ from conovel.drivers.nvflare.settings import read_site
 from conovel.protocol.audit import verify
 from conovel.protocol.states import State
 from conovel.site.storage import write_table
+from conovel.spec.seeds import site_seed
 
 TABLE = {
     "site": '[site]\nname = "{name}"\nkit = "kit"\n',
@@ -212,21 +213,21 @@ def test_a_refusal_ends_the_run_before_it_begins(files):
     assert not published(files)
 
 
-def test_another_secret_is_another_split(files, tmp_path):
-    accounts, seen = [], []
-    for number in (1, 1, 2):
+@pytest.mark.parametrize("what", ["another secret", "another run"])
+def test_another_secret_or_run_is_another_split(what, files):
+    decisions, seeds, known = [], [], bytes([1] * 32)
+    for number in (1, 2 if what == "another secret" else 1):
         give_secret(files["south"].state, number)
         asked = terms(seed=3)
         fake = FakeNVFlare(asked, files)
         assert fake.run()["state"] == "done"
-        local = fake.sites["south"].driver._site.local
-        accounts.append(pq.read_table(files["south"].results / asked.run_id / "decisions.parquet"))
-        seen.append((local.spec.seed, local._split(1000, 200)[0].tolist()))
-        assert fake.sites["south"].record._content["seed"] == local.spec.seed
-    assert seen[0] == seen[1] != seen[2]
-    assert set(seen[0][1]) != set(seen[2][1])
-    assert accounts[0].equals(accounts[1])
-    assert not accounts[0].equals(accounts[2])
+        table = files["south"].results / asked.run_id / "decisions.parquet"
+        decisions.append(pq.read_table(table)["rank"].to_pylist())
+        seeds.append(fake.sites["south"].record._content["seed"])
+        own = site_seed(known, 3, "south", asked.run_id)
+        assert (own == seeds[-1]) is (number == 1)  # what is on record repeats the run
+    assert seeds[0] != seeds[1]
+    assert decisions[0] != decisions[1]
 
 
 def kinds(fake):

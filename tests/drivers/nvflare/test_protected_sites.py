@@ -19,10 +19,13 @@ from conovel.drivers.nvflare.audit_log import AuditLog
 from conovel.drivers.nvflare.consent import Limits
 from conovel.drivers.nvflare.epsilon import epsilon_spent, spent_by_set
 from conovel.drivers.nvflare.exposure import exposure_of, runs_of
+from conovel.drivers.nvflare.model_limits import objection_to_model_in, objection_to_precision
 from conovel.drivers.nvflare.processes import wait_for
 from conovel.drivers.nvflare.run_records import RunRecords
 from conovel.drivers.nvflare.settings import read_site
-from conovel.errors import ReplayedMessageError
+from conovel.errors import InputError, ReplayedMessageError
+from conovel.models.forest import Forest
+from conovel.models.wire import encode
 from conovel.protocol.bodies import Roster, Start
 from conovel.protocol.messages import Message
 from conovel.site.storage import write_table
@@ -160,13 +163,13 @@ def test_the_sites_own_precision_is_bounded_too(files):
 
 def test_consensus_has_numbers_of_sixteen_bits(files):
     limits = Limits(regimes=["consensus"])
-    assert limits.objection_to_precision(terms(regime="consensus"), "compact") == ""
-    assert limits.objection_to_precision(terms(regime="consensus"), None) == ""
+    assert objection_to_precision(limits, terms(regime="consensus"), "compact") == ""
+    assert objection_to_precision(limits, terms(regime="consensus"), None) == ""
     strict = replace(limits, max_bits=8)
-    assert "with bits 16" in strict.objection_to_precision(terms(regime="consensus"), "compact")
-    assert strict.objection_to_precision(terms(regime="consensus"), 8) == ""
+    assert "with bits 16" in objection_to_precision(strict, terms(regime="consensus"), "compact")
+    assert objection_to_precision(strict, terms(regime="consensus"), 8) == ""
     forests = replace(limits, model_families=("forest",))
-    assert "'dense'" in forests.objection_to_precision(terms(regime="consensus"), 8)
+    assert "'dense'" in objection_to_precision(forests, terms(regime="consensus"), 8)
 
 
 def test_a_model_of_a_family_that_may_not_leave_does_not(files):
@@ -432,3 +435,48 @@ def test_private_models_are_forests_whatever_the_scorer(files):
     account, _ = run(files, Limits(model_families=["linear"]), privacy="4")
     assert "of the family 'forest', which may not leave it" in account["message"]
     assert run(files, Limits(model_families=["forest"]), privacy="4")[0]["state"] == "done"
+
+
+@pytest.mark.parametrize("composite", ["max", "min"])
+def test_a_composite_in_which_one_peer_decides_must_be_named(composite):
+    for regime, is_refused in (("full", True), ("joint", True), ("counts", False)):
+        limits = Limits(regimes=(regime,))
+        found = limits.objection(terms(regime=regime, composite=composite))
+        assert ("is not among those this site agrees to" in found) is is_refused
+        named = replace(limits, composites=("auto", composite))
+        assert named.objection(terms(regime=regime, composite=composite)) == ""
+        assert limits.objection(terms(regime=regime, composite="auto")) == ""
+
+
+def test_what_may_come_in_is_bounded():
+    stump = Forest([0, -1, -1], [0.5, 0, 0], [1, 1, 2], [0, 0.1, 0.8], [0], n_features=1)
+    exact, coded = encode(stump), encode(stump, bits=4)
+    limits = Limits()
+    assert objection_to_model_in(limits, coded) == ""
+    assert objection_to_model_in(limits, b"no model") == ""  # the decoder refuses it
+    assert "numbers in float64, and this site takes 16" in objection_to_model_in(limits, exact)
+    assert objection_to_model_in(replace(limits, max_bits="float64"), exact) == ""
+    few = replace(limits, max_nodes_in=2)
+    assert "has 3 nodes, and this site takes 2 at most" in objection_to_model_in(few, coded)
+    linear = replace(limits, model_families=("linear",))
+    assert "the family 'forest', which this site does not take" in objection_to_model_in(
+        linear, coded
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [(0, "from 1"), (2.5, "whole number"), ("three", "whole number"), (True, "whole number")],
+)
+def test_the_smallest_group_is_a_number_or_the_own_rule(rows, words):
+    with pytest.raises(InputError, match=words):
+        Limits(min_group_rows=rows)
+    assert Limits().own_group_rows is None
+    assert Limits(min_group_rows=7).own_group_rows == 7
+
+
+def test_a_model_that_is_too_large_ends_the_run(files):
+    limits = dict.fromkeys(SITES, Limits(regimes=("full",), max_nodes_in=1))
+    account = FakeNVFlare(terms(regime="full"), files, limits).run()
+    assert account["state"] == "failed"
+    assert "nodes, and this site takes 1 at most" in account["message"]

@@ -202,10 +202,13 @@ def test_killed_before_the_list(scene, rows, sabotage, meanwhile, tmp_path):
 
     def one_more(day):
         states = {name: loopback.folder / name / "state" for name in SITES}
-        in_one_process(batch_of(rows, day), states, 3, ledger=tmp_path / "l", **AS_LIST).run()
         ended = scene.run(*LIST, stage_seconds=60, run_seconds=120)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         assert "list so far" in ended.stdout
+        *_, last = RunRecords(states["south"]).runs()
+        run_id = last["run_id"]
+        options = {"ledger": tmp_path / "l", **AS_LIST}
+        in_one_process(batch_of(rows, day), states, 3, run_id, **options).run()
         for name, path in ledgers.items():
             assert path.read_text() == (tmp_path / f"l/{name}.json").read_text()
 

@@ -147,12 +147,14 @@ def test_terms_have_the_defaults_of_a_network():
     assert plain["seed"] == network["random_state"].default
 
 
-def test_a_site_mixes_its_secret_into_the_seed_of_a_run():
+def test_a_site_mixes_its_secret_and_the_run_into_the_seed_of_a_run():
     seeds = {
-        site_seed(bytes([secret] * 32), seed, agent)
-        for secret, seed, agent in itertools.product((0, 1), (0, 1, 256, 2**70), "ab")
+        site_seed(bytes([secret] * 32), seed, agent, run_id)
+        for secret, seed, agent, run_id in itertools.product(
+            (0, 1), (0, 1, 256, 2**70), "ab", ("7f", "80")
+        )
     }
-    assert len(seeds) == 16
+    assert len(seeds) == 32
     assert all(as_agent_seed(seed) == seed for seed in seeds)
     for wrong in (-1, 2**32, True, 0.5):
         with pytest.raises(InputError, match="seed must be a whole number"):

@@ -53,6 +53,7 @@ class Sites:
 
     def __init__(self, folder):
         self.folder, self.null = folder, normals()
+        self.day, self.ids = None, {}  # the batch of now, and the last run of each batch
         for name in SITES:
             (folder / name).mkdir(parents=True)
             write_table(folder / name / "normal.parquet", self.null[name])
@@ -72,6 +73,7 @@ class Sites:
         return self.folder / name / "april.json"
 
     def bring(self, day, n_novel=4):
+        self.day = day
         for name, rows in batch(day, n_novel).items():
             write_table(self.folder / name / "test.parquet", rows)
 
@@ -81,6 +83,7 @@ class Sites:
             self.bring(day, n_novel)
         settings = {"level": LEVEL / 2, "list_name": "april", "seed": 5, "call_seconds": 5}
         asked = make_terms(SITES, **OPTIONS | {"regime": regime} | settings | more)
+        self.ids[self.day] = asked.run_id
         limits = dict.fromkeys(SITES, Limits(regimes=("full", "joint", "counts")))
         return FakeNVFlare(asked, self.files, limits)
 
@@ -106,9 +109,8 @@ def sites(tmp_path):
 def in_process(sites, day, folder, regime):
     rows = {name: (sites.null[name], rows) for name, rows in batch(*day).items()}
     states = {name: file.state for name, file in sites.files.items()}
-    return in_one_process(
-        rows, states, 5, level=LEVEL, regime=regime, scorer=SCORER, ledger=folder, **OPTIONS
-    ).run()
+    options = {"level": LEVEL, "regime": regime, "scorer": SCORER, **OPTIONS}
+    return in_one_process(rows, states, 5, sites.ids[day[0]], ledger=folder, **options).run()
 
 
 def quick_only(names, quick):
@@ -119,8 +121,8 @@ def quick_only(names, quick):
 @pytest.mark.parametrize("regime", quick_only(["full", "joint"], "joint"))
 def test_the_lists_of_a_federation_are_those_of_one_process(regime, sites, tmp_path, capsys):
     for day in [(0, 4), (1, 1), (2, 5)]:
-        expected = in_process(sites, day, tmp_path / "ledgers", regime)
         account = sites.run(*day, regime=regime)
+        expected = in_process(sites, day, tmp_path / "ledgers", regime)
         assert account["state"] == "done", account["message"]
         assert not account["unpublished"]
         run_id = account["terms"]["run_id"]
@@ -416,6 +418,7 @@ def test_a_site_is_lost_when_others_may_have_written(when, sites, tmp_path):
     again = sites.fake()
     assert "the ledger has seen these rows: they are batch 2" in again.run()["message"]
     assert is_over(again)
+    sites.ids[1] = fake.run_id  # this run decided about the batch
     assert len(cn.Ledger.load(sites.path("south")).entries) == 2
     goes_on(sites, tmp_path, [(0, 4), (1, 4), (2, 3)])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -11,15 +11,17 @@ from conovel.drivers.nvflare.epsilon import EpsilonSpent, shown
 from conovel.drivers.nvflare.exposure import RunsSpent
 from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import InputError
-from conovel.models.wire import FAMILIES, family_of
+from conovel.models.wire import FAMILIES
 from conovel.protocol.bodies import Left, Roster, Start
 from conovel.protocol.messages import Message
 from conovel.site.splitting import TrainingRows
+from conovel.spec.composites import COMPOSITES
 from conovel.spec.counting import REVEAL_TO, TO_COORDINATOR, TO_MEMBERS
-from conovel.spec.precision import COMPACT, MAX_BITS, Bits, check_bits
+from conovel.spec.precision import COMPACT, MAX_BITS, check_bits
 from conovel.spec.regimes import REGIMES, as_deployable
 from conovel.spec.schema import Schema, differing_columns
 from conovel.spec.training import n_training
+from conovel.stats.arguments import as_whole
 from conovel.stats.levels import as_fraction, as_level
 from conovel.stats.tolerant import as_liars
 from conovel.stats.words import counted
@@ -40,6 +42,7 @@ _LEAST = {
     "max_runs_per_data": 1,
     "max_peer_share": 0,
     "max_forest_bytes": 1,
+    "max_nodes_in": 1,
 }
 
 
@@ -81,6 +84,16 @@ class Limits:
         Families of models that may leave the site: forest, linear, dense.
     max_forest_bytes : int
         The largest forest that leaves the site. Deep ones give single rows away at any precision.
+    composites : tuple of str
+        How peers' models may be combined with the site's own. "max" and "min" must be named: there
+        a single peer decides the score of a row.
+    max_nodes_in : int
+        The most nodes, or weights, of a model that comes in. Its family and its precision must be
+        such as may leave the site.
+    min_group_rows : int or str
+        How many rows of the site each level of a peer's score, and each cell of counts, hold at
+        least: ``"own rule"``, which is :func:`conovel.spec.groups_of_rows.least_rows`, or a
+        number. With 1, a peer's model can ask for single rows.
     max_runs_per_day, max_runs_per_data : int
         The most runs in 24 hours, and with the same rows, that send a model or counts.
     max_peer_share : float
@@ -113,6 +126,9 @@ class Limits:
     max_bits: int | str = MAX_BITS
     model_families: tuple[str, ...] = FAMILIES
     max_forest_bytes: int = 16 * 2**10  # the paper's forests of depth 5 have up to 9,000
+    composites: tuple[str, ...] = tuple(c for c in COMPOSITES if c not in ("max", "min"))
+    max_nodes_in: int = 16 * 2**10
+    min_group_rows: int | str = OWN_RULE
     max_runs_per_day: int = 24
     max_runs_per_data: int = 10
     max_peer_share: float = 100.0
@@ -133,7 +149,10 @@ class Limits:
             raise InputError(f"reveal_to must be {' or '.join(REVEAL_TO)}, not {self.reveal_to!r}")
         if self.max_bits not in (COMPACT, FLOAT64):
             object.__setattr__(self, "max_bits", _as_max_bits(self.max_bits))
-        object.__setattr__(self, "model_families", _as_families(self.model_families))
+        for key, allowed in (("model_families", FAMILIES), ("composites", COMPOSITES)):
+            object.__setattr__(self, key, _as_names(getattr(self, key), key, allowed))
+        if self.min_group_rows != OWN_RULE:
+            as_whole(self.min_group_rows, "min_group_rows", least=1)
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
@@ -169,7 +188,27 @@ class Limits:
                 f"a run of up to {terms.run_seconds:g} s is too long: this site agrees to"
                 f" {self.max_seconds:g}"
             )
-        return self._objection_to_counting(terms) or self._too_few(len(terms.agents))
+        return (
+            self._objection_to_composite(terms)
+            or self._objection_to_counting(terms)
+            or self._too_few(len(terms.agents))
+        )
+
+    @property
+    def own_group_rows(self) -> int | None:
+        """How many rows a level or a cell holds at least; None for the site's own rule."""
+        return None if isinstance(self.min_group_rows, str) else self.min_group_rows
+
+    def _objection_to_composite(self, terms: Terms) -> str:
+        regime, composite = terms.spec.regime, terms.spec.composite
+        combines = regime.exchanges_models and not regime.composite_null
+        if not combines or composite in self.composites:
+            return ""
+        return (
+            f"composite {composite!r} is not among those this site agrees to"
+            f" ({', '.join(self.composites) or 'none'}): leave out --composite, or the site adds"
+            f" {composite!r} to composites in its site.toml"
+        )
 
     def _objection_to_counting(self, terms: Terms) -> str:
         spec = terms.spec
@@ -254,44 +293,6 @@ class Limits:
             " a smaller train_fraction, or the site brings more rows or lowers"
             " min_calibration_rows in its site.toml",
             f"{fewest:,} would calibrate",
-        )
-
-    def objection_to_precision(self, terms: Terms, bits: Bits) -> str:
-        """Return why a model of this precision, or of the family it would have, may not leave."""
-        regime = terms.spec.regime
-        if not regime.exchanges_models:
-            return ""
-        is_forest = isinstance(bits, str) or terms.spec.privacy is not None
-        families = {"forest"} if is_forest else set()
-        if regime.composite_null:  # its models have numbers of their own precision, on grids
-            bits, families = bits if isinstance(bits, int) else MAX_BITS, {"dense"}
-        if _order(bits) > _order(self.max_bits):
-            said = FLOAT64 if bits is None else bits
-            return (
-                f"its model would be sent with bits {said}, and it agrees to {self.max_bits} at"
-                " most: choose smaller bits, or the site raises max_bits in its site.toml"
-            )
-        return self._objection_to_families(families)
-
-    def objection_to_model(self, blob: bytes) -> str:
-        """Return why a model that was made may not leave the site: the check before it does."""
-        family, is_exact = family_of(blob)
-        if is_exact and self.max_bits != FLOAT64:
-            return f"its model has numbers in {FLOAT64}, and it agrees to {self.max_bits} at most"
-        if family == "forest" and len(blob) > self.max_forest_bytes:
-            return (
-                f"its model is a forest of {len(blob):,} bytes, and it agrees to"
-                f" {self.max_forest_bytes:,} at most: rows behind a deep forest are told from"
-                " others with AUC 0.9. Choose bits compact, or the site raises max_forest_bytes"
-            )
-        return self._objection_to_families({family})
-
-    def _objection_to_families(self, families: Iterable[str]) -> str:
-        if not (others := sorted(set(families) - set(self.model_families))):
-            return ""
-        return (
-            f"its model would be of the family {others[0]!r}, which may not leave it: the site"
-            " changes bits or scorer, or adds the family to model_families in its site.toml"
         )
 
     def objection_to_runs(self, spent: RunsSpent) -> Objection:
@@ -384,15 +385,8 @@ def _as_max_bits(bits: Any) -> int:
         ) from None
 
 
-def _as_families(names: Any) -> tuple[str, ...]:
+def _as_names(names: Any, key: str, allowed: Sequence[str]) -> tuple[str, ...]:
     is_list = isinstance(names, Sequence) and not isinstance(names, str)
-    if not is_list or not set(map(str, names)) <= set(FAMILIES):
-        raise InputError(f"model_families must be a list of {', '.join(FAMILIES)}, not {names!r}")
+    if not is_list or not set(map(str, names)) <= set(allowed):
+        raise InputError(f"{key} must be a list of {', '.join(allowed)}, not {names!r}")
     return tuple(dict.fromkeys(names))
-
-
-def _order(bits: Bits) -> int:
-    """Order precisions: compact models, then numbers of more and more bits, then float64."""
-    if bits is None or bits == FLOAT64:
-        return MAX_BITS + 1
-    return 0 if isinstance(bits, str) else bits

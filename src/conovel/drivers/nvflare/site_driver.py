@@ -20,6 +20,11 @@ from conovel.drivers.nvflare.consent import Limits, Objection
 from conovel.drivers.nvflare.epsilon import epsilon_spent
 from conovel.drivers.nvflare.exposure import runs_of, runs_spent
 from conovel.drivers.nvflare.measures import IN, OUT, MeasuredRows, Measures
+from conovel.drivers.nvflare.model_limits import (
+    objection_to_model_in,
+    objection_to_model_out,
+    objection_to_precision,
+)
 from conovel.drivers.nvflare.run_records import DONE, FAILED, Record
 from conovel.drivers.nvflare.site_files import SiteFiles
 from conovel.drivers.nvflare.site_list import SiteList
@@ -191,7 +196,7 @@ class SiteDriver:
         found = (
             limits.objection_to_training(self.terms, rows),
             limits.objection_to_calibration(self.terms, rows),
-            (limits.objection_to_precision(self.terms, local.spec.bits), ""),
+            (objection_to_precision(limits, self.terms, local.spec.bits), ""),
         )
         return next((one for one in found if one[0]), ("", ""))
 
@@ -226,7 +231,7 @@ class SiteDriver:
             body = message.body
             if not isinstance(body, Model) or opens_seal(message):
                 continue
-            if why := self.limits.objection_to_model(body.blob):
+            if why := objection_to_model_out(self.limits, body.blob):
                 return self._refuse(why)
         return outbox
 
@@ -276,6 +281,8 @@ class SiteDriver:
         if self._agent.error is None:
             n_test = self._site.local.facts.n_test
             reason = self.limits.objection_to_sizes(message, self.terms, n_test)
+            if isinstance(message.body, Model) and not opens_seal(message):
+                reason = objection_to_model_in(self.limits, message.body.blob), ""
             if isinstance(message.body, Roster) and not reason[0]:
                 # In `split` the blocks depend on the number of agents.
                 reason = self._objection_to_models(len(message.body.agents))

@@ -104,10 +104,16 @@ class SiteFiles:
     def _own_work(self) -> SiteWork:
         """Say how this site works: the run's settings, and its own scorer, seed and precision."""
         file, spec = self.file, self.terms.spec
-        seed = site_seed(own_secret(file.state), spec.seed, file.name)
+        seed = site_seed(own_secret(file.state), spec.seed, file.name, self.terms.run_id)
         bits = spec.bits if file.bits is AS_PROPOSED else file.bits
         own = replace(spec, seed=seed, bits=bits)
-        return SiteWork(own, tuple(as_candidates(file.scorer, seed)), len(self.terms.agents))
+        return SiteWork(
+            own,
+            tuple(as_candidates(file.scorer, seed)),
+            len(self.terms.agents),
+            level_rows=file.limits.own_group_rows,
+            cell_rows=file.limits.own_group_rows,
+        )
 
     def publish(self, site: Site, agent: Agent, transcript: Transcript) -> Path:
         """Write the decisions and the site's summary of the run; return their folder."""

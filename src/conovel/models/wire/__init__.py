@@ -28,6 +28,7 @@ __all__ = [
     "describe",
     "encode",
     "family_of",
+    "n_nodes_of",
     "paper_bits",
     "schema_digest",
     "write",
@@ -195,6 +196,19 @@ def family_of(message: bytes) -> tuple[str, bool]:
     about, _ = header.split(message)
     family = "forest" if about.kind == header.FOREST else _network_shape(about)["kind"]
     return family, about.exact
+
+
+def n_nodes_of(message: bytes) -> int:
+    """Return the number of nodes of the forest in a message, or of weights of a network.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from conovel.models.linear import Linear
+    >>> n_nodes_of(encode(Linear(np.ones(2), 0.0)))
+    3
+    """
+    return header.split(message)[0].n_items
 
 
 def paper_bits(message: bytes) -> float:

@@ -23,7 +23,7 @@ from conovel.scorers.base import FittedScorer, TrainingSet, Vector
 from conovel.scorers.on_frames import reads_frames
 from conovel.site.asked import SchemaLike, as_schema, asks, columns_read, needs_schema
 from conovel.site.column_views import views_of
-from conovel.site.common_scale import CommonScale, fit_scale
+from conovel.site.common_scale import CommonScale
 from conovel.site.datafiles import are_numbers, not_numbers
 from conovel.site.dialects import AS_FOUND, Reading
 from conovel.site.encoding import Encoder, FeatureMap
@@ -151,7 +151,7 @@ class FileSite(Site):
         # Whether values are missing is known when the numbers are read.
         self._reopen = None if encoder else lambda: open_stream(look())
         self._tested: NDArray[np.bool_] | None = None  # None: all
-        self._scale: CommonScale | None = None  # of the regime `joint`
+        self._cells: CommonScale | None = None  # of the regime `joint`
         self._explainer: Explainer | None = None
 
     def _learn(self, stream: Stream, name: str = "training") -> TrainingSet:
@@ -222,7 +222,7 @@ class FileSite(Site):
         if not self.spec.regime.pools_calibration:
             self.histogram = count_ranks(parts, calibration.size)
             return self.histogram
-        self._scale = scale = fit_scale(model, training)
+        self._cells = scale = self._scale(model, training)
         tests = np.zeros(N_CELLS, dtype=np.int64)
 
         def count_cells(part: pa.Table) -> pa.Table:
@@ -281,9 +281,9 @@ class FileSite(Site):
         return most_novel(rows, ranks, scores, most)
 
     def _rejected(self, ranks: NDArray[np.int64], scores: Vector, limit: int) -> NDArray[np.bool_]:
-        if self._scale is None:
+        if self._cells is None:
             return within_limit(ranks, limit)
-        return reaches(self._scale.cells(scores), limit)
+        return reaches(self._cells.cells(scores), limit)
 
     def write_detection(
         self, path: Path, limit: int, reasons: Reasons | None = None, keep_columns: bool = False

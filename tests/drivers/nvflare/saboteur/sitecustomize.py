@@ -48,6 +48,8 @@ def sabotaged(honest, seen):
                     send_garbage()
                 if plan["do"] == "lie":
                     claim_everything(self)
+                if plan["do"] == "ask":
+                    send_model(bytes.fromhex(plan["model"]))
         return honest(self, message, peer)
 
     return take
@@ -63,6 +65,14 @@ def send_garbage():
         return honest(self, receiver, [b"\x00noise" * 9 for _ in messages])
 
     calls.Delivery._send = send
+
+
+def send_model(blob):
+    """Send a model of one's choice to every peer."""
+    from conovel.site.site import LocalSite
+
+    honest = LocalSite.models
+    LocalSite.models = lambda self, *more: dict.fromkeys(honest(self, *more), blob)
 
 
 def claim_everything(agent):
