@@ -26,8 +26,8 @@ from conovel.experiments.attacks import area
 from conovel.scorers.registry import as_candidates
 from conovel.site.consensus_site import open_site
 from conovel.site.pairs import read_pair
-from conovel.site.site import SiteWork
 from conovel.site.surrogate import decode, make_surrogate
+from conovel.site.work import SiteWork
 from conovel.spec.run_spec import RunSpec
 
 N_NULL, N_TEST, N_NOVEL, WIDTH, SHIFT = 400, 200, 20, 10, 1.0

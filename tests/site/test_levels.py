@@ -16,8 +16,9 @@ from conovel.scorers.registry import as_candidates
 from conovel.site.common_scale import fit_scale
 from conovel.site.levels import LevelledModel, group_starts, with_levels
 from conovel.site.pairs import read_pair
-from conovel.site.site import LocalSite, SiteWork
+from conovel.site.site import LocalSite
 from conovel.site.stacking import FunctionScore
+from conovel.site.work import SiteWork
 from conovel.spec.groups_of_rows import least_rows
 from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec

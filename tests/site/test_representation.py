@@ -17,8 +17,8 @@ from conovel.experiments.shared import Cell, Trial
 from conovel.site.files import FileSite, detect_files
 from conovel.site.files.source import FileSource
 from conovel.site.pairs import read_pair
-from conovel.site.site import SiteWork
 from conovel.site.storage import read_pair_of_files
+from conovel.site.work import SiteWork
 from conovel.spec.run_spec import RunSpec
 
 # Values of few digits repeat, and the same rows in both samples show whether they are read alike.

@@ -7,7 +7,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from support.files import N_NULL, draw
 
 import conovel as cn
-from conovel.site.site import SiteWork
+from conovel.site.work import SiteWork
 
 
 @pytest.mark.parametrize("composite", ["mean", "stacked", "auto"])

@@ -32,9 +32,10 @@ from conovel.models.wire import header
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.scorers.classifier import as_scorer
 from conovel.scorers.mahalanobis import mahalanobis_distance
-from conovel.site.site import LocalSite, SiteWork
+from conovel.site.site import LocalSite
 from conovel.site.surrogate import make_surrogate
 from conovel.site.tables import Rows
+from conovel.site.work import SiteWork
 from conovel.spec.precision import as_bits
 from conovel.spec.run_spec import RunSpec
 

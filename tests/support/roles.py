@@ -35,7 +35,7 @@ from conovel.scorers.registry import as_candidates
 from conovel.site.files import FileSite, detect_files
 from conovel.site.files.memory import MemoryPlan
 from conovel.site.files.stream import Stream
-from conovel.site.site import SiteWork
+from conovel.site.work import SiteWork
 from conovel.spec.run_spec import RunSpec
 from conovel.stats import ranks
 from support.fake_link import Link

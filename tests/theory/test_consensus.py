@@ -20,7 +20,7 @@ from conovel.scorers.registry import as_candidates
 from conovel.site.consensus import cells_of, draw_folds
 from conovel.site.consensus_site import ConsensusSite, count_cells
 from conovel.site.pairs import read_pair
-from conovel.site.site import SiteWork
+from conovel.site.work import SiteWork
 from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.consensus import Calibration, Fold, decide_folds

@@ -37,9 +37,9 @@ from conovel.site.consensus_site import open_site
 from conovel.site.pairs import read_pair
 from conovel.site.repeats import once_warned
 from conovel.site.results import decide
-from conovel.site.sampling import Ranked
-from conovel.site.site import LocalSite, SiteWork
+from conovel.site.site import LocalSite, Ranked
 from conovel.site.tables import as_ids, pool_pairs, unify
+from conovel.site.work import SiteWork
 from conovel.spec.consensus import Agreed
 from conovel.spec.guarantee import guarantee
 from conovel.spec.joint import N_CELLS

@@ -30,10 +30,10 @@ from conovel.scorers.from_sklearn import Flat
 from conovel.scorers.registry import as_candidates
 from conovel.scorers.selection import fit_best
 from conovel.site.composite import fit_composite
-from conovel.site.sampling import Block
-from conovel.site.site import LocalSite, SiteWork
+from conovel.site.site import Block, LocalSite
 from conovel.site.surrogate import decode, flat_of, make_surrogate
 from conovel.site.tables import pool_pairs, read_rows, unify
+from conovel.site.work import SiteWork
 from conovel.spec.precision import Bits
 from conovel.spec.regimes import Regime, as_regime, own_block
 from conovel.spec.run_spec import RunSpec

@@ -29,9 +29,10 @@ from conovel.site.consensus import (
 )
 from conovel.site.explain import Explainer
 from conovel.site.sampling import training_sample
-from conovel.site.site import LocalSite, Site, SiteWork
+from conovel.site.site import LocalSite, Site
 from conovel.site.stacking import FunctionScore
 from conovel.site.tables import Rows
+from conovel.site.work import SiteWork
 from conovel.spec.consensus import N_FOLDS
 from conovel.spec.joint import N_CELLS
 from conovel.stats.consensus import FoldHistogram, FoldHistograms, conforming_limit

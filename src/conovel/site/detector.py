@@ -31,9 +31,10 @@ from conovel.site.repeats import in_run, once_warned
 from conovel.site.results import Detection, decide
 from conovel.site.row_scores import RowScores
 from conovel.site.samples import Table, read_sample
-from conovel.site.site import LocalSite, SiteWork
+from conovel.site.site import LocalSite
 from conovel.site.splitting import require_two
 from conovel.site.tables import Rows, as_ids
+from conovel.site.work import SiteWork
 from conovel.spec.findings import Finding
 from conovel.spec.guarantee import one_site
 from conovel.spec.run_spec import RunSpec

@@ -27,9 +27,9 @@ from conovel.site.pairs import encode_rows, infer_schema
 from conovel.site.samples import Table, part_of, read_sample
 from conovel.site.sampling import training_sample
 from conovel.site.saved import KeptDetector
-from conovel.site.site import SiteWork
 from conovel.site.splitting import require_two, split_by_number
 from conovel.site.tables import Rows, unify, warn_constant, warn_shared_rows
+from conovel.site.work import SiteWork
 from conovel.spec.training import n_training, share_that_trains
 from conovel.spec.version import __version__
 

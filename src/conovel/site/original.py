@@ -25,7 +25,7 @@ from conovel.site.representation import as_floats
 from conovel.site.tables import Rows, require_finite, unify
 
 if TYPE_CHECKING:
-    from conovel.site.site import SiteWork
+    from conovel.site.work import SiteWork
 
 
 _PLACE = 200  # bytes that a value takes besides itself: in a set, a tuple and a dictionary

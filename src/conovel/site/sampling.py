@@ -9,18 +9,12 @@ fills half of the mixture its share is taken.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import SampleError
-from conovel.scorers.base import Matrix, Mixture, ScoreModel, TrainingSet, Vector
+from conovel.scorers.base import Matrix, Mixture, Vector
 from conovel.scorers.hashing import content_hash
-from conovel.spec.training import MAX_TRAIN_ROWS
-from conovel.stats.ranks import conformal_ranks
 
 _DRAW_BITS = 33  # the lower bits of the hash; folds are assigned by the upper ones
 
@@ -75,32 +69,3 @@ def training_sample(mixture: Mixture, most: int) -> Mixture:
     if n <= most:
         return mixture
     return thin(mixture.distinct, np.bincount(mixture.position), most / n)
-
-
-class Ranked(NamedTuple):
-    """Scores of the calibration rows, and scores and ranks of the tested rows."""
-
-    calibration_scores: Vector
-    scores: Vector
-    ranks: NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Rows that are trained on together: all of an agent's, or 1/K of them in `split`."""
-
-    null_train: Matrix
-    mixture: Mixture
-    n_calibration: int
-    tested: NDArray[np.intp]  # which test rows are in it
-    max_train_rows: int = MAX_TRAIN_ROWS
-
-    @cached_property
-    def training(self) -> TrainingSet:
-        """What is learnt from: of a very large mixture, a sample by content."""
-        return TrainingSet(self.null_train, training_sample(self.mixture, self.max_train_rows))
-
-    def rank(self, model: ScoreModel) -> Ranked:
-        """Score all rows and rank the tested ones among the calibration rows."""
-        calibration, tests = np.split(self.mixture.score(model), [self.n_calibration])
-        return Ranked(calibration, tests, conformal_ranks(calibration, tests))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +23,8 @@ from conovel.scorers.base import (
     Matrix,
     Mixture,
     ScoreModel,
-    Scorer,
     TrainingSet,
+    Vector,
 )
 from conovel.scorers.selection import Selection, fit_best
 from conovel.site.bounds import Bounds, find_bounds
@@ -32,56 +33,26 @@ from conovel.site.common_scale import CommonScale, fit_scale
 from conovel.site.composite import fit_composite
 from conovel.site.explain import Explainer
 from conovel.site.levels import with_levels
-from conovel.site.noise import NoiseSource, SecretNoise
 from conovel.site.original import with_frames
 from conovel.site.private_surrogate import make_private_surrogate
 from conovel.site.public_ranges import public_ranges
 from conovel.site.public_units import public_units
-from conovel.site.sampling import Block, Ranked
+from conovel.site.sampling import training_sample
 from conovel.site.splitting import TrainingRows, split_by_number
 from conovel.site.surrogate import decode, make_surrogate
 from conovel.site.tables import Rows
+from conovel.site.work import SiteWork
 from conovel.spec.consensus import fold_sizes
 from conovel.spec.facts import Facts
 from conovel.spec.groups import needed_calibration
 from conovel.spec.groups_of_rows import least_rows
 from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import block_sizes, own_block
-from conovel.spec.run_spec import RunSpec
 from conovel.spec.training import MAX_TRAIN_ROWS, n_training, share_that_trains
 from conovel.stats.cells import CellHistogram
 from conovel.stats.consensus import FoldHistograms
 from conovel.stats.rank_counts import RankHistogram
-
-
-@dataclass(frozen=True)
-class SiteWork:
-    """How a site works in one run.
-
-    Attributes
-    ----------
-    spec : RunSpec
-        The settings of the run, with the seed and the precision of this site.
-    candidates : tuple of Scorer
-        What is fitted; the best one where there are several.
-    n_agents : int
-        How many agents were invited to the run.
-    max_train_rows : int
-        How many rows of either kind are learnt from at most.
-    level_rows, cell_rows : int or None
-        How many of the site's rows each level of a peer's score, and each cell of counts, hold at
-        least. None follows :func:`conovel.spec.groups_of_rows.least_rows`.
-    noise : NoiseSource
-        Of models with differential privacy; not secret in tests alone.
-    """
-
-    spec: RunSpec
-    candidates: tuple[Scorer, ...]
-    n_agents: int = 1
-    max_train_rows: int = MAX_TRAIN_ROWS
-    level_rows: int | None = None
-    cell_rows: int | None = None
-    noise: NoiseSource = field(default_factory=SecretNoise, repr=False, compare=False)
+from conovel.stats.ranks import conformal_ranks
 
 
 class Site(ABC):
@@ -267,6 +238,35 @@ class Site(ABC):
 def _rule(training: TrainingSet) -> int:
     """Return how many rows a level or a cell holds at least, from numbers of rows alone."""
     return least_rows(len(training.null_train) + training.mixture.position.size)
+
+
+class Ranked(NamedTuple):
+    """Scores of the calibration rows, and scores and ranks of the tested rows."""
+
+    calibration_scores: Vector
+    scores: Vector
+    ranks: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows that are trained on together: all of an agent's, or 1/K of them in `split`."""
+
+    null_train: Matrix
+    mixture: Mixture
+    n_calibration: int
+    tested: NDArray[np.intp]  # which test rows are in it
+    max_train_rows: int = MAX_TRAIN_ROWS
+
+    @cached_property
+    def training(self) -> TrainingSet:
+        """What is learnt from: of a very large mixture, a sample by content."""
+        return TrainingSet(self.null_train, training_sample(self.mixture, self.max_train_rows))
+
+    def rank(self, model: ScoreModel) -> Ranked:
+        """Score all rows and rank the tested ones among the calibration rows."""
+        calibration, tests = np.split(self.mixture.score(model), [self.n_calibration])
+        return Ranked(calibration, tests, conformal_ranks(calibration, tests))
 
 
 class LocalSite(Site):

@@ -22,9 +22,9 @@ from conovel.site.files.consensus_site import FileConsensusSite
 from conovel.site.files.source import FileSource
 from conovel.site.pairs import read_pair
 from conovel.site.results import decide
-from conovel.site.site import SiteWork
 from conovel.site.stacking import FunctionScore
 from conovel.site.storage import write_table
+from conovel.site.work import SiteWork
 from conovel.spec.groups import Numbers, needed_calibration, planned_calibration
 from conovel.spec.regimes import as_regime
 from conovel.spec.run_spec import RunSpec

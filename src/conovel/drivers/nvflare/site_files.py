@@ -33,9 +33,10 @@ from conovel.site.files.memory import are_large
 from conovel.site.pairs import read_pair
 from conovel.site.private_files import FOLDER_MODE, make_private_folder
 from conovel.site.results import SiteResult, decide
-from conovel.site.site import LocalSite, Site, SiteWork
+from conovel.site.site import LocalSite, Site
 from conovel.site.storage import read_pair_of_files, write_json, write_table
 from conovel.site.tables import as_ids
+from conovel.site.work import SiteWork
 from conovel.spec.findings import Finding
 from conovel.spec.seeds import site_seed
 from conovel.spec.thin_calibration import thin_finding

@@ -44,8 +44,9 @@ from conovel.site.files.source import FileSource, mask_of
 from conovel.site.files.stream import Progress, Stream, silent
 from conovel.site.original import with_frames
 from conovel.site.reasons import MOST_EXPLAINED, Reasons, most_novel
-from conovel.site.site import Site, SiteWork
+from conovel.site.site import Site
 from conovel.site.storage import pick_features
+from conovel.site.work import SiteWork
 from conovel.spec.facts import Facts
 from conovel.spec.findings import Finding
 from conovel.spec.joint import N_CELLS
