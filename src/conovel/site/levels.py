@@ -7,7 +7,7 @@ function each of whose steps holds at least k rows of the site's own mixture. A 
 fewer rows apart sets nothing apart.
 
 G follows from F and the mixture as a multiset. It does not know which rows are calibration rows,
-so G(F) is as valid a score as F (docs/theory.md, Corollary 4).
+so G(F) is as valid a score as F (docs/theory.md, Corollary 1).
 """
 
 from __future__ import annotations
