@@ -42,10 +42,11 @@ from conovel.site.tables import as_ids, pool_pairs, unify
 from conovel.spec.consensus import Agreed
 from conovel.spec.guarantee import guarantee
 from conovel.spec.joint import N_CELLS
+from conovel.spec.made_from import NOTHING, require_made_for
 from conovel.spec.precision import Bits
 from conovel.spec.privacy import PrivacyLike
 from conovel.spec.run_spec import RunSpec
-from conovel.spec.schema import differing_columns
+from conovel.spec.schema import Schema, differing_columns
 from conovel.spec.seeds import agent_seeds, as_agent_seed, nonce_of, run_id_of
 from conovel.spec.shown import Shown
 from conovel.spec.version import __version__
@@ -246,7 +247,10 @@ class Network(Shown):
         for agent, drawn in zip(agents, agent_seeds(spec.seed, len(agents)), strict=True):
             try:
                 seed = drawn if agent.seed is None else as_agent_seed(agent.seed)
-                null, test = read_pair(agent.X_null, agent.X_test, self.schema, agreed=True)
+                # Rows of one agent are compared with rows of others.
+                fixed = spec.regime.composite_null or not spec.regime.deployable
+                samples = agent.X_null, agent.X_test
+                null, test = read_pair(*samples, self.schema, agreed=True, fixed=fixed)
                 scorer = self.scorer if agent.scorer is INHERIT else agent.scorer
                 bits = spec.bits if agent.bits is INHERIT else agent.bits
                 own = replace(spec, seed=seed, bits=bits)
@@ -258,10 +262,22 @@ class Network(Shown):
                 raise type(error)(f"agent {agent.name}: {error}") from error
             sites[agent.name] = open_site(null, test, work)
         _check_columns(sites)
+        _check_schema(spec, sites)
         if spec.regime.composite_null:
             _unify(sites)
         warn_thin(spec, sites)
         return sites
+
+
+def _check_schema(spec: RunSpec, sites: Mapping[str, LocalSite]) -> None:
+    """Check that the schema was not made from the known normals of all agents, or their tests."""
+    if isinstance(spec.schema, Schema):
+        null, test = (
+            [getattr(s, role).contents for s in sites.values()] for role in ("null", "test")
+        )
+        if None not in (*null, *test):
+            sums = sum(null, NOTHING), sum(test, NOTHING)
+            require_made_for(spec.schema.made_from, *sums, fixed=spec.regime.composite_null)
 
 
 def _check_columns(sites: Mapping[str, LocalSite]) -> None:
