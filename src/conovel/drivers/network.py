@@ -42,7 +42,7 @@ from conovel.site.tables import as_ids, pool_pairs, unify
 from conovel.spec.consensus import Agreed
 from conovel.spec.guarantee import guarantee
 from conovel.spec.joint import N_CELLS
-from conovel.spec.made_from import NOTHING, require_made_for
+from conovel.spec.made_from import require_made_for, together
 from conovel.spec.precision import Bits
 from conovel.spec.privacy import PrivacyLike
 from conovel.spec.run_spec import RunSpec
@@ -272,12 +272,10 @@ class Network(Shown):
 def _check_schema(spec: RunSpec, sites: Mapping[str, LocalSite]) -> None:
     """Check that the schema was not made from the known normals of all agents, or their tests."""
     if isinstance(spec.schema, Schema):
-        null, test = (
-            [getattr(s, role).contents for s in sites.values()] for role in ("null", "test")
-        )
-        if None not in (*null, *test):
-            sums = sum(null, NOTHING), sum(test, NOTHING)
-            require_made_for(spec.schema.made_from, *sums, fixed=spec.regime.composite_null)
+        null = together(site.null.contents for site in sites.values())
+        test = together(site.test.contents for site in sites.values())
+        fixed = spec.regime.composite_null
+        require_made_for(spec.schema.made_from, null, test, fixed=fixed)
 
 
 def _check_columns(sites: Mapping[str, LocalSite]) -> None:

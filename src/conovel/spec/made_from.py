@@ -9,7 +9,7 @@ The price is that some of the rows, or more rows than these, are not recognised.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,12 @@ class Contents:
 NOTHING = Contents(0, 0)
 
 
+def together(samples: Iterable[Contents | None]) -> Contents | None:
+    """Give the contents of several samples together; None where those of one are not known."""
+    known = list(samples)
+    return None if None in known else sum(filter(None, known), NOTHING)
+
+
 @dataclass(frozen=True)
 class MadeFrom:
     """The samples that a schema was inferred from.
@@ -69,7 +75,7 @@ class MadeFrom:
         """The contents of all samples together."""
         return sum(self.samples, NOTHING)
 
-    def holds(self, sample: Contents) -> bool:
+    def holds(self, sample: Contents | None) -> bool:
         """Tell whether a sample is one of these, or all of them together."""
         return sample in (*self.samples, self.whole)
 
@@ -119,7 +125,7 @@ def require_made_for(
     made : MadeFrom or None
         None is a written agreement.
     null, test : Contents or None
-        Of the known normals and the test rows; None where they lack a column that was hashed.
+        Of the known normals and the test rows; None where they cannot be what it was made from.
     fixed : bool
         Whether the schema must follow from none of these rows.
 
@@ -128,9 +134,9 @@ def require_made_for(
     InputError
         If it does. It says how to make a schema that is valid.
     """
-    if made is None or null is None or test is None:
+    if made is None:
         return
-    both = made.whole == null + test
+    both = null is not None and test is not None and made.whole == null + test
     has_null, has_test = both or made.holds(null), both or made.holds(test)
     if fixed and (has_null or has_test):
         raise InputError(
