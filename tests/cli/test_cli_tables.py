@@ -4,7 +4,6 @@ import gzip
 import json
 import sys
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,10 +11,10 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pa_parquet
 import pytest
+from support.commands import invoke
 from support.excel import write_excel
 
 import conovel as cn
-from conovel.cli import main
 from conovel.site.datafiles import DataFile
 from conovel.site.files.source import FileSource
 from conovel.site.storage import beside, read_table
@@ -91,17 +90,6 @@ def detect(tmp_path, monkeypatch, capsys):
         )
 
     return run
-
-
-def invoke(capsys, monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["conovel", *map(str, arguments)])
-    code = 0
-    try:
-        main()
-    except SystemExit as end:
-        code = end.code or 0
-    said = capsys.readouterr()
-    return SimpleNamespace(code=code, out=said.out, err=said.err)
 
 
 def write(folder, name, null=NULL, test=TEST):

@@ -69,15 +69,15 @@ def restricted(
     if not isinstance(said, Schema) or not (exclude or columns):
         return said
     used = [column.name for column in said.used]
-    if unknown := [name for name in columns or () if name not in used]:
+    asked = [name for name in columns or used if name not in exclude]
+    if unknown := [name for name in asked if name not in used]:
         raise ColumnError(
             f"the schema does not use the column {listed(unknown, 5)}, so that it is no feature:"
             f" {not_there(unknown[0], used)}"
         )
-    kept = set(columns or used) - set(exclude)
-    if not kept & set(used):
+    if not asked:
         raise ColumnError("no column of the schema is left: exclude fewer of them")
-    changed = (c if c.name in kept else Column(c.name, "ignore") for c in said)
+    changed = (c if c.name in asked else Column(c.name, "ignore") for c in said)
     return replace(said, columns=tuple(changed))
 
 
@@ -103,6 +103,8 @@ def columns_read(
         missing=tuple(sorted({*may_be_missing(said), *also})),
         is_whole=is_whole,
     )
+    if columns is not None:
+        columns = [name for name in columns if name not in reading.exclude]
     return reading, columns or wanted
 
 

@@ -163,7 +163,7 @@ class Column:
             found = [f"{self.name}={level}" for level in self.levels]
             found += [f"{self.name} is rare"] if self.rare else []
             found += [f"{self.name}: bucket {i}" for i in range(self.buckets)]
-        return (*found, f"{self.name} is missing") if self.missing else tuple(found)
+        return (*found, missing_feature(self.name)) if self.missing else tuple(found)
 
     @property
     def is_apart(self) -> bool:
@@ -327,6 +327,11 @@ def column_of(name: Any, said: Any) -> Column:
     if unknown := sorted(map(str, set(said) - known)):
         raise InputError(f"column {name!r}: a schema says nothing about {', '.join(unknown)}")
     return Column(name, **{str(key): value for key, value in said.items()})
+
+
+def missing_feature(name: str) -> str:
+    """Name the feature that tells where the values of a column are missing."""
+    return f"{name} is missing"
 
 
 def differing_columns(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
