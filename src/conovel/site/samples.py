@@ -80,8 +80,14 @@ def read_sample(
     if isinstance(sample, Rows | Table):
         return sample
     frame = as_frame(sample, name)
+    read: Rows | Table
     if frame is None:
-        read = _read_array(sample, name, schema)
+        values, kinds = array_values(sample, name)
+        require_finite(values, None, name, may_be_missing=True)
+        if np.isnan(values.sum()):  # a sum is a number unless a value is missing
+            read = _numbered(values, kinds, name, schema)
+        else:
+            read = Rows(as_clean(values), kinds=kinds)
     else:
         read = _read_frame(frame, name, columns, schema)
     if not isinstance(schema, Schema) or schema.made_from is None:
@@ -92,11 +98,13 @@ def read_sample(
     return replace(read, contents=contents_of_frame(frame, names))  # of columns to ignore, too
 
 
-def _read_array(sample: Any, name: str, schema: Schema | Mapping[str, Any] | None) -> Rows | Table:
-    values, kinds = array_values(sample, name)
-    require_finite(values, None, name, may_be_missing=True)
-    if not np.isnan(values.sum()):  # a sum is a number unless a value is missing
-        return Rows(as_clean(values), kinds=kinds)
+def _numbered(
+    values: NDArray[np.float64],
+    kinds: Sequence[str],
+    name: str,
+    schema: Schema | Mapping[str, Any] | None,
+) -> Table:
+    """Read an array with missing values: its columns have numbers for names."""
     numbered = enumerate(zip(values.T, kinds, strict=True))
     held = {str(j): Numbers(column, kind) for j, (column, kind) in numbered}
     _check_table(held, name, may_be_missing(schema) if len(values) > 1 else held)
