@@ -112,7 +112,8 @@ class Network(Shown):
         Who sees what is revealed in committed counting.
     schema : Schema, path or None
         What the columns are, where they are not all plain numbers. All agents have the same, so
-        that their models are about the same features; :func:`conovel.infer_schema` makes one.
+        that their models are about the same features; :func:`conovel.infer_schema` makes one, and
+        says from which rows.
     privacy : float, str or None
         ε of differential privacy for the models that each agent sends, or a text "ε,δ"; δ is 1e-6
         if it is not given. Noise from the operating system is added to what the models are made
