@@ -198,7 +198,7 @@ Resolution(fewest, rows_for_any, rows_for_one)
 ResolutionWarning(ConovelWarning) is raised
 SampleError(InputError) is raised
 SavedFileError(FileError) is raised
-Schema(columns)
+Schema(columns, made_from=None)
 Schema.digests
 Schema.features
 Schema.from_dict(plain)

@@ -4,7 +4,6 @@ import gzip
 import json
 import sys
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,10 +11,10 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pa_parquet
 import pytest
+from support.commands import invoke
 from support.excel import write_excel
 
 import conovel as cn
-from conovel.cli import main
 from conovel.site.datafiles import DataFile
 from conovel.site.files.source import FileSource
 from conovel.site.storage import beside, read_table
@@ -91,17 +90,6 @@ def detect(tmp_path, monkeypatch, capsys):
         )
 
     return run
-
-
-def invoke(capsys, monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["conovel", *map(str, arguments)])
-    code = 0
-    try:
-        main()
-    except SystemExit as end:
-        code = end.code or 0
-    said = capsys.readouterr()
-    return SimpleNamespace(code=code, out=said.out, err=said.err)
 
 
 def write(folder, name, null=NULL, test=TEST):
@@ -323,9 +311,14 @@ def test_excel_needs_an_extra(detect, tmp_path, monkeypatch):
     assert (run.code, "pip install 'conovel[excel]'" in run.err) == (2, True)
 
 
+def both(files):
+    """Name both samples, as `conovel schema` takes them."""
+    return [f"--{role}={path}" for role, path in files.items()]
+
+
 def test_a_schema_is_written_edited_and_read(detect, tmp_path, capsys, monkeypatch, expected):
     files = write(tmp_path, "semicolons")
-    written = invoke(capsys, monkeypatch, "schema", files["null"])
+    written = invoke(capsys, monkeypatch, "schema", *both(files))
     assert written.code == 0
     (tmp_path / "schema.toml").write_text(written.out, encoding="utf-8")
     run = detect("--schema", "schema.toml", **files)
@@ -342,7 +335,7 @@ def test_a_schema_is_written_edited_and_read(detect, tmp_path, capsys, monkeypat
 
 def test_a_column_that_the_schema_does_not_name_is_named(detect, tmp_path, capsys, monkeypatch):
     files = write(tmp_path, "plain")
-    written = invoke(capsys, monkeypatch, "schema", files["null"])
+    written = invoke(capsys, monkeypatch, "schema", *both(files))
     (tmp_path / "schema.toml").write_text(written.out, encoding="utf-8")
     write(tmp_path, "plain", NULL, TEST.assign(label=1))
     run = detect("--schema", "schema.toml", **files)
@@ -359,7 +352,7 @@ def test_a_network_of_files_needs_a_schema(tmp_path, capsys, monkeypatch):
     assert refused.code == 2
     assert "agent north: X_null: not numeric: 'Größe'" in refused.err
     assert "--schema with what `conovel schema` wrote" in refused.err
-    written = invoke(capsys, monkeypatch, "schema", files["null"])
+    written = invoke(capsys, monkeypatch, "schema", *both(files))
     (tmp_path / "schema.toml").write_text(written.out, encoding="utf-8")
     run = invoke(capsys, monkeypatch, *command, "--schema", "schema.toml")
     assert run.code == 0

@@ -83,7 +83,7 @@ def check(
             level=level,
             scorer=split_names(scorer),
             random_state=seed,
-            schema=schema_of(kind, schema),
+            schema=schema_of(kind, schema, exclude),
         )
     if out is not None:
         write_json(out, found.to_dict())

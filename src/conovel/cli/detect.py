@@ -198,7 +198,7 @@ def detect(
                 seed,
                 max_train_rows,
                 repeats,
-                schema_of(kind, schema),
+                schema_of(kind, schema, exclude, columns),
             ],
             files,
             memory,

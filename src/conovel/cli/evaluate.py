@@ -104,7 +104,7 @@ def evaluate(
             train_fraction=train_fraction,
             pi0=pi0,
             random_state=seed,
-            schema=schema_of(kind, schema),
+            schema=schema_of(kind, schema, exclude),
             on_stage=show_stage,
         )
     if out is not None:

@@ -98,7 +98,7 @@ def fit(
     from conovel.errors import FileError  # noqa: PLC0415
     from conovel.site.asked import columns_read  # noqa: PLC0415
     from conovel.site.detector import AdaDetect  # noqa: PLC0415
-    from conovel.site.storage import pick_features, read_sample  # noqa: PLC0415
+    from conovel.site.storage import pick_columns, read_sample  # noqa: PLC0415
 
     if not out.parent.is_dir():
         raise FileError(f"{out}: the folder {out.parent} does not exist")
@@ -108,14 +108,14 @@ def fit(
         train_fraction,
         random_state=seed,
         max_train_rows=max_train_rows,
-        schema=schema_of(kind, schema),
+        schema=schema_of(kind, schema, exclude, columns),
     )
     features = split_names(columns) if columns else None
     told = reading_of(exclude, separator, decimal, encoding, na)
     reading, names = columns_read(detector.schema, told, features)
     with stages() as show_stage, named_samples(reading, null, unlabelled):
         show_stage("reading files")
-        types = pick_features(null, unlabelled or null, names, id_column, reading)
+        types = pick_columns(null, unlabelled or null, names, id_column, reading)
         known = read_sample(null, types, None, reading).features
         others = None
         if unlabelled is not None:

@@ -94,7 +94,7 @@ def privacy(
         reading_of(exclude, separator, decimal, encoding, na),
         columns,
         id_column,
-        schema_of(kind, schema),
+        schema_of(kind, schema, exclude, columns),
         seed,
     )
     with bars() as show:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +23,16 @@ from conovel.cli.tables import (
 
 
 def schema(
-    file: Annotated[Path, typer.Argument(help="Known normals: a file, or a folder of files.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A table whose rows are in no sample of a run: a file, or a folder of files."
+        ),
+    ] = None,
+    null: Annotated[
+        Path | None, typer.Option(help="Instead of that, known normals of an agent...")
+    ] = None,
+    test: Annotated[Path | None, typer.Option(help="... and its rows to test.")] = None,
     exclude: Exclude = None,
     kind: Kind = None,
     separator: Separator = None,
@@ -30,24 +40,48 @@ def schema(
     encoding: Encoding = None,
     na: Na = None,
 ) -> None:
-    """Print what the columns of a file are, for --schema and for agents to agree on.
+    """Print what the columns of a table are, for --schema and for agents to agree on.
 
-    Example: `conovel schema normal.csv --exclude id > schema.toml`
+    Example: `conovel schema --null normal.csv --test today.csv --exclude id > schema.toml`
+
+    Example: `conovel schema last-year.csv --exclude id > schema.toml`
+
+    A schema from known normals alone, or from test rows alone, breaks the guarantee: it knows the
+    levels of the one and not those of the other. So give both, or a table that is neither. The
+    file keeps a digest of what it was made from, and a run refuses it if that was one of its two
+    samples.
 
     Look at what it prints before you give it to others: it has the values of categories, and a
     typical number of each column with missing values. Write missing = true where another agent
     may have missing values.
     """
-    require_there(file)
+    first, second = _sources(file, null, test)
+    require_there(first, second)
     from conovel.site.asked import columns_read  # noqa: PLC0415
     from conovel.site.pairs import infer_schema  # noqa: PLC0415
     from conovel.site.storage import pick_features, read_sample  # noqa: PLC0415
+    from conovel.spec.schema import Column  # noqa: PLC0415
 
     kinds = schema_of(kind, None)
     said = reading_of(exclude, separator, decimal, encoding, na)
     reading, _ = columns_read(kinds, said, None)
-    with named_samples(reading, file):
-        types = pick_features(file, file, None, None, reading)
-        found = infer_schema(read_sample(file, types, None, reading).features, kinds=kinds)
-    ignored = {name: "ignore" for name in said.exclude}
-    typer.echo(type(found).from_dict(found.to_dict() | ignored).to_toml(), nl=False)
+    with named_samples(reading, first, second):
+        types = pick_features(first, second or first, None, None, reading)
+        samples = (read_sample(path, types, None, reading) for path in (first, second) if path)
+        found = infer_schema(*(sample.features for sample in samples), kinds=kinds)
+    ignored = (Column(name, "ignore") for name in said.exclude if name not in found.names)
+    typer.echo(replace(found, columns=(*found, *ignored)).to_toml(), nl=False)
+
+
+def _sources(file: Path | None, null: Path | None, test: Path | None) -> tuple[Path, Path | None]:
+    """Say what the schema is made from: one table, or both samples."""
+    from conovel.errors import InputError  # noqa: PLC0415
+
+    if file is not None and null is None and test is None:
+        return file, None
+    if file is None and null is not None and test is not None:
+        return null, test
+    raise InputError(
+        "give both --null and --test, or one table that is neither of them: a schema that follows"
+        " from one of the two samples breaks the guarantee"
+    )

@@ -18,6 +18,7 @@ from conovel.cli.tables import (
     SchemaFile,
     Separator,
     reading_of,
+    schema_of,
 )
 from conovel.stats.words import counted
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from conovel.drivers.carrying import Phase
     from conovel.drivers.results import NetworkRun
     from conovel.protocol.group_records import AgentGroup
+    from conovel.site.asked import SchemaLike
     from conovel.site.dialects import Reading
     from conovel.spec.precision import Bits
 
@@ -168,11 +170,12 @@ def simulate(
     if ledger is not None and len(regimes) > 1:
         raise InputError("a ledger belongs to one regime: name a single one with --regime")
     outs = _named_by_regime(out, regimes)
+    agreed = schema_of(None, schema, exclude, columns)
     with stages() as show_stage:
         show_stage("reading rows")
         if agent:
             reading = reading_of(exclude, separator, decimal, encoding, na)
-            participants, truth = _read_agents(agent, columns, id_column, reading, schema), None
+            participants, truth = _read_agents(agent, columns, id_column, reading, agreed), None
         else:
             participants, truth = _draw_agents(delta, seed, agents, nulls, tests)
         runs = [
@@ -193,7 +196,7 @@ def simulate(
                 counting=counting,  # type: ignore[arg-type]
                 reveal_to=reveal_to,  # type: ignore[arg-type]
                 privacy=privacy,
-                schema=schema,
+                schema=agreed,
             ).run(dropouts=_read_dropouts(drop), on_stage=show_stage, check=check)
             for name in regimes
         ]
@@ -254,7 +257,7 @@ def _read_agents(
     columns: str | None,
     id_column: str | None,
     said: Reading,
-    schema: Path | None,
+    schema: SchemaLike,
 ) -> list[Agent]:
     from conovel.drivers.agents import Agent  # noqa: PLC0415
     from conovel.errors import InputError  # noqa: PLC0415

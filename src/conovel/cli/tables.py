@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from conovel.errors import ConovelError
     from conovel.site.dialects import Reading
+    from conovel.spec.schema import Schema
 
 Columns = Annotated[
     str | None,
@@ -83,9 +84,13 @@ def reading_of(
     """Read what the options say about files."""
     from conovel.site.dialects import Reading  # noqa: PLC0415
 
-    names = [name for text in exclude or () for name in split_names(text)]
     marks = tuple(split_names(na)) if na else ()
-    return Reading(separator, decimal, encoding, marks, tuple(dict.fromkeys(names)))
+    return Reading(separator, decimal, encoding, marks, _excluded(exclude))
+
+
+def _excluded(exclude: Sequence[str] | None) -> tuple[str, ...]:
+    names = (name for text in exclude or () for name in split_names(text))
+    return tuple(dict.fromkeys(names))
 
 
 @contextmanager
@@ -142,12 +147,18 @@ def add_read_rows(table: Table, read_as: Mapping[str, str]) -> None:
         table.add_row("read", escape(f"{names} as {said}"))
 
 
-def schema_of(kinds: Sequence[str] | None, file: Path | None) -> Path | Mapping[str, str] | None:
+def schema_of(
+    kinds: Sequence[str] | None,
+    file: Path | None,
+    exclude: Sequence[str] | None = None,
+    columns: str | None = None,
+) -> Schema | Mapping[str, Any] | None:
     """Read what the options say about columns."""
     from conovel.errors import InputError  # noqa: PLC0415
+    from conovel.site.asked import restricted  # noqa: PLC0415
 
     if not kinds:
-        return file
+        return restricted(file, _excluded(exclude), split_names(columns) if columns else None)
     if file is not None:
         raise InputError("--schema says what all columns are: change the file instead of --kind")
     found = {}

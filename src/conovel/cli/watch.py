@@ -106,7 +106,13 @@ def watch(
         _kept_test(detector, ledger, level, id_column, reading)
         if detector is not None
         else _refitted_test(
-            Path(str(null)), ledger, level, columns, id_column, reading, schema_of(kind, schema)
+            Path(str(null)),
+            ledger,
+            level,
+            columns,
+            id_column,
+            reading,
+            schema_of(kind, schema, exclude, columns),
         )
     )
     watcher = Watcher(folder, ledger, test, out)

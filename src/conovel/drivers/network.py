@@ -43,10 +43,11 @@ from conovel.site.work import SiteWork
 from conovel.spec.consensus import Agreed
 from conovel.spec.guarantee import guarantee
 from conovel.spec.joint import N_CELLS
+from conovel.spec.made_from import require_made_for, together
 from conovel.spec.precision import Bits
 from conovel.spec.privacy import PrivacyLike
 from conovel.spec.run_spec import RunSpec
-from conovel.spec.schema import differing_columns
+from conovel.spec.schema import Schema, differing_columns
 from conovel.spec.seeds import agent_seeds, as_agent_seed, nonce_of, run_id_of
 from conovel.spec.shown import Shown
 from conovel.spec.version import __version__
@@ -112,7 +113,8 @@ class Network(Shown):
         Who sees what is revealed in committed counting.
     schema : Schema, path or None
         What the columns are, where they are not all plain numbers. All agents have the same, so
-        that their models are about the same features; :func:`conovel.infer_schema` makes one.
+        that their models are about the same features; :func:`conovel.infer_schema` makes one, and
+        says from which rows.
     privacy : float, str or None
         ε of differential privacy for the models that each agent sends, or a text "ε,δ"; δ is 1e-6
         if it is not given. Noise from the operating system is added to what the models are made
@@ -255,7 +257,10 @@ class Network(Shown):
         for agent, drawn in zip(agents, agent_seeds(spec.seed, len(agents)), strict=True):
             try:
                 seed = drawn if agent.seed is None else as_agent_seed(agent.seed)
-                null, test = read_pair(agent.X_null, agent.X_test, self.schema, agreed=True)
+                # Rows of one agent are compared with rows of others.
+                fixed = spec.regime.composite_null or not spec.regime.deployable
+                samples = agent.X_null, agent.X_test
+                null, test = read_pair(*samples, self.schema, agreed=True, fixed=fixed)
                 scorer = self.scorer if agent.scorer is INHERIT else agent.scorer
                 bits = spec.bits if agent.bits is INHERIT else agent.bits
                 own = replace(spec, seed=seed, bits=bits)
@@ -268,10 +273,20 @@ class Network(Shown):
                 raise type(error)(f"agent {agent.name}: {error}") from error
             sites[agent.name] = open_site(null, test, work)
         _check_columns(sites)
+        _check_schema(spec, sites)
         if spec.regime.composite_null:
             _unify(sites)
         warn_thin(spec, sites)
         return sites
+
+
+def _check_schema(spec: RunSpec, sites: Mapping[str, LocalSite]) -> None:
+    """Check that the schema was not made from the known normals of all agents, or their tests."""
+    if isinstance(spec.schema, Schema):
+        null = together(site.null.contents for site in sites.values())
+        test = together(site.test.contents for site in sites.values())
+        fixed = spec.regime.composite_null
+        require_made_for(spec.schema.made_from, null, test, fixed=fixed)
 
 
 def _check_columns(sites: Mapping[str, LocalSite]) -> None:

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 from conovel.errors import ColumnError, FileError, InputError
 from conovel.site.dialects import Reading
 from conovel.site.inference import kind_of_column
-from conovel.spec.schema import Schema
+from conovel.spec.schema import Column, Schema
+from conovel.stats.words import listed, not_there
 
 # What users give: a schema, a file of one, or kinds of some columns. The others are inferred.
 SchemaLike: TypeAlias = Schema | str | Path | Mapping[str, Any] | None
@@ -46,6 +47,40 @@ def columns_of(said: Schema | Mapping[str, Any] | None) -> tuple[list[str] | Non
     return None, [name for name, what in (said or {}).items() if kind_of_column(what) == "ignore"]
 
 
+def may_be_missing(said: Schema | Mapping[str, Any] | None) -> set[str]:
+    """Name the columns that have missing values by what was said, so that all may be missing."""
+    if isinstance(said, Schema):
+        return {column.name for column in said.used if column.missing}
+    told = (said or {}).items()
+    return {name for name, what in told if isinstance(what, Mapping) and what.get("missing")}
+
+
+def restricted(
+    schema: SchemaLike, exclude: Sequence[str] = (), columns: Sequence[str] | None = None
+) -> Schema | Mapping[str, Any] | None:
+    """Give what was said, with columns ignored that are excluded or not among those asked for.
+
+    Raises
+    ------
+    ColumnError
+        If columns are asked for that the schema does not use: nobody said what they are.
+    """
+    said = as_schema(schema)
+    if not isinstance(said, Schema) or not (exclude or columns):
+        return said
+    used = [column.name for column in said.used]
+    asked = [name for name in columns or used if name not in exclude]
+    if unknown := [name for name in asked if name not in used]:
+        raise ColumnError(
+            f"the schema does not use the column {listed(unknown, 5)}, so that it is no feature:"
+            f" {not_there(unknown[0], used)}"
+        )
+    if not asked:
+        raise ColumnError("no column of the schema is left: exclude fewer of them")
+    changed = (c if c.name in asked else Column(c.name, "ignore") for c in said)
+    return replace(said, columns=tuple(changed))
+
+
 def columns_read(
     schema: SchemaLike, reading: Reading, columns: Sequence[str] | None
 ) -> tuple[Reading, Sequence[str] | None]:
@@ -58,7 +93,18 @@ def columns_read(
     told = said.to_dict() if isinstance(said, Schema) else (said or {})
     texts = [name for name, what in told.items() if kind_of_column(what) in ("category", "date")]
     is_whole = isinstance(said, Schema) and columns is None
-    reading = replace(reading, ignore=tuple(ignored), texts=tuple(texts), is_whole=is_whole)
+    made = said.made_from if isinstance(said, Schema) else None
+    also = [name for name in ignored if made and name in made.columns]
+    reading = replace(
+        reading,
+        ignore=tuple(ignored),
+        texts=tuple(texts),
+        also=tuple(also),
+        missing=tuple(sorted({*may_be_missing(said), *also})),
+        is_whole=is_whole,
+    )
+    if columns is not None:
+        columns = [name for name in columns if name not in reading.exclude]
     return reading, columns or wanted
 
 
@@ -73,5 +119,6 @@ def needs_schema(error: ColumnError) -> ColumnError:
     """Add to what is wrong with columns that agents can agree on a schema."""
     return type(error)(
         f"{error}. Or give all agents one schema, which says how such columns become numbers:"
-        " Network(schema=infer_schema(X_null)), or --schema with what `conovel schema` wrote"
+        " Network(schema=infer_schema(...)), or --schema with what `conovel schema` wrote, from a"
+        " table that no agent tests or calibrates with, or from both samples of one agent"
     )

@@ -90,7 +90,7 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
         What the columns are, where they are not all plain numbers: a :class:`conovel.Schema`, a
         file of one, or a dict of some columns to their kinds, such as
         ``{"id": "ignore", "when": "date", "zip": "category"}``. What is not said follows from the
-        values of both samples.
+        values of both samples. A schema that was made from one of them alone is refused.
 
     Attributes
     ----------

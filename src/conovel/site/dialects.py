@@ -46,6 +46,10 @@ class Reading:
         Columns that are no features; those to exclude must be there.
     texts : tuple of str
         Columns that are read as texts, even where the first ones look like numbers.
+    also : tuple of str
+        Columns that are read if they are there, and are no features: a schema was made from them.
+    missing : tuple of str
+        Columns that may have no value at all.
     is_whole : bool
         Whether a schema names all columns, so that any other is a mistake.
     """
@@ -57,6 +61,8 @@ class Reading:
     exclude: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     is_whole: bool = False
 
     def __post_init__(self) -> None:

@@ -30,6 +30,8 @@ from conovel.site.saved import KeptDetector
 from conovel.site.splitting import require_two, split_by_number
 from conovel.site.tables import Rows, unify, warn_constant, warn_shared_rows
 from conovel.site.work import SiteWork
+from conovel.spec.made_from import require_made_for_later
+from conovel.spec.schema import Schema
 from conovel.spec.training import n_training, share_that_trains
 from conovel.spec.version import __version__
 
@@ -106,6 +108,10 @@ def _read(work: SiteWork, X_null: Any, X_unlabelled: Any | None, schema: SchemaL
     require_two(n)
     if X_unlabelled is not None:
         others = read_sample(X_unlabelled, "X_unlabelled", null.columns, said)
+    if isinstance(said, Schema):  # rows that come later are not among those it was made from
+        require_made_for_later(
+            said.made_from, null.contents, None if others is None else others.contents
+        )
     # How many rows a batch will have is not known: as many as there are unlabelled rows, or as
     # known normals. A poor guess costs resolution, never validity.
     share = share_that_trains(work.spec, n, n if others is None else len(others), 1)

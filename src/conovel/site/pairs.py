@@ -17,11 +17,12 @@ import numpy as np
 from conovel.errors import ColumnError
 from conovel.site.asked import SchemaLike, as_schema, asks, columns_of, needs_schema
 from conovel.site.columns import Numbers, RawColumn, Texts
+from conovel.site.contents import contents_of
 from conovel.site.encoding import Encoder
 from conovel.site.inference import Profile, schema_from
 from conovel.site.original import read_frames
 from conovel.site.representation import common_kind, loses_digits, round_to, warn_rounded
-from conovel.site.samples import Table, read_sample
+from conovel.site.samples import Table, as_table, read_sample
 from conovel.site.tables import (
     Rows,
     as_frame,
@@ -32,6 +33,7 @@ from conovel.site.tables import (
     warn_constant,
     warn_shared_rows,
 )
+from conovel.spec.made_from import MadeFrom, require_made_for
 from conovel.spec.schema import Schema
 
 
@@ -41,6 +43,7 @@ def read_pair(
     schema: SchemaLike = None,
     *,
     agreed: bool = False,
+    fixed: bool = False,
     keep_frames: bool = False,
 ) -> tuple[Rows, Rows]:
     """Check the two samples of a detection, and give both in the same features.
@@ -53,6 +56,8 @@ def read_pair(
         What the columns are; kinds of some columns complete what follows from the values.
     agreed : bool
         Whether the features must not follow from these samples: agents agree on them.
+    fixed : bool
+        Whether a schema that is given must follow from no row of these samples.
     keep_frames : bool
         Whether frames must be made again of the features, see :mod:`conovel.site.original`.
     """
@@ -61,6 +66,8 @@ def read_pair(
     known, tests = (
         read_frames(*both) if both else _read_features(X_null, X_test, said, agreed=agreed)
     )
+    if isinstance(said, Schema):
+        require_made_for(said.made_from, known.contents, tests.contents, fixed=fixed)
     warn_constant(known, tests)
     warn_shared_rows(known.values, tests.values)
     return known, tests
@@ -81,12 +88,12 @@ def _read_features(
         return known, tests
     if agreed and said is None:
         _refuse_without_schema(X_null, X_test)
-    return _encode(_as_table(null), _as_table(test), said)
+    return _encode(as_table(null), as_table(test), said)
 
 
 def encode_rows(sample: Any, schema: Schema, name: str) -> Rows:
     """Check one sample and give its features, by a schema that does not follow from it."""
-    table = _as_table(read_sample(sample, name, None, schema))
+    table = as_table(read_sample(sample, name, None, schema))
     return _encoded(table, table.values, Encoder(schema), name)
 
 
@@ -108,17 +115,23 @@ def _both_frames(
 
 
 def infer_schema(X_null: Any, X_test: Any = None, *, kinds: SchemaLike = None) -> Schema:
-    """Make a first schema from known normals, or from both samples of a site.
+    """Make a first schema from both samples of a site, or from a table that is neither.
 
     In a network all agents must have the same schema. Make one at any agent, look at it, take out
     what others must not see, and give it to all: :class:`conovel.Network` takes it, and
     ``schema.to_toml()`` is a file that ``conovel`` reads.
 
+    The schema keeps the number of rows and a digest of each sample it was made from. A run refuses
+    a schema that was made from its known normals alone, or from its test rows alone: such a schema
+    knows all levels of the one and not those of the other, and the guarantee would be lost. The
+    regimes `consensus` and `pooled` also refuse one from both samples of an agent.
+
     Parameters
     ----------
     X_null : array or frame
+        Known normals, with `X_test`; or one table whose rows are in neither sample of the run.
     X_test : array or frame, optional
-        A test sample must have the same columns.
+        Rows to test, with the same columns.
     kinds : mapping of a column's name to its kind, optional
         Which kinds some columns have: "number", "boolean", "category", "date" or "ignore".
 
@@ -137,17 +150,13 @@ def infer_schema(X_null: Any, X_test: Any = None, *, kinds: SchemaLike = None) -
     samples = [read_sample(X_null, "X_null", None, said)]
     if X_test is not None:
         samples.append(read_sample(X_test, "X_test", samples[0].columns, said))
-    columns = _aligned(list(map(_as_table, samples)))
-    return said if isinstance(said, Schema) else _inferred(columns, said)
-
-
-def _as_table(sample: Rows | Table) -> Table:
-    if isinstance(sample, Table):
-        return sample
-    names = sample.columns or tuple(map(str, range(sample.width)))
-    kinds = sample.kinds or ("float64",) * sample.width
-    numbers = map(Numbers, sample.values.T, kinds)
-    return Table(dict(zip(names, numbers, strict=True)), sample.frame)
+    columns = _aligned(list(map(as_table, samples)))
+    if isinstance(said, Schema):
+        return said
+    found = _inferred(columns, said)
+    names = tuple(column.name for column in found.used)
+    seen = (contents_of([sample[name] for name in names]) for sample in columns)
+    return replace(found, made_from=MadeFrom(names, tuple(seen)))
 
 
 def _refuse_without_schema(X_null: Any, X_test: Any) -> None:
@@ -214,4 +223,5 @@ def _encode(
 def _encoded(table: Table, held: Mapping[str, RawColumn], encoder: Encoder, name: str) -> Rows:
     values = np.stack(encoder.encode(held, name), axis=1)
     require_finite(values, encoder.features, name)
-    return Rows(values, encoder.features, table.frame, encoder.kinds(held), encoder)
+    kinds = encoder.kinds(held)
+    return Rows(values, encoder.features, table.frame, kinds, encoder, table.contents)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,8 +10,9 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.site.asked import columns_of
+from conovel.site.asked import columns_of, may_be_missing
 from conovel.site.columns import Numbers, RawColumn, Texts, plain_kinds, read_series
+from conovel.site.contents import contents_of_columns, contents_of_frame, number_of_text
 from conovel.site.tables import (
     Rows,
     array_values,
@@ -23,6 +23,7 @@ from conovel.site.tables import (
     read_rows,
     require_finite,
 )
+from conovel.spec.made_from import Contents
 from conovel.spec.schema import Schema
 
 
@@ -35,10 +36,13 @@ class Table:
     values : dict of the name of a column to its values
     frame : narwhals DataFrame, or None
         The frame itself, to give results back in kind.
+    contents : Contents or None
+        What tells whether a schema was made from these rows, where it says what it was made from.
     """
 
     values: Mapping[str, RawColumn]
     frame: nw.DataFrame[Any] | None = None
+    contents: Contents | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.values.values())))
@@ -75,16 +79,46 @@ def read_sample(
     """
     if isinstance(sample, Rows | Table):
         return sample
-    wanted, ignored = columns_of(schema)
-    columns = columns or wanted
     frame = as_frame(sample, name)
+    read: Rows | Table
     if frame is None:
         values, kinds = array_values(sample, name)
         require_finite(values, None, name, may_be_missing=True)
-        if not np.isnan(values.sum()):  # a sum is a number unless a value is missing
-            return Rows(as_clean(values), kinds=kinds)
-        numbered = enumerate(zip(values.T, kinds, strict=True))
-        return Table({str(j): Numbers(column, kind) for j, (column, kind) in numbered})
+        if np.isnan(values.sum()):  # a sum is a number unless a value is missing
+            read = _numbered(values, kinds, name, schema)
+        else:
+            read = Rows(as_clean(values), kinds=kinds)
+    else:
+        read = _read_frame(frame, name, columns, schema)
+    if not isinstance(schema, Schema) or schema.made_from is None:
+        return read
+    names = schema.made_from.columns
+    if frame is None:
+        return replace(read, contents=contents_of_columns(as_table(read).values, names))
+    return replace(read, contents=contents_of_frame(frame, names))  # of columns to ignore, too
+
+
+def _numbered(
+    values: NDArray[np.float64],
+    kinds: Sequence[str],
+    name: str,
+    schema: Schema | Mapping[str, Any] | None,
+) -> Table:
+    """Read an array with missing values: its columns have numbers for names."""
+    numbered = enumerate(zip(values.T, kinds, strict=True))
+    held = {str(j): Numbers(column, kind) for j, (column, kind) in numbered}
+    _check_table(held, name, may_be_missing(schema) if len(values) > 1 else held)
+    return Table(held)
+
+
+def _read_frame(
+    frame: nw.DataFrame[Any],
+    name: str,
+    columns: Sequence[str] | None,
+    schema: Schema | Mapping[str, Any] | None,
+) -> Rows | Table:
+    wanted, ignored = columns_of(schema)
+    columns = columns or wanted
     if ignored:
         kept = [j for j, label in enumerate(frame.columns) if str(label) not in ignored]
         frame = frame[:, kept]
@@ -95,7 +129,7 @@ def read_sample(
         label: read_series(frame[:, j], f"{name}: column {label!r}")
         for j, label in enumerate(labels)
     }
-    _check_table(held, name)
+    _check_table(held, name, may_be_missing(schema))
     return Table(held, frame)
 
 
@@ -104,11 +138,22 @@ def _has_missing(frame: nw.DataFrame[Any]) -> bool:
     return any(s.null_count() or (s.dtype.is_float() and bool(s.is_nan().any())) for s in series)
 
 
-def _check_table(columns: Mapping[str, RawColumn], name: str) -> None:
+def as_table(sample: Rows | Table) -> Table:
+    """See a sample of plain numbers as one with columns of any kind."""
+    if isinstance(sample, Table):
+        return sample
+    names = sample.columns or tuple(map(str, range(sample.width)))
+    kinds = sample.kinds or ("float64",) * sample.width
+    numbers = map(Numbers, sample.values.T, kinds)
+    return Table(dict(zip(names, numbers, strict=True)), sample.frame, sample.contents)
+
+
+def _check_table(columns: Mapping[str, RawColumn], name: str, may_miss: Collection[str]) -> None:
     empty = [
         f"column {label!r}"
         for label, raw in columns.items()
-        if (not raw.levels if isinstance(raw, Texts) else np.isnan(raw.values).all())
+        if label not in may_miss
+        and (not raw.levels if isinstance(raw, Texts) else np.isnan(raw.values).all())
     ]
     if empty:
         raise entirely_missing(name, empty, len(next(iter(columns.values()))))
@@ -121,7 +166,7 @@ def _check_table(columns: Mapping[str, RawColumn], name: str) -> None:
 def part_of(sample: Rows | Table, rows: NDArray[np.intp]) -> Rows | Table:
     """Take some rows of a sample; what follows from the others is not in it."""
     if isinstance(sample, Rows):
-        return replace(sample, values=sample.values[rows], frame=None)
+        return replace(sample, values=sample.values[rows], frame=None, contents=None)
     columns: dict[str, RawColumn] = {
         name: replace(raw, values=raw.values[rows])
         if isinstance(raw, Numbers)
@@ -143,7 +188,6 @@ def raw_numbers(sample: Rows | Table) -> NDArray[np.float64]:
         if isinstance(raw, Numbers):
             columns.append(raw.values + 0.0)
             continue
-        digests = [hashlib.blake2b(level.encode(), digest_size=6).digest() for level in raw.levels]
-        numbers = [float(int.from_bytes(digest, "big")) for digest in digests]
+        numbers = map(number_of_text, raw.levels)
         columns.append(np.array([*numbers, np.nan])[raw.codes])
     return np.stack(columns, axis=1)

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 from conovel.errors import BatchRefusedError, ColumnError, ConovelError, SavedFileError
 from conovel.scorers.base import FittedScorer, Matrix, Vector
 from conovel.scorers.kept import Part, from_part
+from conovel.site.checks.columns import batch_findings
 from conovel.site.checks.rows import with_outcome_findings
 from conovel.site.column_views import views_of
 from conovel.site.encoding import Encoder
@@ -215,7 +216,8 @@ class KeptDetector:
             What the ledger calls the batch.
         check : bool
             Look for what speaks against the result. A kept detector has no known normals to
-            compare with: the outcome, the ids and the number of calibration rows are looked at.
+            compare with: the outcome, the ids, columns without values and the number of
+            calibration rows are looked at.
         """
         tell = as_callback(on_stage, "on_stage")
         tell("checking rows")
@@ -259,7 +261,11 @@ class KeptDetector:
         else:
             update = take_batch(ledger, alpha, ranks, self.n_calibration, facts, names, name)
             result = with_update(result, update)
-        return with_outcome_findings(result, thin) if check else result
+        if not check:
+            return result
+        sources = () if rows.encoder is None else rows.encoder.source
+        gone = batch_findings(rows.values, rows.columns or (), sources) if sources else []
+        return with_outcome_findings(result, thin, *gone)
 
     def to_bytes(self) -> bytes:
         """Write the detector as bytes, see :mod:`conovel.site.saved_file`."""

@@ -75,11 +75,29 @@ def read_pair_of_files(
     reading: Reading = AS_FOUND,
 ) -> tuple[Sample, Sample]:
     """Read known normals and test rows; the features are those of :func:`pick_features`."""
-    types = pick_features(null, test, columns, id_column, reading)
+    types = pick_columns(null, test, columns, id_column, reading)
     return (
         read_sample(null, types, None, reading),
         read_sample(test, types, id_column, reading),
     )
+
+
+def pick_columns(
+    null: Path,
+    test: Path,
+    columns: Sequence[str] | None,
+    id_column: str | None,
+    reading: Reading = AS_FOUND,
+) -> pa.Schema:
+    """Name the features, and the columns that are read beside them: `also` of the reading."""
+    features = pick_features(null, test, columns, id_column, reading)
+    both = [open_files(path, reading) for path in (null, test)]
+    also = [
+        name
+        for name in reading.also
+        if name != id_column and all(name in file.schema.names for files in both for file in files)
+    ]
+    return pa.schema([*features, *agree_on_features(both, also)])
 
 
 def read_table(path: Path, reading: Reading = AS_FOUND) -> pa.Table:

@@ -36,6 +36,7 @@ from conovel.site.representation import (
     round_to,
     warn_rounded,
 )
+from conovel.spec.made_from import Contents
 from conovel.stats.arguments import as_array
 
 _SHOWN = 5  # how many offending columns an error spells out
@@ -59,6 +60,8 @@ class Rows:
         The type in which each column came, such as "float32"; None is float64 throughout.
     encoder : FeatureMap, or None
         What made the columns out of columns of other kinds, where they were not plain numbers.
+    contents : Contents, or None
+        What tells whether a schema was made from these rows, where it says what it was made from.
     """
 
     values: NDArray[np.float64]
@@ -66,6 +69,7 @@ class Rows:
     frame: nw.DataFrame[Any] | None = None
     kinds: tuple[str, ...] | None = None
     encoder: FeatureMap | None = None
+    contents: Contents | None = None
 
     def __len__(self) -> int:
         return int(self.values.shape[0])
@@ -322,7 +326,7 @@ def require_finite(
             return
     n = len(values)
     empty = np.flatnonzero(np.isnan(values).all(axis=0)).tolist() if n > 1 else []
-    if empty:
+    if empty and not may_be_missing:
         raise entirely_missing(name, [column_label(columns, j) for j in empty], n)
     for what, wrong, fix in (
         ("missing", np.isnan(values) & (not may_be_missing), "drop the rows or fill them in"),

@@ -19,6 +19,7 @@ KINDS: Mapping[str, str | None] = {
     "label": "the flags repeat that column",
     "units": _PRESUMES,
     "values": _PRESUMES,
+    "missing": _PRESUMES,
     "drift": _PRESUMES,
     "one_column": _PRESUMES,
     "most_flagged": _PRESUMES,
@@ -36,7 +37,7 @@ class Finding:
     Attributes
     ----------
     kind : str
-        One of "id", "label", "units", "values", "drift", "one_column", "most_flagged",
+        One of "id", "label", "units", "values", "missing", "drift", "one_column", "most_flagged",
         "shared_rows", "constant", "duplicate_ids" and "thin_calibration".
     message : str
         What was seen.

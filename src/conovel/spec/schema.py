@@ -6,16 +6,18 @@ a row then follow from the row and the schema alone (:mod:`conovel.site.encoding
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
 from conovel.errors import InputError
+from conovel.spec.made_from import MadeFrom
 
 KINDS = ("number", "boolean", "category", "date", "ignore")
 PARTS = ("year", "month", "day", "weekday", "hour", "minute", "second")
@@ -161,7 +163,7 @@ class Column:
             found = [f"{self.name}={level}" for level in self.levels]
             found += [f"{self.name} is rare"] if self.rare else []
             found += [f"{self.name}: bucket {i}" for i in range(self.buckets)]
-        return (*found, f"{self.name} is missing") if self.missing else tuple(found)
+        return (*found, missing_feature(self.name)) if self.missing else tuple(found)
 
     @property
     def is_apart(self) -> bool:
@@ -187,6 +189,9 @@ class Schema:
     Parameters
     ----------
     columns : sequence of Column
+    made_from : MadeFrom or None
+        What it was inferred from; None is a written agreement. It is no part of what agents
+        agree on.
 
     See Also
     --------
@@ -201,9 +206,12 @@ class Schema:
     """
 
     columns: tuple[Column, ...]
+    made_from: MadeFrom | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
+        if not isinstance(self.made_from, MadeFrom | None):
+            raise InputError(f"made_from must be a MadeFrom, not {self.made_from!r}")
         if not all(isinstance(column, Column) for column in self.columns):
             raise InputError("a schema is a list of columns")
         if len(set(self.names)) < len(self.columns):
@@ -266,12 +274,10 @@ class Schema:
 
     def to_toml(self) -> str:
         """Write the schema as a file that a person can edit."""
-        lines = []
-        for column in self.columns:
-            lines.append(f"[columns.{_toml(column.name)}]")
-            lines += [f"{key} = {_toml(value)}" for key, value in column.to_dict().items()]
-            lines.append("")
-        return "\n".join(lines)
+        tables = {f"columns.{_toml(column.name)}": column.to_dict() for column in self.columns}
+        if self.made_from is not None:
+            tables["made_from"] = self.made_from.to_dict()
+        return "\n".join(map(_toml_table, tables, tables.values()))
 
     @classmethod
     def from_toml(cls, text: str) -> Schema:
@@ -280,9 +286,10 @@ class Schema:
             plain = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"the schema is not TOML: {error}") from None
-        if set(plain) != {"columns"}:
-            raise InputError("a schema has the table [columns] and no other")
-        return cls.from_dict(plain["columns"])
+        if set(plain) - {"made_from"} != {"columns"}:
+            raise InputError("a schema has the tables [columns] and [made_from], and no other")
+        made = MadeFrom.from_dict(plain["made_from"]) if "made_from" in plain else None
+        return replace(cls.from_dict(plain["columns"]), made_from=made)
 
 
 @dataclass(frozen=True)
@@ -322,6 +329,11 @@ def column_of(name: Any, said: Any) -> Column:
     return Column(name, **{str(key): value for key, value in said.items()})
 
 
+def missing_feature(name: str) -> str:
+    """Name the feature that tells where the values of a column are missing."""
+    return f"{name} is missing"
+
+
 def differing_columns(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
     """Name the columns in which two schemas differ, given their digests.
 
@@ -352,6 +364,11 @@ def _is_text(value: Any) -> bool:
 
 def _is_whole(value: Any, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+
+
+def _toml_table(name: str, content: Mapping[str, Any]) -> str:
+    lines = [f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in content.items())]
+    return "\n".join(lines) + "\n"
 
 
 def _toml(value: Any) -> str:

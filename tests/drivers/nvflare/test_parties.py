@@ -178,6 +178,28 @@ def test_a_table_without_a_schema_is_refused_by_the_site(mixed):
     assert any("not numeric: 'size'" in message for message in messages(fake).values())
 
 
+@pytest.mark.parametrize("of", SITES)
+def test_a_site_refuses_a_schema_of_its_own_normals(of, mixed):
+    """Files of the three dialects, the last of them read in pieces."""
+    rows, files = mixed
+    schema = cn.infer_schema(rows[of][0], kinds=SCHEMA.to_dict())
+    assert schema == SCHEMA
+    files = {name: replace(file, schema=schema) for name, file in files.items()}
+    fake = FakeNVFlare(terms(regime="full", schema=schema), files, agreeing_to("full"))
+    assert fake.run()["state"] == "failed"
+    assert "from the known normals and not from the test rows" in messages(fake)[of]
+
+
+def test_a_site_that_leaves_out_a_column_has_another_schema(mixed):
+    _, files = mixed
+    path = files["north"].path
+    path.write_text(path.read_text().replace("[data]\n", '[data]\nexclude = ["size"]\n'))
+    refused = files["north"].limits.objection_to_schema(
+        terms(schema=SCHEMA), read_site(path).schema
+    )
+    assert "the column 'size' is another" in refused
+
+
 def test_the_defaults_are_those_of_one_process(files, rows):
     network = in_one_process(rows, states_of(files), 0, scorer=SCORER)
     expected = network.run()

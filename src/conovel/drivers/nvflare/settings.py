@@ -7,7 +7,7 @@ misspelt name would not limit anything. Paths are relative to the file that cont
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -179,6 +179,8 @@ def read_site(path: Path) -> SiteFile:
         bits = model.get("bits", AS_PROPOSED)
         if bits is not AS_PROPOSED:
             bits = as_bits(None if bits == "float64" else bits)
+        columns = _texts("columns", data["columns"]) if "columns" in data else None
+        reading = _reading(data)
         return SiteFile(
             path=path.resolve(),
             name=as_name(site["name"]),
@@ -186,11 +188,11 @@ def read_site(path: Path) -> SiteFile:
             results=folder / site.get("results", "results"),
             null=folder / data["null"],
             test=folder / data["test"],
-            columns=_texts("columns", data["columns"]) if "columns" in data else None,
+            columns=columns,
             id_column=data.get("id"),
             memory=_memory(data.get("memory")),
-            reading=_reading(data),
-            schema=_schema(folder, data.get("schema")),
+            reading=reading,
+            schema=_schema(folder, data.get("schema"), reading.exclude, columns),
             check=data.get("check", True),
             scorer=_scorers(model.get("scorer")),
             bits=bits,
@@ -305,12 +307,15 @@ def _reading(data: Mapping[str, Any]) -> Reading:
     return Reading(separator, decimal, encoding, na, exclude)
 
 
-def _schema(folder: Path, value: str | None) -> Schema | None:
+def _schema(
+    folder: Path, value: str | None, exclude: Sequence[str], columns: Sequence[str] | None
+) -> Schema | None:
+    """Read the schema; it differs from that of a run where a site leaves out what the run uses."""
     if value is None:
         return None
-    from conovel.site.asked import as_whole_schema  # noqa: PLC0415  (loads scikit-learn)
+    from conovel.site.asked import as_whole_schema, restricted  # noqa: PLC0415  (scikit-learn)
 
-    return as_whole_schema(folder / value)
+    return as_whole_schema(restricted(folder / value, exclude, columns))
 
 
 def _memory(value: str | None) -> str | None:

@@ -91,10 +91,11 @@ class SiteFiles:
             )
         reading, columns = columns_read(file.schema, file.reading, file.columns)
         known, tests = read_pair_of_files(file.null, file.test, columns, file.id_column, reading)
-        null, test = read_pair(known.features, tests.features, file.schema, agreed=True)
+        fixed = work.spec.regime.composite_null
+        rows = known.features, tests.features
+        null, test = read_pair(*rows, file.schema, agreed=True, fixed=fixed)
         self._ids = as_ids(tests.ids, len(test))
         if self.listing is not None:
-            rows = known.features, tests.features
             self.listing.facts = network_facts(*rows, self.terms.promised)
         return open_site(null, test, work)
 

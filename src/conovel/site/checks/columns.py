@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.spec.findings import Finding, named
+from conovel.spec.schema import missing_feature
 from conovel.stats.words import listed
 
 _FEWEST_ROWS = 20  # in fewer rows, distinct or ordered numbers say little
@@ -65,8 +66,14 @@ def column_findings(
     ]
     ends = [f((f(null, axis=0), f(test, axis=0)), axis=0) for f in (np.min, np.max)]
     varied = {name for name, low, high in zip(sources or names, *ends, strict=True) if low < high}
-    several = [str(name) for name, n in times.items() if n > 1 and name not in varied]
-    found = [*single, *map(_constant, several)]
+    gone = list(_without_values(null, test, names, sources or names))
+    known = {name for finding in gone for name in finding.columns}
+    several = [
+        str(name)
+        for name, n in times.items()
+        if n > 1 and name not in varied and name not in known
+    ]
+    found = [*single, *gone, *map(_constant, several)]
     explained = {name for finding in found for name in finding.columns}
     shared = (test == null[0]).any(axis=0)  # most columns need no closer look
     rest = {
@@ -76,6 +83,43 @@ def column_findings(
     }
     apart = (_disjoint(null, test, names, sources or names, name) for name in rest)
     return [*found, *filter(None, apart)]
+
+
+def batch_findings(test: Matrix, names: Sequence[str], sources: Sequence[str]) -> list[Finding]:
+    """Look at the columns of a batch by itself: a kept detector has no known normals."""
+    return [
+        _missing(name, f"{named(name)} has no value in any of the test rows")
+        for j, name in _indicators(names, sources)
+        if test[:, j].all()
+    ]
+
+
+def _indicators(names: Sequence[str], sources: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Give the features that tell where values are missing, each with its column."""
+    for j, (feature, name) in enumerate(zip(names, sources, strict=True)):
+        if feature == missing_feature(name):
+            yield j, str(name)
+
+
+def _missing(name: str, message: str) -> Finding:
+    fix = f"find out why it is missing, or {_EXCLUDE.format(name=name)}"
+    return Finding("missing", message, fix, (name,))
+
+
+def _without_values(
+    null: Matrix, test: Matrix, names: Sequence[str], sources: Sequence[str]
+) -> Iterator[Finding]:
+    """Find columns without any value in a sample: the feature that tells so is always on."""
+    for j, name in _indicators(names, sources):
+        gone = bool(null[:, j].all()), bool(test[:, j].all())
+        if all(gone):
+            message = f"{named(name)} has no value in either sample and tells nothing here"
+            fix = f"nothing, if other rows have values; or {_EXCLUDE.format(name=name)}"
+            yield Finding("constant", message, fix, (name,))
+        elif any(gone):
+            here, there = ("known normals", "test rows")[:: 1 if gone[0] else -1]
+            seen = f"has no value in any of the {here}, and has values in the {there}"
+            yield _missing(name, f"{named(name)} {seen}")
 
 
 def _disjoint(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import narwhals as nw
@@ -10,10 +11,14 @@ import numpy as np
 
 from conovel.errors import InputError
 from conovel.site.columns import Numbers, RawColumn, plain_kinds, read_frame
+from conovel.site.contents import contents_of_frame
+from conovel.site.datafiles import open_files
+from conovel.site.dialects import Reading
 from conovel.site.files.source import FileSource
 from conovel.site.inference import Profile, schema_from
 from conovel.site.original import ColumnValues, FrameCodec
 from conovel.site.tables import entirely_missing, require_finite
+from conovel.spec.made_from import NOTHING, Contents, MadeFrom
 from conovel.spec.schema import Schema
 
 
@@ -36,6 +41,24 @@ def infer_from_files(
         for name, profile in other.items():
             first[name].join(profile)
     return schema_from(first, asked, " and ".join(source.path.name for source in sources))
+
+
+def contents_in_files(path: Path, reading: Reading, made: MadeFrom, size: int) -> Contents | None:
+    """Give the contents of the rows of files, as of rows in memory.
+
+    None where they lack a column that `made` has, or have more rows than it has: they are not
+    what the schema was made from.
+    """
+    files = open_files(path, reading)
+    if any(name not in file.schema.names for file in files for name in made.columns):
+        return None
+    found = NOTHING
+    for part in FileSource(path, columns=made.columns, reading=reading).features_in(size):
+        frame = nw.from_native(part.table, eager_only=True)
+        found += contents_of_frame(frame, made.columns) or NOTHING
+        if found.rows > made.whole.rows:
+            return None
+    return found
 
 
 def codec_from_files(sources: Sequence[FileSource], size: int, room: int) -> FrameCodec:

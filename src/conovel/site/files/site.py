@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from conovel.errors import MissingValueError
 from conovel.scorers.base import FittedScorer, TrainingSet, Vector
 from conovel.scorers.on_frames import reads_frames
-from conovel.site.asked import SchemaLike, as_schema, asks, columns_read, needs_schema
+from conovel.site.asked import SchemaLike, asks, columns_read, needs_schema, restricted
 from conovel.site.column_views import views_of
 from conovel.site.common_scale import CommonScale
 from conovel.site.datafiles import are_numbers, not_numbers
@@ -36,7 +36,7 @@ from conovel.site.files.decisions import (
     write_rows,
 )
 from conovel.site.files.engines import Engine, LocalEngine
-from conovel.site.files.look import codec_from_files, infer_from_files
+from conovel.site.files.look import codec_from_files, contents_in_files, infer_from_files
 from conovel.site.files.memory import DEFAULT_MEMORY, MemoryPlan, as_memory
 from conovel.site.files.seen import SeenDecisions
 from conovel.site.files.sketch import Sketch
@@ -50,6 +50,7 @@ from conovel.site.work import SiteWork
 from conovel.spec.facts import Facts
 from conovel.spec.findings import Finding
 from conovel.spec.joint import N_CELLS
+from conovel.spec.made_from import require_made_for
 from conovel.spec.regimes import own_block
 from conovel.spec.schema import Schema
 from conovel.stats.cells import CellHistogram, reaches
@@ -104,7 +105,7 @@ class FileSite(Site):
         engine: Engine | None = None,
         on_progress: Progress | None = None,
     ) -> None:
-        said = as_schema(schema)
+        said = restricted(schema, reading.exclude, columns)
         kinds = None if isinstance(said, Schema) else said
         reading, columns = columns_read(said, reading, columns)
         types = pick_features(null, test, columns, id_column, reading)
@@ -142,6 +143,9 @@ class FileSite(Site):
             encoder = look()
         elif isinstance(said, Schema):
             encoder = Encoder(said)
+            if (made := said.made_from) is not None:
+                seen = (contents_in_files(p, reading, made, plan.piece) for p in (null, test))
+                require_made_for(made, *seen, fixed=work.spec.regime.composite_null)
         elif asks(said) or not are_numbers(types):
             if work.n_agents > 1:
                 raise needs_schema(not_numbers(types, null))
