@@ -1,6 +1,7 @@
 """Claims and figures of docs/theory.md that no other test holds, mostly by exact enumeration."""
 
 import itertools
+import math
 import re
 from fractions import Fraction
 from statistics import NormalDist
@@ -13,11 +14,16 @@ from scipy.optimize import brentq
 from support.exact_fdr import FAR, Site, outcomes
 from support.paths import DOCS
 
-from conovel.errors import SampleError
+from conovel.errors import InputError, SampleError
 from conovel.experiments.gaussian import centres, novelty_centre
-from conovel.protocol.bodies import Step
+from conovel.protocol.bodies import Ready, Step
 from conovel.protocol.counting import CountCheck, Counting, limit_of
+from conovel.protocol.joint import decide_groups
+from conovel.spec.groups import Group
+from conovel.spec.joint import N_CELLS
+from conovel.spec.run_spec import RunSpec
 from conovel.stats.null_proportion import Quantile, Storey
+from conovel.stats.pooled import PooledBlock
 from conovel.stats.rank_counts import rank_limit
 from conovel.stats.ranks import conformal_ranks
 
@@ -112,6 +118,53 @@ def test_set_to_zero_after_seeing_the_totals_only_the_union_bound_is_left():
 def test_an_agent_left_out_must_not_have_looked_at_its_ranks():
     only_nulls = Site(5, 2), Site(5, 2)
     assert worst_fdr(*only_nulls) <= LEVEL < worst_fdr(*only_nulls, left_out=True)
+
+
+# `joint`: a lost agent would take its calibration rows with it --------------------------------
+
+
+def joint_fdr(n_agents, level, *, lost_by_own_counts):
+    """FDR of `joint` where all rows are null, as the coordinator decides. In fractions.
+
+    Every agent has nine calibration rows, one test and one row above its floor, which is the test
+    with probability 1/10. The agents may be lost where it is a calibration row.
+    """
+    names, cells = [f"{j:02d}" for j in range(n_agents)], np.zeros(N_CELLS, dtype=int)
+    ready, x = dict.fromkeys(names, Ready(1, 9, 1)), Fraction(1, 10)
+    top = cells.copy()
+    top[-1] = 1
+    rooms, groups = dict.fromkeys(names, x), [Group(tuple(names), x)]
+    fdr = Fraction(0)
+    for r in range(n_agents + 1):  # agents whose row above the floor is the test
+        tests, others = names[:r], [] if lost_by_own_counts else names[r:]
+        blocks = {name: PooledBlock(1, 9, top, cells) for name in tests}
+        blocks |= {name: PooledBlock(1, 9, cells, top) for name in others}
+        found = decide_groups(groups, blocks, rooms, ready, level) if blocks else ()
+        if any(group.found.n_rejected for group in found):
+            fdr += math.comb(n_agents, r) * x**r * (1 - x) ** (n_agents - r)
+    return fdr
+
+
+def test_agents_lost_by_their_own_counts_break_joint():
+    level = Fraction(1, 5)
+    assert 0 < joint_fdr(12, level, lost_by_own_counts=False) <= level
+    broken = joint_fdr(12, level, lost_by_own_counts=True)
+    assert broken == 1 - Fraction(9, 10) ** 12 > Fraction(7, 10)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"regime": "joint"},
+        {"regime": "joint", "counting": "committed"},
+        {"regime": "joint", "liars": 1},
+        {"regime": "consensus"},
+        {"regime": "full", "liars": 1},
+    ],
+)
+def test_so_who_is_lost_ends_the_run_wherever_theorem_8_does_not_hold(settings):
+    with pytest.raises(InputError, match="leave on_dropout at 'abort'"):
+        RunSpec.of(on_dropout="conservative", **settings)
 
 
 # Theorem 9: dropouts while the nulls are estimated -------------------------------------------

@@ -92,7 +92,8 @@ class Network(Shown):
     pi0 : None, "storey", "quantile", Storey or Quantile
         Adapt to the proportion of nulls, from counts alone.
     on_dropout : {"abort", "conservative"}
-        When an agent is lost during the counts: end the run, or count it as zero.
+        When an agent is lost during the counts: end the run, or count it as zero. `joint` and
+        `consensus` can only end it, so that "auto" is `full` with "conservative".
     repeats : int
         The number B of runs, from 1 to 100. With more than one, the whole protocol runs B times,
         each time with seeds of its own and at level 2α/5, and e-BH at level α decides by counts on

@@ -193,8 +193,6 @@ def guarantee(
             f"Lost during the counts: {', '.join(sorted(dropped))}; their rows count as tested"
             " and not rejected. Nobody may have been lost because of what others counted."
         )
-        if chosen.pools_calibration:  # docs/theory.md, Theorem 10: for the agents that stayed
-            said.append("The bound is about the other agents.")
-        elif estimator is None or estimator.proven_for_several:  # docs/theory.md, Theorems 8 and 9
+        if estimator is None or estimator.proven_for_several:  # docs/theory.md, Theorems 8 and 9
             said.append(f"Whatever the reason, FDR is at most {alpha} · (1 + 1/2 + … + 1/m).")
     return " ".join(said)
