@@ -232,7 +232,8 @@ class Network(Shown):
             return network.run(dropouts=vanishing, on_stage=tell_run, check=False)
 
         if self.ledger is not None:
-            run = run_with_ledger(spec, agents, as_folder(self.ledger), run_once, tell)
+            folder = as_folder(self.ledger)
+            run = run_with_ledger(spec, agents, folder, run_once, tell, self.scorer)
         elif spec.repeats > 1:
             run = run_repeatedly(spec, agents, run_once, tell)
         elif spec.regime.deployable:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from numpy.typing import NDArray
 
-from conovel.drivers.ledgers import network_facts
+from conovel.drivers.ledgers import agent_settings, network_facts
 from conovel.drivers.nvflare.accounts import guarantee_of
 from conovel.drivers.nvflare.secret import own_secret
 from conovel.drivers.nvflare.settings import AS_PROPOSED, SiteFile
@@ -94,7 +94,10 @@ class SiteFiles:
         self._ids = as_ids(tests.ids, len(test))
         if self.listing is not None:
             rows = known.features, tests.features
-            self.listing.facts = network_facts(*rows, self.terms.promised)
+            # The seed of a run follows from the site's secret and from what is in the terms.
+            secret = own_secret(file.state).hex()
+            settings = agent_settings(file.scorer, work.spec.bits, secret)
+            self.listing.facts = network_facts(*rows, self.terms.promised, settings)
         return open_site(null, test, work)
 
     def digest(self) -> str:
