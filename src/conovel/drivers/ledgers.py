@@ -22,7 +22,7 @@ from conovel.errors import ConovelError, FileError, InputError, RunAbortedError,
 from conovel.protocol.events import Send
 from conovel.protocol.listing import ListingAgent, ListingCoordinator, history_of
 from conovel.protocol.messages import COORDINATOR
-from conovel.scorers.spelling import spell
+from conovel.scorers.spelling import spell, spell_scorer
 from conovel.site.ledger import Ledger
 from conovel.site.ledger_file import open_ledger, write_ledger
 from conovel.site.ledger_records import (
@@ -110,16 +110,20 @@ def _facts(agent: Agent, spec: RunSpec, scorer: Any) -> BatchFacts:
     own = scorer if agent.scorer is INHERIT else agent.scorer
     bits = spec.bits if agent.bits is INHERIT else agent.bits
     try:
-        settings = agent_settings(own, bits, spell(agent.seed))
+        settings = agent_settings(own, bits, has_own_seed=agent.seed is not None)
         return network_facts(agent.X_null, agent.X_test, spec, settings)
     except ConovelError as error:
         raise type(error)(f"agent {agent.name}: {error}") from error
 
 
-def agent_settings(scorer: Any, bits: Bits, seed: str) -> dict[str, str]:
-    """Spell what an agent chooses by itself; `seed` is what its own seed follows from."""
-    chosen = "automatic" if scorer is None else scorer
-    return {"scorer": spell(chosen), "bits": spell(bits), "seed": seed}
+def agent_settings(scorer: Any, bits: Bits, *, has_own_seed: bool) -> dict[str, str]:
+    """Spell what an agent chooses by itself.
+
+    The seed of the network is one of its settings. Whether an agent has one of its own is
+    compared, and not which: that of a site follows from its secret.
+    """
+    seed = "its own" if has_own_seed else "of the network"
+    return {"scorer": spell_scorer(scorer), "bits": spell(bits), "seed": seed}
 
 
 def network_facts(
@@ -152,7 +156,9 @@ def _open(
 ) -> dict[str, Ledger]:
     """Read all ledgers. A batch that only some of them have was broken off, and is taken back.
 
-    A run is a function of rows and settings, so the batch gives the same rejections again.
+    Without `privacy` a run is a function of rows and settings, so the batch gives the same
+    rejections again. With `privacy` the noise is drawn anew: it is a second attempt, which the
+    guarantee says, and nothing of the first was published.
     """
     ledgers = {name: open_ledger(path, spec.level) for name, path in paths.items()}
     have = [

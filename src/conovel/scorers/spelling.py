@@ -18,6 +18,19 @@ DRAWN = "drawn anew"  # what a generator of random numbers, or none, is for each
 _DEEPEST = 20
 
 
+def spell_scorer(scorer: Any) -> str:
+    """Spell the `scorer` argument; a list of one is that one, and None is the default.
+
+    Examples
+    --------
+    >>> spell_scorer(None), spell_scorer(["boosting"])
+    ("'automatic'", "'boosting'")
+    """
+    given = scorer if isinstance(scorer, list | tuple) else [scorer]
+    spelled = [spell("automatic" if one is None else one) for one in given]
+    return ", ".join(spelled)
+
+
 def spell_seed(random_state: Any) -> str:
     """Spell a random state: a number, or that each run draws its own.
 

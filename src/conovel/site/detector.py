@@ -20,7 +20,7 @@ from conovel.errors import ColumnError, InputError
 from conovel.scorers.classifier import ScorerLike
 from conovel.scorers.on_frames import reads_frames
 from conovel.scorers.registry import as_candidates
-from conovel.scorers.spelling import spell, spell_seed
+from conovel.scorers.spelling import spell, spell_scorer, spell_seed
 from conovel.site.asked import SchemaLike, as_schema
 from conovel.site.checks.rows import check_rows, with_findings
 from conovel.site.checks.sample import Looked
@@ -237,7 +237,7 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
         """Spell what the score of a batch follows from, besides its rows."""
         schema = as_schema(self.schema)
         return {
-            "scorer": spell("automatic" if self.scorer is None else self.scorer),
+            "scorer": spell_scorer(self.scorer),
             "seed": spell_seed(self.random_state),
             "train_fraction": spell(work.spec.train_fraction),
             "max_train_rows": spell(work.max_train_rows),

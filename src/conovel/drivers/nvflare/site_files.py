@@ -94,9 +94,7 @@ class SiteFiles:
         self._ids = as_ids(tests.ids, len(test))
         if self.listing is not None:
             rows = known.features, tests.features
-            # The seed of a run follows from the site's secret and from what is in the terms.
-            secret = own_secret(file.state).hex()
-            settings = agent_settings(file.scorer, work.spec.bits, secret)
+            settings = agent_settings(file.scorer, work.spec.bits, has_own_seed=True)
             self.listing.facts = network_facts(*rows, self.terms.promised, settings)
         return open_site(null, test, work)
 
