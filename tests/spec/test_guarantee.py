@@ -129,7 +129,8 @@ NEEDS = dict.fromkeys(REGIMES, f"agents are independent, {OWN_NULLS}") | {
     "isolated": OWN_NULLS,
     "pooled": "the nulls of all agents together are exchangeable given the novelties",
     "consensus": "a row that is normal at some agent is exchangeable with that agent's calibration"
-    " rows, given all other rows, and all agents hold their columns in the same number format",
+    " rows, given all other rows, all agents hold their columns in the same number format, and how"
+    " columns become numbers was fixed before any of these rows was read",
 }
 COUNTING = ("counts", "split", "full", "joint", "consensus")
 OTHERS = ", if no member lies about its counts"

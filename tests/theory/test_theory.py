@@ -30,6 +30,13 @@ from conovel.stats.ranks import conformal_ranks
 THEORY = (DOCS / "theory.md").read_text(encoding="utf-8")
 
 
+def test_every_assumption_is_defined():
+    words = re.sub(r"\$\$.*?\$\$|\$[^$]*\$", "", THEORY, flags=re.DOTALL)
+    used = set(re.findall(r"\(([A-Z])\)", words))
+    defined = set(re.findall(r"(?:\*\*|Assumption )\(([A-Z])(?:\)| )", words))
+    assert used == defined == {"E", "I", "P", "T"}
+
+
 def descend(blocks, level, m, gone_from):
     """FastLSU in which the agents of `gone_from` count zero from their round on.
 
@@ -283,6 +290,25 @@ def test_a_second_attempt_with_another_seed_doubles_the_rate(second_seed, factor
         )
         rate += Fraction(int(rejected), n_calibration + 1)
     assert rate == factor * level
+
+
+def test_independence_of_the_data_alone_is_not_enough_to_run_again():
+    """Lemma 8(c): one null test, one calibration row, and a seed that turns the order around.
+
+    Which attempt is published says nothing about the rows, and all about rows and seed together.
+    """
+    level, rate, published_first = Fraction(1, 2), Fraction(0), {}
+    for test, seed in itertools.product((0.0, 1.0), (1, -1)):  # the test row is smaller or larger
+        scores = np.array([1.0 - test, test])
+        ranks = [
+            conformal_ranks(turn * scores[:1], turn * scores[1:])[0] for turn in (seed, -seed)
+        ]
+        rejected = [int(rank <= rank_limit(level, 1, 1)) for rank in ranks]
+        first = bool(rejected[0])  # an attempt that rejects nothing is broken off
+        published_first.setdefault(test, []).append(first)
+        rate += Fraction(rejected[0] if first else rejected[1], 4)
+    assert [sum(one) for one in published_first.values()] == [1, 1]  # whatever the rows are
+    assert rate == 1 > level
 
 
 # Proposition 4: hostile counts ---------------------------------------------------------------

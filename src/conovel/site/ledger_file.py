@@ -58,6 +58,7 @@ _FIELDS = {
 }
 _BATCH_FIELDS = {"name", "content", "n_tests", "n_calibration", "rows", "ranks", "ids", "network"}
 _FACTS_FIELDS = {1: {"score", "source", "schema"}, 2: {"score", "source", "schema", "settings"}}
+_READ = " and ".join(map(str, _FACTS_FIELDS))
 _MAX_SETTINGS = 32
 
 
@@ -206,7 +207,7 @@ def _as_ledger(content: Any) -> Ledger:
     format_ = content.get("format")
     _require(
         type(format_) is int and format_ in _FACTS_FIELDS,
-        f"its format is {format_!r}, and this release reads 1 and {FORMAT}",
+        f"its format is {format_!r}, and this release reads {_READ}",
     )
     _require(set(content) == _FIELDS, "fields are missing or unknown")
     checksum = content.pop("checksum")

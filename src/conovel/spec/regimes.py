@@ -88,7 +88,8 @@ _EXCHANGEABLE = (
 _INDEPENDENT = f"agents are independent, {_EXCHANGEABLE}"
 _COMPOSITE = (
     "a row that is normal at some agent is exchangeable with that agent's calibration rows, given"
-    " all other rows, and all agents hold their columns in the same number format"
+    " all other rows, all agents hold their columns in the same number format, and how columns"
+    " become numbers was fixed before any of these rows was read"
 )
 _COUNTS = "every agent's count in each round"
 _TOTALS = "the total count of each round"
