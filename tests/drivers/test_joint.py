@@ -194,19 +194,31 @@ def test_agents_that_leave_leave_their_group():
     agents = [sized(f"{i:02d}", 60, 15, rng, novel=3) for i in range(8)]
     odd = sized("odd", 40, 1000, rng, novel=0)
     options = {"regime": "joint", "scorer": "logistic", "composite": "mean", "bits": 8}
-    network = cn.Network([*agents, odd], on_dropout="conservative", **options)
-    run = network.run(dropouts={"odd": "models", "03": "counts", "05": "models"})
+    network = cn.Network([*agents, odd], **options)
+    run = network.run(dropouts={"odd": "models", "05": "models"})
     [group] = run.groups
-    assert group.agents == ("00", "01", "02", "04", "06", "07")
+    assert group.agents == ("00", "01", "02", "03", "04", "06", "07")
     assert verify(run.to_dict()) == []
     # Of two in a group one is left when the counts begin: it has no floor.
     pair = [sized(name, 300, 60, rng, novel=10) for name in ("a", "b")]
-    network = cn.Network([*pair, odd], on_dropout="conservative", **options)
+    network = cn.Network([*pair, odd], **options)
     alone = network.run(dropouts={"b": "models"})
     assert alone.transcript.weights["a"] == alone.transcript.weights["b"] > 0
     assert alone.transcript.rooms == {"a": 0, "odd": 0}
     assert alone["a"].n_rejected >= 8
     assert verify(alone.to_dict()) == []
+
+
+def test_an_agent_lost_during_the_counts_ends_the_run():
+    """Its calibration rows would leave with it: see tests/theory/test_theory.py."""
+    agents, _ = drawn(3, np.random.default_rng(0))
+    network = cn.Network(agents, regime="joint", scorer="logistic", composite="mean")
+    with pytest.raises(cn.errors.SiteVanishedError, match="vanished during the counts"):
+        network.run(dropouts={agents[0].name: "counts"})
+    kept = cn.Network(agents, on_dropout="conservative", scorer="logistic", composite="mean")
+    run = kept.run(dropouts={agents[0].name: "counts"})  # "auto" is `full` then
+    assert run.spec.regime.name == "full"
+    assert verify(run.to_dict()) == []
 
 
 def test_thin_agents_are_warned_only_if_they_cannot_reject_together():

@@ -105,7 +105,8 @@ def test_a_forged_list_is_found(tmp_path):
 def test_what_a_network_refuses(tmp_path):
     network(agents(0), tmp_path / "l").run()
     for change, message in (
-        ({"random_state": 3}, "agent a: this batch was scored with other known normals"),
+        ({"random_state": 3}, "agent a: this batch was .* other settings of the network"),
+        ({"scorer": "boosting"}, "agent a: this batch has another scorer than the earlier"),
         ({"level": "1/10"}, "ledger has level 1/5 and the detector 1/10"),
         ({"regime": "isolated"}, "nobody learns how many rows others reject"),
         ({"repeats": 2}, "leave repeats at 1"),
@@ -116,6 +117,10 @@ def test_what_a_network_refuses(tmp_path):
         settings |= {"level": LEVEL} | change
         with pytest.raises(cn.InputError, match=message):
             cn.Network(members, ledger=tmp_path / "l", **settings).run()
+    for own in ({"scorer": "boosting"}, {"bits": 8}, {"seed": 5}):
+        members = [cn.Agent(a.name, a.X_null, a.X_test, **own) for a in agents(1)]
+        with pytest.raises(cn.BatchRefusedError, match=f"agent a: .* another {next(iter(own))}"):
+            network(members, tmp_path / "l").run()
     with pytest.raises(cn.BatchRefusedError, match="agent a: the ledger has seen these rows"):
         network(agents(0), tmp_path / "l").run()
     with pytest.raises(cn.BatchRefusedError, match=r"agent a: .* other known normals"):

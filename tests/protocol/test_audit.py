@@ -64,7 +64,6 @@ def test_every_published_value_is_checked_or_named(regime):
         {"regime": "counts", "dropouts": {"west": "models"}},
         {"regime": "full", "dropouts": {"west": "counts"}, "on_dropout": "conservative"},
         {"regime": "joint", "dropouts": {"west": "models"}},
-        {"regime": "joint", "dropouts": {"west": "counts"}, "on_dropout": "conservative"},
     ],
     ids=lambda options: ", ".join(map(str, options.values())),
 )

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
 
 import conovel as cn
 from conovel.errors import BatchRefusedError, InputError, SavedFileError
@@ -132,6 +133,7 @@ def changed_files():
         *[("batches", 1, name, 0) for name in ("rows", "ranks", "ids")],
         ("facts", "score"),
         ("facts", "source"),
+        ("facts", "settings"),
     ]
     return st.tuples(st.just(content), st.sampled_from(places), st.sampled_from(numbers))
 
@@ -172,8 +174,9 @@ def test_a_changed_file_is_read_or_named(tmp_path_factory, drawn):
         (b"\xff\xfe", "no JSON"),
         (b"[" * 100_000, "no JSON"),
         (b"{}", "'conovel' is not 'ledger'"),
-        (b'{"conovel": "ledger", "format": 2}', "format is 2, and this release reads 1"),
-        (b'{"conovel": "ledger", "format": 1}', "fields are missing"),
+        (b'{"conovel": "ledger", "format": 3}', "format is 3, and this release reads 1 and 2"),
+        (b'{"conovel": "ledger", "format": 2}', "fields are missing"),
+        (b'{"conovel": "ledger", "format": true}', "format is True"),
     ],
 )
 def test_bytes_that_are_no_ledger_are_named(tmp_path, data, message):
@@ -221,6 +224,51 @@ def test_refitted_scores_by_path_and_by_object(tmp_path):
         detector.detect(X_null[:-1], X + 1, ledger=path)
     with pytest.raises(BatchRefusedError, match="seen these rows"):
         detector.detect(X_null, X[::-1], ledger=path)
+
+
+def test_settings_must_not_change_because_of_earlier_lists(tmp_path):
+    rng = np.random.default_rng(0)
+    X_null, path = rng.normal(size=(400, 3)), tmp_path / "month.json"
+    begun = {"scorer": LogisticRegression(C=2.0), "train_fraction": 0.5, "random_state": 0}
+
+    def go_on(**changed):
+        X = rng.normal(size=(20, 3))
+        return cn.AdaDetect(**begun | changed).detect(X_null, X, ledger=path, check=False)
+
+    go_on()
+    for changed, name in (
+        ({"random_state": 1}, "seed"),
+        ({"random_state": None}, "seed"),
+        ({"train_fraction": "2/5"}, "train_fraction"),
+        ({"train_fraction": None}, "train_fraction"),
+        ({"scorer": "boosting"}, "scorer"),
+        ({"scorer": LogisticRegression(C=1.0)}, "scorer"),
+        ({"scorer": None, "random_state": 5}, "scorer, seed"),
+        ({"max_train_rows": 100}, "max_train_rows"),
+        ({"schema": {"0": "number"}}, "schema"),
+    ):
+        with pytest.raises(BatchRefusedError, match=f"has another {name} than the earlier ones"):
+            go_on(**changed)
+    assert len(read_ledger(path).entries) == 1
+    go_on(scorer=LogisticRegression(C=2.0), train_fraction="1/2", random_state=np.int64(0))
+    # A file of format 1 has no settings: those of its next batch are noted.
+    content = json.loads(path.read_text("utf-8"))
+    del content["checksum"], content["facts"]["settings"]
+    content["format"] = 1
+    path.write_text(json.dumps(content | {"checksum": _checksum(content)}))
+    go_on(random_state=7)
+    with pytest.raises(BatchRefusedError, match="another seed"):
+        go_on()
+    assert len(read_ledger(path).entries) == 3
+
+
+def test_a_fresh_seed_for_each_batch_is_a_setting():
+    ledger, rng = cn.Ledger(), np.random.default_rng(0)
+    X_null = rng.normal(size=(200, 2))
+    for state in (None, np.random.default_rng(3)):  # neither looks at a list
+        detector = cn.AdaDetect("logistic", random_state=state)
+        detector.detect(X_null, rng.normal(size=(9, 2)), ledger=ledger, check=False)
+    assert len(ledger.entries) == 2
 
 
 def add_batches(path, seeds):

@@ -81,6 +81,7 @@ def test_plain_values_from_anybody_are_read_or_refused(name, value):
         ({"regime": "auto", "pi0": None, "repeats": 5}, "joint"),
         ({"regime": "auto", "pi0": "storey"}, "full"),
         ({"pi0": cn.Quantile(), "on_dropout": "conservative"}, "full"),
+        ({"on_dropout": "conservative"}, "full"),
         ({"regime": "counts", "pi0": "storey"}, "counts"),
         ({"regime": "full"}, "full"),
     ],

@@ -1,17 +1,20 @@
 """e-BH against its definition in rationals, evidence from rejections, and its averages."""
 
 import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.exact_fdr import FAR, Site, outcomes
 from support.strategies import levels
 
 import conovel as cn
 from conovel.errors import InputError, LevelError, SampleError
 from conovel.stats.evidence import Evidence, averaged, joined, rejection_evidence
+from conovel.stats.null_proportion import Storey
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.stepup import step_up
 
@@ -222,6 +225,70 @@ def test_two_opposite_scores_where_the_best_has_twice_the_level():
     assert exact_fdr(scores, 4, 0, level, level, largest) == 2 * level
     assert exact_fdr(scores[:1], 4, 0, level, level, averaged) == level
     assert exact_fdr(scores, 4, 0, level / 2, level, averaged) == 0
+
+
+# Lemma 9(e): the limit on ranks as evidence --------------------------------------------------
+
+NETWORKS = [
+    [Site(4, 2)],
+    [Site(5, 2, (FAR,))],
+    [Site(4, 2, (FAR,), ties=2)],
+    [Site(3, 1), Site(5, 2, (FAR,))],
+    [Site(4, 2, (2.5,)), Site(6, 1, (FAR,))],
+    [Site(2, 1, (FAR,)), Site(5, 1, ties=2), Site(3, 1)],
+    [Site(5, 1), Site(2, 2, (FAR, FAR))],
+]
+
+
+def by_limit(found, j, size, ranks):
+    """(ℓ + 1)/L, with L the largest rank that the step-up allows."""
+    return Fraction(size + 1, found.limits[j])
+
+
+def by_share(found, j, size, ranks):
+    """m/(βR) of Lemma 9(b), or 1/(slope R) with an estimate of the nulls."""
+    nulls = sum(map(len, found.rejected)) * (found.pi0 or 1)
+    return nulls / (found.level * found.n_rejected)
+
+
+def by_largest_rejected(found, j, size, ranks):
+    """INVALID: divides by the largest rank that was rejected."""
+    return Fraction(size + 1, int(ranks[ranks <= found.limits[j]].max()))
+
+
+def expected_evidence(sites, level, pi0, evidence):
+    """The expectation of the evidence about a null of each site, over every order, in fractions.
+
+    The nulls of a site are alike: the average over them is the expectation of each.
+    """
+    found = [Fraction(0)] * len(sites)
+    for joint in itertools.product(*map(outcomes, sites)):
+        blocks = [(r, s.n_calibration) for (r, _), s in zip(joint, sites, strict=True)]
+        decided = step_up(blocks, level, pi0)
+        chance = math.prod(p for _, p in joint)
+        for j, ((ranks, _), site) in enumerate(zip(joint, sites, strict=True)):
+            if n_false := int(np.count_nonzero(ranks[: site.n_null] <= decided.limits[j])):
+                share = chance * n_false / site.n_null
+                found[j] += share * evidence(decided, j, site.n_calibration, ranks)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::conovel.errors.ConovelWarning")
+@pytest.mark.parametrize("pi0", [None, Storey("1/3")], ids=["plain", "storey"])
+def test_the_limit_on_ranks_is_the_sharper_evidence(pi0):
+    largest_found, wrong, sharper = Fraction(0), Fraction(0), 0
+    for sites, level in itertools.product(NETWORKS, (Fraction(1, 3), Fraction(1, 2), "4/5")):
+        sharp, plain, invalid = (
+            expected_evidence(sites, Fraction(level), pi0, evidence)
+            for evidence in (by_limit, by_share, by_largest_rejected)
+        )
+        assert max(sharp) <= 1
+        assert all(one >= two for one, two in zip(sharp, plain, strict=True))
+        sharper += sum(one > two for one, two in zip(sharp, plain, strict=True))
+        largest_found, wrong = max(largest_found, *sharp), max(wrong, *invalid)
+    assert (largest_found == 1) is (pi0 is None)
+    assert Fraction(9, 10) < largest_found <= 1 < wrong
+    assert sharper > 20
 
 
 def test_evidence_counts_its_rows():

@@ -91,6 +91,41 @@ def test_exchanging_a_tested_row_with_a_calibration_row_of_any_agent(kind, score
                 assert np.array_equal(one.folds, two.folds)
 
 
+def test_exchanging_the_only_test_row_of_an_agent():
+    """One fold has none of its tests. Nothing is learnt from the row, by anybody."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConovelWarning)
+        rows = samples("continuous")
+        rows[0] = (rows[0][0], rows[0][1][:1])
+        before, models = worked(rows, None)
+        for of in range(3):
+            _, calibration = before[of]._split(60, len(rows[of][1]))
+            c = calibration[3]
+            swapped = [(null.copy(), test.copy()) for null, test in rows]
+            swapped[of][0][c], swapped[0][1][0] = rows[0][1][0], rows[of][0][c]
+            after, others = worked(swapped, None)
+            assert others == models
+            for one, two in zip(before[1:], after[1:], strict=True):
+                assert np.array_equal(one.scores, two.scores)
+
+
+@pytest.mark.parametrize("numbers", [(1, 100, 100), (1, 1, 100), (1, 1, 1)])
+def test_an_agent_with_one_test_row_takes_part(numbers):
+    rng = np.random.default_rng(3)
+    agents, novel = [], {}
+    for name, n in zip(NAMES, numbers, strict=True):
+        novel[name] = np.arange(n) < max(1, n // 5)
+        rows = rng.normal(size=(n, 3)) + 5.0 * novel[name][:, np.newaxis]
+        agents.append(cn.Agent(name, rng.normal(size=(400, 3)), rows))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConovelWarning)
+        run = cn.Network(agents, regime="consensus", level=0.2).run()
+    assert verify(run.to_dict()) == []
+    for name in NAMES:  # its model hides nothing from the others
+        assert run[name].tested.all()
+        assert run[name].rejected[novel[name]].all()
+
+
 def test_every_agent_has_the_same_score():
     rows = samples("continuous")
     common = rows[0][1][:5]

@@ -1,6 +1,7 @@
 """Claims and figures of docs/theory.md that no other test holds, mostly by exact enumeration."""
 
 import itertools
+import math
 import re
 from fractions import Fraction
 from statistics import NormalDist
@@ -13,15 +14,27 @@ from scipy.optimize import brentq
 from support.exact_fdr import FAR, Site, outcomes
 from support.paths import DOCS
 
-from conovel.errors import SampleError
+from conovel.errors import InputError, SampleError
 from conovel.experiments.gaussian import centres, novelty_centre
-from conovel.protocol.bodies import Step
+from conovel.protocol.bodies import Ready, Step
 from conovel.protocol.counting import CountCheck, Counting, limit_of
+from conovel.protocol.joint import decide_groups
+from conovel.spec.groups import Group
+from conovel.spec.joint import N_CELLS
+from conovel.spec.run_spec import RunSpec
 from conovel.stats.null_proportion import Quantile, Storey
+from conovel.stats.pooled import PooledBlock
 from conovel.stats.rank_counts import rank_limit
 from conovel.stats.ranks import conformal_ranks
 
 THEORY = (DOCS / "theory.md").read_text(encoding="utf-8")
+
+
+def test_every_assumption_is_defined():
+    words = re.sub(r"\$\$.*?\$\$|\$[^$]*\$", "", THEORY, flags=re.DOTALL)
+    used = set(re.findall(r"\(([A-Z])\)", words))
+    defined = set(re.findall(r"(?:\*\*|Assumption )\(([A-Z])(?:\)| )", words))
+    assert used == defined == {"E", "I", "P", "T"}
 
 
 def descend(blocks, level, m, gone_from):
@@ -112,6 +125,53 @@ def test_set_to_zero_after_seeing_the_totals_only_the_union_bound_is_left():
 def test_an_agent_left_out_must_not_have_looked_at_its_ranks():
     only_nulls = Site(5, 2), Site(5, 2)
     assert worst_fdr(*only_nulls) <= LEVEL < worst_fdr(*only_nulls, left_out=True)
+
+
+# `joint`: a lost agent would take its calibration rows with it --------------------------------
+
+
+def joint_fdr(n_agents, level, *, lost_by_own_counts):
+    """FDR of `joint` where all rows are null, as the coordinator decides. In fractions.
+
+    Every agent has nine calibration rows, one test and one row above its floor, which is the test
+    with probability 1/10. The agents may be lost where it is a calibration row.
+    """
+    names, cells = [f"{j:02d}" for j in range(n_agents)], np.zeros(N_CELLS, dtype=int)
+    ready, x = dict.fromkeys(names, Ready(1, 9, 1)), Fraction(1, 10)
+    top = cells.copy()
+    top[-1] = 1
+    rooms, groups = dict.fromkeys(names, x), [Group(tuple(names), x)]
+    fdr = Fraction(0)
+    for r in range(n_agents + 1):  # agents whose row above the floor is the test
+        tests, others = names[:r], [] if lost_by_own_counts else names[r:]
+        blocks = {name: PooledBlock(1, 9, top, cells) for name in tests}
+        blocks |= {name: PooledBlock(1, 9, cells, top) for name in others}
+        found = decide_groups(groups, blocks, rooms, ready, level) if blocks else ()
+        if any(group.found.n_rejected for group in found):
+            fdr += math.comb(n_agents, r) * x**r * (1 - x) ** (n_agents - r)
+    return fdr
+
+
+def test_agents_lost_by_their_own_counts_break_joint():
+    level = Fraction(1, 5)
+    assert 0 < joint_fdr(12, level, lost_by_own_counts=False) <= level
+    broken = joint_fdr(12, level, lost_by_own_counts=True)
+    assert broken == 1 - Fraction(9, 10) ** 12 > Fraction(7, 10)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"regime": "joint"},
+        {"regime": "joint", "counting": "committed"},
+        {"regime": "joint", "liars": 1},
+        {"regime": "consensus"},
+        {"regime": "full", "liars": 1},
+    ],
+)
+def test_so_who_is_lost_ends_the_run_wherever_theorem_8_does_not_hold(settings):
+    with pytest.raises(InputError, match="leave on_dropout at 'abort'"):
+        RunSpec.of(on_dropout="conservative", **settings)
 
 
 # Theorem 9: dropouts while the nulls are estimated -------------------------------------------
@@ -230,6 +290,25 @@ def test_a_second_attempt_with_another_seed_doubles_the_rate(second_seed, factor
         )
         rate += Fraction(int(rejected), n_calibration + 1)
     assert rate == factor * level
+
+
+def test_independence_of_the_data_alone_is_not_enough_to_run_again():
+    """Lemma 8(c): one null test, one calibration row, and a seed that turns the order around.
+
+    Which attempt is published says nothing about the rows, and all about rows and seed together.
+    """
+    level, rate, published_first = Fraction(1, 2), Fraction(0), {}
+    for test, seed in itertools.product((0.0, 1.0), (1, -1)):  # the test row is smaller or larger
+        scores = np.array([1.0 - test, test])
+        ranks = [
+            conformal_ranks(turn * scores[:1], turn * scores[1:])[0] for turn in (seed, -seed)
+        ]
+        rejected = [int(rank <= rank_limit(level, 1, 1)) for rank in ranks]
+        first = bool(rejected[0])  # an attempt that rejects nothing is broken off
+        published_first.setdefault(test, []).append(first)
+        rate += Fraction(rejected[0] if first else rejected[1], 4)
+    assert [sum(one) for one in published_first.values()] == [1, 1]  # whatever the rows are
+    assert rate == 1 > level
 
 
 # Proposition 4: hostile counts ---------------------------------------------------------------

@@ -51,7 +51,11 @@ def run(
         ),
     ] = 0,
     on_dropout: Annotated[
-        str, typer.Option(help="When a site is lost: abort, or conservative to go on without it.")
+        str,
+        typer.Option(
+            help="When a site is lost: abort, or conservative to go on without it (not in joint"
+            " and consensus; auto is then full)."
+        ),
     ] = "abort",
     liars: Annotated[
         int, typer.Option(help="How many sites may lie about their counts.", min=0)
@@ -120,7 +124,7 @@ def run(
     from conovel.spec.regimes import choose_regime  # noqa: PLC0415
     from conovel.spec.run_spec import RunSpec  # noqa: PLC0415
 
-    chosen = choose_regime(regime, estimates_nulls=pi0 is not None)
+    chosen = choose_regime(regime, estimates_nulls=pi0 is not None, on_dropout=on_dropout)
     _silence_nvflare()
     file = read_federation(federation)
     spec = RunSpec.of(

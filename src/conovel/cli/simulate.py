@@ -88,7 +88,11 @@ def simulate(
         ),
     ] = None,
     on_dropout: Annotated[
-        str, typer.Option(help="When an agent is lost during the counts: abort or conservative.")
+        str,
+        typer.Option(
+            help="When an agent is lost during the counts: abort, or conservative (not in joint"
+            " and consensus; auto is then full)."
+        ),
     ] = "abort",
     repeats: Annotated[
         int,

@@ -16,20 +16,27 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from conovel.drivers.agents import Agent
+from conovel.drivers.agents import INHERIT, Agent
 from conovel.drivers.results import NetworkRun
 from conovel.errors import ConovelError, FileError, InputError, RunAbortedError, SiteVanishedError
 from conovel.protocol.events import Send
 from conovel.protocol.listing import ListingAgent, ListingCoordinator, history_of
 from conovel.protocol.messages import COORDINATOR
+from conovel.scorers.spelling import spell, spell_scorer
 from conovel.site.ledger import Ledger
 from conovel.site.ledger_file import open_ledger, write_ledger
-from conovel.site.ledger_records import BatchFacts, columns_digest, content_digest
+from conovel.site.ledger_records import (
+    BatchFacts,
+    columns_digest,
+    content_digest,
+    settings_digests,
+)
 from conovel.site.private_files import FOLDER_MODE
 from conovel.site.samples import raw_numbers, read_sample
 from conovel.site.storage import locked
 from conovel.spec.guarantee import network_over_time
 from conovel.spec.listing import of_batch, require_listable
+from conovel.spec.precision import Bits
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import run_id_of
 from conovel.stats.repeats import EvidenceRound
@@ -56,14 +63,18 @@ def run_with_ledger(
     folder: Path,
     run_once: RunOnce,
     tell: Callable[[str], None],
+    scorer: Any = None,
 ) -> NetworkRun:
-    """Run a batch at half the level, and decide about all batches so far."""
+    """Run a batch at half the level, and decide about all batches so far.
+
+    `scorer` is what agents use that have none of their own.
+    """
     require_listable(spec)
     with ExitStack() as stack:
         paths = {a.name: folder / f"{quote(a.name, safe=' ')}.json" for a in agents}
         for path in paths.values():  # in the order of the agents' names
             stack.enter_context(locked(path))
-        facts = {agent.name: _facts(agent, spec) for agent in agents}
+        facts = {agent.name: _facts(agent, spec, scorer) for agent in agents}
         ledgers = _open(paths, facts, spec)
         batch = run_once(of_batch(spec), list(agents), tell)
         if lost := batch.lost:
@@ -95,14 +106,29 @@ def run_with_ledger(
     )
 
 
-def _facts(agent: Agent, spec: RunSpec) -> BatchFacts:
+def _facts(agent: Agent, spec: RunSpec, scorer: Any) -> BatchFacts:
+    own = scorer if agent.scorer is INHERIT else agent.scorer
+    bits = spec.bits if agent.bits is INHERIT else agent.bits
     try:
-        return network_facts(agent.X_null, agent.X_test, spec)
+        settings = agent_settings(own, bits, has_own_seed=agent.seed is not None)
+        return network_facts(agent.X_null, agent.X_test, spec, settings)
     except ConovelError as error:
         raise type(error)(f"agent {agent.name}: {error}") from error
 
 
-def network_facts(X_null: Any, X_test: Any, spec: RunSpec) -> BatchFacts:
+def agent_settings(scorer: Any, bits: Bits, *, has_own_seed: bool) -> dict[str, str]:
+    """Spell what an agent chooses by itself.
+
+    The seed of the network is one of its settings. Whether an agent has one of its own is
+    compared, and not which: that of a site follows from its secret.
+    """
+    seed = "its own" if has_own_seed else "of the network"
+    return {"scorer": spell_scorer(scorer), "bits": spell(bits), "seed": seed}
+
+
+def network_facts(
+    X_null: Any, X_test: Any, spec: RunSpec, settings: Mapping[str, str]
+) -> BatchFacts:
     """Return what an agent's ledger compares: its normals and the settings, columns, and rows.
 
     Parameters
@@ -110,6 +136,8 @@ def network_facts(X_null: Any, X_test: Any, spec: RunSpec) -> BatchFacts:
     X_null, X_test : matrix or frame
     spec : RunSpec
         The settings of the list.
+    settings : mapping of str
+        Those of the agent, see :func:`agent_settings`.
     """
     null = read_sample(X_null, "X_null")
     test = read_sample(X_test, "X_test", null.columns)
@@ -119,6 +147,7 @@ def network_facts(X_null: Any, X_test: Any, spec: RunSpec) -> BatchFacts:
         hashlib.sha256(known.encode()).hexdigest(),
         columns_digest(null.columns, null.width),
         content_digest(raw_numbers(test)),
+        settings_digests(settings),
     )
 
 
@@ -127,7 +156,9 @@ def _open(
 ) -> dict[str, Ledger]:
     """Read all ledgers. A batch that only some of them have was broken off, and is taken back.
 
-    A run is a function of rows and settings, so the batch gives the same rejections again.
+    Without `privacy` a run is a function of rows and settings, so the batch gives the same
+    rejections again. With `privacy` the noise is drawn anew: it is a second attempt, which the
+    guarantee says, and nothing of the first was published.
     """
     ledgers = {name: open_ledger(path, spec.level) for name, path in paths.items()}
     have = [

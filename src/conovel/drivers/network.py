@@ -94,7 +94,8 @@ class Network(Shown):
     pi0 : None, "storey", "quantile", Storey or Quantile
         Adapt to the proportion of nulls, from counts alone.
     on_dropout : {"abort", "conservative"}
-        When an agent is lost during the counts: end the run, or count it as zero.
+        When an agent is lost during the counts: end the run, or count it as zero. `joint` and
+        `consensus` can only end it, so that "auto" is `full` with "conservative".
     repeats : int
         The number B of runs, from 1 to 100. With more than one, the whole protocol runs B times,
         each time with seeds of its own and at level 2α/5, and e-BH at level α decides by counts on
@@ -240,7 +241,8 @@ class Network(Shown):
             return network.run(dropouts=vanishing, on_stage=tell_run, check=False)
 
         if self.ledger is not None:
-            run = run_with_ledger(spec, agents, as_folder(self.ledger), run_once, tell)
+            folder = as_folder(self.ledger)
+            run = run_with_ledger(spec, agents, folder, run_once, tell, self.scorer)
         elif spec.repeats > 1:
             run = run_repeatedly(spec, agents, run_once, tell)
         elif spec.regime.deployable:

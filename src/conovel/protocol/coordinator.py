@@ -284,7 +284,7 @@ class Coordinator(Machine):
             )
         ready, room = self._ready[sender], self._rooms[sender]
         self._pooled[sender] = block_of(sender, ready, histogram, room, self.spec.level)
-        return self._close_joint()
+        return [] if self._others() - set(self._pooled) else self._finish()
 
     def _on_fold(self, sender: str, counts: FoldCounts, round_: int) -> Outbox:
         got = self._folds.setdefault(sender, [])
@@ -294,9 +294,6 @@ class Coordinator(Machine):
         got.append(counts)
         complete = [name for name, both in self._folds.items() if len(both) == len(COUNT_ROUNDS)]
         return [] if self._others() - set(complete) else self._finish()
-
-    def _close_joint(self) -> Outbox:
-        return [] if self._others() - set(self._pooled) else self._finish()
 
     def _n_tests(self) -> int:
         return sum(ready.n_tested for ready in self._ready.values())
@@ -345,9 +342,6 @@ class Coordinator(Machine):
             raise SiteVanishedError(f"{name} vanished during the counts", name)
         # Also the count of this round: its rows will not be rejected, so none may be counted.
         self._counts.pop(name, None)
-        self._pooled.pop(name, None)
-        if self.regime.pools_calibration:
-            return outbox + self._close_joint()
         return outbox + self._close_round()
 
     def _result(self) -> tuple[int, Fraction, int, tuple[int, ...]]:

@@ -210,7 +210,8 @@ def promise(run: Checked, transcript: Transcript) -> dict[str, Any]:
         needs = [
             "a row that is normal at some site, and that site's known normals, are exchangeable,"
             " for instance drawn independently from the same source",
-            "all sites hold their columns in the same number format",
+            "all sites hold their columns in the same number format, and how columns become"
+            " numbers was fixed before any of these rows was read",
         ]
     elif regime.uses_counts or regime.exchanges_models:
         needs.insert(0, "the data of the sites are independent of one another")

@@ -47,7 +47,7 @@ from conovel.site.bounds import Bounds
 from conovel.site.common_scale import EDGES, novelties_in
 from conovel.site.compact import grow_imitation
 from conovel.site.distance_model import CONFORMS, distance_model
-from conovel.spec.consensus import fold_sizes
+from conovel.spec.consensus import FEWEST_LEARNT, fold_sizes
 from conovel.spec.precision import MAX_BITS, Bits
 
 _FEWEST_TRAINED = 10  # rows of null_train
@@ -119,7 +119,8 @@ class FoldTraining:
     ----------
     null_train : Matrix
     mixture : Mixture or None
-        Test rows of the other fold, those that were set aside left out. None if there are none.
+        Test rows of the other fold, those that were set aside left out. None if fewer than five
+        are left.
     far : Vector
         For each row of the mixture, in its order, how far it is from the nearest agent's normals,
         in standard units.
@@ -146,7 +147,7 @@ class FoldTraining:
             np.minimum(by_others, model.score(rows), out=by_others)
         normal = expit(np.array([CONFORMS]))[0]
         kept = (by_own <= normal) | (by_others > normal)
-        if not kept.any():
+        if np.count_nonzero(kept) < FEWEST_LEARNT:
             return cls(null_train, None, np.zeros(0))
         # Rows are in canonical order, and stay in it.
         nearest = np.minimum(by_own, by_others)[kept]

@@ -133,7 +133,10 @@ class ConsensusSite(FoldWork, LocalSite):
         here, cells = self.folds == fold, cells_of(tests)
         self.tested[here] = True
         self.scores[here] = tests[here]
-        self.test_ranks[here] = conformal_ranks(known, tests[here]) if known.size else 1
+        if known.size and here.any():  # of a single test row one fold is empty
+            self.test_ranks[here] = conformal_ranks(known, tests[here])
+        else:
+            self.test_ranks[here] = 1
         noted[here] = cells[here]
         for name, own in score.cells_by_agent(self.test.values[here]).items():
             self.cells_by_agent[name][here] = own

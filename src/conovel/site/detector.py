@@ -20,6 +20,7 @@ from conovel.errors import ColumnError, InputError
 from conovel.scorers.classifier import ScorerLike
 from conovel.scorers.on_frames import reads_frames
 from conovel.scorers.registry import as_candidates
+from conovel.scorers.spelling import spell, spell_scorer, spell_seed
 from conovel.site.asked import SchemaLike, as_schema
 from conovel.site.checks.rows import check_rows, with_findings
 from conovel.site.checks.sample import Looked
@@ -38,6 +39,7 @@ from conovel.site.work import SiteWork
 from conovel.spec.findings import Finding
 from conovel.spec.guarantee import one_site
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.schema import Schema
 from conovel.spec.seeds import detector_seeds, repeat_seeds
 from conovel.spec.thin_calibration import thin_finding
 from conovel.spec.training import MAX_TRAIN_ROWS
@@ -195,7 +197,7 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
             return self._detect_repeatedly(work.spec, X_null, X_test, ids, tell, check)
         if ledger is not None:  # before columns become features, which follow from the batch
             X_null, X_test = self._read_both(X_null, X_test)
-            facts = refitted_facts(X_null, X_test)
+            facts = refitted_facts(X_null, X_test, self._spelled(work))
             open_ledger(ledger, level).require(facts)
         whole = reads_frames(work.candidates)
         null, test = read_pair(X_null, X_test, self.schema, keep_frames=whole)
@@ -231,6 +233,17 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
             update = take_batch(ledger, level, ranks, size, facts, names, name)
             result = with_update(result, update)
         return with_findings(result, found, looked) if check else result
+
+    def _spelled(self, work: SiteWork) -> dict[str, str]:
+        """Spell what the score of a batch follows from, besides its rows."""
+        schema = as_schema(self.schema)
+        return {
+            "scorer": spell_scorer(self.scorer),
+            "seed": spell_seed(self.random_state),
+            "train_fraction": spell(work.spec.train_fraction),
+            "max_train_rows": spell(work.max_train_rows),
+            "schema": spell(schema.digests if isinstance(schema, Schema) else schema),
+        }
 
     def _read_both(self, X_null: Any, X_test: Any) -> tuple[Rows | Table, Rows | Table]:
         said = as_schema(self.schema)

@@ -218,7 +218,7 @@ class Ledger:
         """
         self.require(facts)
         before = self.listed()
-        self.facts = facts._replace(content="") if self.facts is None else self.facts
+        self.facts = facts._replace(content="")
         most = self._rank_to_hold(ranks, n_calibration, facts.score, len(before))
         self._append(Batch.of(ranks, n_calibration, most), facts, ids, name)
         return self.update_since(before)
@@ -245,7 +245,7 @@ class Ledger:
         if self.final:
             raise InputError("a ledger of a network has no final decisions: take final=False")
         self.require(facts)
-        self.facts = facts._replace(content="") if self.facts is None else self.facts
+        self.facts = facts._replace(content="")
         rows = np.flatnonzero(rejected)
         batch = Batch(rejected.size, 1, rows, np.ones(rows.size, dtype=np.int64))
         self._append(batch, facts, ids, name, network)
@@ -318,8 +318,16 @@ def _require_same(known: BatchFacts, facts: BatchFacts) -> None:
             " new ledger"
         )
     if known.source != facts.source:
-        what = "another detector" if known.score == "kept" else "other known normals"
+        others = {"kept": "another detector", "refitted": "other known normals"}
+        what = others.get(known.score, "other known normals, or other settings of the network,")
         raise BatchRefusedError(
             f"this batch was scored with {what} than the earlier ones: use the same, or begin a"
             " new ledger"
+        )
+    changed = sorted({name for name, _ in {*known.settings} ^ {*facts.settings}})
+    if known.settings and changed:  # files of format 1 have none
+        raise BatchRefusedError(
+            f"this batch has another {', '.join(changed)} than the earlier ones: a setting that"
+            " was changed because of a list breaks the guarantee. Go on as it was begun, or begin"
+            " a new ledger"
         )

@@ -2,13 +2,16 @@
 
 Layout (all fields are required, in any order; docs/how-to/every-day.md describes them)::
 
-    {"conovel": "ledger", "format": 1, "level": "1/10", "final": false, "n_batches": 30,
-     "facts": {"score": "kept", "source": "…", "schema": "…"} or null,
+    {"conovel": "ledger", "format": 2, "level": "1/10", "final": false, "n_batches": 30,
+     "facts": {"score": "kept", "source": "…", "schema": "…",
+               "settings": {"scorer": "…", "seed": "…"}, empty for a kept score} or null,
      "batches": [{"name": "monday.csv", "content": "…", "n_tests": 500, "n_calibration": 999,
                   "rows": [3, 17], "ranks": [1, 40], "ids": ["a", "b"] or null,
                   "network": [tests, rejections] of all agents or null}, …],
      "list_size": 0, or in a network the rows on the list over all agents,
      "checksum": SHA-256 of the other fields}
+
+Format 1 is read, too. Its facts have no settings: those of the next batch are then noted.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ from conovel.stats.batches import (
     largest_listed_rank,
 )
 
-FORMAT = 1
+FORMAT = 2
 MAX_BYTES = 256 * 2**20
 _MAX_ROWS = 2**40
 _MAX_NAME = 4096
@@ -54,7 +57,9 @@ _FIELDS = {
     "checksum",
 }
 _BATCH_FIELDS = {"name", "content", "n_tests", "n_calibration", "rows", "ranks", "ids", "network"}
-_FACTS_FIELDS = {"score", "source", "schema"}
+_FACTS_FIELDS = {1: {"score", "source", "schema"}, 2: {"score", "source", "schema", "settings"}}
+_READ = " and ".join(map(str, _FACTS_FIELDS))
+_MAX_SETTINGS = 32
 
 
 def open_ledger(ledger: Ledger | str | Path, level: Any) -> Ledger:
@@ -134,7 +139,7 @@ def ledger_as_plain(ledger: Ledger) -> dict[str, Any]:
         "level": str(ledger.level),
         "final": bool(ledger.final),
         "n_batches": ledger.n_batches,
-        "facts": None if facts is None else {name: getattr(facts, name) for name in _FACTS},
+        "facts": None if facts is None else _facts_as_plain(facts),
         "batches": [
             {
                 "name": entry.name,
@@ -153,7 +158,9 @@ def ledger_as_plain(ledger: Ledger) -> dict[str, Any]:
     return {**content, "checksum": _checksum(content)}
 
 
-_FACTS = ("score", "source", "schema")
+def _facts_as_plain(facts: BatchFacts) -> dict[str, Any]:
+    plain = facts._asdict() | {"settings": dict(facts.settings)}
+    return {name: plain[name] for name in ("score", "source", "schema", "settings")}
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
@@ -197,9 +204,10 @@ def _require(ok: bool, what: str) -> None:
 def _as_ledger(content: Any) -> Ledger:
     _require(isinstance(content, dict), "it holds no JSON object")
     _require(content.get("conovel") == "ledger", "the field 'conovel' is not 'ledger'")
+    format_ = content.get("format")
     _require(
-        content.get("format") == FORMAT,
-        f"its format is {content.get('format')!r}, and this release reads {FORMAT}",
+        type(format_) is int and format_ in _FACTS_FIELDS,
+        f"its format is {format_!r}, and this release reads {_READ}",
     )
     _require(set(content) == _FIELDS, "fields are missing or unknown")
     checksum = content.pop("checksum")
@@ -208,7 +216,7 @@ def _as_ledger(content: Any) -> Ledger:
     _require(isinstance(content["final"], bool), "final is not true or false")
     n_batches = _whole(content["n_batches"], "n_batches", 1, MAX_BATCHES)
     ledger = Ledger(content["level"], content["final"], n_batches)
-    ledger.facts = _as_facts(content["facts"])
+    ledger.facts = _as_facts(content["facts"], content["format"])
     batches = content["batches"]
     _require(isinstance(batches, list) and len(batches) <= MAX_BATCHES, "batches is no list")
     ledger.list_size = _whole(content["list_size"], "list_size", 0, _MAX_ROWS)
@@ -218,13 +226,19 @@ def _as_ledger(content: Any) -> Ledger:
     return ledger
 
 
-def _as_facts(plain: Any) -> BatchFacts | None:
+def _as_facts(plain: Any, format_: int) -> BatchFacts | None:
     if plain is None:
         return None
-    _require(isinstance(plain, dict) and set(plain) == _FACTS_FIELDS, "facts are not as expected")
+    fields = _FACTS_FIELDS[format_]
+    _require(isinstance(plain, dict) and set(plain) == fields, "facts are not as expected")
     _require(plain["score"] in ("kept", "refitted", "network"), "its score is unknown")
-    _require(all(_is_digest(plain[name]) for name in ("source", "schema")), "a digest is none")
-    return BatchFacts(**plain, content="")
+    settings = plain.get("settings", {})
+    _require(isinstance(settings, dict) and len(settings) <= _MAX_SETTINGS, "settings are none")
+    digests = [plain["source"], plain["schema"], *settings.values()]
+    _require(all(map(_is_digest, digests)), "a digest is none")
+    _require(all(len(name) <= _MAX_NAME for name in settings), "a setting has no name")
+    told = tuple(sorted(settings.items()))
+    return BatchFacts(plain["score"], plain["source"], plain["schema"], "", told)
 
 
 def _take(ledger: Ledger, plain: Any, label: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -35,12 +35,15 @@ class BatchFacts(NamedTuple):
         Digest of the columns.
     content : str
         Digest of the rows of the batch, whatever their order.
+    settings : tuple of (str, str)
+        Where each batch gets a score of its own, the name and a digest of each setting of it.
     """
 
     score: Score
     source: str
     schema: str
     content: str
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 class ListedRow(NamedTuple):
@@ -187,11 +190,21 @@ def columns_digest(names: Sequence[str] | None, width: int) -> str:
     return schema_digest(names or map(str, range(width)), 32).hex()
 
 
-def refitted_facts(null: Rows | Table, test: Rows | Table) -> BatchFacts:
+def settings_digests(settings: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return a digest of each setting, by its name; see :mod:`conovel.scorers.spelling`."""
+    return tuple(
+        (name, hashlib.sha256(settings[name].encode()).hexdigest()) for name in sorted(settings)
+    )
+
+
+def refitted_facts(
+    null: Rows | Table, test: Rows | Table, settings: Mapping[str, str]
+) -> BatchFacts:
     """Return what a ledger compares where each batch gets a score of its own."""
     return BatchFacts(
         "refitted",
         content_digest(raw_numbers(null)),
         columns_digest(null.columns, null.width),
         content_digest(raw_numbers(test)),
+        settings_digests(settings),
     )

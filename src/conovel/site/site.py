@@ -42,7 +42,7 @@ from conovel.site.splitting import TrainingRows, split_by_number
 from conovel.site.surrogate import decode, make_surrogate
 from conovel.site.tables import Rows
 from conovel.site.work import SiteWork
-from conovel.spec.consensus import fold_sizes
+from conovel.spec.consensus import fewest_learnt
 from conovel.spec.facts import Facts
 from conovel.spec.groups import needed_calibration
 from conovel.spec.groups_of_rows import least_rows
@@ -127,9 +127,9 @@ class Site(ABC):
             n_train, n_by_rule = (
                 self._n_train(n_null, facts.n_test, by_rule=by_rule) for by_rule in (False, True)
             )
-            n_mixture = n_null - n_train + n_test
+            n_mixture: int | None = n_null - n_train + n_test
             if self.spec.regime.composite_null:  # the test rows of the other fold
-                n_mixture = fold_sizes(n_test)[1]
+                n_mixture = fewest_learnt(n_test)
             found.append(TrainingRows(n_null, n_train, n_by_rule, n_mixture, most))
         return found
 

@@ -26,8 +26,9 @@ class TrainingRows(NamedTuple):
         How many of them train.
     n_by_rule : int
         How many would train by the site's own rule, :func:`train_share`.
-    n_mixture : int
-        Calibration and test rows, from which the model learns to tell them.
+    n_mixture : int or None
+        Calibration and test rows, from which the model learns to tell them. None where it learns
+        from known normals alone.
     most : int
         No more than this many train.
     """
@@ -35,7 +36,7 @@ class TrainingRows(NamedTuple):
     n_null: int
     n_train: int
     n_by_rule: int
-    n_mixture: int
+    n_mixture: int | None
     most: int
 
 

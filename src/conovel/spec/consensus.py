@@ -17,6 +17,7 @@ from conovel.spec.groups import Numbers, planned_calibration
 from conovel.spec.run_spec import RunSpec
 
 N_FOLDS = 2
+FEWEST_LEARNT = 5  # test rows of a fold; a model of fewer would be about single rows
 # A type can be rejected against where one test in 20 is a discovery, or it has a quarter of the
 # calibration rows of the agent with the most.
 _ONE_TEST_IN = 20
@@ -32,6 +33,17 @@ def fold_sizes(n_test: int) -> tuple[int, int]:
     (4, 3)
     """
     return n_test - n_test // N_FOLDS, n_test // N_FOLDS
+
+
+def fewest_learnt(n_test: int) -> int | None:
+    """Return the fewest test rows that a model is learnt from, None if none is learnt from any.
+
+    Examples
+    --------
+    >>> fewest_learnt(41), fewest_learnt(9), fewest_learnt(1)
+    (20, 5, None)
+    """
+    return min((n for n in fold_sizes(n_test) if n >= FEWEST_LEARNT), default=None)
 
 
 def types_of(agents: Mapping[str, Numbers], spec: RunSpec, n_agents: int) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -75,12 +75,23 @@ NO_REACTION = (
 UNSEEN_ROWS = (
     "no calibration row and no tested row was among the rows that the detector learnt from"
 )
+SAME_SETTINGS = "no setting was changed because of an earlier list"
+_ONE_CALIBRATION = (
+    " The bound is an average over calibration samples too: the one that the detector keeps serves"
+    " every batch, and with it the share may be larger or smaller."
+)
+_COMPOSITE = "A row counts as a false alarm if it is normal at any agent, not only its own."
+_NEW_NOISE = (
+    "The noise of private models is drawn anew in each run: running again is a new attempt, and"
+    " the bounds of attempts add up unless a run was broken off for reasons that have nothing to"
+    " do with the rows."
+)
 
 
 def kept_score(level: Fraction) -> Guarantee:
     """State the guarantee of a batch that a kept detector tests by itself (docs/theory.md)."""
     plain = one_site(level, None)
-    return Guarantee(plain.statement, (EXCHANGEABLE, UNSEEN_ROWS))
+    return Guarantee(plain.statement + _ONE_CALIBRATION, (EXCHANGEABLE, UNSEEN_ROWS))
 
 
 def over_time(level: Fraction, score: str, *, final: bool) -> Guarantee:
@@ -101,23 +112,36 @@ def over_time(level: Fraction, score: str, *, final: bool) -> Guarantee:
         )
     else:
         times = " times the share of normal rows" if score == "kept" else ""
+        whose = " and all agents" if score == "network" else ""
         statement = (
-            f"The expected share of false alarms on the list over all batches so far is at most"
-            f" {alpha}{times}, after any number of batches that is fixed in advance. Rows may join"
-            " or leave the list later."
+            f"The expected share of false alarms on the list over all batches so far{whose} is at"
+            f" most {alpha}{times}, after any number of batches that is fixed in advance. Rows may"
+            " join or leave the list later."
         )
-    last = UNSEEN_ROWS if score == "kept" else BLIND_SCORER
-    return Guarantee(statement, (EXCHANGEABLE, NO_REACTION, last))
+    if score == "kept":
+        return Guarantee(statement + _ONE_CALIBRATION, (EXCHANGEABLE, NO_REACTION, UNSEEN_ROWS))
+    if score == "network":
+        needs = "what the runs of the batches need; their regime says what counts as a false alarm"
+        return Guarantee(statement, (needs, NO_REACTION, SAME_SETTINGS))
+    return Guarantee(statement, (EXCHANGEABLE, NO_REACTION, SAME_SETTINGS, BLIND_SCORER))
 
 
 def network_over_time(spec: RunSpec) -> str:
     """State the guarantee of a list over several batches of a network."""
-    return (
+    said = [
         f"FDR over the list of all batches so far and all agents at most {spec.level}, after any"
-        f" number of batches that is fixed in advance, provided {spec.regime.needs}, and"
-        f" {NO_REACTION}{_if_few_lie(spec)}. Each batch ran at half the level, and e-BH decided on"
-        " the evidence of all batches."
-    )
+        f" number of batches that is fixed in advance, provided {spec.regime.needs},"
+        f" {NO_REACTION}, and {SAME_SETTINGS}{_if_few_lie(spec)}. Each batch ran at half the"
+        " level, and e-BH decided on the evidence of all batches."
+    ]
+    if spec.regime.composite_null:
+        said.append(
+            f"{_COMPOSITE} Rows that are normal only at agents with too few known normals to"
+            " compare with, in the run of their batch, do not count."
+        )
+    if spec.privacy is not None:
+        said.append(_NEW_NOISE)
+    return " ".join(said)
 
 
 def _if_few_lie(spec: RunSpec) -> str:
@@ -163,10 +187,10 @@ def guarantee(
         f"FDR over all tested rows of {whose} at most {bound}, provided {chosen.needs}"
         f"{_if_few_lie(spec)}."
     ]
+    if spec.liars and not is_plain:
+        said.append("m0 counts the normal rows of members that do not lie, m all tested rows.")
     if chosen.composite_null:
-        said.append(
-            "A row counts as a false alarm if it is normal at any agent, not only its own."
-        )
+        said.append(_COMPOSITE)
     if uncovered:
         said.append(
             f"Too few known normals to compare with: {', '.join(sorted(uncovered))}; a row that is"
@@ -181,20 +205,27 @@ def guarantee(
     if estimator and chosen.uses_counts and not estimator.proven_for_several:
         name = type(estimator).__name__
         said.append(f"{name} is proven for one site only, so that bound is not proven here.")
+    if spec.privacy is not None:
+        said.append(_NEW_NOISE)
+    return " ".join([*said, *_about_losses(spec, left_out, dropped)])
+
+
+def _about_losses(
+    spec: RunSpec, left_out: Collection[str], dropped: Collection[str]
+) -> Iterator[str]:
+    """Say what holds without the agents that vanished (docs/theory.md, Theorems 8 and 9)."""
+    estimator = spec.pi0
     if left_out:
-        said.append(
+        yield (
             f"Left out before the counts: {', '.join(sorted(left_out))}; their rows are neither"
             " tested nor counted, and the bound is about the other agents."
         )
-        if chosen.uses_counts:
-            said.append("Nobody may have left because of how its own rows were split.")
+        if spec.regime.uses_counts:
+            yield "Nobody may have left because of how its own rows were split."
     if dropped:
-        said.append(
+        yield (
             f"Lost during the counts: {', '.join(sorted(dropped))}; their rows count as tested"
             " and not rejected. Nobody may have been lost because of what others counted."
         )
-        if chosen.pools_calibration:  # docs/theory.md, Theorem 10: for the agents that stayed
-            said.append("The bound is about the other agents.")
-        elif estimator is None or estimator.proven_for_several:  # docs/theory.md, Theorems 8 and 9
-            said.append(f"Whatever the reason, FDR is at most {alpha} · (1 + 1/2 + … + 1/m).")
-    return " ".join(said)
+        if estimator is None or estimator.proven_for_several:
+            yield f"Whatever the reason, FDR is at most {spec.level} · (1 + 1/2 + … + 1/m)."

@@ -5,9 +5,10 @@ blocks so that no model meets the rows it was trained on, and whether the agents
 step-up through counts (level α) or each runs its own (level α/K).
 
 Users may also ask for `auto`, which is the default. It is a request and not a regime:
-:func:`choose_regime` answers it with `joint`, or with `full` where the proportion of nulls is
-estimated (`pi0`), which is not proven for `joint`. Settings, messages, transcripts and reports
-have the regime that was chosen.
+:func:`choose_regime` answers it with `joint`, or with `full` for what is not proven for `joint`:
+an estimate of the proportion of nulls (`pi0`), and going on without an agent that is lost during
+the counts (`on_dropout`). Settings, messages, transcripts and reports have the regime that was
+chosen.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ _EXCHANGEABLE = (
 _INDEPENDENT = f"agents are independent, {_EXCHANGEABLE}"
 _COMPOSITE = (
     "a row that is normal at some agent is exchangeable with that agent's calibration rows, given"
-    " all other rows, and all agents hold their columns in the same number format"
+    " all other rows, all agents hold their columns in the same number format, and how columns"
+    " become numbers was fixed before any of these rows was read"
 )
 _COUNTS = "every agent's count in each round"
 _TOTALS = "the total count of each round"
@@ -207,15 +209,19 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
 AUTO = "auto"  # what users ask for by default, see choose_regime
 
 
-def choose_regime(asked: str | Regime, *, estimates_nulls: bool) -> Regime:
+def choose_regime(
+    asked: str | Regime, *, estimates_nulls: bool, on_dropout: str = "abort"
+) -> Regime:
     """Read a regime by its name, or choose one where `auto` is asked for.
 
     Parameters
     ----------
     asked : str or Regime
-        "auto" is `joint`, or `full` where the proportion of nulls is estimated.
+        "auto" is `joint`, or `full` where that is not proven.
     estimates_nulls : bool
         Whether `pi0` is given.
+    on_dropout : {"abort", "conservative"}
+        What is done when an agent is lost during the counts.
 
     Examples
     --------
@@ -224,7 +230,7 @@ def choose_regime(asked: str | Regime, *, estimates_nulls: bool) -> Regime:
     """
     if not isinstance(asked, str) or asked != AUTO:
         return _read(asked, (AUTO, *REGIMES))
-    return REGIMES["full" if estimates_nulls else "joint"]
+    return REGIMES["full" if estimates_nulls or on_dropout != "abort" else "joint"]
 
 
 def as_regime(regime: str | Regime) -> Regime:

@@ -51,7 +51,8 @@ class RunSpec:
     train_fraction : Fraction or None
         Share of the known normals that train; None lets each agent choose by its numbers.
     on_dropout : {"abort", "conservative"}
-        When an agent vanishes during the counts: abort the run, or count it as zero.
+        When an agent vanishes during the counts: abort the run, or count it as zero. `joint` and
+        `consensus` need every agent and can only abort.
     repeats : int
         The number B of runs, from 1 to 100. Above 1, each run has a seed of its own and the level
         2α/5, and e-BH at level α decides on the evidence averaged over the runs. A run in which an
@@ -109,10 +110,11 @@ class RunSpec:
             raise InputError(
                 f"on_dropout must be 'abort' or 'conservative', not {self.on_dropout!r}"
             )
-        if self.regime.composite_null and self.on_dropout != "abort":
+        if self.regime.decides_by_cells and self.on_dropout != "abort":
             raise InputError(
-                f"the regime {self.regime.name!r} needs the models and calibration rows of every"
-                " agent: leave on_dropout at 'abort'"
+                f"the regime {self.regime.name!r} compares rows with the calibration rows of all"
+                " agents, and those of a lost agent would be missing: leave on_dropout at 'abort',"
+                " or use the regime 'full'"
             )
         put(self, "repeats", as_repeats(self.repeats))
         put(self, "liars", as_liars(self.liars))
@@ -175,10 +177,11 @@ class RunSpec:
         Fraction(1, 2)
         """
         asked = settings.pop("regime", AUTO_REGIME)
-        given = settings.get("pi0") is not None
+        given, lost = settings.get("pi0") is not None, settings.get("on_dropout", "abort")
         if settings.get("liars") and settings.get("counting", ROUNDS) == ROUNDS:
             settings["counting"] = COMMITTED
-        return cls(regime=choose_regime(asked, estimates_nulls=given), **settings)
+        chosen = choose_regime(asked, estimates_nulls=given, on_dropout=lost)
+        return cls(regime=chosen, **settings)
 
     def test_level(self, n_agents: int) -> Fraction:
         """Return the level of the step-up that decides; see :meth:`Regime.test_level`."""

@@ -253,6 +253,7 @@ TENTH = make_terms(("north", "south"), train_fraction="1/10")
         (Limits(min_train_rows=6), TERMS, [training(6, 60, 6)], ""),
         (Limits(min_train_rows=100), TERMS, [training(99, 300, 99)], "fewer than 100 of its"),
         (Limits(), TENTH, [training(990, n_mixture=19)], "fewer than 20 calibration and test"),
+        (Limits(), TENTH, [training(990, n_mixture=None)], ""),  # it learns from normals alone
     ],
 )
 def test_a_model_of_few_rows_is_objected_to(limits, terms, models, said):

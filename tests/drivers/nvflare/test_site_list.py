@@ -118,6 +118,16 @@ def quick_only(names, quick):
     return [n if n == quick else pytest.param(n, marks=pytest.mark.slow) for n in names]
 
 
+def test_a_site_that_changes_its_scorer_is_refused_by_its_own_ledger(sites):
+    assert sites.run(0)["state"] == "done"
+    path = sites.folder / SITES[1] / "site.toml"
+    path.write_text(path.read_text().replace(f'scorer = "{SCORER}"', 'scorer = "boosting"'))
+    account = sites.run(1)
+    assert account["state"] == "failed"
+    assert "this batch has another scorer than the earlier ones" in account["message"]
+    assert {len(ledger.entries) for ledger in sites.ledgers().values()} == {1}
+
+
 @pytest.mark.parametrize("regime", quick_only(["full", "joint"], "joint"))
 def test_the_lists_of_a_federation_are_those_of_one_process(regime, sites, tmp_path, capsys):
     for day in [(0, 4), (1, 1), (2, 5)]:

@@ -4,8 +4,16 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.paths import DOCS
 
-from conovel.site.checks.drift import UNDECIDED, drift_finding, find_drift, settled
+from conovel.site.checks.drift import (
+    MOST_DRAWS,
+    UNDECIDED,
+    drift_finding,
+    find_drift,
+    level_of_each,
+    settled,
+)
 from conovel.stats.permutations import permutation_p_value
 
 
@@ -52,6 +60,16 @@ def test_besag_and_clifford_is_exact():
     )
     for v in (1 / 40, 4 / 40, 10 / 40, 10 / 20):
         assert abs((p_values <= v + 1e-12).mean() - v) <= 3 * (v * (1 - v) / 4000) ** 0.5
+
+
+def test_the_chance_of_a_false_finding_at_any_agent():
+    """The bound is 1/100 for up to 20 agents, and K/2000 for more: as docs/theory.md says."""
+    for n_agents in (1, 2, 19, 20, 21, 100):
+        bound = n_agents * level_of_each(n_agents)
+        assert bound == max(Fraction(1, 100), Fraction(n_agents, 2000))
+        assert level_of_each(n_agents) >= Fraction(1, MOST_DRAWS + 1)  # else nothing is found
+    text = (DOCS / "theory.md").read_text(encoding="utf-8")
+    assert "at most 1/100 for up to 20 agents, and $K/2000$ for more" in text
 
 
 def test_a_sorted_file_dealt_at_random_breaks_no_promise():

@@ -8,11 +8,12 @@ import pyarrow as pa
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier, IsolationForest
 from support.fake_link import Link
-from support.files import N_NULL, N_TEST, cut, draw, make_files, named
+from support.files import N_NULL, N_TEST, cut, draw, make_files, named, write_folder
 
 import conovel as cn
 from conovel.errors import ColumnError, FileError, SampleError, ScorerError, SiteFailedError
 from conovel.protocol.consensus import agreed_of
+from conovel.protocol.states import State
 from conovel.scorers.refined import Refined, shallow_trees, shrunken_logistic
 from conovel.scorers.registry import as_candidates
 from conovel.site.composite import Composite, fit_composite
@@ -110,6 +111,22 @@ def test_every_composite_gives_the_bytes_of_memory(tmp_path, monkeypatch, compos
 )
 def test_every_regime(tmp_path, monkeypatch, regime):
     assert_same(tmp_path, *both(tmp_path, monkeypatch, regime=as_regime(regime)))
+
+
+@pytest.mark.parametrize("n_test", [1, 9])
+def test_few_test_rows_in_the_regime_consensus(tmp_path, monkeypatch, n_test):
+    """With one row a fold has none, and no row may end the run for all agents."""
+    cut(monkeypatch, 128)
+    (null, test), asked = draw(), settings(regime="consensus")
+    write_folder(tmp_path / "null", named(null), 2, "parquet")
+    names = [f"row {i}" for i in range(n_test)]
+    write_folder(tmp_path / "test", {"name": names, **named(test[:n_test])}, 1, "parquet")
+    sites = in_memory((null, test[:n_test]), asked), in_files(tmp_path, asked)
+    peer = settings(seed=4, regime="consensus")
+    links = [run(site, small(peer), asked) for site in sites]
+    assert [link.coordinator.state for link in links] == [State.DONE] * 2
+    assert links[0].delivered == links[1].delivered
+    sites[1].close()
 
 
 @pytest.mark.parametrize(("most", "piece"), [(10**6, 64), (60, 37), (100, 10_000)])

@@ -272,7 +272,7 @@ class Limits:
                 ("of its known normals", rows.n_train, "larger"),
                 ("calibration and test rows", rows.n_mixture, "smaller"),
             ):
-                if n < self.min_train_rows:
+                if n is not None and n < self.min_train_rows:
                     return (
                         f"{asked} fewer than {self.min_train_rows} {what} would train its"
                         f" model: choose a {change} one, or the site brings more rows or lowers"

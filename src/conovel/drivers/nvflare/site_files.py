@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from numpy.typing import NDArray
 
-from conovel.drivers.ledgers import network_facts
+from conovel.drivers.ledgers import agent_settings, network_facts
 from conovel.drivers.nvflare.accounts import guarantee_of
 from conovel.drivers.nvflare.secret import own_secret
 from conovel.drivers.nvflare.settings import AS_PROPOSED, SiteFile
@@ -96,7 +96,8 @@ class SiteFiles:
         null, test = read_pair(*rows, file.schema, agreed=True, fixed=fixed)
         self._ids = as_ids(tests.ids, len(test))
         if self.listing is not None:
-            self.listing.facts = network_facts(*rows, self.terms.promised)
+            settings = agent_settings(file.scorer, work.spec.bits, has_own_seed=True)
+            self.listing.facts = network_facts(*rows, self.terms.promised, settings)
         return open_site(null, test, work)
 
     def digest(self) -> str:

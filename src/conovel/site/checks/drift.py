@@ -21,7 +21,8 @@ from conovel.site.checks.sample import stride_of
 from conovel.spec.findings import Finding, named, percent
 from conovel.stats.permutations import permutation_p_value
 
-LEVEL = Fraction(1, 100)  # chance of a false finding, of all agents together
+LEVEL = Fraction(1, 100)  # chance of a false finding, of up to 20 agents together
+_MOST_SHARES = 20  # p-values are not small enough for smaller shares of the level
 MOST_DRAWS = 1999
 _SEGMENTS = 20
 _FEWEST_ROWS = 40
@@ -35,6 +36,17 @@ _FIX = (
     "take known normals from the same time as the rows to test, leave the drifting columns out, or"
     " replace them by differences from their recent mean; conovel check shows all of them"
 )
+
+
+def level_of_each(n_agents: int) -> Fraction:
+    """Return the level at which each agent of a run looks for drift.
+
+    Examples
+    --------
+    >>> [str(level_of_each(n)) for n in (1, 20, 100)]
+    ['1/100', '1/2000', '1/2000']
+    """
+    return LEVEL / min(n_agents, _MOST_SHARES)
 
 
 class ColumnDrift(NamedTuple):

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from conovel.site.checks.columns import column_findings, label_finding, named_label_findings
 from conovel.site.checks.drift import (
-    LEVEL,
     MOST_DRAWS,
     UNDECIDED,
     drift_finding,
     find_drift,
+    level_of_each,
     settled,
 )
 from conovel.site.checks.outcome import column_finding, share_finding
@@ -69,7 +69,7 @@ def check_rows(
         What is known already.
     n_agents : int
         The agents of the run: the chance that the drift of any of them is found in error is at
-        most 1 in 100.
+        most 1 in 100 for up to 20 agents, and K/2000 for more.
     """
     null, test, features, sources = looked[:4]
     mistakes = [
@@ -78,7 +78,7 @@ def check_rows(
     ]
     explained = {column for finding in mistakes for column in finding.columns}
     rest = [j for j, source in enumerate(sources) if source not in explained]
-    level = max(LEVEL / n_agents, LEVEL / 20)
+    level = level_of_each(n_agents)
     draws = min(int(2 / level) - 1, MOST_DRAWS)  # p-values down to half of the level
     names = [features[j] for j in rest]
     drift = find_drift(null[:, rest], names, draws, looked.null_stride)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from conovel.errors import InputError
-from conovel.scorers.base import Matrix
+from conovel.scorers.base import Matrix, Mixture
 from conovel.site.column_views import views_of
 from conovel.site.consensus import ConsensusScore, FoldTraining, cells_of, draw_folds
 from conovel.site.consensus_site import FoldWork, count_cells, mean_score
@@ -53,11 +53,18 @@ class FileConsensusSite(FoldWork, FileSite):
         peers, own = self._decode(models), self._decode_one("this site", self._first)
         found = []
         for fold in range(N_FOLDS):
-            other = self._all.part(self._is_train, self.folds != fold, f"fold-{fold}")
-            learnt = other.learn(lambda n, _: np.arange(n), self.work.max_train_rows)
-            training = FoldTraining.of(learnt.null_train, learnt.mixture, own, peers)
+            training = FoldTraining.of(*self._other_fold(fold), own, peers)
             found.append(self._second_model(training, own))
         return found
+
+    def _other_fold(self, fold: int) -> tuple[Matrix, Mixture | None]:
+        """Return null_train, and the test rows of the other fold if it has any."""
+        tests = self.folds != fold
+        if not tests.any():
+            return self._training.null_train, None
+        other = self._all.part(self._is_train, tests, f"fold-{fold}")
+        learnt = other.learn(lambda n, _: np.arange(n), self.work.max_train_rows)
+        return learnt.null_train, learnt.mixture
 
     def compare(self, models: Mapping[str, tuple[bytes, ...]]) -> FoldHistograms:
         """Count rows by the score of each fold, made of the second models of all agents."""
