@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from conovel.site.asked import columns_of
 from conovel.site.columns import Numbers, RawColumn, Texts, plain_kinds, read_series
+from conovel.site.spelling import spells_number
 from conovel.site.tables import (
     Rows,
     array_values,
@@ -125,7 +126,7 @@ def part_of(sample: Rows | Table, rows: NDArray[np.intp]) -> Rows | Table:
     columns: dict[str, RawColumn] = {
         name: replace(raw, values=raw.values[rows])
         if isinstance(raw, Numbers)
-        else Texts.of(raw.codes[rows], raw.levels, is_date=raw.is_date)
+        else Texts.of(raw.codes[rows], raw.levels, raw.kinds)
         for name, raw in sample.values.items()
     }
     return Table(columns, sample.frame)
@@ -144,6 +145,9 @@ def raw_numbers(sample: Rows | Table) -> NDArray[np.float64]:
             columns.append(raw.values + 0.0)
             continue
         digests = [hashlib.blake2b(level.encode(), digest_size=6).digest() for level in raw.levels]
-        numbers = [float(int.from_bytes(digest, "big")) for digest in digests]
+        numbers = [
+            float(level) if spells_number(level) else float(int.from_bytes(digest, "big"))
+            for level, digest in zip(raw.levels, digests, strict=True)
+        ]
         columns.append(np.array([*numbers, np.nan])[raw.codes])
     return np.stack(columns, axis=1)
