@@ -220,13 +220,15 @@ def _aligned(
         common = common_kind({*earlier, *(r.kind for r in held if isinstance(r, Numbers))})
         for sample, raw in zip(columns, held, strict=True):
             sample[name] = _rounded(raw, common, name)
-    warn_rounded(found, stacklevel=6)
+    if before is None:
+        warn_rounded(found, stacklevel=6)
     return columns
 
 
 def _rounded(raw: RawColumn, common: str, name: str) -> RawColumn:
     if isinstance(raw, Numbers) and loses_digits(raw.kind, common):
-        return Numbers(round_to(raw.values, common, f"column {name!r}") + 0.0, common)
+        rounded = round_to(raw.values, common, f"column {name!r}")
+        return Numbers(rounded.astype(np.float64) + 0.0, common)
     return replace(raw, kind=common) if isinstance(raw, Numbers) else raw
 
 

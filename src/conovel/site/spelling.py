@@ -146,10 +146,9 @@ def _is_ambiguous(text: str, kinds: set[str]) -> bool:
     """Tell whether a text, spelled by :func:`spell`, leaves open which value it is."""
     if kinds & DATES:
         return _moment_in(text) is None or text.endswith("Z") is not (ZONED in kinds)
-    if "bool" in kinds and text.lower() in _TRUTH_WORDS:
-        return True
     is_number = _number_in(text) is not None and not kinds & _SPANS
-    return not is_number and _HAS_DIGIT.search(text) is not None
+    has_digit = _HAS_DIGIT.search(text) is not None
+    return not is_number and (has_digit or text.lower() in _TRUTH_WORDS)
 
 
 def _these(words: Iterable[str]) -> str:
