@@ -277,17 +277,25 @@ def in_detector(**options: Any) -> Run:
     return run
 
 
-def in_files(folder: Path, *, piece: int = 16, **options: Any) -> Run:
-    """Run `detect_files` on Parquet files that are read a few rows at a time."""
+def in_files(
+    folder: Path,
+    *,
+    piece: int = 16,
+    write: Callable[[Path, Sample], tuple[Path, Path]] | None = None,
+    **options: Any,
+) -> Run:
+    """Run `detect_files` on files that are read a few rows at a time: Parquet, or by `write`."""
     numbers = itertools.count()
+    write = write or _write
 
     def run(samples: Sequence[Sample], scorer: Any, blocks: Sequence[Block] | None) -> Seen | None:
         [sample] = samples
-        here = _write(folder / f"run-{next(numbers)}", sample)
+        here = folder / f"run-{next(numbers)}"
+        paths = write(here, sample)
         given = options if blocks else {k: v for k, v in options.items() if k != "schema"}
         with _cut_into(piece) as noted:
             detector = cn.AdaDetect(scorer, **given)
-            result = detect_files(detector, here / "null", here / "test", here / "out.parquet")
+            result = detect_files(detector, *paths, here / "out.parquet")
         if blocks is None:
             return None
         test_scores = pa_parquet.read_table(result.out)["score"].to_numpy()
@@ -317,8 +325,9 @@ def between_file_sites(
                 privacy=privacy,
             )
             asked = SiteWork(spec, tuple(as_candidates(scorer, seed)), len(samples))
-            at = _write(here / name, sample)
-            sites[name] = FileSite(at / "null", at / "test", asked, at / "work", memory="1GB")
+            at = here / name
+            paths = _write(at, sample)
+            sites[name] = FileSite(*paths, asked, at / "work", memory="1GB")
         with _cut_into(piece) as noted:
             link = Link(sites, regime=regime, level="1/5").run()
             for agent in link.agents.values():
@@ -355,7 +364,7 @@ def _ranked_order(link: Link) -> list[str]:
     return [s for s, _, data in link.delivered if decode(data).body.kind.name == "READY"]
 
 
-def _write(folder: Path, sample: Sample) -> Path:
+def _write(folder: Path, sample: Sample) -> tuple[Path, Path]:
     folder.mkdir(parents=True)
     for name, rows in zip(("null", "test"), sample, strict=True):
         (folder / name).mkdir()
@@ -365,7 +374,7 @@ def _write(folder: Path, sample: Sample) -> Path:
             table = pa.table({f"x{j}": column for j, column in enumerate(rows.T)})
         for i, part in enumerate(np.array_split(np.arange(len(rows)), 2)):
             pa_parquet.write_table(table.take(part), folder / name / f"{i}.parquet")
-    return folder
+    return folder / "null", folder / "test"
 
 
 class _cut_into:

@@ -86,7 +86,7 @@ def columns_read(
 ) -> tuple[Reading, Sequence[str] | None]:
     """Say how files are read for a schema: which columns, and which of them as texts.
 
-    Categories are texts in files, too: 007 and 7 are two of them.
+    Categories are texts in files, too, so that no digit of a long code is lost.
     """
     said = as_schema(schema)
     wanted, ignored = columns_of(said)

@@ -16,18 +16,24 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.dataset as pa_dataset
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pa_parquet
 
 from conovel.errors import ColumnError, FileError, MissingExtraError
+from conovel.site.column_types import (
+    common_field,
+    converted,
+    is_text,
+    kind_of_numbers,
+    kind_of_values,
+    without_marked,
+)
 from conovel.site.dialects import AS_FOUND, Dialect, Reading, sniff, without_compression
 from conovel.site.lines import malformed
-from conovel.site.representation import as_floats, common_kind, round_to, warn_rounded
+from conovel.site.representation import warn_rounded
 from conovel.stats.words import listed, not_there
 
 FORMATS = {
@@ -134,13 +140,17 @@ class DataFile:
         kind = self.schema.field(name).type
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
-        if name in self.reading.texts or _is_text(kind):
+        if name in self.reading.texts or is_text(kind):
             return pa.string()
         if self.format != "csv":
             return kind
-        if _kind(kind) in _UNTYPED:
+        if kind_of_numbers(kind) in _UNTYPED:
             return pa.float64()
         return kind if pa.types.is_boolean(kind) else pa.string()
+
+    def kind_of_values(self, name: str) -> str | None:
+        """Name the kind of values in a column; None where they have no type, as in a CSV file."""
+        return None if self.format == "csv" else kind_of_values(self.schema.field(name).type)
 
     def types_read(self, types: pa.Schema) -> pa.Schema:
         """Say in which types the columns of `types` are read, before they are converted."""
@@ -166,9 +176,11 @@ class DataFile:
 
     def converted(self, table: pa.Table, types: pa.Schema) -> pa.Table:
         """Bring columns to the types agreed on, with what is marked as missing taken out."""
-        if self.reading.na and self.format != "csv":
-            table = _without_marked(table, types.names, self.reading.na)
-        return converted(table, types, self.path)
+        if self.reading.na:
+            columns = [without_marked(table[name], self.reading.na) for name in types.names]
+            table = pa.table(columns, names=types.names)
+        decimal = self.dialect.decimal if self.format == "csv" else "."
+        return converted(table, types, self.path, decimal)
 
 
 def format_of(path: Path) -> str | None:
@@ -228,32 +240,31 @@ def agree_on_features(
     fields = []
     for files in samples:
         require_columns(files, names)
+    csv_files = [file for files in samples for file in files if file.format == "csv"]
+    decimals = {file.dialect.decimal for file in csv_files}
     for name in names:
         types = {file.feature_type(name) for files in samples for file in files}
         for files in samples:
             _require_values(name, files)
         types = {kind for kind in types if not pa.types.is_null(kind)}
-        found = {kind for kind in map(_kind, types) if kind is not None}
+        found = {kind for kind in map(kind_of_numbers, types) if kind is not None}
         kinds[f"column {name!r}"] = found
-        # Files that agree are read as they are.
-        if len(types) == 1:
-            fields.append(types.pop())
-        elif all(_kind(kind) is not None for kind in types):
-            fields.append(_FLOATS[common_kind({*found, "float64"})])
-        else:
-            fields.append(pa.string())
+        told = (file.kind_of_values(name) for files in samples for file in files)
+        fields.append(common_field(name, types, set(filter(None, told)), decimals))
     warn_rounded(kinds, stacklevel + 1)
-    return pa.schema(list(zip(names, fields, strict=True)))
+    return pa.schema(fields)
 
 
 def are_numbers(types: pa.Schema) -> bool:
     """Tell whether all columns are numbers or booleans."""
-    return all(_kind(field.type) is not None for field in types)
+    return all(kind_of_numbers(field.type) is not None for field in types)
 
 
 def not_numbers(types: pa.Schema, path: Path) -> ColumnError:
     """Say which columns are not numbers."""
-    found = [f"{field.name!r} ({field.type})" for field in types if _kind(field.type) is None]
+    found = [
+        f"{field.name!r} ({field.type})" for field in types if kind_of_numbers(field.type) is None
+    ]
     return ColumnError(
         f"{path}: not numeric: {', '.join(found[:_SHOWN])}: encode them as numbers or leave them"
         " out"
@@ -282,19 +293,6 @@ def original_types(files: Sequence[DataFile]) -> pa.Schema:
     return pa.schema([f for f in first.schema if all(f in list(o.schema) for o in others)])
 
 
-def converted(table: pa.Table, types: pa.Schema, path: Path) -> pa.Table:
-    """Bring columns to the types agreed on."""
-    columns = [
-        column
-        if column.type == field.type
-        else _as_floats(column, field.type, f"{path}: column {field.name!r}")
-        if pa.types.is_floating(field.type)
-        else column.cast(field.type)
-        for column, field in zip(table.select(types.names).columns, types, strict=True)
-    ]
-    return pa.table(columns, schema=types)
-
-
 def unreadable(path: Path, error: Exception) -> FileError:
     """Say that a file cannot be read, with what the library says of it."""
     return FileError(f"{path} cannot be read: {first_line(error)}")
@@ -305,14 +303,6 @@ def first_line(error: Exception) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
-_FLOATS = {"float16": pa.float16(), "float32": pa.float32(), "float64": pa.float64()}
-
-
-def _as_floats(column: pa.ChunkedArray, kind: pa.DataType, label: str) -> pa.Array:
-    values = as_floats(column.to_numpy())
-    return pa.array(round_to(values, np.dtype(kind.to_pandas_dtype()).name, label))
-
-
 def _distinct(path: Path, schema: pa.Schema) -> pa.Schema:
     twice = [name for name, n in Counter(schema.names).items() if n > 1]
     if twice:
@@ -321,28 +311,10 @@ def _distinct(path: Path, schema: pa.Schema) -> pa.Schema:
     return schema
 
 
-def _kind(kind: pa.DataType) -> str | None:
-    """Name a kind of numbers as `conovel.site.representation` does; None for anything else."""
-    if pa.types.is_null(kind):
-        return "null"
-    if pa.types.is_boolean(kind):
-        return "bool"
-    if pa.types.is_decimal(kind):
-        return "decimal"
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return str(np.dtype(kind.to_pandas_dtype()).name)
-    return None
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    is_ = pa.types
-    return bool(is_.is_string(kind) or is_.is_large_string(kind) or is_.is_string_view(kind))
-
-
 def _require_values(name: str, files: Sequence[DataFile]) -> None:
     for file in files:
         kind = file.feature_type(name)
-        if _kind(kind) is None and not (_is_text(kind) or pa.types.is_temporal(kind)):
+        if kind_of_numbers(kind) is None and not (is_text(kind) or pa.types.is_temporal(kind)):
             raise ColumnError(
                 f"{file.path}: not numeric: {name!r} ({kind}): encode it as numbers or leave it"
                 f" out with --exclude {name!r}"
@@ -354,28 +326,3 @@ def _require_values(name: str, files: Sequence[DataFile]) -> None:
             f"{files[0].path}: column {name!r} is entirely missing: leave the column out or fill"
             " it in"
         )
-
-
-def _without_marked(table: pa.Table, names: Sequence[str], markers: Sequence[str]) -> pa.Table:
-    """Make the values that are marked as missing null; CSV files are read so already."""
-    for name in names:
-        column = table[name]
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        marks: list[str] | list[float] = list(markers)
-        if not _is_text(column.type):
-            marks = [float(mark) for mark in markers if _spells_number(mark)]
-        if not marks or (_kind(column.type) is None and not _is_text(column.type)):
-            continue
-        marked = pc.is_in(column, pa.array(marks).cast(column.type, safe=False))
-        column = pc.if_else(marked, pa.scalar(None, column.type), column)
-        table = table.set_column(table.column_names.index(name), name, column)
-    return table
-
-
-def _spells_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

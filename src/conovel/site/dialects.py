@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from conovel.errors import ColumnError, FileError, InputError
-from conovel.site.columns import NA_MARKERS
+from conovel.site.spelling import NA_MARKERS
 
 _HEAD = 1 << 16  # bytes that are looked at
 _ROWS = 2000
@@ -98,7 +98,7 @@ class Dialect:
         whole = [mark for mark in self.na if mark.lstrip("+-").isdigit()]
         # Numbers of a column with fractions are often written with a zero behind the point.
         own = [*self.na, *(f"{mark}{self.decimal}0" for mark in whole)]
-        markers = sorted({*pa_csv.ConvertOptions().null_values, *NA_MARKERS, *own})
+        markers = sorted({*NA_MARKERS, *own})
         return {
             "read_options": pa_csv.ReadOptions(encoding=self.encoding),
             "parse_options": pa_csv.ParseOptions(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import narwhals as nw
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from conovel.errors import ColumnError, MissingExtraError
 from conovel.scorers.reading import Matrix, Vector
 from conovel.site.columns import Numbers, RawColumn, Texts, read_frame
+from conovel.site.representation import common_kind
+from conovel.site.spelling import TEXT, number_kind, spell
 from conovel.spec.schema import Column, Schema
 
 
@@ -132,6 +134,32 @@ class Encoder(FeatureMap):
                 found |= dict(zip(names, np.where(gone, np.nan, values), strict=True))
         return pandas_frame(found)
 
+    def kinds_to_keep(self, samples: Sequence[Mapping[str, RawColumn]]) -> tuple[str, ...]:
+        """Name the types of the features, so that rows that come later are read alike.
+
+        As :meth:`kinds`, but the first feature of a category or a date has the type in which its
+        values came, or the word for texts.
+        """
+        found: list[str] = []
+        for column in self.schema.used:
+            held = [sample[column.name] for sample in samples]
+            own = set().union(*(raw.kinds for raw in held))
+            first = common_kind(own) if own else TEXT
+            if column.kind in ("number", "boolean") and any(isinstance(r, Texts) for r in held):
+                first = "float64"
+            found += [first if i == 0 else "float64" for i in range(len(column.features))]
+        return tuple(found)
+
+    def kinds_of_columns(self, kept: Sequence[str]) -> dict[str, str]:
+        """Give the type of each column from what :meth:`kinds_to_keep` gave."""
+        found, j = {}, 0
+        for column in self.schema.used:
+            found[column.name] = kept[j]
+            j += len(column.features)
+            if column.kind == "category" and found[column.name] == "float64":
+                found[column.name] = TEXT  # detectors of earlier versions tell no type of these
+        return found
+
     def kinds(self, columns: Mapping[str, RawColumn]) -> tuple[str, ...]:
         """Name the numeric type in which each feature came."""
         found: list[str] = []
@@ -167,11 +195,12 @@ def _filled(column: Column, values: Vector, name: str) -> list[Vector]:
 
 
 def _categories(column: Column, raw: RawColumn, name: str) -> list[Vector]:
-    texts = raw if isinstance(raw, Texts) else raw.texts()
+    texts = raw.texts()
     n_levels = len(column.levels)
-    place = {level: i for i, level in enumerate(column.levels)} | dict.fromkeys(
-        column.rare, n_levels
-    )
+    # Of levels with one spelling, the first counts.
+    kind = number_kind(texts.kinds)
+    known = [*enumerate(column.levels), *((n_levels, level) for level in column.rare)]
+    place = {spell(level, kind): i for i, level in reversed(known)}
     unseen = n_levels + bool(column.rare)
     find = _bucket_of(column.buckets) if column.buckets else lambda text: place.get(text, unseen)
     n_features = column.buckets or unseen

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from conovel.errors import ColumnError, DataWarning
 from conovel.scorers.hashing import hash_columns
-from conovel.site.columns import Numbers, RawColumn, Texts, spells_number
+from conovel.site.columns import Numbers, RawColumn, Texts
+from conovel.site.spelling import spell_number, spells_number
 from conovel.spec.schema import DEFAULT_PARTS, Column, Schema, column_of
 from conovel.stats.words import listed, not_there
 
@@ -111,7 +112,7 @@ class Profile:
         """Give the values as texts with their rows, the most frequent ones first."""
         rows_of: dict[str, int] = {}
         for value, (_, rows) in self.counts.items():
-            text = value if isinstance(value, str) else repr(value).removesuffix(".0")
+            text = value if isinstance(value, str) else spell_number(value)
             rows_of[text] = rows_of.get(text, 0) + rows
         return sorted(rows_of.items(), key=lambda item: (-item[1], item[0]))
 

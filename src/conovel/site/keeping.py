@@ -23,7 +23,7 @@ from conovel.site.asked import SchemaLike, as_schema
 from conovel.site.compact import imitate
 from conovel.site.encoding import Encoder
 from conovel.site.ledger_records import content_digest
-from conovel.site.pairs import encode_rows, infer_schema
+from conovel.site.pairs import encode_samples, infer_schema
 from conovel.site.samples import Table, part_of, read_sample
 from conovel.site.sampling import training_sample
 from conovel.site.saved import KeptDetector
@@ -121,7 +121,8 @@ def _read(work: SiteWork, X_null: Any, X_unlabelled: Any | None, schema: SchemaL
     if not all(isinstance(sample, Rows) for sample in samples) or said is not None:
         learnt_from = parts[0] if others is None else others
         fixed = infer_schema(parts[0], learnt_from, kinds=said)
-        samples = [encode_rows(sample, fixed, "X_null") for sample in samples]
+        names = ["X_null", "X_null", "X_unlabelled"][: len(samples)]
+        samples = list(encode_samples(samples, fixed, names))
     elif others is not None:
         _require_width(parts[0], others)
     train, calibration, *last = unify(*(s for s in samples if isinstance(s, Rows)))

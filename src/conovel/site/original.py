@@ -2,13 +2,14 @@
 
 A number stays as it is. Any other value is its place among the different values of the column in
 both samples together, in a fixed order. So the matrix is a function of the two samples as one
-multiset, as every encoding must be, and nothing of the frame is lost.
+multiset, as every encoding must be, and nothing of the frame is lost. A column that holds numbers
+in one sample and texts in the other is refused: a pipeline would see two spellings of one value.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from conovel.scorers.on_frames import on_frames, reads_frames
 from conovel.scorers.reading import Matrix, Vector
-from conovel.site.columns import no_value, plain_missing, series_kind
+from conovel.site.columns import as_it_is, no_value, one_form, plain_missing, series_kind
 from conovel.site.encoding import FeatureMap, pandas_frame
 from conovel.site.representation import as_floats
 from conovel.site.tables import Rows, require_finite, unify
@@ -47,6 +48,8 @@ class FrameColumn:
         Whether numbers are missing, which a feature of its own tells.
     values : tuple
         The different values, where they have places; a missing one has the place -1.
+    plain : callable
+        Gives a value the one form that it has among `values`.
     """
 
     name: Any
@@ -54,6 +57,7 @@ class FrameColumn:
     is_number: bool
     missing: bool
     values: tuple[Any, ...]
+    plain: Callable[[Any], Any] = as_it_is
 
     @property
     def n_features(self) -> int:
@@ -61,9 +65,12 @@ class FrameColumn:
         return 2 if self.missing else 1
 
     @cached_property
-    def places(self) -> dict[Any, int]:
-        """The place of each value."""
+    def _places(self) -> dict[Any, int]:
         return {value: i for i, value in enumerate(self.values)}
+
+    def place(self, value: Any) -> int:
+        """Give the place of a value; that of a missing one is -1."""
+        return -1 if value is None else self._places[self.plain(value)]
 
 
 @dataclass(eq=False)
@@ -75,8 +82,8 @@ class ColumnValues:
     name : object
     is_number : bool
         Whether it holds numbers in both samples.
-    values : set
-        Those that are no numbers.
+    values : set of (type, value)
+        Those of columns that are not numbers; of equal values, each type is kept.
     n_bytes : int
         About how much memory they take.
     """
@@ -97,17 +104,21 @@ class ColumnValues:
             self._missing |= bool(np.isnan(as_floats(series.to_numpy())).any())
             return
         try:
-            new = {*_values(series)} - self.values - {None}
+            seen = {(type(value), value) for value in _values(series) if value is not None}
         except TypeError:
             raise no_value(f"column {self.name!r}", str(series.dtype)) from None
+        new = seen - self.values
         self.values |= new
-        self.n_bytes += sum(sys.getsizeof(value) + _PLACE for value in new)
+        self.n_bytes += sum(sys.getsizeof(value) + _PLACE for _, value in new)
 
     def column(self) -> FrameColumn:
         """Give the column; its values are in an order that does not depend on the rows'."""
-        ordered = sorted(self.values, key=lambda value: (type(value).__name__, str(value)))
+        label = f"column {self.name!r}"
         dtype = self._dtypes[0] if len(self._dtypes) == 1 else None
-        return FrameColumn(self.name, dtype, self.is_number, self._missing, tuple(ordered))
+        plain = one_form({kind for kind, _ in self.values}, [v for _, v in self.values], label)
+        held = {plain(value) for _, value in self.values}
+        ordered = sorted(held, key=lambda value: (type(value).__name__, str(value)))
+        return FrameColumn(self.name, dtype, self.is_number, self._missing, tuple(ordered), plain)
 
 
 class FrameCodec(FeatureMap):
@@ -176,9 +187,7 @@ class FrameCodec(FeatureMap):
         if self._library.is_polars():
             import polars as pl  # noqa: PLC0415
 
-            return pl.DataFrame(
-                [pl.Series(str(c.name), found[c.name], c.dtype) for c in self._columns]
-            )
+            return pl.DataFrame([_polars_series(c, found[c.name]) for c in self._columns])
         frame = pandas_frame(found)
         if not self._library.is_pandas():
             return frame
@@ -219,10 +228,20 @@ def _values(series: nw.Series[Any]) -> Sequence[Any]:
     return [plain_missing(value) for value in series.to_list()]
 
 
+def _polars_series(column: FrameColumn, values: Any) -> Any:
+    import polars as pl  # noqa: PLC0415
+
+    name = str(column.name)
+    if not column.is_number:
+        return pl.Series(name, values, column.dtype)
+    # polars makes no whole numbers and booleans of a list of floats with gaps.
+    floats = pl.Series(name, values, pl.Float64)
+    return floats if column.dtype is None else floats.cast(column.dtype)
+
+
 def _encoded(column: FrameColumn, series: nw.Series[Any]) -> list[Vector]:
     if not column.is_number:
-        place = column.places
-        return [np.array([place.get(v, -1) for v in _values(series)], dtype=np.float64)]
+        return [np.array([column.place(v) for v in _values(series)], dtype=np.float64)]
     values = as_floats(series.to_numpy())
     gone = np.isnan(values)
     # Missing numbers are zero here; a pipeline sees them as missing.

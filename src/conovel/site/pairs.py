@@ -21,8 +21,15 @@ from conovel.site.contents import contents_of
 from conovel.site.encoding import Encoder
 from conovel.site.inference import Profile, schema_from
 from conovel.site.original import read_frames
-from conovel.site.representation import common_kind, loses_digits, round_to, warn_rounded
+from conovel.site.representation import (
+    common_kind,
+    loses_digits,
+    require_kept_kind,
+    round_to,
+    warn_rounded,
+)
 from conovel.site.samples import Table, as_table, read_sample
+from conovel.site.spelling import TEXT, require_one_meaning
 from conovel.site.tables import (
     Rows,
     as_frame,
@@ -91,10 +98,40 @@ def _read_features(
     return _encode(as_table(null), as_table(test), said)
 
 
-def encode_rows(sample: Any, schema: Schema, name: str) -> Rows:
-    """Check one sample and give its features, by a schema that does not follow from it."""
+def encode_samples(samples: Sequence[Any], schema: Schema, names: Sequence[str]) -> list[Rows]:
+    """Check samples that are compared and give their features, by a schema that is fixed.
+
+    Their types are those that :meth:`Encoder.kinds_to_keep` names.
+    """
+    tables = [
+        as_table(read_sample(sample, name, None, schema))
+        for sample, name in zip(samples, names, strict=True)
+    ]
+    columns = _aligned(tables)
+    kinds = Encoder(schema).kinds_to_keep(columns)
+    encoded = _all_encoded(tables, columns, schema, names)
+    return [replace(rows, kinds=kinds) for rows in encoded]
+
+
+def encode_rows(sample: Any, schema: Schema, name: str, kinds: Sequence[str]) -> Rows:
+    """Check one sample and give its features as those of rows that were encoded before.
+
+    Parameters
+    ----------
+    sample : array or frame
+    schema : Schema
+    name : str
+        What errors call the sample.
+    kinds : sequence of str
+        Types of the rows that were encoded before, as of :func:`encode_samples`.
+    """
     table = as_table(read_sample(sample, name, None, schema))
-    return _encoded(table, table.values, Encoder(schema), name)
+    before = Encoder(schema).kinds_of_columns(kinds)
+    for label, raw in table.values.items():
+        if schema[label].kind == "number" and isinstance(raw, Numbers):
+            require_kept_kind(before[label], raw.kind, f"column {label!r}", name)
+    [rows] = _all_encoded([table], _aligned([table], before), schema, [name])
+    return replace(rows, kinds=tuple(kinds))
 
 
 def _both_frames(
@@ -168,31 +205,39 @@ def _refuse_without_schema(X_null: Any, X_test: Any) -> None:
             raise needs_schema(error) from None
 
 
-def _aligned(samples: Sequence[Table]) -> list[dict[str, RawColumn]]:
+def _aligned(
+    samples: Sequence[Table], before: Mapping[str, str] | None = None
+) -> list[dict[str, RawColumn]]:
     """Give each column one form in all samples: texts where any has texts, or one type of number.
 
-    Then equal values have equal forms in whichever sample they stand.
+    Then equal values have equal forms in whichever sample they stand. What every sample holds is
+    looked at, so that no form depends on which of them calibrates. `before` are the kinds of rows
+    that were encoded earlier.
     """
     columns = [dict(zip(samples[0].values, s.values.values(), strict=True)) for s in samples]
     found: dict[str, tuple[str, ...]] = {}
     for name in samples[0].values:
-        held = [sample[name] for sample in columns]
+        held, label = [sample[name] for sample in columns], f"column {name!r}"
+        earlier = {before[name]} - {TEXT} if before and name in before else set()
+        kinds = frozenset(earlier).union(*(raw.kinds for raw in held))
+        require_one_meaning(kinds, label)
+        found[label] = tuple(kinds)
         if any(isinstance(raw, Texts) for raw in held):
             for sample, raw in zip(columns, held, strict=True):
-                sample[name] = raw.texts() if isinstance(raw, Numbers) else raw
+                sample[name] = raw.texts(kinds, label)
             continue
-        kinds = [raw.kind for raw in held if isinstance(raw, Numbers)]
-        found[f"column {name!r}"] = tuple(kinds)
-        common = common_kind(kinds)
+        common = common_kind({*earlier, *(r.kind for r in held if isinstance(r, Numbers))})
         for sample, raw in zip(columns, held, strict=True):
             sample[name] = _rounded(raw, common, name)
-    warn_rounded(found, stacklevel=6)
+    if before is None:
+        warn_rounded(found, stacklevel=6)
     return columns
 
 
 def _rounded(raw: RawColumn, common: str, name: str) -> RawColumn:
     if isinstance(raw, Numbers) and loses_digits(raw.kind, common):
-        return Numbers(round_to(raw.values, common, f"column {name!r}") + 0.0, common)
+        rounded = round_to(raw.values, common, f"column {name!r}")
+        return Numbers(rounded.astype(np.float64) + 0.0, common)
     return replace(raw, kind=common) if isinstance(raw, Numbers) else raw
 
 
@@ -212,16 +257,21 @@ def _encode(
 ) -> tuple[Rows, Rows]:
     columns = _aligned([null, test])
     schema = said if isinstance(said, Schema) else _inferred(columns, said)
-    encoder = Encoder(schema)
-    known, tests = (
-        _encoded(table, held, encoder, name)
-        for table, held, name in zip((null, test), columns, ("X_null", "X_test"), strict=True)
-    )
+    known, tests = _all_encoded([null, test], columns, schema, ("X_null", "X_test"))
     return known, tests
 
 
-def _encoded(table: Table, held: Mapping[str, RawColumn], encoder: Encoder, name: str) -> Rows:
-    values = np.stack(encoder.encode(held, name), axis=1)
-    require_finite(values, encoder.features, name)
-    kinds = encoder.kinds(held)
-    return Rows(values, encoder.features, table.frame, kinds, encoder, table.contents)
+def _all_encoded(
+    tables: Sequence[Table],
+    columns: Sequence[Mapping[str, RawColumn]],
+    schema: Schema,
+    names: Sequence[str],
+) -> list[Rows]:
+    encoder = Encoder(schema)
+    found = []
+    for table, held, name in zip(tables, columns, names, strict=True):
+        values = np.stack(encoder.encode(held, name), axis=1)
+        require_finite(values, encoder.features, name)
+        kinds = encoder.kinds(held)
+        found.append(Rows(values, encoder.features, table.frame, kinds, encoder, table.contents))
+    return found

@@ -88,6 +88,16 @@ def loses_digits(kind: str, common: str) -> bool:
     return needed > _FLOAT_BITS[common]
 
 
+def require_kept_kind(kept: str, new: str, label: str, name: str) -> None:
+    """Refuse new rows in a narrower type of float than the one that rows were calibrated with."""
+    common = common_kind((kept, new))
+    if common in ("float16", "float32") and loses_digits(kept, common):
+        raise ColumnError(
+            f"{name}: {label} is {new}, and the detector was calibrated with {kept}: give {kept},"
+            " or keep a new detector"
+        )
+
+
 def as_floats(array: NDArray[Any]) -> NDArray[np.float64]:
     """Turn numbers of any kind into float64, each to the nearest; what is missing is NaN.
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from conovel.site.asked import columns_of, may_be_missing
 from conovel.site.columns import Numbers, RawColumn, Texts, plain_kinds, read_series
 from conovel.site.contents import contents_of_columns, contents_of_frame, number_of_text
+from conovel.site.spelling import spells_number
 from conovel.site.tables import (
     Rows,
     array_values,
@@ -170,7 +171,7 @@ def part_of(sample: Rows | Table, rows: NDArray[np.intp]) -> Rows | Table:
     columns: dict[str, RawColumn] = {
         name: replace(raw, values=raw.values[rows])
         if isinstance(raw, Numbers)
-        else Texts.of(raw.codes[rows], raw.levels, is_date=raw.is_date)
+        else Texts.of(raw.codes[rows], raw.levels, raw.kinds)
         for name, raw in sample.values.items()
     }
     return Table(columns, sample.frame)
@@ -188,6 +189,8 @@ def raw_numbers(sample: Rows | Table) -> NDArray[np.float64]:
         if isinstance(raw, Numbers):
             columns.append(raw.values + 0.0)
             continue
-        numbers = map(number_of_text, raw.levels)
+        numbers = [
+            float(level) if spells_number(level) else number_of_text(level) for level in raw.levels
+        ]
         columns.append(np.array([*numbers, np.nan])[raw.codes])
     return np.stack(columns, axis=1)

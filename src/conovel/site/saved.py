@@ -31,7 +31,7 @@ from conovel.site.ledger import Ledger
 from conovel.site.ledger_file import open_ledger, take_batch, with_update
 from conovel.site.ledger_records import BatchFacts, columns_digest, content_digest
 from conovel.site.pairs import encode_rows
-from conovel.site.representation import common_kind, loses_digits, round_to
+from conovel.site.representation import common_kind, loses_digits, require_kept_kind, round_to
 from conovel.site.results import Detection
 from conovel.site.saved_file import MAX_BYTES, pack, unpack
 from conovel.site.storage import read_bytes, write_durably
@@ -162,26 +162,21 @@ class KeptDetector:
 
     def read(self, X: Any, name: str = "X") -> Rows:
         """Check rows to score, and bring them to the columns and types of the known normals."""
+        plain = ("float64",) * self.n_features
         if self.schema is not None:
-            rows = encode_rows(X, self.schema, name)
-        else:
-            rows = read_rows(X, name, self.columns)
+            return encode_rows(X, self.schema, name, self.kinds or plain)
+        rows = read_rows(X, name, self.columns)
         if (width := rows.values.shape[1]) != self.n_features:
             raise ColumnError(
                 f"{name} has {width} columns, and the detector was made for {self.n_features}:"
                 " give it the same columns"
             )
-        plain = ("float64",) * self.n_features
         values = rows.values
         for j, (kept, new) in enumerate(
             zip(self.kinds or plain, rows.kinds or plain, strict=True)
         ):
             label, common = column_label(self.columns, j), common_kind((kept, new))
-            if common in ("float16", "float32") and loses_digits(kept, common):
-                raise ColumnError(
-                    f"{name}: {label} is {new}, and the detector was calibrated with {kept}: give"
-                    f" {kept}, or keep a new detector"
-                )
+            require_kept_kind(kept, new, label, name)
             if kept == common and kept.startswith("float") and loses_digits(new, kept):
                 values = values.copy() if values is rows.values else values
                 values[:, j] = round_to(values[:, j], kept, label) + 0.0

@@ -8,9 +8,10 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+import pyarrow as pa
 
 from conovel.errors import InputError
-from conovel.site.columns import Numbers, RawColumn, plain_kinds, read_frame
+from conovel.site.columns import Numbers, RawColumn, mixed_with_texts, plain_kinds, read_frame
 from conovel.site.contents import contents_of_frame
 from conovel.site.datafiles import open_files
 from conovel.site.dialects import Reading
@@ -77,6 +78,7 @@ def codec_from_files(sources: Sequence[FileSource], size: int, room: int) -> Fra
         If they take more. It names the column with most of them.
     """
     empty = nw.from_native(sources[0].schema.empty_table(), eager_only=True)
+    _refuse_mixed(sources)
     kinds = zip(empty.columns, plain_kinds(empty), strict=True)
     found = {name: ColumnValues(name, kind is not None) for name, kind in kinds}
     for source in sources:
@@ -87,6 +89,15 @@ def codec_from_files(sources: Sequence[FileSource], size: int, room: int) -> Fra
             if sum(values.n_bytes for values in found.values()) > room:
                 raise _too_many(max(found.values(), key=lambda v: v.n_bytes), room)
     return FrameCodec(empty.implementation, [values.column() for values in found.values()])
+
+
+def _refuse_mixed(sources: Sequence[FileSource]) -> None:
+    """Refuse columns that have values of some type in one file and texts in another."""
+    files = [file for source in sources for file in source.files]
+    for agreed in sources[0].schema:
+        held = {file.kind_of_values(agreed.name) for file in files}
+        if pa.types.is_string(agreed.type) and None in held and held != {None}:
+            raise mixed_with_texts(f"column {agreed.name!r}", set(filter(None, held)))
 
 
 def _too_many(values: ColumnValues, room: int) -> InputError:
