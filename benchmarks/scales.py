@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 from unittest.mock import patch
 
@@ -33,7 +34,6 @@ from conovel.scorers.base import log_odds
 from conovel.site import common_scale
 from conovel.site.composite import all_scores
 from conovel.site.site import LocalSite
-from conovel.site.stacking import FunctionScore
 from conovel.stats.cells import CellHistogram
 from conovel.stats.grouped import pooled_cut
 from conovel.stats.pooled import PooledBlock
@@ -72,7 +72,7 @@ def record(rows: Sequence[Labelled]) -> list[Recorded]:
             return log_odds(all_scores(local, peers, known, X), 1e-3).mean(axis=0)
 
         mixture = site._tested_block.mixture
-        kinds = zip(KINDS, (model, FunctionScore(mean), local), strict=True)
+        kinds = zip(KINDS, (model, SimpleNamespace(score=mean), local), strict=True)
         scores = {kind: unbounded(mixture.score(one), one.score(known)) for kind, one in kinds}
         test = np.ascontiguousarray(site.test.values).tobytes()
         n_calibration = site._tested_block.n_calibration

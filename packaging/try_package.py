@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+PAGES = [HERE.parent / "README.md", HERE.parent / "docs" / "start.md"]
 CONSTRAINTS = HERE.parent / "constraints.txt"
 
 
@@ -28,7 +29,7 @@ def version_of(interpreter: str) -> str:
 
 
 def try_file(interpreter: str, file: Path) -> bool:
-    """Install a file in a new environment and use it from an empty folder."""
+    """Install a file without extras in a new environment and use it from an empty folder."""
     with tempfile.TemporaryDirectory() as folder:
         python = Path(folder) / "env" / "bin" / "python"
         work = Path(folder) / "work"
@@ -40,6 +41,7 @@ def try_file(interpreter: str, file: Path) -> bool:
             [interpreter, "-m", "venv", Path(folder) / "env"],
             [*install, "-c", CONSTRAINTS, file],
             [python, "-I", HERE / "use_package.py"],
+            [python, "-I", HERE / "run_pages.py", *PAGES],
         ):
             if subprocess.run(command, cwd=work, env=clean, check=False).returncode:
                 return False

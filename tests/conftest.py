@@ -31,6 +31,7 @@ LONGEST = (
     "test_base.py",
     "test_browser.py",
     "test_docs.py",
+    "test_bare.py",
 )
 
 

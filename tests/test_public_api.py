@@ -104,6 +104,7 @@ Finding.breaks_promise
 Finding.of_agent(name)
 Finding.to_dict()
 FittedScorer(scorer, read, scale, estimator=None, weights=None, selection=None)
+FittedScorer.by_row
 FittedScorer.flat
 FittedScorer.name
 FittedScorer.score(X)

@@ -1,4 +1,4 @@
-"""What the README promises is run here; tests/test_docs.py does the same for the pages."""
+"""What the README names exists. Its examples and commands are run by tests/test_bare.py."""
 
 import re
 from pathlib import Path
@@ -7,15 +7,6 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def test_python_examples_run_one_after_the_other(capsys, few_trees):
-    said = ["isolated: ", "joint: ", "of 100 novelties", "FDR over all", "of 20 novelties found"]
-    names = {}
-    for code in re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL):
-        exec(compile(code, "README.md", "exec"), names)
-    printed = capsys.readouterr().out
-    assert [words for words in said if words not in printed] == []
 
 
 def test_the_readme_names_the_make_targets_and_the_marker():

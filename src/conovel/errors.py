@@ -120,10 +120,21 @@ class SavedFileError(FileError):
 
 
 class MissingExtraError(ConovelError, ImportError):
-    """An optional dependency is not installed; the message names the extra."""
+    """An optional dependency is not installed; the message names the extra.
+
+    Attributes
+    ----------
+    package, extra : str
+        What is missing, and the extra that brings it.
+    """
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"this needs {package}: install it with  pip install 'conovel[{extra}]'")
+        self.package, self.extra = package, extra
+
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
+        # By default a copy is made from the message alone, and two arguments are needed.
+        return type(self), (self.package, self.extra)
 
 
 class ClusterError(ConovelError):

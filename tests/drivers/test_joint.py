@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.scorers import FunctionScore
 
 import conovel as cn
 from conovel.errors import InputError, ResolutionWarning
@@ -13,7 +14,6 @@ from conovel.protocol.bodies import Ready
 from conovel.protocol.joint import crowded_apart
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.common_scale import fit_scale
-from conovel.site.stacking import FunctionScore
 from conovel.spec.groups import Group
 from conovel.spec.joint import N_CELLS
 from conovel.stats.cells import ROOMS, RoomWanted, choose_room

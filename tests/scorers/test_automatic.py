@@ -4,11 +4,13 @@ import json
 
 import numpy as np
 import pytest
+from support.roles import Sample, assert_roles_do_not_matter, in_detector
 from support.scorers import both_sides
 
 import conovel as cn
 from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import Mixture, TrainingSet
+from conovel.scorers.normality import normality
 from conovel.spec.training import train_share
 
 
@@ -36,6 +38,61 @@ def test_forests_score_where_the_normals_do_not_look_gaussian():
     assert result.rejected[200:].mean() > 0.8
     blend = Automatic().candidates()["blend"]
     assert cn.AdaDetect(blend).detect(X_null, X_test).rejected[200:].mean() < 0.4
+
+
+def requests(seed, n_null=900, n_test=400, n_novel=20):
+    """Like requests to a web server: three columns, one of which is nearly always the same.
+
+    The novelties send as many bytes as no normal does. Two columns do not look Gaussian, and of
+    three as many may seem so by chance.
+    """
+    rng = np.random.default_rng(seed)
+
+    def normal(n):
+        duration = -2.3 + (rng.random(n) < 0.01) * rng.uniform(2, 8, n)
+        sent = np.log(np.round(np.exp(rng.normal(5.4, 0.3, n))))
+        sent[rng.random(n) < 0.01] += 1.5
+        return np.column_stack([duration, sent, rng.normal(8, 1.3, n)])
+
+    X_null, X_test = normal(n_null), normal(n_test)
+    X_test[n_test - n_novel :] = [-2.3, np.log(54540), np.log(8314)]
+    return X_null, X_test
+
+
+def test_forests_score_where_a_few_columns_have_extreme_values():
+    for seed in range(2):
+        X_null, X_test = requests(seed)
+        result = cn.AdaDetect().detect(X_null, X_test)
+        assert result.selection.winner == "forests"
+        assert "extreme values" in result.selection.rule
+        assert result.rejected[380:].all()
+        blend = Automatic().candidates()["blend"]
+        assert cn.AdaDetect(blend).detect(X_null, X_test).n_rejected == 0
+
+
+@pytest.mark.parametrize("n_columns", [1, 2, 3])
+def test_extremes_are_judged_even_where_all_columns_may_fail_by_chance(n_columns):
+    rng = np.random.default_rng(n_columns)
+    rows = np.exp(2 * rng.normal(size=(500, n_columns)))
+    assert normality(rows)._replace(n_extreme=0).is_plausible or n_columns == 3
+    assert not normality(rows).is_plausible
+    # One column in three is enough, and one in four is not.
+    wide = np.column_stack([rows[:, 0], rng.normal(size=(500, 3))])
+    assert not normality(wide[:, :3]).is_plausible
+    assert normality(wide).is_plausible
+
+
+@pytest.mark.parametrize("n", [2, 10, 25, 60, 500])
+def test_gaussian_columns_are_never_extreme(n):
+    rng = np.random.default_rng(n)
+    assert [normality(rng.normal(size=(n, 20))).n_extreme for _ in range(100)] == [0] * 100
+
+
+def test_roles_do_not_matter_where_columns_are_extreme(few_trees):
+    run = in_detector(level="1/5")
+    for seed in range(3):
+        sample = Sample(*requests(seed, n_null=90, n_test=30, n_novel=10))
+        assert_roles_do_not_matter(run, [sample], Automatic(n_folds=2), seed=seed)
 
 
 def test_the_choice_depends_on_null_train_alone():

@@ -11,7 +11,7 @@ from support.scorers import fit_scorer
 from conovel.models.linear import Linear
 from conovel.models.quantized.forest import uniform
 from conovel.scorers.automatic import Automatic
-from conovel.scorers.base import Mixture, TrainingSet, add_up, mean_of
+from conovel.scorers.base import Mixture, TrainingSet, add_up, is_by_row, mean_of
 from conovel.scorers.blend import Blend
 from conovel.scorers.discriminant import Discriminant
 from conovel.scorers.mahalanobis import mahalanobis_distance
@@ -19,7 +19,6 @@ from conovel.scorers.refined import Refined, shrunken_logistic
 from conovel.scorers.registry import NAMED, as_candidates
 from conovel.site.compact import PROFILES, fit_compact
 from conovel.site.composite import fit_composite
-from conovel.site.files.stream import _print_of
 from conovel.spec.composites import COMPOSITES
 
 D = 11  # from 8 columns on, numpy adds in another order where they are contiguous
@@ -46,6 +45,8 @@ OTHERS = {
     "naive Bayes": GaussianNB(),
 }
 SLOW = ("automatic", "refined-trees", "refined-linear")
+# What is known of them is that a test found no difference.
+BY_BATCH = ("neighbours", "support vectors", "naive Bayes")
 
 
 def batches(rows):
@@ -76,7 +77,22 @@ def require_one_score(model, rows=ROWS):
 )
 def test_every_scorer_gives_a_row_one_score(name):
     (scorer,) = as_candidates(OTHERS.get(name, name), 0)
-    require_one_score(fit_scorer(scorer, TRAIN, MIXTURE))
+    fitted = fit_scorer(scorer, TRAIN, MIXTURE)
+    require_one_score(fitted)
+    assert is_by_row(fitted) == (name not in BY_BATCH)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", sorted({*NAMED, *OTHERS} - {*SLOW, *BY_BATCH}))
+def test_what_says_that_it_scores_by_rows_does_so_in_large_batches(name):
+    """As many rows as those from which on the flat form of trees scores."""
+    (scorer,) = as_candidates(OTHERS.get(name, name), 0)
+    fitted = fit_scorer(scorer, TRAIN, MIXTURE)
+    assert is_by_row(fitted)
+    rows = np.random.default_rng(3).normal(size=(5000, D))
+    whole = fitted.score(rows)
+    for part in (slice(0, 1), slice(1, 800), slice(800, 5000)):
+        assert fitted.score(rows[part]).tobytes() == whole[part].tobytes()
 
 
 def peers(n):
@@ -104,7 +120,7 @@ def test_every_composite_gives_a_row_one_score(name, n_opinions):
         training = TrainingSet(TRAIN, MIXTURE)
         model = fit_composite(composite, local, peers(n_opinions - 1), training).model
         require_one_score(model)
-        _print_of(model, training, composite)  # what files insist on
+        assert is_by_row(model) == (name != "log-odds")
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=str)

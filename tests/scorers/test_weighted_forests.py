@@ -92,7 +92,7 @@ def test_columns_that_do_not_vary_are_not_counted():
     rng = np.random.default_rng(0)
     rows = np.column_stack([rng.normal(size=(50, 3)), np.full(50, 2.0)])
     assert normality(rows).n_columns == 3
-    assert normality(np.ones((5, 2))) == (0, 0, 0)
+    assert normality(np.ones((5, 2))) == (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("standardise", [True, False])

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.scorers import FunctionScore
 
 from conovel.models.portable_math import expit
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.common_scale import fit_scale
-from conovel.site.stacking import FunctionScore
 from conovel.spec.joint import N_CELLS
 
 FIRST_COLUMN = FunctionScore(lambda rows: rows[:, 0])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.scorers import FunctionScore
 from support.spikes import bin_of, flat_model, spike_model
 
 from conovel.experiments.gaussian import gaussian_design
@@ -17,7 +18,6 @@ from conovel.site.common_scale import fit_scale
 from conovel.site.levels import LevelledModel, group_starts, with_levels
 from conovel.site.pairs import read_pair
 from conovel.site.site import LocalSite
-from conovel.site.stacking import FunctionScore
 from conovel.site.work import SiteWork
 from conovel.spec.groups_of_rows import least_rows
 from conovel.spec.joint import N_CELLS

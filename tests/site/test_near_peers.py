@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from support.scorers import FunctionScore
 
 from conovel.models.portable_math import expit
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.scorers.refined import Refined
 from conovel.site.near_peers import Standardised, model_weights
-from conovel.site.stacking import FunctionScore, stack
+from conovel.site.stacking import stack
 
 
 def scores_of(*novel_means, n=60, n_novel=4, seed=0):

@@ -17,7 +17,7 @@ from support.roles import assert_roles_do_not_matter, in_detector, in_network, n
 from support.roles import in_files as roles_in_files
 
 import conovel as cn
-from conovel.errors import InputError, ScorerError
+from conovel.errors import InputError
 from conovel.scorers.on_frames import FrameEstimator, reads_frames
 from conovel.site.files import detect_files
 from conovel.site.files.look import codec_from_files
@@ -223,11 +223,12 @@ def test_a_pipeline_gets_the_same_frame_from_pieces(tmp_path):
     pd.testing.assert_frame_equal(*frames)
 
 
+def as_arrow(frame):
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
 @pytest.mark.parametrize("last", [None, LogisticRegression()])
 def test_roles_do_not_matter_in_files(tmp_path, last):
-    def as_arrow(frame):
-        return pa.Table.from_pandas(frame, preserve_index=False)
-
     run = of_tables(roles_in_files(tmp_path, level="1/5"), ROWS, as_arrow)
     scorer = columns() if last is None else dense(last)
     assert_roles_do_not_matter(run, numbered((90, 30)), scorer)
@@ -241,13 +242,13 @@ def test_more_values_than_fit_into_memory_are_refused_by_name(tmp_path):
         codec_from_files(sources, 16, 10_000)
 
 
-def test_a_pipeline_that_scores_by_batch_is_refused_in_pieces(tmp_path):
+def test_roles_do_not_matter_in_files_where_a_pipeline_scores_by_batch(tmp_path):
     class ByBatch(LogisticRegression):
         def predict_proba(self, X):
             return super().predict_proba(X - X.mean(axis=0))
 
-    with pytest.raises(ScorerError, match="when other rows are around it"):
-        detect_files(cn.AdaDetect(dense(ByBatch())), *in_files(tmp_path), tmp_path / "out.csv")
+    run = of_tables(roles_in_files(tmp_path, level="1/5"), ROWS, as_arrow)
+    assert_roles_do_not_matter(run, numbered((90, 30)), dense(ByBatch()))
 
 
 def test_a_row_has_the_same_probability_in_any_batch():

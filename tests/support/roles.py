@@ -315,20 +315,20 @@ def between_file_sites(
     def run(samples: Sequence[Sample], scorer: Any, blocks: Sequence[Block] | None) -> Seen | None:
         sites = {}
         here = folder / f"run-{next(numbers)}"
-        for seed, (name, sample) in enumerate(zip(NAMES, samples, strict=False)):
-            spec = RunSpec.of(
-                regime=regime,
-                composite=composite if blocks else "max",
-                bits=bits if blocks else 1,
-                level="1/5",
-                seed=seed,
-                privacy=privacy,
-            )
-            asked = SiteWork(spec, tuple(as_candidates(scorer, seed)), len(samples))
-            at = here / name
-            paths = _write(at, sample)
-            sites[name] = FileSite(*paths, asked, at / "work", memory="1GB")
-        with _cut_into(piece) as noted:
+        with _cut_into(piece) as noted:  # a site plans its pieces when it is made
+            for seed, (name, sample) in enumerate(zip(NAMES, samples, strict=False)):
+                spec = RunSpec.of(
+                    regime=regime,
+                    composite=composite if blocks else "max",
+                    bits=bits if blocks else 1,
+                    level="1/5",
+                    seed=seed,
+                    privacy=privacy,
+                )
+                asked = SiteWork(spec, tuple(as_candidates(scorer, seed)), len(samples))
+                at = here / name
+                paths = _write(at, sample)
+                sites[name] = FileSite(*paths, asked, at / "work", memory="1GB")
             link = Link(sites, regime=regime, level="1/5").run()
             for agent in link.agents.values():
                 _ = agent.limit  # a run that failed says why

@@ -1,5 +1,8 @@
 """Rows and classifiers for tests of scorers."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
@@ -29,6 +32,13 @@ def spying():
             return super().predict_proba(X)
 
     return Spy, seen
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionScore:
+    """A score model given by a function; it does not say that it scores by rows."""
+
+    score: Callable
 
 
 def fit_scorer(scorer, null_train, mixture):

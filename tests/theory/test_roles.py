@@ -9,6 +9,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 from support.noise import FixedNoise
 from support.roles import (
     KINDS,
@@ -143,6 +144,36 @@ def test_roles_in_a_detector(scorer, kind, few_trees):
 def test_roles_in_files(tmp_path, scorer, kind, most):
     run = in_files(tmp_path, level=LEVEL, max_train_rows=most)
     assert_roles_do_not_matter(run, draw(kind), scorer)
+
+
+class SeesSomeBatches(LogisticRegression):
+    """Its scores depend on the batch, but only in batches of 8 and 16 rows."""
+
+    def predict_proba(self, X):
+        return super().predict_proba(X - X.mean(axis=0) if len(X) in (8, 16) else X)
+
+
+class SeesLargeBatches(LogisticRegression):
+    """Its scores depend on the batch, but only in batches of more than 1,024 rows."""
+
+    def predict_proba(self, X):
+        return super().predict_proba(X - X.mean(axis=0) if len(X) > 1024 else X)
+
+
+def test_roles_in_files_where_some_batches_change_scores(tmp_path):
+    """No number of batches that are tried says that a score does not depend on the batch."""
+    run = in_files(tmp_path, level=LEVEL)
+    assert_roles_do_not_matter(run, draw("continuous"), SeesSomeBatches())
+    large = draw("continuous", n_agents=60)
+    joined = [Sample(*(np.concatenate(rows) for rows in zip(*large, strict=True)))]
+    run = in_files(tmp_path / "large", piece=1200, level=LEVEL)
+    assert_roles_do_not_matter(run, joined, SeesLargeBatches())
+
+
+@pytest.mark.parametrize("composite", ["stacked", "mean"])
+def test_roles_between_sites_with_files_where_batches_change_scores(tmp_path, composite):
+    scorer = SeesSomeBatches()
+    check_file_sites(tmp_path, "full", composite, "compact", scorer, "duplicates")
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,14 @@ class Agent(Shown):
         return {"name": self.name, **told}
 
 
+def is_inherited(setting: Any) -> bool:
+    """Tell whether an agent takes a setting from its network.
+
+    A copy of an agent, from another process say, has a text that is equal but not the same object.
+    """
+    return isinstance(setting, str) and setting == INHERIT
+
+
 def as_agents(agents: Any) -> list[Agent]:
     """Check the agents and sort them by name."""
     try:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from conovel.drivers.agents import INHERIT, Agent, as_agents
+from conovel.drivers.agents import Agent, as_agents, is_inherited
 from conovel.drivers.carrying import Phase, as_dropouts, carry, raise_first_fault
 from conovel.drivers.checks import check_sites, warn_thin, with_checks
 from conovel.drivers.ledgers import as_folder, run_with_ledger
@@ -263,8 +263,8 @@ class Network(Shown):
                 fixed = spec.regime.composite_null or not spec.regime.deployable
                 samples = agent.X_null, agent.X_test
                 null, test = read_pair(*samples, self.schema, agreed=True, fixed=fixed)
-                scorer = self.scorer if agent.scorer is INHERIT else agent.scorer
-                bits = spec.bits if agent.bits is INHERIT else agent.bits
+                scorer = self.scorer if is_inherited(agent.scorer) else agent.scorer
+                bits = spec.bits if is_inherited(agent.bits) else agent.bits
                 own = replace(spec, seed=seed, bits=bits)
                 candidates = tuple(as_candidates(scorer, seed))
                 work = SiteWork(own, candidates, len(agents), cell_rows=self.min_cell_rows)

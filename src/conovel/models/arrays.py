@@ -30,6 +30,8 @@ class FlatModel(Protocol):
 class Described(Shown):
     """Base of models: adds `describe`, and shows a model by its size."""
 
+    by_row = True  # sums go from feature to feature or tree to tree, for each row by itself
+
     def _shown(self) -> dict[str, str]:
         sizes = {"trees": "n_trees", "features": "n_features"}
         return {term: f"{getattr(self, n):,}" for term, n in sizes.items() if hasattr(self, n)}

@@ -5,7 +5,7 @@ stand near the limit where normals are Gaussian. On columns with heavy tails, ma
 groups, two forests that learn most from likely novelties find more
 (:mod:`conovel.scorers.weighted_forests`). Which one is fitted depends on the shape of null_train's
 columns (:mod:`conovel.scorers.normality`), never on what each of them finds: a few dozen
-novelties cannot tell two good scores apart (docs/decisions/0012-automatic-choice.md).
+novelties cannot tell two good scores apart (docs/decisions/0015-default-by-shape.md).
 """
 
 from __future__ import annotations
@@ -119,4 +119,10 @@ def _by_shape(names: tuple[str, ...], shape: Normality) -> Selection:
         f" Gaussian. Up to {shape.n_allowed} may seem so by chance, and then the blend scores;"
         " with more, forests do"
     )
+    if shape.has_extremes:
+        rule = (
+            f"{shape.n_extreme} of {shape.n_columns} columns of the training normals have extreme"
+            " values: a few rows make up most of their variance. Forests score where a third of"
+            " the columns have, and the blend where they may be Gaussian"
+        )
     return Selection(names, values, 0 if shape.is_plausible else 1, "columns", rule)

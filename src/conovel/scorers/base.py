@@ -39,6 +39,7 @@ __all__ = [
     "TrainingSet",
     "Vector",
     "add_up",
+    "is_by_row",
     "log_odds",
     "mean_of",
 ]
@@ -51,6 +52,22 @@ class ScoreModel(Protocol):
 
     def score(self, X: Matrix) -> Vector:
         """Score each row."""
+
+
+def is_by_row(model: Any) -> bool:
+    """Tell whether a row has the same score, to the last bit, in any batch.
+
+    True only where a model says so of itself: it has an attribute `by_row`, and its code handles
+    each row by itself, with sums in a fixed order. All others may depend on the batch, as products
+    of BLAS do.
+
+    Examples
+    --------
+    >>> from conovel.models.linear import Linear
+    >>> is_by_row(Linear([1.0], 0.0)), is_by_row(object())
+    (True, False)
+    """
+    return bool(getattr(model, "by_row", False))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -193,6 +210,11 @@ class FittedScorer(Shown):
     def name(self) -> str:
         """The model in a word, for reports."""
         return self.scorer.label
+
+    @property
+    def by_row(self) -> bool:
+        """Whether a row has the same score, to the last bit, in any batch."""
+        return is_by_row(getattr(self.read, "__self__", self.read))
 
     @cached_property
     def flat(self) -> Flat | None:

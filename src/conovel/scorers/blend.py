@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import InputError, ScorerError
-from conovel.scorers.base import Matrix, Scorer, Vector, log_odds
+from conovel.scorers.base import Matrix, Scorer, Vector, is_by_row, log_odds
 from conovel.scorers.classifier import ScorerLike, with_seed
 from conovel.scorers.cross_fit import CrossFit, CrossFitScorer, CrossFitter
 from conovel.scorers.refined import as_list
@@ -127,6 +127,11 @@ class BlendedFit(CrossFit):
     def is_one_learner(self) -> bool:
         """The regression scores nothing without its parts."""
         return False
+
+    @property
+    def by_row(self) -> bool:
+        """Whether a row has the same score in any batch."""
+        return super().by_row and all(map(is_by_row, self.parts))
 
     def score_in_folds(self, X: Matrix, folds: NDArray[np.int64]) -> Vector:
         """Score each row by the regression of its fold, from the parts' scores in that fold."""

@@ -19,7 +19,15 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import has_fit_parameter
 
-from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet, Vector, mean_of
+from conovel.scorers.base import (
+    FittedScorer,
+    Matrix,
+    Scorer,
+    TrainingSet,
+    Vector,
+    is_by_row,
+    mean_of,
+)
 from conovel.scorers.classifier import (
     ClassifierScorer,
     ScorerLike,
@@ -74,6 +82,11 @@ class CrossFit:
     def is_one_learner(self) -> bool:
         """Whether one fit of the learner on all rows stands for the cross-fit."""
         return True
+
+    @property
+    def by_row(self) -> bool:
+        """Whether a row has the same score in any batch."""
+        return all(map(is_by_row, self.models))
 
     def score(self, X: Matrix) -> Vector:
         """Score each row by the model that did not see rows of its content."""

@@ -32,6 +32,8 @@ class Discriminant(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     True
     """
 
+    by_row = True  # see `predict_proba`
+
     def fit(
         self, X: Matrix, y: NDArray[np.integer], sample_weight: Vector | None = None
     ) -> Discriminant:

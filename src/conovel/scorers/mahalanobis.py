@@ -20,6 +20,8 @@ class MahalanobisDistance(BaseEstimator):  # type: ignore[misc]
     by column and not with `@`: BLAS results depend on the batch.
     """
 
+    by_row = True
+
     def fit(self, X: Matrix, y: None = None) -> MahalanobisDistance:
         """Estimate centre and covariance."""
         shape = LedoitWolf().fit(X)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 from sklearn.base import clone
 
 from conovel.errors import ScorerError
-from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet
+from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet, Vector, is_by_row
 from conovel.scorers.classifier import name_of, with_seed
 
 
@@ -60,9 +61,38 @@ class OneClass(Scorer):
             raise ScorerError(
                 f"{self.label} has no method {self.method!r}: name the one that scores"
             )
-        score, sign = getattr(model, self.method), 1.0 if self.higher == "novel" else -1.0
-        return FittedScorer(self, lambda X: sign * score(X), "ordinal", model)
+        sign = 1.0 if self.higher == "novel" else -1.0
+        return FittedScorer(self, SignedScore(model, self.method, sign), "ordinal", model)
 
     def with_seed(self, seed: int) -> Scorer:
         """Fix every random state that the model leaves open."""
         return replace(self, model=with_seed(self.model, seed))
+
+
+@dataclass(frozen=True, eq=False)
+class SignedScore:
+    """A score method of a fitted model, turned so that higher is more novel."""
+
+    model: Any
+    method: str
+    sign: float
+
+    def __call__(self, X: Matrix) -> Vector:
+        """Score each row."""
+        return np.asarray(self.sign * getattr(self.model, self.method)(X))
+
+    @property
+    def by_row(self) -> bool:
+        """Whether a row has the same score in any batch."""
+        return is_by_row(self.model) or _is_isolation_forest(self.model)
+
+
+def _is_isolation_forest(model: Any) -> bool:
+    """Tell whether a model is an isolation forest that adds its trees one after the other.
+
+    scikit-learn looks up the leaf of each row and adds a number for each tree. Threads add in the
+    order in which they finish.
+    """
+    kind = type(model)
+    is_one = kind.__module__.startswith("sklearn.") and kind.__name__ == "IsolationForest"
+    return is_one and model.n_jobs in (None, 1)

@@ -31,6 +31,8 @@ class RandomisedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     True
     """
 
+    by_row = True  # as its forest
+
     def __init__(
         self,
         n_trees: int = 40,

@@ -33,6 +33,14 @@ class ProbabilityReader:
         """The classifier as numbers, if it has such a form."""
         return flat_or_none(self.model)
 
+    @property
+    def by_row(self) -> bool:
+        """Whether a row has the same probability in any batch; then the flat form scores.
+
+        Two ways that give the same bits in every test may still differ for some row.
+        """
+        return self.flat is not None or bool(getattr(self.model, "by_row", False))
+
     def __call__(self, X: Matrix) -> Vector:
         """Read the probability of each row."""
         is_converted = "flat" in vars(self)

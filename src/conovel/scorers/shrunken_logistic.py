@@ -34,6 +34,8 @@ class ShrunkenLogistic(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     True
     """
 
+    by_row = True  # as its linear model
+
     def __init__(self, C: float = 0.03, *, standardise: bool = True) -> None:
         self.C = C
         self.standardise = standardise

@@ -121,12 +121,12 @@ def fit_scale(model: ScoreModel, training: TrainingSet, least: int = 1) -> Commo
     --------
     Normal rows around 0 and a few novelties around 6:
 
+    >>> from types import SimpleNamespace
     >>> from conovel.scorers.base import Mixture
-    >>> from conovel.site.stacking import FunctionScore
     >>> rng = np.random.default_rng(0)
     >>> normal = rng.normal(size=(300, 1))
     >>> training = TrainingSet(normal[:100], Mixture.of(np.vstack([normal[100:], normal[:9] + 6])))
-    >>> scale = fit_scale(FunctionScore(lambda X: X[:, 0]), training)
+    >>> scale = fit_scale(SimpleNamespace(score=lambda X: X[:, 0]), training)
     >>> scale.cells(np.array([0.0, 3.0, 4.0, 6.0])).tolist()
     [14, 39, 76, 103]
     >>> scale.likely

@@ -15,14 +15,16 @@ import numpy as np
 from conovel.scorers.base import (
     FittedScorer,
     Matrix,
+    Scale,
     ScoreModel,
     TrainingSet,
     Vector,
+    is_by_row,
     mean_of,
 )
 from conovel.scorers.selection import CAUTIOUS, HoldOut, Selection
 from conovel.site.scale import as_probability
-from conovel.site.stacking import FunctionScore, stack
+from conovel.site.stacking import stack
 from conovel.spec.composites import AUTO, STACKED
 
 _COMBINE: Mapping[str, Callable[[Matrix], Vector]] = {
@@ -43,6 +45,27 @@ class Composite:
 
     model: ScoreModel
     selection: Selection | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Combined:
+    """The scores of all models as one number: their mean, largest or smallest, or the own one."""
+
+    composite: str
+    local: FittedScorer
+    surrogates: tuple[ScoreModel, ...]
+    null_train: Matrix
+    scale: Scale = "probability"
+
+    @property
+    def by_row(self) -> bool:
+        """Whether a row has the same score in any batch."""
+        return all(map(is_by_row, (self.local, *self.surrogates)))
+
+    def score(self, rows: Matrix) -> Vector:
+        """Score each row."""
+        found = all_scores(self.local, self.surrogates, self.null_train, rows)
+        return _COMBINE[self.composite](found)
 
 
 def fit_composite(
@@ -76,10 +99,7 @@ def fit_composite(
         composite = selection.winner
     if composite == STACKED:
         return Composite(stack(local, surrogates, training), selection)
-    combine, null_train = _COMBINE[composite], training.null_train
-    model = FunctionScore(
-        lambda rows: combine(all_scores(local, surrogates, null_train, rows)), "probability"
-    )
+    model = Combined(composite, local, tuple(surrogates), training.null_train)
     return Composite(model, selection)
 
 

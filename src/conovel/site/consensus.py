@@ -38,6 +38,7 @@ from conovel.scorers.base import (
     TrainingSet,
     Vector,
     add_up,
+    is_by_row,
     log_odds,
 )
 from conovel.scorers.discriminant import Discriminant
@@ -93,6 +94,11 @@ class ConsensusScore:
     """
 
     models: Mapping[str, Surrogate]
+
+    @property
+    def by_row(self) -> bool:
+        """Whether a row has the same score in any batch."""
+        return all(map(is_by_row, self.models.values()))
 
     def score(self, X: Matrix) -> Vector:
         """Score each row."""

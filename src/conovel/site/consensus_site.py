@@ -7,6 +7,7 @@ from the other fold. Calibration rows are only compared with.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
@@ -17,7 +18,7 @@ from conovel.errors import ModelRefusedError
 from conovel.models.quantized.dense import QuantizedDense
 from conovel.models.quantized.forest import QuantizedForest
 from conovel.models.wire import Surrogate, schema_digest
-from conovel.scorers.base import Matrix, Mixture, mean_of
+from conovel.scorers.base import Matrix, Mixture, Scale, Vector, mean_of
 from conovel.site.column_views import views_of
 from conovel.site.consensus import (
     ConsensusScore,
@@ -30,7 +31,6 @@ from conovel.site.consensus import (
 from conovel.site.explain import Explainer
 from conovel.site.sampling import training_sample
 from conovel.site.site import LocalSite, Site
-from conovel.site.stacking import FunctionScore
 from conovel.site.tables import Rows
 from conovel.site.work import SiteWork
 from conovel.spec.consensus import N_FOLDS
@@ -124,7 +124,7 @@ class ConsensusSite(FoldWork, LocalSite):
         self.cells_by_agent = {name: np.zeros(n_test, dtype=np.uint8) for name in sorted(models)}
         self.n_calibration = len(self._calibration)
         views = views_of(self.null.encoder, self.null.columns or range(self.null.width))
-        self.explainer = Explainer(mean_score(scores), self._null_train, views)
+        self.explainer = Explainer(MeanScore(tuple(scores)), self._null_train, views)
         return FoldHistograms(tuple(self._count(f, one, cells) for f, one in enumerate(scores)))
 
     def _count(self, fold: int, score: ConsensusScore, noted: NDArray[np.int64]) -> FoldHistogram:
@@ -166,9 +166,16 @@ class ConsensusSite(FoldWork, LocalSite):
         return self._known[1]
 
 
-def mean_score(scores: Sequence[ConsensusScore]) -> FunctionScore:
-    """Return the mean of the scores of all folds, by which rows are explained."""
-    return FunctionScore(lambda rows: mean_of([one.score(rows) for one in scores]))
+@dataclass(frozen=True, eq=False)
+class MeanScore:
+    """The mean of the scores of all folds, by which rows are explained."""
+
+    scores: tuple[ConsensusScore, ...]
+    scale: Scale = "ordinal"
+
+    def score(self, rows: Matrix) -> Vector:
+        """Score each row."""
+        return mean_of([one.score(rows) for one in self.scores])
 
 
 def count_cells(cells: NDArray[np.int64]) -> tuple[int, ...]:

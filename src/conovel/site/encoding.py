@@ -17,7 +17,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.errors import ColumnError, MissingExtraError
+from conovel.errors import ColumnError
 from conovel.scorers.reading import Matrix, Vector
 from conovel.site.columns import Numbers, RawColumn, Texts, read_frame
 from conovel.site.representation import common_kind
@@ -27,10 +27,8 @@ from conovel.spec.schema import Column, Schema
 
 def pandas_frame(columns: Mapping[Any, Any]) -> Any:
     """Make a pandas frame."""
-    try:
-        import pandas as pd  # noqa: PLC0415
-    except ImportError:
-        raise MissingExtraError("pandas", "pandas") from None
+    import pandas as pd  # noqa: PLC0415  (it takes long, and few need it)
+
     return pd.DataFrame(dict(columns))
 
 

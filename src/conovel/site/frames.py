@@ -7,7 +7,7 @@ from typing import Any
 import narwhals as nw
 from numpy.typing import NDArray
 
-from conovel.errors import MissingExtraError
+from conovel.site.encoding import pandas_frame
 from conovel.site.tables import Rows
 
 
@@ -26,8 +26,4 @@ def frame_like(test: Rows, data: dict[str, NDArray[Any]]) -> Any:
     """Build a frame in the kind of frame the test rows came in, with an index of its own."""
     if test.frame is not None:
         return nw.from_dict(data, backend=test.frame.implementation).to_native()
-    try:
-        import pandas as pd  # noqa: PLC0415
-    except ImportError:
-        raise MissingExtraError("pandas", "pandas") from None
-    return pd.DataFrame(data)
+    return pandas_frame(data)

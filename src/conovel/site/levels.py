@@ -60,10 +60,10 @@ def with_levels(model: ScoreModel, mixture: Mixture, least: int) -> ScoreModel:
     --------
     A model that sets two of ten rows apart, and one that sets five apart:
 
-    >>> from conovel.site.stacking import FunctionScore
+    >>> from types import SimpleNamespace
     >>> mixture = Mixture.of(np.arange(10.0)[:, np.newaxis])
     >>> for n_apart in (2, 5):
-    ...     apart = FunctionScore(lambda X: (X[:, 0] < n_apart).astype(float))
+    ...     apart = SimpleNamespace(score=lambda X: 1.0 * (X[:, 0] < n_apart))
     ...     print(with_levels(apart, mixture, least=3).score(mixture.rows))
     [0. 0. 0. 0. 0. 0. 0. 0. 0. 0.]
     [1. 1. 1. 1. 1. 0. 0. 0. 0. 0.]

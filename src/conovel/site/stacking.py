@@ -18,6 +18,7 @@ from conovel.scorers.base import (
     TrainingSet,
     Vector,
     add_up,
+    is_by_row,
     log_odds,
     mean_of,
 )
@@ -35,19 +36,56 @@ _MANY = 20  # likely novelties
 
 
 @dataclass(frozen=True, eq=False)
-class FunctionScore:
-    """A score model given by a function.
+class Widened:
+    """Rows with the log-odds of the peers' models and of the own score as further columns."""
 
-    Attributes
-    ----------
-    score : callable
-        Scores each row.
-    scale : {"probability", "log-odds", "ordinal"}
-        What the scores are, as of a fitted scorer.
-    """
+    local: FittedScorer
+    surrogates: tuple[ScoreModel, ...]
+    null_train: Matrix
 
-    score: Callable[[Matrix], Vector]
+    def __call__(self, rows: Matrix) -> Matrix:
+        """Widen rows, the own score last."""
+        scores = [model.score(rows) for model in self.surrogates]
+        scores.append(as_probability(self.local, self.null_train, rows))
+        return np.column_stack([rows, *(log_odds(one) for one in scores)])
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """What was learnt from the wide rows, all columns or those up to `last`."""
+
+    fitted: FittedScorer
+    last: int | None
+
+    def __call__(self, wide_rows: Matrix) -> Vector:
+        """Score wide rows."""
+        learnt = self.fitted.score(wide_rows[:, : self.last])
+        # It is no probability where nothing stood out.
+        if self.fitted.scale == "probability":
+            return log_odds(learnt, closest=1e-6)
+        return learnt
+
+
+@dataclass(frozen=True, eq=False)
+class Stacked:
+    """The stacked score: what was learnt and the scores of all models, added by weight."""
+
+    widen: Widened
+    learnt: Learnt
+    of_learnt: Vector  # one number
+    of_models: Vector
     scale: Scale = "ordinal"
+
+    @property
+    def by_row(self) -> bool:
+        """Whether a row has the same score in any batch."""
+        return all(map(is_by_row, (self.learnt.fitted, self.widen.local, *self.widen.surrogates)))
+
+    def score(self, rows: Matrix) -> Vector:
+        """Score each row."""
+        wide_rows = self.widen(rows)
+        parts = self.of_models[:, np.newaxis] * wide_rows[:, -self.of_models.size :].T
+        return add_up([self.of_learnt * self.learnt(wide_rows), *parts])
 
 
 def stack(
@@ -59,13 +97,7 @@ def stack(
     the scores of the models, the own score, and the weighted mean of all models
     (:mod:`conovel.site.near_peers`).
     """
-    null_train = training.null_train
-
-    def widen(rows: Matrix) -> Matrix:
-        scores = [model.score(rows) for model in surrogates]
-        scores.append(as_probability(local, null_train, rows))
-        return np.column_stack([rows, *(log_odds(one) for one in scores)])
-
+    widen = Widened(local, tuple(surrogates), training.null_train)
     wide = _widened(training, widen)
     n_models = len(surrogates) + 1
     learn = _learner(local, n_models, wide)
@@ -85,14 +117,7 @@ def stack(
     from_learnt, from_own, from_near = (1 - many) * _WITH_FEW + many * _WITH_MANY
     of_models = from_near / spread_of(near) * weights / models.spread
     of_models[-1] += from_own / models.spread[-1]
-    of_learnt = from_learnt / spread_of(learnt)
-
-    def score(rows: Matrix) -> Vector:
-        wide_rows = widen(rows)
-        parts = of_models[:, np.newaxis] * wide_rows[:, -n_models:].T
-        return add_up([of_learnt * learn(wide_rows), *parts])
-
-    return FunctionScore(score)
+    return Stacked(widen, learn, from_learnt / spread_of(learnt), of_models)
 
 
 def _are_many(first: Vector) -> float:
@@ -104,7 +129,7 @@ def _cross_fits(local: FittedScorer) -> bool:
     return isinstance(local.scorer, CrossFitScorer)
 
 
-def _learner(local: FittedScorer, n_models: int, wide: TrainingSet) -> Callable[[Matrix], Vector]:
+def _learner(local: FittedScorer, n_models: int, wide: TrainingSet) -> Learnt:
     """Learn from rows that end with the scores of all models, the own score last.
 
     A plain scorer is fitted again as it is, without its own score, which has seen these rows.
@@ -119,14 +144,7 @@ def _learner(local: FittedScorer, n_models: int, wide: TrainingSet) -> Callable[
     else:
         scorer, last = local.scorer, -1
     mixture = Mixture(wide.mixture.distinct[:, :last], wide.mixture.position)
-    fitted = scorer.fit(TrainingSet(wide.null_train[:, :last], mixture))
-
-    def learn(wide_rows: Matrix) -> Vector:
-        learnt = fitted.score(wide_rows[:, :last])
-        # It is no probability where nothing stood out.
-        return log_odds(learnt, closest=1e-6) if fitted.scale == "probability" else learnt
-
-    return learn
+    return Learnt(scorer.fit(TrainingSet(wide.null_train[:, :last], mixture)), last)
 
 
 def _widened(training: TrainingSet, widen: Callable[[Matrix], Matrix]) -> TrainingSet:
@@ -143,6 +161,8 @@ class MeanOfLast(BaseEstimator):  # type: ignore[misc]
     ----------
     n_columns : int
     """
+
+    by_row = True
 
     def __init__(self, n_columns: int) -> None:
         self.n_columns = n_columns

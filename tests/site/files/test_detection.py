@@ -1,13 +1,13 @@
 """Detection on files that are read in pieces gives the same bytes as detection in memory."""
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import ExtraTreesClassifier
-from support.files import N_TEST, cut, in_memory, in_pieces, left_in, make_files, trees
+from support.files import N_TEST, cut, in_memory, in_pieces, make_files, trees
 
 import conovel as cn
-from conovel.errors import ScorerError
 from conovel.report import of_detection, of_files
 from conovel.scorers.refined import shrunken_logistic
 from conovel.site.files import LocalEngine
@@ -66,7 +66,35 @@ class Centred(ClassifierMixin, BaseEstimator):
         return np.column_stack([1 - p, p])
 
 
-def test_a_scorer_that_looks_at_neighbours_is_refused(files):
-    with pytest.raises(ScorerError, match="Centred scores a row in another way"):
-        in_pieces(cn.AdaDetect(Centred()), files, files / "out.parquet")
-    assert left_in(files) == ["null", "test"]
+def test_a_scorer_that_looks_at_neighbours_gets_all_rows_in_one_call(files):
+    """A round is as large as a piece, here larger than the mixture: what is done in memory."""
+    detector = cn.AdaDetect(Centred())
+    in_memory(detector, files / "memory.parquet")
+    in_pieces(detector, files, files / "pieces.parquet")
+    assert (files / "pieces.parquet").read_bytes() == (files / "memory.parquet").read_bytes()
+
+
+def test_rounds_go_on_where_they_were_broken_off(files, monkeypatch):
+    """Also rounds, not only pieces; and equal rows, which lie in many pieces, have one score."""
+    cut(monkeypatch, 128)
+    calls, score = [], Centred.predict_proba
+
+    def break_off(model, X):
+        calls.append(len(X))
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return score(model, X)
+
+    detector, out = cn.AdaDetect(Centred(), max_train_rows=300), files / "out.parquet"
+    monkeypatch.setattr(Centred, "predict_proba", break_off)
+    with pytest.raises(KeyboardInterrupt):
+        in_pieces(detector, files, out)
+    in_pieces(detector, files, out)
+    again = len(calls) - 5
+    got = out.read_bytes()
+    calls[:] = [0] * 5
+    in_pieces(detector, files, out)
+    assert out.read_bytes() == got
+    assert again < len(calls) - 5
+    scores = pq.read_table(out)["score"].to_numpy()
+    assert np.unique(scores[200:260]).size == 1

@@ -9,9 +9,10 @@ import pytest
 from sklearn.ensemble import ExtraTreesClassifier, IsolationForest
 from support.fake_link import Link
 from support.files import N_NULL, N_TEST, cut, draw, make_files, named, write_folder
+from support.scorers import FunctionScore
 
 import conovel as cn
-from conovel.errors import ColumnError, FileError, SampleError, ScorerError, SiteFailedError
+from conovel.errors import ColumnError, FileError, SampleError, SiteFailedError
 from conovel.protocol.consensus import agreed_of
 from conovel.protocol.states import State
 from conovel.scorers.refined import Refined, shallow_trees, shrunken_logistic
@@ -23,7 +24,6 @@ from conovel.site.files.consensus_site import FileConsensusSite
 from conovel.site.files.source import FileSource
 from conovel.site.pairs import read_pair
 from conovel.site.results import decide
-from conovel.site.stacking import FunctionScore
 from conovel.site.storage import write_table
 from conovel.site.work import SiteWork
 from conovel.spec.groups import Numbers, needed_calibration, planned_calibration
@@ -222,13 +222,24 @@ def test_a_value_that_is_no_number_ends_it_before_the_hello(tmp_path):
         _ = site.facts
 
 
-def test_a_composite_that_looks_at_neighbours_is_refused(tmp_path, monkeypatch):
+def test_a_composite_that_looks_at_neighbours_gets_all_rows_in_one_call(tmp_path, monkeypatch):
     make_files(tmp_path)
     site = in_files(tmp_path, settings())
-    centred = Composite(FunctionScore(lambda rows: rows[:, 0] - rows[:, 0].mean()))
-    monkeypatch.setattr("conovel.site.site.fit_composite", lambda *_: centred)
-    with pytest.raises(ScorerError, match="when other rows are around it"):
-        site.ranks({})
+    sizes = []
+
+    def centred(rows):
+        sizes.append(len(rows))
+        return rows[:, 0] - rows[:, 0].mean()
+
+    found = Composite(FunctionScore(centred))
+    monkeypatch.setattr("conovel.site.site.fit_composite", lambda *_: found)
+    site.ranks({})
+    scores = np.concatenate([part["score"].to_numpy() for part in site._stream.parts()])
+    null, test = draw()
+    used = null[~site._stream._is_train]
+    distinct = np.unique(np.concatenate([used, test]), axis=0)
+    assert len(distinct) in sizes
+    assert scores.tolist() == (test[:, 0] - distinct[:, 0].mean()).tolist()
 
 
 def test_without_peers_the_composite_is_the_local_score():

@@ -19,7 +19,7 @@ from conovel.errors import InputError
 from conovel.scorers.base import Matrix, Mixture
 from conovel.site.column_views import views_of
 from conovel.site.consensus import ConsensusScore, FoldTraining, cells_of, draw_folds
-from conovel.site.consensus_site import FoldWork, count_cells, mean_score
+from conovel.site.consensus_site import FoldWork, MeanScore, count_cells
 from conovel.site.explain import Explainer
 from conovel.site.files.decisions import count_ranks, with_reasons, write_rows
 from conovel.site.files.site import FileSite
@@ -70,7 +70,7 @@ class FileConsensusSite(FoldWork, FileSite):
         """Count rows by the score of each fold, made of the second models of all agents."""
         self._both = self._scores(models)
         views = views_of(self._all.test.encoder, self.columns)
-        self._explainer = Explainer(mean_score(self._both), self._training.null_train, views)
+        self._explainer = Explainer(MeanScore(tuple(self._both)), self._training.null_train, views)
         scored = [self._scored(fold, score) for fold, score in enumerate(self._both)]
         self._streams = [stream for stream, _ in scored]
         by_own, first = self._by_own_model(), scored[0][1]
@@ -117,7 +117,7 @@ class FileConsensusSite(FoldWork, FileSite):
         every = np.ones(facts.n_null, dtype=np.bool_), np.ones(facts.n_test, dtype=np.bool_)
         stream = self._all.part(*every, f"score-{fold}")
         training = self._learn(stream)
-        return stream, stream.rank(score, training, "the score of all agents")
+        return stream, stream.rank(score, training)
 
     def _counts(
         self, fold: int, stream: Stream, known: NDArray[np.int64], by_own: NDArray[np.int64]

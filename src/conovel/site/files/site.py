@@ -220,7 +220,7 @@ class FileSite(Site):
         model = self._composite(training, local, models)
         views = views_of(self._all.test.encoder, self.columns)
         self._explainer = Explainer(model, training.null_train, views)
-        calibration = self._stream.rank(model, training, local.name)
+        calibration = self._stream.rank(model, training)
         self._stream.teller("deciding", None)
         self.sketch = Sketch(calibration)
         parts = map(self.sketch.see, self._stream.parts())

@@ -17,12 +17,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from conovel.errors import SampleError, ScorerError
-from conovel.scorers.base import Matrix, Mixture, ScoreModel, TrainingSet, Vector
+from conovel.errors import SampleError
+from conovel.scorers.base import Matrix, Mixture, ScoreModel, TrainingSet, Vector, is_by_row
 from conovel.site.checks.sample import Looked, Strided, most_rows
 from conovel.site.files.engines import Engine
 from conovel.site.files.gather import Cells, Early, Gathering, gather, survey
 from conovel.site.files.memory import MemoryPlan, release_unused, require_room_to_fit
+from conovel.site.files.rounds import Sample, scores_by_rounds
 from conovel.site.files.source import FileSource, mask_of
 from conovel.site.files.work import Work
 from conovel.site.tables import Rows, warn_constant
@@ -31,7 +32,7 @@ from conovel.spec.version import __version__
 Progress: TypeAlias = Callable[[str, int, int | None], None]
 # Given the numbers of known normals and of test rows: which of the known normals train.
 Split: TypeAlias = Callable[[int, int], NDArray[np.intp]]
-_PROBE = 512  # rows whose scores stand for the model
+_PRINTED = 512  # rows of either kind whose scores stand for the model
 
 
 def silent(stage: str, done: int, total: int | None) -> None:
@@ -189,20 +190,27 @@ class Stream:
     def _mask(self, split: Split) -> NDArray[np.bool_]:
         return mask_of(split(self.n_null, self.n_test), self.n_null)
 
-    def rank(self, model: ScoreModel, training: TrainingSet, name: str) -> Vector:
+    def rank(self, model: ScoreModel, training: TrainingSet) -> Vector:
         """Score all rows and rank the tested ones; give the calibration scores, ascending.
+
+        A model that scores by rows gets them piece by piece. Any other gets them in batches that
+        do not depend on which of the rows are calibration rows.
 
         Parameters
         ----------
         model : ScoreModel
         training : TrainingSet
             What it was fitted on.
-        name : str
-            What errors call the model.
         """
-        self.work.insist(_print_of(model, training, name))
+        self.work.insist(_print_of(model, training))
+        tests = None if is_by_row(model) else self._score_by_rounds(model)
         calibration = self._calibrate(model)
-        self._rank(model, calibration)
+        if tests is None:
+            self._rank(model, calibration)
+            return calibration
+        for piece in self.test.pieces(self.plan.piece):
+            scores = tests[piece.start : piece.start + len(piece)]
+            self._write_ranks(piece.start, piece.ids, scores, calibration)
         return calibration
 
     def parts(self, stage: str | None = None) -> Iterator[pa.Table]:
@@ -234,7 +242,7 @@ class Stream:
 
     def _calibrate(self, model: ScoreModel) -> Vector:
         size, is_train = self.plan.piece, self._is_train
-        starts = [s for s in self._starts(self.n_null) if not is_train[s : s + size].all()]
+        starts = self._calibrating()
         missing = {s for s in starts if not self.work.has("null", s)}
 
         def pieces() -> Iterator[tuple[int, Matrix]]:
@@ -263,9 +271,29 @@ class Stream:
             if piece.start in missing
         )
         for (start, ids), scores in self._engine.scores(model, pieces):
-            columns = {"score": scores, "rank": _ranks(calibration, scores)}
-            self.work.write("test", start, columns if ids is None else {"id": ids, **columns})
+            self._write_ranks(start, ids, scores, calibration)
             tell(len(scores))
+
+    def _score_by_rounds(self, model: ScoreModel) -> Vector:
+        """Score all rows by rounds; keep the parts of known normals, give the scores of tests."""
+        size, is_train = self.plan.piece, self._is_train
+        samples = Sample(self.null, ~is_train), Sample(self.test, np.ones(self.n_test, np.bool_))
+        total = int(sum(sample.scored.sum() for sample in samples))
+        tell = self.teller("scoring in rounds", total)
+        known, tests = scores_by_rounds(model, samples, size, self._engine, self.work, tell)
+        for start in self._calibrating():
+            here = slice(start, start + size)
+            self.work.write("null", start, {"score": known[here][~is_train[here]]})
+        return tests
+
+    def _calibrating(self) -> list[int]:
+        """Where the pieces begin that have calibration rows."""
+        size, is_train = self.plan.piece, self._is_train
+        return [s for s in self._starts(self.n_null) if not is_train[s : s + size].all()]
+
+    def _write_ranks(self, start: int, ids: Any, scores: Vector, calibration: Vector) -> None:
+        columns = {"score": scores, "rank": _ranks(calibration, scores)}
+        self.work.write("test", start, columns if ids is None else {"id": ids, **columns})
 
     def _starts(self, n: int) -> range:
         return range(0, n, self.plan.piece)
@@ -282,16 +310,7 @@ def _ranks(calibration: Vector, scores: Vector) -> NDArray[np.int64]:
     return ranks
 
 
-def _print_of(model: ScoreModel, training: TrainingSet, name: str) -> str:
-    """Digest of a model, by its scores of some rows; each must not depend on the others."""
-    rows = np.concatenate([training.null_train[:_PROBE], training.mixture.distinct[:_PROBE]])
-    scores = model.score(rows)
-    steps = (1, 7, 64)  # a few rows alone, then in company
-    pieces = [rows[: steps[0]], rows[1 : 1 + steps[1]], rows[8 : 8 + steps[2]], rows[72:]]
-    apart = np.concatenate([model.score(piece) for piece in pieces if len(piece)])
-    if not np.array_equal(scores, apart):
-        raise ScorerError(
-            f"{name} scores a row in another way when other rows are around it: it cannot"
-            " be used on files that are read in pieces"
-        )
-    return hashlib.sha256(scores.tobytes()).hexdigest()
+def _print_of(model: ScoreModel, training: TrainingSet) -> str:
+    """Digest of a model, by its scores of some rows."""
+    rows = np.concatenate([training.null_train[:_PRINTED], training.mixture.distinct[:_PRINTED]])
+    return hashlib.sha256(model.score(rows).tobytes()).hexdigest()

@@ -1,0 +1,82 @@
+"""A plain `pip install .` is enough for the README and the first page of the documentation."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import venv
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+
+import pytest
+from support.paths import ROOT
+
+RUN_PAGES = [str(ROOT / "packaging" / "run_pages.py")]
+SAID = ["isolated: ", "of 100 novelties", "FDR over all", "of 20 novelties found", "of the 30 nov"]
+PAGES = [str(ROOT / "README.md"), str(ROOT / "docs" / "start.md")]
+
+
+def named(requirement):
+    """The name of a distribution, as they are compared."""
+    name = re.match(r"[\w.-]+", requirement)[0]
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def brought():
+    """The distributions that a plain installation brings, and what these need in turn."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found, asked = set(), [named(one) for one in project["dependencies"]]
+    while asked:
+        name = asked.pop()
+        if name in found:
+            continue
+        try:
+            needed = requires(name) or []
+        except PackageNotFoundError:  # for another platform
+            continue
+        found.add(name)
+        asked += [named(one) for one in needed if "extra ==" not in one]
+    return found
+
+
+def missing():
+    """The modules that are installed here and that a plain installation does not bring."""
+    plain = brought() | {"conovel"}
+    return {
+        module
+        for module, distributions in packages_distributions().items()
+        if not plain & {named(one) for one in distributions}
+    }
+
+
+def run(command, folder, env):
+    done = subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_examples_and_commands_run_with_what_a_plain_installation_brings(tmp_path):
+    # Loops that are not compiled give the same bits, and take too long for a default test.
+    names = missing() - {"numba", "llvmlite"}
+    assert {"polars", "matplotlib", "opendp", "pytest"} <= names
+    assert not {"numpy", "sklearn", "pyarrow", "conovel"} & names
+    here = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    bare = ROOT / "tests" / "support" / "bare.py"
+    printed = run([sys.executable, bare, ",".join(names), *PAGES], tmp_path, here)
+    assert [words for words in SAID if words not in printed] == []
+    assert printed.count("$ conovel ") > 10
+
+
+@pytest.mark.slow
+def test_examples_and_commands_run_in_a_new_environment(tmp_path):
+    venv.create(tmp_path / "env", with_pip=True)
+    python = tmp_path / "env" / "bin" / "python"
+    folder = tmp_path / "work"
+    folder.mkdir()
+    plain = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    install = ["-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    run([python, *install, "-c", ROOT / "constraints.txt", ROOT], folder, plain)
+    printed = run([python, *RUN_PAGES, *PAGES], folder, plain)
+    assert [words for words in SAID if words not in printed] == []
