@@ -10,6 +10,7 @@ text of the other is, the column is refused.
 from __future__ import annotations
 
 import datetime
+import math
 import re
 from collections.abc import Collection, Iterable
 
@@ -85,7 +86,7 @@ def _number_in(text: str) -> float | None:
     if len(text) > _LONGEST or not spells_number(text):
         return None
     number = float(text)
-    if not np.isfinite(number):
+    if not math.isfinite(number):
         return None
     is_exact = _WHOLE.fullmatch(text) is None or int(text) == int(number)
     return number if is_exact else None
