@@ -150,27 +150,24 @@ class FileWriter:
 
 def write_frame(path: Path, rows: Any) -> None:
     """Write a frame of any library, or a matrix, as its ending says."""
-    table = rows
+    try:
+        table = _as_arrow(rows)
+        if path.suffix == ".csv":
+            pa_csv.write_csv(table, path)
+        elif path.suffix == ".feather":
+            pa_feather.write_feather(table, str(path))
+        else:
+            pa_parquet.write_table(table, path)
+    except pa.ArrowException as error:
+        raise NotHeldError from error
+
+
+def _as_arrow(rows: Any) -> pa.Table:
     if isinstance(rows, np.ndarray):
-        table = pa.table({f"x{j}": column for j, column in enumerate(rows.T)})
-    elif isinstance(rows, pd.DataFrame):
-        try:
-            table = pa.Table.from_pandas(rows, preserve_index=False)
-        except pa.ArrowException as error:
-            raise NotHeldError from error
-    elif isinstance(rows, pl.DataFrame):
-        table = rows.to_arrow()
-    if path.suffix == ".csv":
-        plain = [pa.types.is_dictionary(f.type) for f in table.schema]
-        columns = [
-            c.cast(c.type.value_type) if is_d else c
-            for c, is_d in zip(table.columns, plain, strict=True)
-        ]
-        pa_csv.write_csv(pa.table(columns, names=table.column_names), path)
-    elif path.suffix == ".feather":
-        pa_feather.write_feather(table, str(path))
-    else:
-        pa_parquet.write_table(table, path)
+        return pa.table({f"x{j}": column for j, column in enumerate(rows.T)})
+    if isinstance(rows, pd.DataFrame):
+        return pa.Table.from_pandas(rows, preserve_index=False)
+    return rows.to_arrow() if isinstance(rows, pl.DataFrame) else rows
 
 
 def some_of(cases: Sequence[Case], n: int, seed: int) -> list[Case]:

@@ -106,6 +106,13 @@ def _moment_in(text: str) -> str | None:
     return moment.isoformat() + ("Z" if zoned else "")
 
 
+def zone_kind(text: str) -> str | None:
+    """Tell whether a text, spelled by :func:`spell`, is a moment, with a time zone or without."""
+    if text[4:5] != "-" or _moment_in(text) is None:
+        return None
+    return ZONED if text.endswith("Z") else DATE
+
+
 def number_kind(kinds: Collection[str]) -> str:
     """Give the type in which numbers of these kinds are compared."""
     return common_kind(kinds - DATES - _SPANS) if (kinds := set(kinds)) else "float64"
