@@ -73,7 +73,12 @@ def _each(read: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
 
 
 def _pandas(dtype: str, read: Callable[[Any], Any] = lambda v: v) -> Callable[..., Any]:
-    return lambda values: pd.Series(_each(read, values), dtype=dtype)
+    def hold(values: Sequence[Any]) -> Any:
+        if dtype == "bool" and None in values:
+            raise ValueError("pandas would take a missing value for False")
+        return pd.Series(_each(read, values), dtype=dtype)
+
+    return hold
 
 
 def _polars(dtype: Any, read: Callable[[Any], Any] = lambda v: v) -> Callable[..., Any]:
