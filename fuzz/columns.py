@@ -1,6 +1,6 @@
 """Exchange roles on pairs of column types: ``python -m fuzz.columns [CASES] [SEED]``.
 
-Every ordered pair of forms of `tests/support/spellings.py` is tried in memory, and draws of them
+Every ordered pair of forms of `tests/support/forms.py` is tried in memory, and draws of them
 in files, with further texts, with missing values, and with kinds that were asked for. Each has to
 end in the same scores, bit for bit, or in a ConovelError.
 """
@@ -14,7 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from support.spellings import FAMILIES, pairs, some_of, try_case
+from support.forms import FAMILIES
+from support.spellings import pairs, some_of, try_case
 
 
 def main(n_drawn: int = 2000, seed: int = 0) -> int:

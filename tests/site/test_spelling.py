@@ -148,3 +148,12 @@ def test_marks_of_missing_values_in_any_spelling(tmp_path, ending, values):
 def test_levels_that_do_not_occur_are_not_refused():
     texts = Texts.of(np.array([0, 0]), ["3", "3,5"], {"float64"}, "column 'c'")
     assert texts.levels == ("3",)
+
+
+@pytest.mark.parametrize("kind", [None, "date", "category"])
+def test_texts_of_moments_with_and_without_a_time_zone_are_refused(kind):
+    texts = ["2026-03-01T10:00:00", "2026-03-01T10:00:00+01:00"]
+    frames = [pd.DataFrame({"x": [1.0, 2.0], "c": [text] * 2}) for text in texts]
+    for pair in (frames, frames[::-1]):
+        with pytest.raises(ColumnError, match=r"column 'c' holds date and date with a time zone"):
+            cn.infer_schema(*pair, kinds=kind and {"c": kind})

@@ -17,8 +17,9 @@ from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
+from support.forms import FAMILIES
 from support.roles import Sample, assert_roles_do_not_matter, in_detector, in_network, numbered
-from support.spellings import FAMILIES, SIZES, Case, held, pairs, some_of, try_case, write_frame
+from support.spellings import SIZES, Case, held, pairs, some_of, try_case, write_frame
 
 import conovel as cn
 from conovel.errors import ColumnError

@@ -131,6 +131,8 @@ class Texts:
         label : str
             What errors call the column.
         """
+        if self.kinds.issuperset(kinds):  # so they are spelled
+            return self
         return Texts.of(self.codes, self.levels, self.kinds, label, others=kinds)
 
     @cached_property

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from conovel.errors import ColumnError, DataWarning
 from conovel.scorers.hashing import hash_columns
 from conovel.site.columns import Numbers, RawColumn, Texts
-from conovel.site.spelling import spell_number, spells_number
+from conovel.site.spelling import require_one_meaning, spell_number, spells_number, zone_kind
 from conovel.spec.schema import DEFAULT_PARTS, Column, Schema, column_of
 from conovel.stats.words import listed, not_there
 
@@ -56,6 +56,7 @@ class Profile:
     spells_numbers: bool = True
     spells_times: bool = True
     is_bool: bool = True
+    moments: frozenset[str] = frozenset()  # with a time zone, without one, or both
 
     @classmethod
     def of(cls, column: RawColumn) -> Profile:
@@ -73,6 +74,7 @@ class Profile:
         self.spells_numbers &= other.spells_numbers
         self.spells_times &= other.spells_times
         self.is_bool &= other.is_bool
+        self.moments |= other.moments
         self._cut()
 
     def _cut(self) -> None:
@@ -144,6 +146,7 @@ def _of_texts(column: Texts) -> Profile:
         spells_numbers=numbers is not None or not column.levels,
         spells_times=spells_times or not column.levels,
         is_bool=not column.levels,
+        moments=frozenset(filter(None, map(zone_kind, column.levels))),
     )
 
 
@@ -184,6 +187,7 @@ def schema_from(
     for key, profile in profiles.items():
         if key in ignored:
             continue
+        require_one_meaning(profile.moments, f"{name}: column {key!r}")
         if key not in asked and (why := _no_feature(key, profile)):
             refused.append(why)
         else:

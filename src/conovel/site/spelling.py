@@ -10,6 +10,7 @@ text of the other is, the column is refused.
 from __future__ import annotations
 
 import datetime
+import math
 import re
 from collections.abc import Collection, Iterable
 
@@ -85,7 +86,7 @@ def _number_in(text: str) -> float | None:
     if len(text) > _LONGEST or not spells_number(text):
         return None
     number = float(text)
-    if not np.isfinite(number):
+    if not math.isfinite(number):
         return None
     is_exact = _WHOLE.fullmatch(text) is None or int(text) == int(number)
     return number if is_exact else None
@@ -103,6 +104,13 @@ def _moment_in(text: str) -> str | None:
     if not zoned and moment.time() == datetime.time():
         return moment.date().isoformat()
     return moment.isoformat() + ("Z" if zoned else "")
+
+
+def zone_kind(text: str) -> str | None:
+    """Tell whether a text, spelled by :func:`spell`, is a moment, with a time zone or without."""
+    if text[4:5] != "-" or _moment_in(text) is None:
+        return None
+    return ZONED if text.endswith("Z") else DATE
 
 
 def number_kind(kinds: Collection[str]) -> str:
