@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conovel.cli.show import facts_table, print_json, require_there, split_names, stages
+from conovel.cli.show import (
+    facts_table,
+    print_fitted,
+    print_json,
+    require_there,
+    say,
+    split_names,
+    stages,
+    styled,
+)
 from conovel.cli.simulate import read_bits
 from conovel.cli.tables import SchemaFile
 
@@ -104,7 +113,6 @@ def run(
     Example: `conovel run --federation federation.toml --level 0.1`
     """
     require_there(federation, schema)
-    from rich.markup import escape  # noqa: PLC0415
 
     from conovel.drivers.nvflare.operator import choose_sites  # noqa: PLC0415
     from conovel.drivers.nvflare.operator import run as run_terms  # noqa: PLC0415
@@ -157,9 +165,7 @@ def run(
         show_stage("connecting")
         with connect(file) as session:
             show_stage("starting a process at every site")
-            account = run_terms(
-                session, terms, lambda progress: show_stage(escape(_in_words(progress)))
-            )
+            account = run_terms(session, terms, lambda progress: show_stage(_in_words(progress)))
     if out is not None:
         write_json(out, account)
     if json:
@@ -198,12 +204,12 @@ def status(
     with connect(file) as session:
         connected = session.connected()
         for site in file.sites:
-            typer.echo(f"{site}: {'connected' if site in connected else 'NOT connected'}")
+            say(f"{site}: {'connected' if site in connected else 'NOT connected'}")
         for job in session.jobs():
             word = job.status.removeprefix("FINISHED:").lower().replace("_", " ")
             if not job.is_over and not session.progress(job.number):
                 word = "starting, or interrupted"
-            typer.echo(f"{job.submitted} {job.run_id} {word}")
+            say(f"{job.submitted} {job.run_id} {word}")
 
 
 def stop(
@@ -220,12 +226,12 @@ def stop(
         from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
 
         stopped = stop_party(read_site(settings).state)
-        typer.echo("stopped" if stopped else "no agent is running here")
+        say("stopped" if stopped else "no agent is running here")
         return
     file = _federation(settings)
     if file.operator_kit is None:
         stopped = stop_party(file.state)
-        typer.echo("stopped" if stopped else "no coordinator is running here")
+        say("stopped" if stopped else "no coordinator is running here")
         return
     from conovel.drivers.nvflare.operator import stop_runs  # noqa: PLC0415
     from conovel.drivers.nvflare.session import connect  # noqa: PLC0415
@@ -233,7 +239,7 @@ def stop(
     with connect(file) as session:
         jobs = stop_runs(session, reason)
     runs = "run" if len(jobs) == 1 else "runs"
-    typer.echo(f"stopped {len(jobs)} {runs}" if jobs else "no run is under way")
+    say(f"stopped {len(jobs)} {runs}" if jobs else "no run is under way")
 
 
 def _print_up(settings: Path) -> None:
@@ -245,7 +251,7 @@ def _print_up(settings: Path) -> None:
         is_up = site_is_up(read_site(settings))
     else:
         is_up = coordinator_is_up(_federation(settings))
-    typer.echo("up" if is_up else "not up")
+    say("up" if is_up else "not up")
     raise typer.Exit(not is_up)
 
 
@@ -290,21 +296,14 @@ def _print_runs(records: Any) -> None:
 
     for record in records.runs():
         began = datetime.fromtimestamp(record["began"])
-        typer.echo(
-            f"{began:%Y-%m-%d %H:%M} {record['run_id']} {record['state']}: {record['message']}"
-        )
+        say(f"{began:%Y-%m-%d %H:%M} {record['run_id']} {record['state']}: {record['message']}")
 
 
 def _print_account(account: dict[str, Any]) -> None:
-    from rich.console import Console  # noqa: PLC0415
-    from rich.markup import escape  # noqa: PLC0415
-
-    console = Console()
     terms, transcript = account["terms"], account["transcript"]
     if account["state"] != "done":
-        reason = escape(account["message"])
-        console.print(f"[bold]broken off[/bold]: {reason}", highlight=False)
-        console.print("Nothing was decided, and nothing was published anywhere.")
+        print_fitted(styled(("broken off", "bold"), f": {account['message']}"))
+        print_fitted("Nothing was decided, and nothing was published anywhere.")
         return
     outcome = account["outcome"]
     table = facts_table()
@@ -314,7 +313,7 @@ def _print_account(account: dict[str, Any]) -> None:
     table.add_row("rows tested", f"{outcome['n_tests']:,}")
     if outcome["rounds"]:
         what = "rejected in the batch" if "ledger" in account else "rows flagged"
-        table.add_row(what, f"[bold]{outcome['n_rejected']:,}[/bold] in all")
+        table.add_row(what, styled((f"{outcome['n_rejected']:,}", "bold"), " in all"))
         if outcome["slope"] != "0":  # cells decide in joint, and no common p-value
             k = outcome["k"] or outcome["n_rejected"]
             table.add_row("threshold", f"p ≤ {k} · {outcome['slope']}")
@@ -326,13 +325,16 @@ def _print_account(account: dict[str, Any]) -> None:
         listed = account["ledger"]
         table.add_row("level of the batch", f"{terms['spec']['level']}, half that of the list")
         for name, site in listed["sites"].items():
-            table.add_row(f"list at {escape(name)}", f"{site['n_listed']:,} rows")
+            table.add_row(f"list at {name}", f"{site['n_listed']:,} rows")
         table.add_row(
             "list so far",
-            f"[bold]{listed['n_listed_in_all']:,}[/bold] of {listed['rounds'][0]['k']:,} rows in"
-            f" {next(iter(listed['sites'].values()))['batch']:,} batches",
+            styled(
+                (f"{listed['n_listed_in_all']:,}", "bold"),
+                f" of {listed['rounds'][0]['k']:,} rows in"
+                f" {next(iter(listed['sites'].values()))['batch']:,} batches",
+            ),
         )
-    table.add_row("guaranteed", escape(account.get("ledger", account)["guarantee"]))
+    table.add_row("guaranteed", account.get("ledger", account)["guarantee"])
     for name, why in account["unpublished"].items():
-        table.add_row("not published", f"[bold]{escape(name)}[/bold]: {escape(str(why))}")
-    console.print(table)
+        table.add_row("not published", styled((name, "bold"), f": {why}"))
+    print_fitted(table)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from conovel.cli.show import require_there
+from conovel.cli.show import require_there, say
 from conovel.cli.tables import (
     Decimal,
     Encoding,
@@ -50,4 +50,5 @@ def schema(
         types = pick_features(file, file, None, None, reading)
         found = infer_schema(read_sample(file, types, None, reading).features, kinds=kinds)
     ignored = {name: "ignore" for name in said.exclude}
-    typer.echo(type(found).from_dict(found.to_dict() | ignored).to_toml(), nl=False)
+    for line in type(found).from_dict(found.to_dict() | ignored).to_toml().splitlines():
+        say(line)

@@ -80,6 +80,11 @@ def test_a_process_whose_parent_is_gone_ends_at_once(parent, said, code):
         environment[PARENT] = str(os.getpid() if parent == "own" else gone.pid)
     command = [sys.executable, "-c", LATE]
     ended = subprocess.run(
-        command, env=environment, capture_output=True, text=True, start_new_session=True
+        command,
+        env=environment,
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        check=False,
     )
     assert (ended.stdout, ended.returncode) == (said, code)
