@@ -63,8 +63,13 @@ def run(
         str, typer.Option(help="When a site is lost: abort, or conservative to go on without it.")
     ] = "abort",
     liars: Annotated[
-        int, typer.Option(help="How many sites may lie about their counts.", min=0)
-    ] = 0,
+        int | None,
+        typer.Option(
+            help="How many sites may lie about their counts. If not given: one from four sites on,"
+            " in joint, full, counts and split. --liars 0 says in the terms that none may.",
+            min=0,
+        ),
+    ] = None,
     counting: Annotated[
         str | None,
         typer.Option(
@@ -122,7 +127,7 @@ def run(
     from conovel.errors import DataWarning  # noqa: PLC0415
     from conovel.site.asked import as_whole_schema  # noqa: PLC0415
     from conovel.site.storage import write_json  # noqa: PLC0415
-    from conovel.spec.counting import choose_counting  # noqa: PLC0415
+    from conovel.spec.counting import choose_counting, choose_liars  # noqa: PLC0415
     from conovel.spec.listing import of_batch  # noqa: PLC0415
     from conovel.spec.precision import exposure_note  # noqa: PLC0415
     from conovel.spec.regimes import choose_regime  # noqa: PLC0415
@@ -131,6 +136,12 @@ def run(
     chosen = choose_regime(regime, estimates_nulls=pi0 is not None)
     _silence_nvflare()
     file = read_federation(federation)
+    names = choose_sites(file.sites, split_names(sites) if sites else None)
+    counting = counting or choose_counting(chosen, pi0, on_dropout, repeats)
+    if liars is None:
+        excluded = {"--pi0": pi0 is not None, "--list": list_name is not None}
+        excluded["--on-dropout conservative"] = on_dropout != "abort"
+        liars = choose_liars(chosen, len(names), counting, excluded)
     spec = RunSpec.of(
         regime=chosen,
         level=level,
@@ -142,7 +153,7 @@ def run(
         on_dropout=on_dropout,
         repeats=repeats,
         liars=liars,
-        counting=counting or choose_counting(chosen, pi0, on_dropout, repeats),
+        counting=counting,
         reveal_to=reveal_to,
         privacy=privacy,
         schema=as_whole_schema(schema),
@@ -154,7 +165,7 @@ def run(
     ):
         warnings.warn(note, DataWarning, stacklevel=2)
     terms = Terms(
-        choose_sites(file.sites, split_names(sites) if sites else None),
+        names,
         spec if list_name is None else of_batch(spec),
         stage_seconds=stage_seconds,
         run_seconds=run_seconds,
