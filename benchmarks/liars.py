@@ -20,7 +20,7 @@ import conovel as cn
 from conovel.experiments.gaussian import gaussian_design
 from conovel.experiments.liars import Found, LiarDesign, by_cells, by_ranks, draw
 
-SIZES = [(9, 1), (30, 3)]  # agents, liars
+SIZES = [(4, 1), (9, 1), (30, 3)]  # agents, liars
 N_CALIBRATION, N_TESTS = 333, 100
 SHARES = [0.0, 0.03, 0.1]
 RULES: dict[str, Callable[..., Found]] = {"counts, full": by_ranks, "joint": by_cells}
