@@ -8,10 +8,11 @@ from support.forgeries import assert_every_forgery_is_found
 
 import conovel as cn
 from conovel.errors import InputError, SiteVanishedError
+from conovel.experiments.liars import LiarDesign, by_cells, by_ranks, draw
 from conovel.protocol.audit import verify
 from conovel.report import network_content
 from conovel.report.page import render
-from conovel.spec.counting import choose_counting
+from conovel.spec.counting import choose_counting, choose_liars
 from conovel.spec.regimes import as_regime
 from conovel.spec.run_spec import RunSpec
 
@@ -147,6 +148,40 @@ def test_between_organisations_counts_are_committed_where_it_can_be():
     assert {chosen(regime) for regime in REGIMES} == {"committed"}
     assert chosen("full", pi0="storey") == chosen("full", on_dropout="conservative") == "rounds"
     assert {chosen(r) for r in ("isolated", "conservative", "consensus")} == {"rounds"}
+
+
+def test_between_organisations_one_liar_is_tolerated_from_four_sites_on():
+    def chosen(regime, n_agents=4, counting="committed", **excluded):
+        return choose_liars(as_regime(regime), n_agents, counting, excluded)
+
+    assert [chosen("joint", n) for n in (2, 3, 4, 9, 200)] == [0, 0, 1, 1, 1]
+    assert {chosen(regime) for regime in REGIMES} == {1}
+    without_counts = ("isolated", "conservative", "consensus")
+    assert {chosen(regime, counting="rounds") for regime in without_counts} == {0}
+    with pytest.raises(InputError, match=r"not possible with --list: .* or write --liars 0"):
+        chosen("full", **{"--pi0": False, "--list": True})
+    with pytest.raises(InputError, match="not possible with --counting rounds"):
+        chosen("full", counting="rounds")
+    assert chosen("full", 3, counting="rounds", **{"--list": True}) == 0
+
+
+@pytest.mark.parametrize(("decide", "shift"), [(by_ranks, 3.0), (by_cells, 3.0)])
+def test_one_of_four_sites_breaks_the_level_without_the_default_and_not_with_it(decide, shift):
+    """The liar has as many rows as each of the others."""
+    design, trials = LiarDesign(4, 1, 333, 97, 3, shift), 60
+    default = choose_liars(as_regime("joint"), design.n_agents, "committed")
+    found = {
+        tolerated: np.array(
+            [
+                decide(draw(design, seed), design, is_lying=True, tolerated=tolerated)
+                for seed in range(trials)
+            ]
+        )[:, 0]
+        for tolerated in (0, default)
+    }
+    error = found[default].std() / trials**0.5
+    assert found[default].mean() <= 0.1 + 3 * error
+    assert found[0].mean() > 0.2 + 3 * found[0].std() / trials**0.5
 
 
 def test_repeats_may_commit_to_their_counts(agents):

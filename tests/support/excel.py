@@ -27,8 +27,19 @@ _SHEET = """<?xml version="1.0"?>
 def write_excel(frame, path):
     """Write a pandas frame of numbers and texts; what is missing is an empty cell."""
     rows = [frame.columns, *frame.itertuples(index=False)]
-    cells = "".join(f"<row>{''.join(map(_cell, row))}</row>" for row in rows)
-    with zipfile.ZipFile(path, "w") as archive:
+    write_sheet("".join(f"<row>{''.join(map(_cell, row))}</row>" for row in rows), path)
+
+
+def write_vast_excel(path):
+    """Write a file of a kilobyte and a half whose second cell is the last one that Excel has."""
+    cell = '<row r="{row}"><c r="{name}"><v>1</v></c></row>'
+    rows = cell.format(row=1, name="A1") + cell.format(row=1048576, name="XFD1048576")
+    write_sheet(rows, path, zipfile.ZIP_DEFLATED)
+
+
+def write_sheet(cells, path, compression=zipfile.ZIP_STORED):
+    """Write a file with these rows of cells."""
+    with zipfile.ZipFile(path, "w", compression) as archive:
         archive.writestr("[Content_Types].xml", _TYPES)
         archive.writestr(
             "_rels/.rels", _RELATION.format(kind="officeDocument", target="xl/workbook.xml")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import traceback
 import warnings
+from types import TracebackType
 
 import typer
 
@@ -35,6 +37,7 @@ from conovel.cli.panels import (
     RESULTS,
     PanelCommand,
 )
+from conovel.cli.show import say
 from conovel.errors import ConovelError, ConovelWarning
 
 app = typer.Typer(
@@ -72,19 +75,20 @@ def _root(
     if version:
         from conovel.spec.version import __version__  # noqa: PLC0415
 
-        typer.echo(f"conovel {__version__}")
+        say(f"conovel {__version__}")
         raise typer.Exit
 
 
 def main() -> None:
     """Run the command line: exit code 2 and one clear line for bad input, no traceback."""
+    sys.excepthook = _show_crash
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         warnings.simplefilter("always", ConovelWarning)
         try:
             app()
         except ConovelError as error:
-            print(f"conovel: {error}", file=sys.stderr)
+            say(f"conovel: {error}", err=True)
             sys.exit(2)
 
 
@@ -92,4 +96,11 @@ def _show_warning(
     message: Warning | str, category: type[Warning], *_: object, **__: object
 ) -> None:
     if issubclass(category, ConovelWarning):
-        print(f"conovel: warning: {message}", file=sys.stderr)
+        say(f"conovel: warning: {message}", err=True)
+
+
+def _show_crash(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    for line in "".join(traceback.format_exception(kind, error, trace)).splitlines():
+        say(line, err=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conovel.cli.show import require_there
+from conovel.cli.show import require_there, say
 
 if TYPE_CHECKING:
     from conovel.drivers.nvflare.metrics import MetricsAddress
@@ -103,4 +103,4 @@ def _write_report(folder: Path) -> None:
 
 
 def _print_line(text: str) -> None:
-    print(f"{datetime.now():%H:%M:%S} {text}", flush=True)
+    say(f"{datetime.now():%H:%M:%S} {text}")

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conovel.cli.show import facts_table, print_json, require_there
+from conovel.cli.show import (
+    facts_table,
+    print_fitted,
+    print_json,
+    require_there,
+    styled,
+    text_table,
+)
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
@@ -47,19 +54,15 @@ def audit(
     if json:
         print_json(_content(file.name, chain, found, runs, wrong, spent))
     else:
-        from rich.console import Console  # noqa: PLC0415
-        from rich.markup import escape  # noqa: PLC0415
-
-        console = Console()
         facts = _facts(file.name, file.audit_log.path, chain, found, wrong)
         for name, one in spent.items():
             most = file.limits.max_epsilon
             bounded = most != NO_BOUND and name == file.data_set
             said = f"{one} of at most {most}" if bounded else str(one)
-            facts.add_row("privacy", escape(f"data set {name}: {said}" if name else said))
-        console.print(facts)
+            facts.add_row("privacy", f"data set {name}: {said}" if name else said)
+        print_fitted(facts)
         if runs[-last:] and last:
-            console.print(_table(runs[-last:]))
+            print_fitted(_table(runs[-last:]))
     if wrong:
         raise typer.Exit(1)
 
@@ -104,20 +107,18 @@ def _content(
 
 
 def _facts(site: str, path: Path, chain: Chain, found: Exposure, wrong: str) -> Table:
-    from rich.markup import escape  # noqa: PLC0415
-
     table = facts_table()
     receivers = ", ".join(f"{n:,} to {name}" for name, n in found.receivers.items())
     sent = f"{found.n_models:,}" + (f": {receivers}" if receivers else "")
-    table.add_row("site", escape(site))
-    table.add_row("log", escape(str(path)))
+    table.add_row("site", site)
+    table.add_row("log", str(path))
     holds = f"all {len(chain.entries):,} entries hold"
-    table.add_row("", f"[red]{escape(wrong)}[/red]" if wrong else holds)
+    table.add_row("", styled((wrong, "red")) if wrong else holds)
     for number in chain.incomplete:
         table.add_row("", f"line {number} was broken off, as the line after it says")
     table.add_row("last hash", chain.last)
     table.add_row("runs", f"{found.n_runs:,} began, {found.n_refused:,} refused before")
-    table.add_row("models sent", escape(sent))
+    table.add_row("models sent", sent)
     table.add_row(
         "learnt from",
         f"{counted(found.n_data, 'data set')}, at most {counted(found.n_rows, 'row')}",
@@ -128,10 +129,8 @@ def _facts(site: str, path: Path, chain: Chain, found: Exposure, wrong: str) -> 
 
 def _table(runs: list[LoggedRun]) -> Table:
     from rich.box import SIMPLE  # noqa: PLC0415
-    from rich.markup import escape  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
 
-    table = Table(box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+    table = text_table(box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
     for name in ("began (UTC)", "run", "asked by", "regime"):
         table.add_column(name, overflow="fold")
     for name in ("models", "counts"):
@@ -143,10 +142,10 @@ def _table(runs: list[LoggedRun]) -> Table:
         table.add_row(
             run.began[:16].replace("T", " "),
             run.run[:8],
-            escape(run.operator or "-"),
-            escape(regime),
+            run.operator or "-",
+            regime,
             f"{run.n_models:,}",
             f"{run.n_counts:,}",
-            escape(outcome),
+            outcome,
         )
     return table

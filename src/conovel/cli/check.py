@@ -10,10 +10,12 @@ import typer
 from conovel.cli.show import (
     facts_table,
     print_findings,
+    print_fitted,
     print_json,
     require_there,
     split_names,
     stages,
+    styled,
 )
 from conovel.cli.tables import (
     Decimal,
@@ -98,23 +100,22 @@ def check(
 
 
 def _print(found: Check, out: Path | None) -> None:
-    from rich.console import Console  # noqa: PLC0415
-    from rich.markup import escape  # noqa: PLC0415
-
     print_findings(found.warnings)
     table = facts_table()
     table.add_row("known normals", f"{found.n_rows:,}")
     table.add_row(
         "rehearsal",
-        f"[bold]{found.n_flagged:,}[/bold] of the latest {found.n_latest:,} flagged"
-        + (", all falsely" if found.n_flagged else ""),
+        styled(
+            (f"{found.n_flagged:,}", "bold"),
+            f" of the latest {found.n_latest:,} flagged",
+            ", all falsely" if found.n_flagged else "",
+        ),
     )
     table.add_row("p-value", f"{found.p_value:.2g}")
     for one in found.columns[:10]:
         table.add_row(
             "drifts",
-            f"{escape(one.column)}: {one.before:.4g} before row {one.since:,},"
-            f" {one.after:.4g} after",
+            f"{one.column}: {one.before:.4g} before row {one.since:,}, {one.after:.4g} after",
         )
     if len(found.columns) > 10:
         table.add_row("", f"and {counted(len(found.columns) - 10, 'more column')}")
@@ -123,9 +124,12 @@ def _print(found: Check, out: Path | None) -> None:
     else:
         table.add_row(
             "so",
-            "[bold]the promise does not apply to rows that come later[/bold]: take known normals"
-            " from the same time as the rows to test, or leave the drifting columns out",
+            styled(
+                ("the promise does not apply to rows that come later", "bold"),
+                ": take known normals from the same time as the rows to test, or leave the"
+                " drifting columns out",
+            ),
         )
     if out is not None:
-        table.add_row("written", escape(f"{out}; a page: conovel report {out}"))
-    Console().print(table)
+        table.add_row("written", f"{out}; a page: conovel report {out}")
+    print_fitted(table)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from conovel.cli.show import (
     facts_table,
     print_findings,
+    print_fitted,
     spelled_range,
+    styled,
     times_in_words,
 )
 from conovel.cli.tables import add_read_rows
@@ -67,9 +69,6 @@ def print_summary(
     why: Reasons | None,
 ) -> None:
     """Print what was decided, what holds, and where it was written."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.markup import escape  # noqa: PLC0415
-
     from conovel.cli.kept import add_ledger_rows  # noqa: PLC0415
     from conovel.site.results import SiteResult  # noqa: PLC0415
     from conovel.site.storage import beside  # noqa: PLC0415
@@ -82,9 +81,9 @@ def print_summary(
         "known normals", f"{result.n_train:,} train + {result.n_calibration:,} calibrate"
     )
     table.add_row("rows tested", f"{summary['n_test']:,}")
-    table.add_row("rows flagged", f"[bold]{result.n_rejected:,}[/bold]")
+    table.add_row("rows flagged", styled((f"{result.n_rejected:,}", "bold")))
     for pattern in why.patterns()[:_PATTERNS] if why else ():
-        table.add_row("", f"{counted(len(pattern.members), 'row')}: {escape(pattern.text)}")
+        table.add_row("", f"{counted(len(pattern.members), 'row')}: {pattern.text}")
     table.add_row("level", f"{float(result.level):g}")
     table.add_row("scorer", result.scorer)
     if isinstance(result, SiteResult) and result.repeated is not None:
@@ -102,8 +101,8 @@ def print_summary(
     holds = not any(finding.breaks_promise for finding in result.warnings)
     table.add_row("guaranteed" if holds else "presumed", result.guarantee.statement)
     for assumption in result.guarantee.assumptions:
-        table.add_row("", f"[dim]needs:[/dim] {assumption}")
+        table.add_row("", styled(("needs:", "dim"), f" {assumption}"))
     if out is not None:
-        table.add_row("written", escape(f"{out} and {beside(out).name}"))
-        table.add_row("a page", escape(f"conovel report {beside(out)}"))
-    Console().print(table)
+        table.add_row("written", f"{out} and {beside(out).name}")
+        table.add_row("a page", f"conovel report {beside(out)}")
+    print_fitted(table)

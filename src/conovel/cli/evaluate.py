@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conovel.cli.number_tables import print_numbers
-from conovel.cli.show import print_findings, print_json, require_there, split_names, stages
+from conovel.cli.show import (
+    print_findings,
+    print_fitted,
+    print_json,
+    require_there,
+    split_names,
+    stages,
+)
 from conovel.cli.tables import (
     Decimal,
     Encoding,
@@ -116,10 +123,7 @@ def evaluate(
 
 
 def _print(found: Evaluation, out: Path | None) -> None:
-    from rich.console import Console  # noqa: PLC0415
-
     print_findings(found.warnings, found.headline)
-    console = Console()
     how = "by order" if found.by_order else "dealt at random"
     rows = []
     for i, one in enumerate(found.trials):
@@ -135,13 +139,10 @@ def _print(found: Evaluation, out: Path | None) -> None:
     heads = ["trial", "normals", "tested", "novel", "flagged", "false", "FDP", "power"]
     print_numbers(f"rows {how}, level {float(found.level):g}", heads, rows, totals)
     for kind, times in found.n_warned.items():
-        console.print(
-            f"{kind}: found in {times} of {counted(len(found.trials), 'trial')}", highlight=False
-        )
-    console.print(
+        print_fitted(f"{kind}: found in {times} of {counted(len(found.trials), 'trial')}")
+    print_fitted(
         "FDP: share of false alarms among the flagged rows; promised is at most"
         f" {float(found.level):g} on average. Power: share of the novelties that were flagged.",
-        highlight=False,
     )
     if out is not None:
-        console.print(f"written to {out}; a page: conovel report {out}", highlight=False)
+        print_fitted(f"written to {out}; a page: conovel report {out}")

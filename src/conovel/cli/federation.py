@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from conovel.cli.federation_demo import demo
+from conovel.cli.show import say
 
 federation = typer.Typer(
     help="Set up runs between organisations: certificates, start-up kits, settings.",
@@ -63,7 +64,7 @@ def init(
         _print_next_requests(folder, ["coordinator", *site, *operator])
     else:
         _print_folders(folder, given)
-    typer.echo(f"Sites must reach {host} on port {port}, operators on port {admin_port}.")
+    say(f"Sites must reach {host} on port {port}, operators on port {admin_port}.")
 
 
 @federation.command("renew")
@@ -103,9 +104,12 @@ def request(
     from conovel.drivers.nvflare.enrolment import make_request  # noqa: PLC0415
 
     path, digest = make_request(name, out or Path(f"{name}-key"))
-    typer.echo(f"{path.parent / f'{name}.key'}\n  your private key: it stays here, for you alone")
-    typer.echo(f"{path}\n  your request: send it to the authority of the federation")
-    typer.echo(f"digest of your key, to tell the authority by another way:\n  {digest}")
+    say(f"{path.parent / f'{name}.key'}")
+    say("  your private key: it stays here, for you alone")
+    say(f"{path}")
+    say("  your request: send it to the authority of the federation")
+    say("digest of your key, to tell the authority by another way:")
+    say(f"  {digest}")
 
 
 @federation.command("enrol")
@@ -134,11 +138,13 @@ def enrol(
     from conovel.drivers.nvflare.enrolment import enrol as enrol_party  # noqa: PLC0415
 
     party, found = enrol_party(authority, request, digest, renew)
-    typer.echo(f"Give {party}/ to {party.name}. It holds no secret.")
+    say(f"Give {party}/ to {party.name}. It holds no secret.")
     if digest is None:
-        typer.echo(f"Before that, compare this digest with the one {party.name} has:\n  {found}")
+        say(f"Before that, compare this digest with the one {party.name} has:")
+        say(f"  {found}")
     root = fingerprint(Authority.of_kit(party / "kit").root)
-    typer.echo(f"Tell {party.name} by another way the fingerprint of the authority:\n  {root}")
+    say(f"Tell {party.name} by another way the fingerprint of the authority:")
+    say(f"  {root}")
 
 
 @federation.command("accept")
@@ -168,9 +174,10 @@ def accept(
     name = kit.resolve().name
     own = key or Path(f"{name}-key") / f"{name}.key"
     whose, found = accept_kit(kit, own, fingerprint)
-    typer.echo(f"{kit}/ is complete: the kit of {whose}.")
+    say(f"{kit}/ is complete: the kit of {whose}.")
     if fingerprint is None:
-        typer.echo(f"Compare the fingerprint of its authority with what you were told:\n  {found}")
+        say("Compare the fingerprint of its authority with what you were told:")
+        say(f"  {found}")
 
 
 @federation.command("revoke")
@@ -191,20 +198,22 @@ def revoke(
 
     serials, path, kits = revoke_party(authority, name)
     word = "certificate" if len(serials) == 1 else "certificates"
-    typer.echo(f"revoked {len(serials)} {word} of {name}: {', '.join(serials)}")
+    say(f"revoked {len(serials)} {word} of {name}: {', '.join(serials)}")
     for one in kits:
-        typer.echo(f"  copied to {one / 'startup' / path.name}")
-    typer.echo(f"Give {path} to every other party, for its kit: startup/{path.name}.")
+        say(f"  copied to {one / 'startup' / path.name}")
+    say(f"Give {path} to every other party, for its kit: startup/{path.name}.")
 
 
 def _print_next_requests(folder: Path, parties: list[str]) -> None:
-    typer.echo(f"{folder / 'authority'}/ is the authority. Keep it to yourself, off line.\n")
-    typer.echo("Every party now makes its key and a request, and sends you the request:\n")
+    say(f"{folder / 'authority'}/ is the authority. Keep it to yourself, off line.")
+    say("")
+    say("Every party now makes its key and a request, and sends you the request:")
+    say("")
     for name in parties:
-        typer.echo(f"  conovel federation request {name}")
-    typer.echo(
-        f"\nFor each: conovel federation enrol --authority {folder / 'authority'} --request"
-        " NAME.csr"
+        say(f"  conovel federation request {name}")
+    say("")
+    say(
+        f"For each: conovel federation enrol --authority {folder / 'authority'} --request NAME.csr"
     )
 
 
@@ -219,10 +228,10 @@ def _print_folders(folder: Path, parties: list[Path]) -> None:
         else:
             rows.append((party, party.name, "conovel run --federation federation.toml"))
     folders, people = (max(len(str(row[i])) for row in rows) for i in (0, 1))
-    typer.echo(
-        "Give these folders to the parties, each over a channel that you would trust with a key:\n"
-    )
+    say("Give these folders to the parties, each over a channel that you would trust with a key:")
+    say("")
     for party, who, command in rows:
-        typer.echo(f"  {party}/{'':<{folders - len(str(party))}}  to {who:<{people}}  {command}")
+        say(f"  {party}/{'':<{folders - len(str(party))}}  to {who:<{people}}  {command}")
     authority = folder / "authority"
-    typer.echo(f"\nKeep {authority}/ to yourself, off line: its key makes certificates.")
+    say("")
+    say(f"Keep {authority}/ to yourself, off line: its key makes certificates.")

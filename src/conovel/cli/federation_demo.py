@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from conovel.cli.show import say
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -78,7 +80,8 @@ def _demo(folder: Path, regime: str) -> int:
 
 def _print_line(text: str) -> None:
     """Print at once, before the output of the next process."""
-    print(text, flush=True)
+    for line in text.split("\n"):
+        say(line)
 
 
 def _columns(values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:

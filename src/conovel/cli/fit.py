@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from conovel.cli.show import facts_table, print_json, require_there, split_names, stages
+from conovel.cli.show import (
+    facts_table,
+    print_fitted,
+    print_json,
+    require_there,
+    split_names,
+    stages,
+)
 from conovel.cli.tables import (
     Columns,
     Decimal,
@@ -137,14 +144,11 @@ def fit(
     if json:
         print_json(summary)
         return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.markup import escape  # noqa: PLC0415
-
     table = facts_table()
     table.add_row("known normals", f"{kept.n_train:,} train + {kept.n_calibration:,} calibrate")
     table.add_row("unlabelled rows", f"{kept.n_unlabelled:,} train")
     table.add_row("scorer", kept.scorer + (", imitated by a forest" if kept.imitated else ""))
     table.add_row("level", f"{float(kept.level):g}")
-    table.add_row("written", f"{escape(str(out))}, {out.stat().st_size:,} bytes")
-    table.add_row("use it", escape(f"conovel detect --detector {out} --test today.csv"))
-    Console().print(table)
+    table.add_row("written", f"{out}, {out.stat().st_size:,} bytes")
+    table.add_row("use it", f"conovel detect --detector {out} --test today.csv")
+    print_fitted(table)

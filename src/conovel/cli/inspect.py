@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from conovel.cli.show import print_json, require_there
+from conovel.cli.show import print_fitted, print_json, require_there, styled, text_table
 
 
 def inspect(
@@ -16,10 +16,6 @@ def inspect(
 ) -> None:
     """Describe an encoded model: its size, its shape, and the bytes of each part."""
     require_there(file)
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
     from conovel.models.wire import MAX_BYTES, decode, describe  # noqa: PLC0415
     from conovel.site.storage import read_bytes  # noqa: PLC0415
 
@@ -27,12 +23,12 @@ def inspect(
     if json:
         print_json(facts)
         return
-    table = Table(title=Text(str(file)), show_header=False)
+    table = text_table(title=styled(str(file)), show_header=False)
     table.add_column(style="dim", overflow="fold")
     table.add_column(justify="right", no_wrap=True)
     for name, value in _flat(facts):
         table.add_row(name, value)
-    Console().print(table)
+    print_fitted(table)
 
 
 def _flat(facts: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from conovel.cli.show import styled
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
@@ -56,16 +57,17 @@ def read_batch(
 
 def add_ledger_rows(table: Table, update: LedgerUpdate, path: Path) -> None:
     """Say in a table what a batch changed on the list."""
-    from rich.markup import escape  # noqa: PLC0415
-
-    table.add_row("ledger", escape(f"{path}, {update.name} is batch {update.number:,}"))
+    table.add_row("ledger", f"{path}, {update.name} is batch {update.number:,}")
     table.add_row(
         "list so far",
-        f"[bold]{update.n_listed:,}[/bold] of {counted(update.n_tests, 'row')} in all batches",
+        styled(
+            (f"{update.n_listed:,}", "bold"),
+            f" of {counted(update.n_tests, 'row')} in all batches",
+        ),
     )
     for word, rows in (("joined", update.joined), ("left", update.left)):
         if rows:
-            table.add_row(word, escape(spelled_rows(rows)))
+            table.add_row(word, spelled_rows(rows))
     needs = "no further batch: the ledger is full" if update.needs is None else str(update.needs)
     table.add_row("next", needs)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from conovel.cli.show import facts_table, print_json, require_there
+from conovel.cli.show import facts_table, print_fitted, print_json, require_there, styled
 from conovel.stats.words import counted
 
 
@@ -49,23 +49,19 @@ def ledger(
         content = {"level": str(found.level), "final": found.final, "score": score}
         print_json({**content, "batches": batches, "list": listed})
         return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.markup import escape  # noqa: PLC0415
-
     table = facts_table()
     table.add_row("batches", f"{len(batches):,}, {score} scores")
     table.add_row(
         "list so far", f"{found.n_listed:,} of {counted(found.n_tests, 'row')} in all batches"
     )
     for batch in batches:
-        name = escape(str(batch["name"]))
-        table.add_row("", f"{batch['n_listed']:,} of {batch['n_tests']:,} in {name}")
+        table.add_row("", f"{batch['n_listed']:,} of {batch['n_tests']:,} in {batch['name']}")
     if batches and (needs := found.needs(int(str(batches[-1]["n_tests"])))) is not None:
         table.add_row("next", str(needs))
     table.add_row("level", f"{float(found.level):g}{', final decisions' if found.final else ''}")
     table.add_row("guaranteed", promise.statement)
     for assumption in promise.assumptions:
-        table.add_row("", f"[dim]needs:[/dim] {assumption}")
+        table.add_row("", styled(("needs:", "dim"), f" {assumption}"))
     if (waiting := read_prepared(path, found)) is not None:
         entry = waiting.ledger.entries[-1]
         table.add_row(
@@ -74,5 +70,5 @@ def ledger(
             " wrote their ledgers. The next run of the list takes them or gives them up",
         )
     if out is not None:
-        table.add_row("written", escape(str(out)))
-    Console().print(table)
+        table.add_row("written", str(out))
+    print_fitted(table)

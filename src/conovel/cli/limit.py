@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from conovel.cli.show import print_json, split_names
+from conovel.cli.show import print_json, say, split_names
 
 
 def limit(
@@ -32,9 +32,9 @@ def limit(
     if json:
         print_json([{"shift": shift, **found._asdict()} for shift, found in rows])
         return
-    typer.echo(f"{'shift':>6}  {'common threshold':>16}  {'likelihood ratio':>16}")
+    say(f"{'shift':>6}  {'common threshold':>16}  {'likelihood ratio':>16}")
     for shift, found in rows:
-        typer.echo(f"{shift:>6g}  {found.common:>16.4f}  {found.ratio:>16.4f}")
+        say(f"{shift:>6g}  {found.common:>16.4f}  {found.ratio:>16.4f}")
 
 
 def read_shifts(text: str) -> list[float]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from conovel.cli.show import facts_table, styled, text_table
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -38,7 +40,7 @@ def print_numbers(
         if _least_width(console, table) <= console.width:
             console.print(table)
             return
-    console.print(title, style="italic", markup=False, highlight=False)
+    console.print(styled((title, "italic")))
     for row in (*rows, *totals):
         _print_block(console, heads, row)
 
@@ -50,20 +52,17 @@ def _table(
     totals: Sequence[Sequence[str]],
 ) -> Table:
     from rich import box  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
 
-    table = Table(title=Text(title), box=box.SIMPLE_HEAD, padding=(0, 1))
+    table = text_table(title=styled(title), box=box.SIMPLE_HEAD, padding=(0, 1))
     table.add_column(heads[0], overflow="fold", max_width=_NAME)
     for head in heads[1:]:
         table.add_column(head, justify="right", no_wrap=True)
-    # A Text is no markup: names may have brackets.
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*row)
     if totals:
         table.add_section()
     for row in totals:
-        table.add_row(*map(Text, row), style="bold")
+        table.add_row(*row, style="bold")
     return table
 
 
@@ -73,13 +72,9 @@ def _least_width(console: Console, table: Table) -> int:
 
 
 def _print_block(console: Console, heads: Sequence[str], row: Sequence[str]) -> None:
-    from rich.text import Text  # noqa: PLC0415
-
-    from conovel.cli.show import facts_table  # noqa: PLC0415
-
     block = facts_table()
     for head, cell in zip(heads, row, strict=True):
         if cell:
-            block.add_row(Text(head), Text(cell))
+            block.add_row(head, cell)
     console.print(block)
     console.print()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from conovel.cli.number_tables import print_numbers
-from conovel.cli.show import bars, print_json, require_there, split_names
+from conovel.cli.show import bars, print_fitted, print_json, require_there, split_names
 from conovel.cli.simulate import read_bits
 from conovel.cli.tables import (
     Columns,
@@ -153,24 +153,20 @@ def _pool(
 
 
 def _print(found: list[Measured], named: list[Reading], out: Path | None) -> None:
-    from rich.console import Console  # noqa: PLC0415
-
     heads = ["what is attacked", "attack", "AUC", "±", "found at 1 % alarms", "±"]
     for one in named:
         own = [m for m in found if m.exchange == one.exchange]
         rows = [[m.target, m.attack, *map(_number, _numbers(m.leakage))] for m in own]
         print_numbers(f"{one.exchange}: {own[0].n_bytes:,} bytes a model", heads, rows)
-    console = Console()
     for one in named:
-        console.print(f"{one.exchange}: {one.in_words}", highlight=False)
-    console.print(
+        print_fitted(f"{one.exchange}: {one.in_words}")
+    print_fitted(
         "AUC: chance that a row behind the model looks more like one than another row; 0.5 is a"
         " guess. Found: share of such rows that are found where 1 % of the others are taken for"
         " one. Outliers: rows six standard deviations away.",
-        highlight=False,
     )
     if out is not None:
-        console.print(f"written to {out}", highlight=False)
+        print_fitted(f"written to {out}")
 
 
 def _numbers(found: Leakage) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from conovel.cli.show import require_there
+from conovel.cli.show import require_there, say
 
 
 def report(
@@ -35,4 +35,4 @@ def report(
 
     page = out or run.with_suffix(".html")
     write_report(run, page)
-    typer.echo(f"written to {page}")
+    say(f"written to {page}")

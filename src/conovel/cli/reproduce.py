@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conovel.cli.number_tables import print_numbers
-from conovel.cli.show import bar, is_dask, split_names
+from conovel.cli.show import bar, is_dask, say, split_names
 
 if TYPE_CHECKING:
     from conovel.experiments.tasks import Learner
@@ -104,7 +104,7 @@ def reproduce(
         for table in outcome.tables:
             print_numbers(table.title, table.columns, table.rows)
     files = [file for outcome in outcomes for file in outcome.files]
-    typer.echo("written: " + ", ".join(map(str, files)))
+    say("written: " + ", ".join(map(str, files)))
 
 
 def _learners(

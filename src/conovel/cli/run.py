@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conovel.cli.show import facts_table, print_json, require_there, split_names, stages
+from conovel.cli.show import (
+    facts_table,
+    print_fitted,
+    print_json,
+    require_there,
+    say,
+    split_names,
+    stages,
+    styled,
+)
 from conovel.cli.simulate import read_bits
 from conovel.cli.tables import SchemaFile
 
@@ -58,8 +67,13 @@ def run(
         ),
     ] = "abort",
     liars: Annotated[
-        int, typer.Option(help="How many sites may lie about their counts.", min=0)
-    ] = 0,
+        int | None,
+        typer.Option(
+            help="How many sites may lie about their counts. If not given: one from four sites on,"
+            " in joint, full, counts and split. --liars 0 says in the terms that none may.",
+            min=0,
+        ),
+    ] = None,
     counting: Annotated[
         str | None,
         typer.Option(
@@ -108,7 +122,6 @@ def run(
     Example: `conovel run --federation federation.toml --level 0.1`
     """
     require_there(federation, schema)
-    from rich.markup import escape  # noqa: PLC0415
 
     from conovel.drivers.nvflare.operator import choose_sites  # noqa: PLC0415
     from conovel.drivers.nvflare.operator import run as run_terms  # noqa: PLC0415
@@ -118,7 +131,7 @@ def run(
     from conovel.errors import DataWarning  # noqa: PLC0415
     from conovel.site.asked import as_whole_schema  # noqa: PLC0415
     from conovel.site.storage import write_json  # noqa: PLC0415
-    from conovel.spec.counting import choose_counting  # noqa: PLC0415
+    from conovel.spec.counting import choose_counting, choose_liars  # noqa: PLC0415
     from conovel.spec.listing import of_batch  # noqa: PLC0415
     from conovel.spec.precision import exposure_note  # noqa: PLC0415
     from conovel.spec.regimes import choose_regime  # noqa: PLC0415
@@ -127,6 +140,12 @@ def run(
     chosen = choose_regime(regime, estimates_nulls=pi0 is not None, on_dropout=on_dropout)
     _silence_nvflare()
     file = read_federation(federation)
+    names = choose_sites(file.sites, split_names(sites) if sites else None)
+    counting = counting or choose_counting(chosen, pi0, on_dropout, repeats)
+    if liars is None:
+        excluded = {"--pi0": pi0 is not None, "--list": list_name is not None}
+        excluded["--on-dropout conservative"] = on_dropout != "abort"
+        liars = choose_liars(chosen, len(names), counting, excluded)
     spec = RunSpec.of(
         regime=chosen,
         level=level,
@@ -138,7 +157,7 @@ def run(
         on_dropout=on_dropout,
         repeats=repeats,
         liars=liars,
-        counting=counting or choose_counting(chosen, pi0, on_dropout, repeats),
+        counting=counting,
         reveal_to=reveal_to,
         privacy=privacy,
         schema=as_whole_schema(schema),
@@ -150,7 +169,7 @@ def run(
     ):
         warnings.warn(note, DataWarning, stacklevel=2)
     terms = Terms(
-        choose_sites(file.sites, split_names(sites) if sites else None),
+        names,
         spec if list_name is None else of_batch(spec),
         stage_seconds=stage_seconds,
         run_seconds=run_seconds,
@@ -161,9 +180,7 @@ def run(
         show_stage("connecting")
         with connect(file) as session:
             show_stage("starting a process at every site")
-            account = run_terms(
-                session, terms, lambda progress: show_stage(escape(_in_words(progress)))
-            )
+            account = run_terms(session, terms, lambda progress: show_stage(_in_words(progress)))
     if out is not None:
         write_json(out, account)
     if json:
@@ -202,12 +219,12 @@ def status(
     with connect(file) as session:
         connected = session.connected()
         for site in file.sites:
-            typer.echo(f"{site}: {'connected' if site in connected else 'NOT connected'}")
+            say(f"{site}: {'connected' if site in connected else 'NOT connected'}")
         for job in session.jobs():
             word = job.status.removeprefix("FINISHED:").lower().replace("_", " ")
             if not job.is_over and not session.progress(job.number):
                 word = "starting, or interrupted"
-            typer.echo(f"{job.submitted} {job.run_id} {word}")
+            say(f"{job.submitted} {job.run_id} {word}")
 
 
 def stop(
@@ -224,12 +241,12 @@ def stop(
         from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
 
         stopped = stop_party(read_site(settings).state)
-        typer.echo("stopped" if stopped else "no agent is running here")
+        say("stopped" if stopped else "no agent is running here")
         return
     file = _federation(settings)
     if file.operator_kit is None:
         stopped = stop_party(file.state)
-        typer.echo("stopped" if stopped else "no coordinator is running here")
+        say("stopped" if stopped else "no coordinator is running here")
         return
     from conovel.drivers.nvflare.operator import stop_runs  # noqa: PLC0415
     from conovel.drivers.nvflare.session import connect  # noqa: PLC0415
@@ -237,7 +254,7 @@ def stop(
     with connect(file) as session:
         jobs = stop_runs(session, reason)
     runs = "run" if len(jobs) == 1 else "runs"
-    typer.echo(f"stopped {len(jobs)} {runs}" if jobs else "no run is under way")
+    say(f"stopped {len(jobs)} {runs}" if jobs else "no run is under way")
 
 
 def _print_up(settings: Path) -> None:
@@ -249,7 +266,7 @@ def _print_up(settings: Path) -> None:
         is_up = site_is_up(read_site(settings))
     else:
         is_up = coordinator_is_up(_federation(settings))
-    typer.echo("up" if is_up else "not up")
+    say("up" if is_up else "not up")
     raise typer.Exit(not is_up)
 
 
@@ -294,21 +311,14 @@ def _print_runs(records: Any) -> None:
 
     for record in records.runs():
         began = datetime.fromtimestamp(record["began"])
-        typer.echo(
-            f"{began:%Y-%m-%d %H:%M} {record['run_id']} {record['state']}: {record['message']}"
-        )
+        say(f"{began:%Y-%m-%d %H:%M} {record['run_id']} {record['state']}: {record['message']}")
 
 
 def _print_account(account: dict[str, Any]) -> None:
-    from rich.console import Console  # noqa: PLC0415
-    from rich.markup import escape  # noqa: PLC0415
-
-    console = Console()
     terms, transcript = account["terms"], account["transcript"]
     if account["state"] != "done":
-        reason = escape(account["message"])
-        console.print(f"[bold]broken off[/bold]: {reason}", highlight=False)
-        console.print("Nothing was decided, and nothing was published anywhere.")
+        print_fitted(styled(("broken off", "bold"), f": {account['message']}"))
+        print_fitted("Nothing was decided, and nothing was published anywhere.")
         return
     outcome = account["outcome"]
     table = facts_table()
@@ -318,7 +328,7 @@ def _print_account(account: dict[str, Any]) -> None:
     table.add_row("rows tested", f"{outcome['n_tests']:,}")
     if outcome["rounds"]:
         what = "rejected in the batch" if "ledger" in account else "rows flagged"
-        table.add_row(what, f"[bold]{outcome['n_rejected']:,}[/bold] in all")
+        table.add_row(what, styled((f"{outcome['n_rejected']:,}", "bold"), " in all"))
         if outcome["slope"] != "0":  # cells decide in joint, and no common p-value
             k = outcome["k"] or outcome["n_rejected"]
             table.add_row("threshold", f"p ≤ {k} · {outcome['slope']}")
@@ -330,13 +340,16 @@ def _print_account(account: dict[str, Any]) -> None:
         listed = account["ledger"]
         table.add_row("level of the batch", f"{terms['spec']['level']}, half that of the list")
         for name, site in listed["sites"].items():
-            table.add_row(f"list at {escape(name)}", f"{site['n_listed']:,} rows")
+            table.add_row(f"list at {name}", f"{site['n_listed']:,} rows")
         table.add_row(
             "list so far",
-            f"[bold]{listed['n_listed_in_all']:,}[/bold] of {listed['rounds'][0]['k']:,} rows in"
-            f" {next(iter(listed['sites'].values()))['batch']:,} batches",
+            styled(
+                (f"{listed['n_listed_in_all']:,}", "bold"),
+                f" of {listed['rounds'][0]['k']:,} rows in"
+                f" {next(iter(listed['sites'].values()))['batch']:,} batches",
+            ),
         )
-    table.add_row("guaranteed", escape(account.get("ledger", account)["guarantee"]))
+    table.add_row("guaranteed", account.get("ledger", account)["guarantee"])
     for name, why in account["unpublished"].items():
-        table.add_row("not published", f"[bold]{escape(name)}[/bold]: {escape(str(why))}")
-    console.print(table)
+        table.add_row("not published", styled((name, "bold"), f": {why}"))
+    print_fitted(table)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from conovel.cli.show import require_there
+from conovel.cli.show import require_there, say
 from conovel.cli.tables import (
     Decimal,
     Encoding,
@@ -70,7 +70,8 @@ def schema(
         samples = (read_sample(path, types, None, reading) for path in (first, second) if path)
         found = infer_schema(*(sample.features for sample in samples), kinds=kinds)
     ignored = (Column(name, "ignore") for name in said.exclude if name not in found.names)
-    typer.echo(replace(found, columns=(*found, *ignored)).to_toml(), nl=False)
+    for line in replace(found, columns=(*found, *ignored)).to_toml().splitlines():
+        say(line)
 
 
 def _sources(file: Path | None, null: Path | None, test: Path | None) -> tuple[Path, Path | None]:

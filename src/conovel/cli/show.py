@@ -1,4 +1,8 @@
-"""Functions that several commands use: progress displays and readers of options."""
+"""Functions that several commands use: all that is printed, progress, and readers of options.
+
+Commands print by the functions here alone. File names, columns, ids and what other parties say
+go through :func:`conovel.spec.shown.printable`, and none of it is read as markup.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,44 @@ from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from conovel.spec.shown import printable
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rich.console import RenderableType
     from rich.progress import Progress, ProgressColumn, TaskID
     from rich.table import Table
+    from rich.text import Text
 
     from conovel.site.results import SiteResult
     from conovel.spec.findings import Finding
 
 
 _MOST_NOTES = 10  # findings that a terminal shows
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print one line, whatever the text holds."""
+    import typer  # noqa: PLC0415
+
+    typer.echo(printable(text), err=err)
+
+
+def styled(*parts: str | tuple[str, str]) -> Text:
+    """Return a text for the terminal; a part may have a style, such as ("12", "bold")."""
+    from rich.text import Text  # noqa: PLC0415
+
+    pairs = ((part, "") if isinstance(part, str) else part for part in parts)
+    return Text.assemble(*((printable(text), style) for text, style in pairs))
+
+
+def print_fitted(content: RenderableType) -> None:
+    """Print a table, or a text in lines that fit the terminal."""
+    from rich.console import Console  # noqa: PLC0415
+
+    Console().print(styled(content) if isinstance(content, str) else content)
 
 
 @contextmanager
@@ -29,12 +58,12 @@ def stages() -> Iterator[Callable[[str], None]]:
     A stage that begins with "note: " is printed there and stays.
     """
     from rich.console import Console  # noqa: PLC0415
-    from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
     console = Console(stderr=True)
     with Progress(
         SpinnerColumn(),
-        "{task.description}",
+        TextColumn("{task.description}", markup=False),
         TimeElapsedColumn(),
         console=console,
         transient=True,
@@ -45,9 +74,9 @@ def stages() -> Iterator[Callable[[str], None]]:
 
         def show(stage: str) -> None:
             if not stage.startswith("note: "):
-                progress.update(task, description=stage)
+                progress.update(task, description=printable(stage))
             elif (number := next(notes)) <= _MOST_NOTES:
-                console.print(f"conovel: {stage}", markup=False, highlight=False, soft_wrap=True)
+                console.print(styled(f"conovel: {stage}"), soft_wrap=True)
             elif number == _MOST_NOTES + 1:
                 console.print("conovel: note: further findings are in the result")
 
@@ -68,13 +97,14 @@ def bar(done: ProgressColumn, speed_seconds: float) -> Progress:
     from rich.progress import (  # noqa: PLC0415
         BarColumn,
         Progress,
+        TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
 
     console = Console(stderr=True)
     return Progress(
-        "{task.description}",
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         done,
         TimeElapsedColumn(),
@@ -97,7 +127,7 @@ def bars() -> Iterator[Callable[[str, int, int | None], None]]:
         def show(stage: str, done: int, total: int | None) -> None:
             if stage not in tasks:
                 # Work that an earlier run did must not count for the speed.
-                tasks[stage] = progress.add_task(stage, total=total, completed=done)
+                tasks[stage] = progress.add_task(printable(stage), total=total, completed=done)
             progress.update(tasks[stage], completed=done)
 
         yield show
@@ -105,12 +135,22 @@ def bars() -> Iterator[Callable[[str, int, int | None], None]]:
 
 def facts_table() -> Table:
     """Return an empty table of two columns, names and values, without lines."""
-    from rich.table import Table  # noqa: PLC0415
-
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table = text_table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="dim", overflow="fold", max_width=24)
     table.add_column(overflow="fold")  # nothing is cut off
     return table
+
+
+def text_table(**options: Any) -> Table:
+    """Return an empty table whose cells are texts, each in one line and without markup."""
+    from rich.table import Table  # noqa: PLC0415
+
+    class TextTable(Table):
+        def add_row(self, *cells: RenderableType | None, **more: Any) -> None:
+            told = (styled(cell) if isinstance(cell, str) else cell for cell in cells)
+            super().add_row(*told, **more)
+
+    return TextTable(**options)
 
 
 def require_there(*paths: Path | None) -> None:
@@ -170,7 +210,6 @@ def times_in_words(result: SiteResult) -> str:
 def print_findings(findings: Sequence[Finding], headline: str = "") -> None:
     """Print a box with what speaks against a result, and the headline that goes with it."""
     from rich import box  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
     from rich.panel import Panel  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
@@ -187,9 +226,9 @@ def print_findings(findings: Sequence[Finding], headline: str = "") -> None:
     words += map(str, others[:_MOST_NOTES])
     if (more := len(others) - _MOST_NOTES) > 0:
         words.append(f"{counted(more, 'more finding')} in the JSON, under warnings.")
-    Console().print(
+    print_fitted(
         Panel(
-            Text("\n\n".join(words)),
+            Text("\n\n").join(map(styled, words)),
             title="What speaks against this result" if worst else "Worth knowing",
             box=box.ASCII2,
             border_style="bold" if worst else "dim",
@@ -198,7 +237,9 @@ def print_findings(findings: Sequence[Finding], headline: str = "") -> None:
 
 
 def print_json(content: Any) -> None:
-    """Print JSON for a script to read."""
+    """Print JSON for a script to read; what is not printable is written as JSON escapes it."""
     import json  # noqa: PLC0415
 
-    print(json.dumps(content, ensure_ascii=False))
+    text = json.dumps(content, ensure_ascii=False)
+    # Outside of its strings, JSON on one line holds printable characters only.
+    say("".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text))

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from conovel.cli.number_tables import print_numbers
-from conovel.cli.show import print_findings, print_json, split_names, stages, times_in_words
+from conovel.cli.show import (
+    print_findings,
+    print_fitted,
+    print_json,
+    say,
+    split_names,
+    stages,
+    styled,
+    times_in_words,
+)
 from conovel.cli.tables import (
     Decimal,
     Encoding,
@@ -212,8 +221,8 @@ def simulate(
     for run in runs:
         _print_run(run, truth)
     for path in outs:
-        typer.echo(f"written to {path}; check it with: conovel verify {path}")
-        typer.echo(f"a page about it: conovel report {path}")
+        say(f"written to {path}; check it with: conovel verify {path}")
+        say(f"a page about it: conovel report {path}")
 
 
 def _named_by_regime(out: Path | None, regimes: Sequence[str]) -> list[Path]:
@@ -295,7 +304,6 @@ def _read_dropouts(texts: list[str] | None) -> dict[str, Phase]:
 
 def _print_run(run: NetworkRun, truth: Truth | None) -> None:
     import numpy as np  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
 
     from conovel.report import correct_counts  # noqa: PLC0415
 
@@ -323,26 +331,26 @@ def _print_run(run: NetworkRun, truth: Truth | None) -> None:
         rows.append([name, *_cells(numbers, truth is not None), *times])
     last = ["all", *_cells(totals.tolist(), truth is not None), *([""] if run.runs else [])]
     print_numbers(title, heads, rows, [last])
-    console = Console()
     for what in () if run.runs else ("scorer", "composite"):  # every run has its own choices
         chosen = {
             name: site.choices[what].winner for name, site in run.items() if what in site.choices
         }
         if chosen:
             winners = ", ".join(f"{winner} ({name})" for name, winner in chosen.items())
-            console.print(f"{what} chosen: {winners}")
-    console.print(
+            print_fitted(f"{what} chosen: {winners}")
+    print_fitted(
         f"{counted(run.rounds, 'round')} of counts, {run.n_bytes:,} bytes in all messages"
     )
     for line in [*_group_lines(run.groups), *_list_lines(run)]:
-        console.print(line)
+        print_fitted(line)
     if truth:
         false, found_in_all, novel_in_all = totals[-3:]
-        console.print(
+        print_fitted(
             f"false alarms among flagged: {false / max(run.n_rejected, 1):.3f},"
             f" novelties found: {found_in_all / max(novel_in_all, 1):.3f}"
         )
-    console.print(f"[dim]{run.guarantee}[/dim]\n")
+    print_fitted(styled((str(run.guarantee), "dim")))
+    say("")
     print_findings(run.warnings, run.headline)
 
 

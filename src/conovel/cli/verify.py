@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from conovel.cli.show import require_there
+from conovel.cli.show import require_there, say
 
 
 def verify(
@@ -30,18 +30,18 @@ def verify(
         content = _with_ranks(content, run)
     findings = audit(content)
     for finding in findings:
-        typer.echo(f"does not hold: {finding}")
+        say(f"does not hold: {finding}")
     if findings:
         raise typer.Exit(1)
     if content.get("command") == "detect":
-        typer.echo(
+        say(
             f"{run}: a result of one site, without messages. Its numbers and its guarantee agree"
             + _about_rows(content)
         )
     else:
-        typer.echo(f"{run}: the outcome follows from the transcript")
+        say(f"{run}: the outcome follows from the transcript")
     for path in not_checked(content):
-        typer.echo(f"not checked: {path}")
+        say(f"not checked: {path}")
 
 
 def _about_rows(content: dict[str, Any]) -> str:

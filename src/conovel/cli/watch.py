@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from stat import S_ISLNK, S_ISREG
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from conovel.cli.show import require_there, split_names
+from conovel.cli.show import require_there, say, split_names
 from conovel.cli.tables import (
     Decimal,
     Encoding,
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from conovel.site.asked import SchemaLike
     from conovel.site.dialects import Reading
     from conovel.site.results import Detection
+
+MOST_ENDS = 3  # times that the process may end while it tests a file, until that is set aside
 
 # Tests one file, and puts it into the ledger.
 Test = Callable[[Path], "Detection"]
@@ -83,8 +86,9 @@ def watch(
 
     The ledger knows which files were tested. A watch that is stopped or killed goes on where it
     was, and each file counts once. A file is tested when it has not changed between two looks. At
-    most the fraction LEVEL of the list is expected to be false alarms. With --once the exit code
-    is 1 if a file could not be tested.
+    most the fraction LEVEL of the list is expected to be false alarms. A file that cannot be
+    tested is named and set aside until it changes; a link is not followed. With --once the exit
+    code is 1 if a file could not be tested.
     """
     from conovel.errors import FileError, InputError  # noqa: PLC0415
 
@@ -123,7 +127,7 @@ def watch(
                 break
             time.sleep(every if not once else min(every, 0.5))
     except KeyboardInterrupt:
-        typer.echo("stopped")
+        say("stopped")
     if once and watcher.n_failed:
         raise typer.Exit(1)
 
@@ -133,14 +137,18 @@ class _Stat(NamedTuple):
 
     size: int
     time: int
+    is_link: bool
 
     @classmethod
     def of(cls, path: Path) -> _Stat | None:
+        """Look at the file itself; None if it is neither a file nor a link."""
         try:
-            found = path.stat()
+            found = path.lstat()
         except OSError:  # it was moved away
             return None
-        return cls(found.st_size, found.st_mtime_ns)
+        is_link = S_ISLNK(found.st_mode)
+        is_file = is_link or S_ISREG(found.st_mode)
+        return cls(found.st_size, found.st_mtime_ns, is_link) if is_file else None
 
 
 class Watcher:
@@ -170,6 +178,9 @@ class Watcher:
         self.n_failed = 0
         self._last: dict[str, _Stat | None] = {}  # as the last look found them
         self._done: dict[str, _Stat | None] = {}  # as they were when they were dealt with
+        # Tests that were begun and not ended: size and time of the file, and how often.
+        self._notes = ledger.with_name(f".{ledger.name}.begun")
+        self._begun = _read_notes(self._notes)
         if self.ledger.exists():
             self._write_list()
 
@@ -194,28 +205,26 @@ class Watcher:
         return [
             path
             for path in self.folder.iterdir()
-            if format_of(path) and not path.name.startswith(".") and path.is_file()
+            if format_of(path) and not path.name.startswith(".")
         ]
 
     def _deal_with(self, name: str, stat: _Stat) -> None:
-        from conovel.errors import ConovelError  # noqa: PLC0415
-
         known = self._done.get(name)
         self._done[name] = stat
         if name in self._names():
             if known is not None:
-                typer.echo(f"{name}: changed after it was tested, and is not tested again")
+                say(f"{name}: changed after it was tested, and is not tested again")
             return
         try:
-            result = self.test(self.folder / name)
-        except ConovelError as error:
+            result = self._tested(name, stat)
+        except Exception as error:  # whatever is in one file, the others are tested
             self.n_failed += 1
-            typer.echo(f"{name}: not tested: {error}")
+            say(f"{name}: not tested: {_why(error)}")
             return
         update = result.ledger
         assert update is not None  # noqa: S101  (every test has a ledger)
         self._write_list()
-        typer.echo(
+        say(
             f"{name}: {counted(update.rejected.size, 'row')},"
             f" {int(update.rejected.sum()):,} flagged;"
             f" {len(update.joined):,} joined the list, {len(update.left):,} left it,"
@@ -223,7 +232,37 @@ class Watcher:
         )
         for finding in result.warnings:
             if finding.breaks_promise:
-                typer.echo(f"{name}: the promise may not apply: {finding}")
+                say(f"{name}: the promise may not apply: {finding}")
+
+    def _tested(self, name: str, stat: _Stat) -> Detection:
+        """Test a file, unless it is no file or a test of it has ended this process before."""
+        from conovel.errors import FileError  # noqa: PLC0415
+        from conovel.site.dialects import require_text_name  # noqa: PLC0415
+
+        if stat.is_link:
+            raise FileError("it is a link, and no link is followed: put the file itself there")
+        require_text_name(self.folder / name)
+        size, changed, times = self._begun.get(name, (0, 0, 0))
+        times = times + 1 if (size, changed) == stat[:2] else 1
+        if times > MOST_ENDS:
+            raise FileError(
+                f"the watch has ended {MOST_ENDS} times while it tested this file: see whether it"
+                " needs more memory than there is"
+            )
+        self._note(self._begun | {name: (stat.size, stat.time, times)})
+        try:
+            return self.test(self.folder / name)
+        finally:
+            self._note({key: noted for key, noted in self._begun.items() if key != name})
+
+    def _note(self, begun: dict[str, tuple[int, int, int]]) -> None:
+        from conovel.site.storage import write_json  # noqa: PLC0415
+
+        self._begun = begun
+        if begun:
+            write_json(self._notes, begun)
+        else:
+            self._notes.unlink(missing_ok=True)
 
     def _names(self) -> set[str]:
         from conovel.site.ledger import Ledger  # noqa: PLC0415
@@ -239,6 +278,26 @@ class Watcher:
 
         if self.out is not None:
             write_table(self.out, list_columns(Ledger.load(self.ledger)))
+
+
+def _why(error: Exception) -> str:
+    """Say what is wrong with a file; of an unexpected error its kind only, and no content."""
+    from conovel.errors import ConovelError  # noqa: PLC0415
+
+    if isinstance(error, ConovelError):
+        return str(error)
+    return f"it cannot be read ({type(error).__name__}): see whether it is what its ending says"
+
+
+def _read_notes(path: Path) -> dict[str, tuple[int, int, int]]:
+    from conovel.errors import ConovelError  # noqa: PLC0415
+    from conovel.site.storage import read_json  # noqa: PLC0415
+
+    try:
+        noted = read_json(path)
+        return {name: (int(a), int(b), int(c)) for name, (a, b, c) in noted.items()}
+    except (ConovelError, TypeError, ValueError):  # there are none, or none that can be read
+        return {}
 
 
 def _kept_test(

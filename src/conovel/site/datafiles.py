@@ -22,7 +22,7 @@ import pyarrow.dataset as pa_dataset
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pa_parquet
 
-from conovel.errors import ColumnError, FileError, MissingExtraError
+from conovel.errors import ColumnError, FileError
 from conovel.site.column_types import (
     common_field,
     converted,
@@ -31,9 +31,17 @@ from conovel.site.column_types import (
     kind_of_values,
     without_marked,
 )
-from conovel.site.dialects import AS_FOUND, Dialect, Reading, sniff, without_compression
+from conovel.site.dialects import (
+    AS_FOUND,
+    Dialect,
+    Reading,
+    require_text_name,
+    sniff,
+    without_compression,
+)
 from conovel.site.lines import malformed
 from conovel.site.representation import warn_rounded
+from conovel.site.sheets import read_sheet
 from conovel.stats.words import listed, not_there
 
 FORMATS = {
@@ -46,6 +54,7 @@ FORMATS = {
     ".ipc": "arrow",
     ".xlsx": "excel",
 }
+READ_ERRORS = (pa.ArrowException, OSError, UnicodeError)  # of pyarrow, about a file
 _ENDINGS = ".csv, .csv.gz, .tsv, .parquet, .feather, .arrow or .xlsx"
 _SHOWN = 5  # how many columns an error spells out
 _UNTYPED = {"int64", "float64", "null"}  # what pyarrow takes the first numbers of a CSV file for
@@ -98,34 +107,30 @@ class DataFile:
     @cached_property
     def sheet(self) -> pa.Table:
         """The first sheet of an Excel file."""
-        try:
-            import fastexcel  # noqa: PLC0415
-        except ImportError:
-            raise MissingExtraError("fastexcel", "excel") from None
-        try:
-            sheet = fastexcel.read_excel(self.path).load_sheet(0, schema_sample_rows=None)
-            return pa.table(sheet.to_arrow())
-        except fastexcel.FastExcelError as error:
-            raise unreadable(self.path, error) from None
+        return read_sheet(self.path)
 
     @cached_property
     def schema(self) -> pa.Schema:
         """Its columns, with the types that it says it has."""
+        if self.format == "excel":
+            return _distinct(self.path, self.sheet.schema)
         try:
             if self.is_parquet:
                 return _distinct(self.path, pa_parquet.read_schema(self.path))
             if self.format == "arrow":
                 return _distinct(self.path, self.fragment.physical_schema)
-            if self.format == "excel":
-                return _distinct(self.path, self.sheet.schema)
             with pa_csv.open_csv(self.path, **self.dialect.options()) as reader:
                 return _distinct(self.path, reader.schema)
-        except (pa.ArrowException, OSError) as error:
+        except READ_ERRORS as error:
             raise self.unreadable(error) from None
 
     def unreadable(self, error: Exception) -> FileError:
         """Say what is wrong with the file, and of a CSV file in which line."""
         found = None
+        if self.format == "csv" and isinstance(error, UnicodeError):
+            found = FileError(
+                f"{self.path} is no text in {self.dialect.encoding}: give --encoding"
+            )
         if self.format == "csv" and isinstance(error, pa.ArrowInvalid):
             names = self.schema.names if "schema" in vars(self) else ()
             found = malformed(self.path, self.dialect, names, error)
@@ -171,7 +176,7 @@ class DataFile:
         try:
             table = self.fragment.to_table(schema=self.types_read(types), columns=types.names)
             return self.converted(table, types)
-        except (pa.ArrowException, OSError) as error:
+        except READ_ERRORS as error:
             raise self.unreadable(error) from None
 
     def converted(self, table: pa.Table, types: pa.Schema) -> pa.Table:
@@ -203,6 +208,8 @@ def open_files(path: Path, reading: Reading = AS_FOUND) -> list[DataFile]:
     if len(formats) != 1 or None in formats:
         several = f", of one kind, not of {len(formats)}" if len(formats) > 1 else ""
         raise FileError(f"{path}: expected {_ENDINGS} files{several}")
+    for file in files:
+        require_text_name(file)
     return [DataFile(file, reading) for file in files]
 
 
@@ -275,6 +282,12 @@ def agree_on_ids(files: Sequence[DataFile], name: str) -> pa.Field:
     """Give the column of row names one type over all files: their own, or text."""
     require_columns(files, [name])
     types = {file.schema.field(name).type for file in files} - {pa.null()}
+    for kind in types:
+        if not _has_values(kind):
+            raise ColumnError(
+                f"{files[0].path}: column {name!r} cannot name rows, it holds {kind}: name them by"
+                " texts or numbers"
+            )
     if len(types) == 1:
         return pa.field(name, types.pop())
     whole = bool(types) and all(map(pa.types.is_integer, types))
@@ -311,10 +324,18 @@ def _distinct(path: Path, schema: pa.Schema) -> pa.Schema:
     return schema
 
 
+def _has_values(kind: pa.DataType) -> bool:
+    """Return whether a column holds numbers, texts or times, and not bytes or lists."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    is_known = kind_of_numbers(kind) is not None or is_text(kind)
+    return is_known or bool(pa.types.is_temporal(kind))
+
+
 def _require_values(name: str, files: Sequence[DataFile]) -> None:
     for file in files:
         kind = file.feature_type(name)
-        if kind_of_numbers(kind) is None and not (is_text(kind) or pa.types.is_temporal(kind)):
+        if not _has_values(kind):
             raise ColumnError(
                 f"{file.path}: not numeric: {name!r} ({kind}): encode it as numbers or leave it"
                 f" out with --exclude {name!r}"

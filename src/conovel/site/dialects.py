@@ -122,6 +122,14 @@ def without_compression(path: Path) -> str:
     return next((name.removesuffix(end) for end in _COMPRESSED if name.endswith(end)), name)
 
 
+def require_text_name(path: Path) -> None:
+    """Refuse a file whose name is not UTF-8, which pyarrow cannot open and no list can name."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise FileError(f"{path} cannot be read, its name is not UTF-8: rename it") from None
+
+
 def sniff(path: Path, reading: Reading = AS_FOUND) -> Dialect:
     """Find out how a CSV file is written, as far as it was not said.
 

@@ -167,6 +167,8 @@ def as_ids(ids: ArrayLike | None, m: int) -> NDArray[Any] | None:
     names = as_array(ids, "ids")
     if names.shape != (m,):
         raise SampleError(f"ids has shape {names.shape}, but there are {m} test rows")
+    if names.dtype.kind == "S" or any(isinstance(name, bytes) for name in names):
+        raise SampleError("ids holds bytes: name rows by texts or numbers")
     return names
 
 

@@ -8,6 +8,7 @@ others, and some lying agents can be tolerated (docs/theory.md, Theorems 17 and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from conovel.errors import InputError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 ROUNDS, COMMITTED = "rounds", "committed"
 COUNTING = (ROUNDS, COMMITTED)
 TO_COORDINATOR, TO_MEMBERS = "coordinator", "members"
+FEWEST_FOR_LIARS = 4  # sites of a run between organisations that tolerates a liar by default
 REVEAL_TO = (TO_COORDINATOR, TO_MEMBERS)
 
 
@@ -38,6 +40,44 @@ def choose_counting(regime: Regime, pi0: object, on_dropout: str, repeats: int =
     """
     possible = has_counting(regime) and pi0 is None and on_dropout == "abort" and repeats == 1
     return COMMITTED if possible else ROUNDS
+
+
+def choose_liars(
+    regime: Regime, n_agents: int, counting: str, excluded: Mapping[str, bool] | None = None
+) -> int:
+    """Choose how many liars a run between organisations tolerates if its operator does not say.
+
+    Parameters
+    ----------
+    regime : Regime
+    n_agents : int
+    counting : str
+    excluded : mapping of str to bool, optional
+        Options that no rule with liars is proven for, and whether they are given.
+
+    Raises
+    ------
+    InputError
+        If other options stand against tolerance: the operator then has to write ``--liars 0``,
+        which every site reads in the terms.
+
+    Examples
+    --------
+    >>> from conovel.spec.regimes import as_regime
+    >>> [choose_liars(as_regime("full"), n, COMMITTED) for n in (3, 4, 30)]
+    [0, 1, 1]
+    """
+    if n_agents < FEWEST_FOR_LIARS or not has_counting(regime):
+        return 0
+    given = [option for option, is_given in (excluded or {}).items() if is_given]
+    if given or counting != COMMITTED:
+        option = given[0] if given else f"--counting {counting}"
+        raise InputError(
+            f"a run of {n_agents} sites tolerates one that lies about its counts, which is not"
+            f" possible with {option}: leave that out, or write --liars 0, and every site reads"
+            " in the terms that no member may lie"
+        )
+    return 1
 
 
 def check_counting(spec: RunSpec) -> None:

@@ -372,5 +372,6 @@ def _toml_table(name: str, content: Mapping[str, Any]) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Write a value as TOML; JSON and TOML differ in one character of a text."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    """Write a value as TOML, which is JSON but for how some characters of a text are escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)

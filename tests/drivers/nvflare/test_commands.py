@@ -164,3 +164,21 @@ def test_a_deployment_refuses_to_pool_rows(conovel, folder):
     ended = conovel("run", "--federation", file, "--regime", "pooled")
     assert ended.returncode == 2
     assert "pools raw rows" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--list", "april"), "not possible with --list"),
+        (("--pi0", "storey"), "not possible with --pi0"),
+        (("--on-dropout", "conservative"), "not possible with --on-dropout conservative"),
+        (("--counting", "rounds"), "not possible with --counting rounds"),
+        (("--list", "april", "--liars", "0"), "no connection"),
+    ],
+)
+def test_from_four_sites_on_no_tolerance_is_said_in_writing(conovel, folder, options, said):
+    file = folder / OPERATOR / "federation.toml"
+    file.write_text(file.read_text().replace('"north", "south"', '"a", "b", "c", "d"'))
+    ended = conovel("run", "--federation", file, *options)
+    assert ended.returncode == 2
+    assert said in ended.stderr

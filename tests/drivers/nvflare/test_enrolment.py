@@ -1,6 +1,7 @@
 """Enrolment by request, and revocation: no private key travels, and what is revoked is refused."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -94,12 +95,41 @@ def test_a_second_request_needs_renew_and_renewing_all_gives_nothing(enrolled):
         renew_federation(enrolled / "f")
 
 
+def add_to(folder, name):
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text("00")
+
+
+def link_away(folder, name):
+    """Put a link without an end in the place of a file."""
+    (folder / name).unlink()
+    (folder / name).symlink_to("/dev/zero")
+
+
+def sign_for(kit, name):
+    path = kit.parent / "kit.signed.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"party": name}))
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda kit: (kit / "startup" / "fed_client.json").write_text("{}"), "fed_client.json"),
         (lambda kit: (kit / "local" / "custom.py").write_text("1"), "local/custom.py"),
         (lambda kit: (kit / "local" / "resources.json").unlink(), "local/resources.json"),
+        (lambda kit: (kit.parent / "site.toml").write_text("[site]"), "'site.toml'"),
+        (lambda kit: (kit.parent / "site.toml").unlink(), "'site.toml'"),
+        (lambda kit: add_to(kit.parent, "state/seed-secret"), "'state/seed-secret'"),
+        (lambda kit: add_to(kit, "startup/client.key.py"), "'kit/startup/client.key.py'"),
+        (lambda kit: sign_for(kit, "south"), "the authority has not signed it"),
+        (lambda kit: (kit / "local" / "more").symlink_to("/dev/zero"), "is a link or a device"),
+        (lambda kit: link_away(kit, "startup/rootCA.pem"), "is a link or a device"),
+        (lambda kit: link_away(kit, "startup/client.crt"), "is a link or a device"),
+        (lambda kit: link_away(kit.parent, "kit.signed.json"), "is a link or a device"),
+        (lambda kit: os.mkfifo(kit / "local" / "pipe"), "is a link or a device"),
+        (lambda kit: (kit / "empty").symlink_to("local"), "is a link or a device"),
+        (lambda kit: (kit / "big").write_bytes(bytes(65 << 20)), "or 64 MB"),
+        (lambda kit: [(kit / str(i)).touch() for i in range(10_001)], "more than 10,000 files"),
         (lambda kit: (kit.parent / "kit.signed.json").write_text("{}"), "is not a kit that"),
         (lambda kit: (kit.parent / "kit.signed.json").unlink(), "is not a kit that"),
     ],
@@ -111,6 +141,23 @@ def test_a_kit_that_was_changed_on_its_way_is_refused(enrolled, tmp_path, change
     with pytest.raises(FederationError, match=said):
         accept(party, enrolled / "keys" / "north.key")
     assert not private_keys(party)
+
+
+def test_what_a_link_leads_to_keeps_its_mode(tmp_path):
+    away, folder = tmp_path / "away", tmp_path / "folder"
+    (away / "below").mkdir(parents=True)
+    (away / "below" / "file").touch()
+    (folder / "kit").mkdir(parents=True)
+    (folder / "kit" / "file").touch()
+    for path in (away, away / "below", away / "below" / "file", folder / "kit"):
+        path.chmod(0o755)
+    (folder / "kit" / "link").symlink_to(away)
+    (folder / "kit" / "other").symlink_to(away / "below" / "file")
+    kits.make_private(folder)
+    modes = [path.stat().st_mode & 0o777 for path in (folder / "kit", folder / "kit" / "file")]
+    assert modes == [0o700, 0o600]
+    for path in (away, away / "below", away / "below" / "file"):
+        assert path.stat().st_mode & 0o777 == 0o755
 
 
 def test_the_kit_must_fit_the_key_and_the_authority(enrolled, tmp_path):

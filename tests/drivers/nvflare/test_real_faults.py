@@ -23,7 +23,7 @@ from conovel.drivers.nvflare.audit_log import AuditLog
 from conovel.drivers.nvflare.exposure import runs_of
 from conovel.drivers.nvflare.loopback import COORDINATOR, OPERATOR, Loopback
 from conovel.drivers.nvflare.paths import AUDIT_FILE
-from conovel.drivers.nvflare.processes import wait_for
+from conovel.drivers.nvflare.processes import all_gone, find, wait_for
 from conovel.drivers.nvflare.run_records import RunRecords
 from conovel.experiments.gaussian import DIMENSION
 from conovel.models.wire.header import schema_digest
@@ -153,6 +153,40 @@ def test_killed_between_models_and_counts(scene, sabotage, meanwhile):
 @fault("a site is killed during the counts", GONE, site=KILLED)
 def test_killed_during_counts(scene, sabotage, meanwhile):
     break_by_killing(scene, sabotage, meanwhile, "COMMITMENTS")
+
+
+def kill_supervisor(scene, sabotage, meanwhile, party):
+    """Kill the supervisor alone while a site rests; all processes of the party must end, too."""
+    scene.start()
+    reached = sabotage(site="south", when="START", do="pause")  # after it, the run would go on
+    running = meanwhile(scene.run, "--regime", "full")
+    assert wait_for(reached.exists, REACH_SECONDS)
+    kit = str(scene.loopback.folder / party / "kit").encode()
+    left = find(b"nvflare", kit)
+    assert len(left) == 2  # NVFlare's own process, and that of the run
+    scene.loopback.kill_supervisor(party)
+    assert wait_for(lambda: all_gone(left), 4)
+    ended = running.result()
+    sabotage()
+    scene.check(ended)
+
+
+@pytest.mark.slow
+@fault("the process of `conovel agent` is killed, and no other", GONE, site=KILLED)
+def test_agent_killed_alone(scene, sabotage, meanwhile):
+    kill_supervisor(scene, sabotage, meanwhile, "south")
+    assert "without an outcome: nothing was published" in scene.loopback.console("south")
+
+
+@pytest.mark.slow
+@fault(
+    "the process of `conovel coordinate` is killed, and no other",
+    "the coordinator does not answer any more",
+    operator=2,
+    coordinator=KILLED,
+)
+def test_coordinator_killed_alone(scene, sabotage, meanwhile):
+    kill_supervisor(scene, sabotage, meanwhile, COORDINATOR)
 
 
 @contextmanager

@@ -16,7 +16,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 
 from cryptography import x509
@@ -63,11 +65,14 @@ from conovel.drivers.nvflare.kits import (
 from conovel.drivers.nvflare.signatures import sign, verify
 from conovel.errors import FederationError, InputError
 from conovel.site.storage import write_json
+from conovel.stats.words import listed
 
 SIGNED_FILE = "kit.signed.json"
 N_BITS = 2048  # NVFlare's encryption from site to site has room for keys of this length only
 MAX_REQUEST_BYTES = 1 << 14
 MAX_SIGNED_BYTES = 1 << 20
+MAX_FILES = 10_000  # in a folder that is handed out
+MAX_FOLDER_BYTES = 64 << 20
 
 
 def make_request(name: str, folder: Path) -> tuple[Path, str]:
@@ -140,7 +145,7 @@ def enrol(
     certificate = _reissue(read_certificate(startup / f"{base}.crt"), key, own)
     (startup / f"{base}.crt").write_bytes(certificate.public_bytes(Encoding.PEM))
     note_issued(authority, name, certificate, by_request=True)
-    write_json(party / SIGNED_FILE, _signed(party / "kit", name, own))
+    write_json(party / SIGNED_FILE, _signed(party, name, own))
     make_private(party)
     return party, found
 
@@ -165,6 +170,7 @@ def accept(party: Path, key: Path, expected: str | None = None) -> tuple[str, st
     """
     kit = party / "kit"
     own = read_key(key)
+    files = _files(party)  # before any of them is read
     base = base_of(kit)
     root = Authority.of_kit(kit).root
     certificate = read_certificate(kit / "startup" / f"{base}.crt")
@@ -174,7 +180,7 @@ def accept(party: Path, key: Path, expected: str | None = None) -> tuple[str, st
             f"the fingerprint of the authority of {party} is {fingerprint(root)}: this kit is not"
             " from the authority that you know"
         )
-    _check_signed(party, root)
+    _check_signed(party, files, COORDINATOR if base == "server" else name, root)
     if own.public_key() != certificate.public_key():
         raise FederationError(
             f"the key {key} does not belong to the certificate of {party}: it was issued for"
@@ -239,14 +245,16 @@ def _reissue(made: x509.Certificate, key: RSAPublicKey, own: AuthorityKey) -> x5
     return built.sign(own.key, hashes.SHA256())
 
 
-def _signed(kit: Path, name: str, own: AuthorityKey) -> dict[str, object]:
-    files = _digests(kit)
+def _signed(party: Path, name: str, own: AuthorityKey) -> dict[str, object]:
+    files = _digests(_files(party))
     signature = sign(own.key, ("kit", name), json.dumps(files, sort_keys=True).encode())
     return {"party": name, "files": files, "signature": signature.hex()}
 
 
-def _check_signed(party: Path, root: x509.Certificate) -> None:
-    """Refuse a kit with any file that is not as the authority made it."""
+def _check_signed(
+    party: Path, found: Mapping[str, Path], name: str, root: x509.Certificate
+) -> None:
+    """Refuse a folder with any file that is not as the authority made it for this party."""
     path = party / SIGNED_FILE
     try:
         if path.stat().st_size > MAX_SIGNED_BYTES:
@@ -258,23 +266,53 @@ def _check_signed(party: Path, root: x509.Certificate) -> None:
         context = ("kit", str(plain["party"]))
         if not isinstance(key, RSAPublicKey) or not verify(key, context, content, signature):
             raise ValueError("the authority has not signed it")
+        if plain["party"] != name:
+            raise ValueError(f"it was signed for {plain['party']!r}, and its kit is of {name!r}")
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise FederationError(
             f"{party} is not a kit that `federation enrol` made: {error}"
         ) from None
-    if changed := sorted(_different(files, _digests(party / "kit"))):
-        raise FederationError(f"{party / 'kit'} was changed on its way: {', '.join(changed[:3])}")
+    if changed := sorted(_different(files, _digests(found))):
+        raise FederationError(
+            f"{party} was changed on its way, it is not as the authority signed it:"
+            f" {listed(changed, 3)}. Accept what you got in a folder of its own; if the party has"
+            " one already, move kit/ there afterwards"
+        )
 
 
 def _different(signed: Mapping[str, str], found: Mapping[str, str]) -> set[str]:
     return {name for name in {*signed, *found} if signed.get(name) != found.get(name)}
 
 
-def _digests(kit: Path) -> dict[str, str]:
-    paths = [path for path in kit.rglob("*") if path.is_file() or path.is_symlink()]
-    names = {path.relative_to(kit).as_posix(): path for path in paths}
-    names.pop(f"startup/{base_of(kit)}.key", None)  # the party's own, which it puts there
-    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in names.items()}
+def _files(party: Path) -> dict[str, Path]:
+    """Name the files of a folder that is handed out, without the list of signed ones and the key.
+
+    A link is refused: it could lead to any file of the party, or to a device without an end.
+    """
+    found, n_bytes = {}, 0
+    paths = sorted(islice(party.rglob("*"), MAX_FILES + 1))
+    for path in paths:
+        status = path.lstat()
+        if stat.S_ISDIR(status.st_mode):
+            continue
+        if not stat.S_ISREG(status.st_mode):
+            raise FederationError(
+                f"{path} is a link or a device: what the authority made has neither"
+            )
+        found[path.relative_to(party).as_posix()] = path
+        n_bytes += status.st_size
+    if len(paths) > MAX_FILES or n_bytes > MAX_FOLDER_BYTES:
+        raise FederationError(
+            f"{party} has more than {MAX_FILES:,} files or {MAX_FOLDER_BYTES >> 20} MB: accept"
+            " what the authority gave you in a folder of its own"
+        )
+    found.pop(SIGNED_FILE, None)
+    found.pop(f"kit/startup/{base_of(party / 'kit')}.key", None)  # the party's own
+    return found
+
+
+def _digests(files: Mapping[str, Path]) -> dict[str, str]:
+    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
 
 
 def _write_key(path: Path, pem: bytes) -> None:

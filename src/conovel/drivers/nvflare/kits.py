@@ -327,10 +327,11 @@ def _write_once(party: Path, plan: FederationPlan, target: str) -> None:
 
 
 def make_private(folder: Path) -> None:
-    """Let nobody but the owner read a folder."""
+    """Let nobody but the owner read a folder; what a link in it leads to keeps its mode."""
     folder.chmod(0o700)
     for path in folder.rglob("*"):
-        path.chmod(0o700 if path.is_dir() else 0o600)
+        if not path.is_symlink():
+            path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 _SITE_TOML = """\

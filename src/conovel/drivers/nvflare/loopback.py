@@ -150,6 +150,12 @@ class Loopback:
         processes.kill_tree(process.pid)
         process.wait()
 
+    def kill_supervisor(self, party: str) -> None:
+        """Kill the process of ``conovel agent`` or ``conovel coordinate``, and no other."""
+        process = self._parties.pop(party)
+        process.kill()
+        process.wait()
+
     def stop(self) -> None:
         """Stop every party by SIGTERM; kill those that do not end."""
         for process in self._parties.values():

@@ -3,6 +3,7 @@
 They say that the coordinator has accepted a site, how many parties are connected, and which jobs
 ended before a run began.
 
+It is made in NVFlare's own process and in that of every run, and ties both to their parents.
 This is not in :mod:`conovel.drivers.nvflare.apps`, because it must not load all that a run needs.
 """
 
@@ -18,6 +19,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.widgets.widget import Widget
 
+from conovel.drivers.nvflare.lifeline import end_with_parent
 from conovel.drivers.nvflare.paths import ENVIRONMENT, JOINED_FILE, LOG_FILE, PEERS_FILE, state_of
 from conovel.errors import FederationError
 
@@ -34,7 +36,11 @@ HEARTBEATS = frozenset(
 
 
 class Presence(Widget):  # type: ignore[misc]
-    """Writes the files."""
+    """Writes the files; it ends its process when the supervisor ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        end_with_parent()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Act on an event of NVFlare."""

@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from conovel.drivers.nvflare.lifeline import PARENT
 from conovel.drivers.nvflare.paths import ENVIRONMENT, LOG_FILE
 from conovel.site.private_files import FILE_MODE, UMASK, make_private_folder
 from conovel.site.storage import read_json, write_json
@@ -49,7 +50,7 @@ def _start(
     with os.fdopen(descriptor, "ab") as log:
         return subprocess.Popen(  # noqa: S603
             command,
-            env=os.environ | {ENVIRONMENT: str(settings)},
+            env=os.environ | {ENVIRONMENT: str(settings), PARENT: str(os.getpid())},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

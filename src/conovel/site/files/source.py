@@ -23,6 +23,7 @@ from conovel.errors import ColumnError, FileError, MissingValueError
 from conovel.scorers.base import Matrix, Vector
 from conovel.scorers.hashing import hash_columns
 from conovel.site.datafiles import (
+    READ_ERRORS,
     DataFile,
     agree_on_features,
     agree_on_ids,
@@ -336,5 +337,5 @@ def _batches(file: DataFile, types: pa.Schema, size: int) -> Iterator[pa.Table]:
             scan = {"schema": file.types_read(types), "batch_size": size, "batch_readahead": 2}
             for batch in file.fragment.to_batches(columns=names, **scan):
                 yield file.converted(pa.Table.from_batches([batch]), types)
-    except (pa.ArrowException, OSError) as error:
+    except READ_ERRORS as error:
         raise file.unreadable(error) from None

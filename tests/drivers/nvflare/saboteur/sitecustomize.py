@@ -44,6 +44,8 @@ def sabotaged(honest, seen):
                 (Path(FOLDER) / "reached").touch()
                 if plan["do"] == "wait":
                     time.sleep(3600)
+                if plan["do"] == "pause":
+                    time.sleep(5)
                 if plan["do"] == "garbage":
                     send_garbage()
                 if plan["do"] == "lie":
