@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.scorers.base import Matrix, Mixture, ScoreModel, Vector
+from conovel.scorers.base import Matrix, Mixture, ScoreModel, Vector, is_by_row
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +37,11 @@ class LevelledModel:
     model: ScoreModel
     lowest: Vector
     values: Vector
+
+    @property
+    def by_row(self) -> bool:
+        """Whether each row is scored by itself: as by the model."""
+        return is_by_row(self.model)
 
     def score(self, X: Matrix) -> Vector:
         """Score each row by its level."""
