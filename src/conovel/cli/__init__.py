@@ -36,6 +36,7 @@ from conovel.cli.panels import (
     PanelCommand,
 )
 from conovel.errors import ConovelError, ConovelWarning
+from conovel.spec.exits import ERROR
 
 app = typer.Typer(
     name="conovel",
@@ -44,6 +45,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
+    epilog="Exit codes: 0, the work is done and the answer is yes; 2, the input cannot be used;"
+    " 3, the work is done and the answer is no; 1, conovel failed, which is a fault of its own.",
 )
 for panel, commands in {
     ONE_SITE: (detect.detect, check.check, evaluate.evaluate, schema.schema),
@@ -77,7 +80,7 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line: exit code 2 and one clear line for bad input, no traceback."""
+    """Run the command line: exit code 2 and one clear line for an error, no traceback."""
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         warnings.simplefilter("always", ConovelWarning)
@@ -85,7 +88,7 @@ def main() -> None:
             app()
         except ConovelError as error:
             print(f"conovel: {error}", file=sys.stderr)
-            sys.exit(2)
+            sys.exit(ERROR)
 
 
 def _show_warning(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from conovel.cli.show import facts_table, print_json, require_there
+from conovel.spec.exits import NO
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def audit(
 ) -> None:
     """Check a site's audit log, and show what has left the site.
 
-    Exit code 1 if a line does not hold. That the last lines were removed cannot be seen in the
+    Exit code 3 if a line does not hold. That the last lines were removed cannot be seen in the
     log: note the last hash elsewhere, and give it with --noted the next time.
 
     Example: `conovel audit site.toml`
@@ -61,7 +62,7 @@ def audit(
         if runs[-last:] and last:
             console.print(_table(runs[-last:]))
     if wrong:
-        raise typer.Exit(1)
+        raise typer.Exit(NO)
 
 
 def _wrong(chain: Chain, noted: str | None) -> str:

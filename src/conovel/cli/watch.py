@@ -23,6 +23,7 @@ from conovel.cli.tables import (
     reading_of,
     schema_of,
 )
+from conovel.spec.exits import NO
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def watch(
     The ledger knows which files were tested. A watch that is stopped or killed goes on where it
     was, and each file counts once. A file is tested when it has not changed between two looks. At
     most the fraction LEVEL of the list is expected to be false alarms. With --once the exit code
-    is 1 if a file could not be tested.
+    is 3 if a file could not be tested.
     """
     from conovel.errors import FileError, InputError  # noqa: PLC0415
 
@@ -119,7 +120,7 @@ def watch(
     except KeyboardInterrupt:
         typer.echo("stopped")
     if once and watcher.n_failed:
-        raise typer.Exit(1)
+        raise typer.Exit(NO)
 
 
 class _Stat(NamedTuple):
