@@ -11,7 +11,7 @@ is read, and a column is read in the same type from all of them
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ from conovel.errors import ColumnError, FileError, MissingExtraError
 from conovel.site.dialects import AS_FOUND, Dialect, Reading, sniff, without_compression
 from conovel.site.lines import malformed
 from conovel.site.representation import as_floats, common_kind, round_to, warn_rounded
+from conovel.site.unpacked import require_room
 from conovel.stats.words import listed, not_there
 
 FORMATS = {
@@ -96,6 +97,7 @@ class DataFile:
             import fastexcel  # noqa: PLC0415
         except ImportError:
             raise MissingExtraError("fastexcel", "excel") from None
+        self.require_room(())
         try:
             sheet = fastexcel.read_excel(self.path).load_sheet(0, schema_sample_rows=None)
             return pa.table(sheet.to_arrow())
@@ -124,6 +126,11 @@ class DataFile:
             names = self.schema.names if "schema" in vars(self) else ()
             found = malformed(self.path, self.dialect, names, error)
         return found or unreadable(self.path, error)
+
+    def require_room(self, names: Collection[str]) -> None:
+        """Refuse a file whose columns take too much memory when they are unpacked."""
+        separator = self.dialect.separator if self.format == "csv" else ","
+        require_room(self.path, self.format, names, separator, self.reading.unpacked)
 
     def feature_type(self, name: str) -> pa.DataType:
         """Give the type of a column as a feature.
@@ -159,6 +166,7 @@ class DataFile:
         if self.format == "excel":
             return self.converted(self.sheet, types)
         try:
+            self.require_room(types.names)
             table = self.fragment.to_table(schema=self.types_read(types), columns=types.names)
             return self.converted(table, types)
         except (pa.ArrowException, OSError) as error:

@@ -48,6 +48,8 @@ class Reading:
         Columns that are read as texts, even where the first ones look like numbers.
     is_whole : bool
         Whether a schema names all columns, so that any other is a mistake.
+    unpacked : str or None
+        What a file may take in memory, see :mod:`conovel.site.unpacked`.
     """
 
     separator: str | None = None
@@ -58,6 +60,7 @@ class Reading:
     ignore: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     is_whole: bool = False
+    unpacked: str | None = None
 
     def __post_init__(self) -> None:
         names = {name: sign for sign, name in SPELLED.items()} | {"\\t": "\t"}

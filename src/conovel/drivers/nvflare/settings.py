@@ -42,6 +42,7 @@ _SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether i
         "columns": (list, False),
         "id": (str, False),
         "memory": (str, False),
+        "unpacked": (str, False),
         "exclude": (list, False),
         "schema": (str, False),
         "set": (str, False),
@@ -299,7 +300,9 @@ def _reading(data: Mapping[str, Any]) -> Reading:
 
     na, exclude = (tuple(_texts(k, data[k])) if k in data else () for k in ("na", "exclude"))
     separator, decimal, encoding = map(data.get, ("separator", "decimal", "encoding"))
-    return Reading(separator, decimal, encoding, na, exclude)
+    return Reading(
+        separator, decimal, encoding, na, exclude, unpacked=_unpacked(data.get("unpacked"))
+    )
 
 
 def _schema(folder: Path, value: str | None) -> Schema | None:
@@ -316,6 +319,15 @@ def _memory(value: str | None) -> str | None:
     from conovel.site.files.memory import as_memory  # noqa: PLC0415  (loads scikit-learn)
 
     as_memory(value)  # raises if it is not an amount of memory
+    return value
+
+
+def _unpacked(value: str | None) -> str | None:
+    if value is None:
+        return None
+    from conovel.site.unpacked import as_bytes  # noqa: PLC0415  (loads pyarrow)
+
+    as_bytes(value, "unpacked")  # raises if it is not an amount of memory
     return value
 
 

@@ -34,9 +34,9 @@ MAX_ITEMS = 1 << 20  # nodes of a forest, weights of a network
 # cannot keep a reader busy for long.
 FREE_ITEMS = 1 << 12
 ITEMS_PER_BYTE = 32
-# Decisions of the range coder, by `most_decisions` of the header. The coder in plain Python takes a
-# few microseconds for one; a reader with compiled loops has the same bound, so that all sites take
-# the same models.
+# Decisions of the range coder, by `most_decisions` of the header. The coder in plain Python takes
+# a few microseconds for one. A reader with compiled loops has the same bound, so that all sites
+# take the same models.
 MAX_DECISIONS = 1 << 21
 _FLOAT = 4  # decisions of a double: pieces of 16 bits
 _INTEGER = 11  # decisions of an integer: 7 for its length, 4 pieces of 16 bits
@@ -91,7 +91,7 @@ def most_decisions(header: Header) -> int:
     Examples
     --------
     >>> most_decisions(Header(FOREST, 0, 4, 3, n_features=20, n_parts=1, n_items=3))
-    39
+    77
     """
     exact = header.exact
     if header.kind != FOREST:
