@@ -37,9 +37,12 @@ docs: .venv/docs
 bench: .venv/bench
 	$(BIN)/python -m benchmarks
 
-# Bytes from a peer are hostile: mutate valid models, with coverage as the guide.
+# Bytes from a peer are hostile: mutate valid models, with coverage as the guide, and valid inputs
+# of every format, with right checksums.
 RUNS ?= 1000000
+FORMAT_RUNS ?= 20000
 fuzz: .venv/fuzz
+	$(BIN)/python -m fuzz.run --runs $(FORMAT_RUNS)
 	$(BIN)/python -m fuzz.decode -runs=$(RUNS)
 
 # The wheel and the sdist, made in an environment of its own. DIST is where they go.

@@ -132,6 +132,8 @@ def _table(runs: list[LoggedRun]) -> Table:
     from rich.markup import escape  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
+    from conovel.drivers.nvflare.epsilon import spec_of  # noqa: PLC0415
+
     table = Table(box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
     for name in ("began (UTC)", "run", "asked by", "regime"):
         table.add_column(name, overflow="fold")
@@ -140,7 +142,7 @@ def _table(runs: list[LoggedRun]) -> Table:
     table.add_column("outcome", overflow="fold", ratio=1)
     for run in runs:
         outcome = f"{run.state}: {run.reason}" if run.reason else run.state
-        regime = str(run.terms.get("spec", {}).get("regime", ""))
+        regime = str(spec_of(run).get("regime", ""))
         table.add_row(
             run.began[:16].replace("T", " "),
             run.run[:8],

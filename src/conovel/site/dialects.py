@@ -74,7 +74,7 @@ class Reading:
         if self.encoding is not None:
             try:
                 "".encode(self.encoding)
-            except (LookupError, TypeError):
+            except (LookupError, TypeError, ValueError):
                 raise InputError(f"no character encoding is called {self.encoding!r}") from None
 
 
