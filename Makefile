@@ -37,17 +37,19 @@ docs: .venv/docs
 bench: .venv/bench
 	$(BIN)/python -m benchmarks
 
-# Bytes from a peer are hostile: mutate valid models, with coverage as the guide.
+# Bytes from a peer are hostile: mutate valid models, with coverage as the guide, and valid inputs
+# of every format, with right checksums.
 RUNS ?= 1000000
+FORMAT_RUNS ?= 20000
 fuzz: .venv/fuzz
+	$(BIN)/python -m fuzz.run --runs $(FORMAT_RUNS)
 	$(BIN)/python -m fuzz.decode -runs=$(RUNS)
 
 # The wheel and the sdist, made in an environment of its own. DIST is where they go.
 DIST ?= dist
-PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 dist: build/env/installed
 	rm -rf $(DIST)
-	PIP_CONSTRAINT=$(PIP_CONSTRAINT) build/env/bin/python -m build --outdir $(DIST)
+	build/env/bin/python -m build --no-isolation --outdir $(DIST)
 	build/env/bin/python -m twine check --strict $(DIST)/*
 
 # Both are installed and used in clean environments of every interpreter that is found.
@@ -67,9 +69,15 @@ clean:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "conovel needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv .venv
 
-build/env/installed: constraints.txt
+# What pip installed is compared with hashes.txt before anything of it runs: the interpreter that
+# compares is not that of the environment.
+PIP := -m pip install --quiet --disable-pip-version-check -c constraints.txt
+CHECK_HASHES := $(PYTHON) -I packaging/hashes.py check
+
+build/env/installed: constraints.txt hashes.txt
 	$(PYTHON) -m venv build/env
-	build/env/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt build twine
+	build/env/bin/python $(PIP) --report $@.json build hatchling twine
+	$(CHECK_HASHES) $@.json
 	@touch $@
 
 .venv/installed: EXTRA := fast
@@ -77,6 +85,7 @@ build/env/installed: constraints.txt
 .venv/docs: EXTRA := docs
 .venv/bench: EXTRA := bench
 .venv/fuzz: EXTRA := fuzz
-.venv/installed .venv/dev .venv/docs .venv/bench .venv/fuzz: .venv/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRA)]'
+.venv/installed .venv/dev .venv/docs .venv/bench .venv/fuzz: .venv/bin/python pyproject.toml constraints.txt hashes.txt
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python $(PIP) --report $@.json -e '.[$(EXTRA)]'
+	$(CHECK_HASHES) $@.json
 	@touch $@

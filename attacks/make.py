@@ -25,7 +25,7 @@ from conovel.models.quantized.forest import QuantizedForest, quantized_forest, u
 from conovel.models.quantized.grids import SharedGrids, Uniform
 from conovel.models.wire import decode, encode, trees
 from conovel.models.wire.numbers import STREAM, code_float, code_list, code_uniform, code_used
-from conovel.models.wire.range_coder import Encoder, Table, integer, raw, signed, symbol
+from conovel.models.wire.range_coder import Encoder, FrequencyTable, integer, raw, signed, symbol
 from conovel.models.wire.trees import Shape, code_trees
 
 HERE = Path(__file__).parent
@@ -123,7 +123,7 @@ def floats(*numbers: float, width: int = 32) -> bytes:
 
 def one_leaf(width: int, key: int) -> bytes:
     """Return an exact forest of one leaf, whose value has this key."""
-    coder, table = Encoder(), Table(STREAM)
+    coder, table = Encoder(), FrequencyTable(STREAM)
     code_used(coder, (), 1, most=1)
     integer(coder, table, 0)
     coder.uniform((64, 32, 24).index(width), 3, STREAM)
@@ -145,6 +145,9 @@ PLAIN: dict[str, Callable[[], bytes]] = {
     "Trailing--one-byte-more": lambda: valid() + b"\0",
     "Trailing--two-models": lambda: valid() * 2,
     "Truncated--no-payload": lambda: seal(b""),
+    "Limit--more-decisions-than-a-reader-makes": lambda: seal(
+        bytes(1 << 12), bits=(16, 16), items=2**17 - 1
+    ),
     "Trailing--payload-with-more-than-its-end": lambda: seal(payload([STUMP]) + bytes(4)),
     "Structure--grid-with-exchanged-ends": lambda: seal(floats(1.0, 0.0)),
     "Structure--mean-of-values-above-one": lambda: seal(
@@ -257,9 +260,9 @@ def _() -> bytes:
     code_used(coder, (0,), 1, most=1)
     code_uniform(coder, UNIT, 2)
     code_uniform(coder, one, 2)
-    structure = Table("structure")
+    structure = FrequencyTable("structure")
     coder.bit(structure, 0, 1)
-    symbol(coder, Table("threshold"), 1, 2)
+    symbol(coder, FrequencyTable("threshold"), 1, 2)
     for slot in (1 * 4 + 1, 1 * 4):
         coder.bit(structure, slot, 0)
     return seal(coder.finish())
@@ -267,7 +270,7 @@ def _() -> bytes:
 
 @attack("Structure", "exact-mean-of-values-below-zero")
 def _() -> bytes:
-    coder, table = Encoder(), Table(STREAM)
+    coder, table = Encoder(), FrequencyTable(STREAM)
     code_used(coder, (), 1, most=1)
     code_list(coder, [-1.0], table, 1)
     code_trees(coder, Shape(1, 1, [], 1, False), [[(LEAF, 0)]])
@@ -278,8 +281,8 @@ def _() -> bytes:
 def _() -> bytes:
     coder = Encoder()
     code_used(coder, (0,), 1, most=1)
-    signed(coder, Table(STREAM), 1 << 40)
-    signed(coder, Table(STREAM), 0)
+    signed(coder, FrequencyTable(STREAM), 1 << 40)
+    signed(coder, FrequencyTable(STREAM), 0)
     return seal(coder.finish(), flags=PER_FEATURE)
 
 
@@ -287,14 +290,14 @@ def _() -> bytes:
 def _() -> bytes:
     coder = Encoder()
     code_used(coder, (0,), 1, most=1)
-    signed(coder, Table(STREAM), 0)
-    signed(coder, Table(STREAM), -(1 << 30))
+    signed(coder, FrequencyTable(STREAM), 0)
+    signed(coder, FrequencyTable(STREAM), -(1 << 30))
     return seal(coder.finish(), flags=PER_FEATURE)
 
 
 @attack("Structure", "list-longer-than-the-forest")
 def _() -> bytes:
-    coder, table = Encoder(), Table(STREAM)
+    coder, table = Encoder(), FrequencyTable(STREAM)
     code_used(coder, (0,), 1, most=1)
     integer(coder, table, 2**64 - 1)
     return seal(coder.finish(), bits=(0, 0))
@@ -302,7 +305,7 @@ def _() -> bytes:
 
 @attack("Structure", "list-beyond-the-largest-number")
 def _() -> bytes:
-    coder, table = Encoder(), Table(STREAM)
+    coder, table = Encoder(), FrequencyTable(STREAM)
     code_used(coder, (0,), 1, most=1)
     integer(coder, table, 1)
     coder.uniform(0, 2, STREAM)
@@ -321,16 +324,16 @@ def _() -> bytes:
 @attack("Structure", "network-with-2-to-the-64-units")
 def _() -> bytes:
     coder = Encoder()
-    signed(coder, Table(STREAM), 0)
-    signed(coder, Table(STREAM), 0)
-    integer(coder, Table(STREAM), 2**64 - 1)
+    signed(coder, FrequencyTable(STREAM), 0)
+    signed(coder, FrequencyTable(STREAM), 0)
+    integer(coder, FrequencyTable(STREAM), 2**64 - 1)
     return seal(coder.finish(), kind=NETWORK, parts=2, items=4)
 
 
 @attack("Structure", "network-with-an-impossible-exponent")
 def _() -> bytes:
     coder = Encoder()
-    signed(coder, Table(STREAM), 4000)
+    signed(coder, FrequencyTable(STREAM), 4000)
     return seal(coder.finish() + bytes(9), kind=NETWORK, items=2)
 
 
@@ -348,7 +351,7 @@ def _() -> bytes:
 
 @attack("NonFinite", "listed-infinity")
 def _() -> bytes:
-    coder, table = Encoder(), Table(STREAM)
+    coder, table = Encoder(), FrequencyTable(STREAM)
     code_used(coder, (0,), 1, most=1)
     integer(coder, table, 1)
     coder.uniform(1, 2, STREAM)
@@ -405,7 +408,7 @@ def _() -> bytes:
 
 @attack("NonCanonical", "listed-number-used-nowhere")
 def _() -> bytes:
-    coder, table = Encoder(), Table(STREAM)
+    coder, table = Encoder(), FrequencyTable(STREAM)
     code_used(coder, (), 1, most=1)
     code_list(coder, [0.25, 0.5], table, 2)
     code_trees(coder, Shape(2, 2, [], 2, False), [[(LEAF, 0)], [(LEAF, 0)]])
@@ -417,7 +420,7 @@ def _() -> bytes:
     # Numbers that nobody uses make the payload long enough for 10,000 equal trees.
     coder = Encoder()
     code_used(coder, (), 1, most=1)
-    code_list(coder, [i / 512 for i in range(100)], Table(STREAM), 100)
+    code_list(coder, [i / 512 for i in range(100)], FrequencyTable(STREAM), 100)
     code_trees(coder, Shape(10_000, 10_000, [], 100, False), [[(LEAF, 0)]] * 10_000)
     return seal(coder.finish(), bits=(0, 0), parts=10_000, items=10_000)
 

@@ -1,8 +1,10 @@
 """What is built, cited, checked before a commit and run by workflows agrees with the project."""
 
+import importlib.util
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 import tomllib
 import zipfile
@@ -58,11 +60,74 @@ def test_the_files_that_make_dist_builds(tmp_path):
     assert "Description-Content-Type: text/markdown" in metadata
     with tarfile.open(sdist) as file:
         inside = {name.partition("/")[2] for name in file.getnames()}
-    needed = "LICENSE CHANGELOG.md CITATION.cff constraints.txt Makefile docs/conf.py"
+    needed = "LICENSE CHANGELOG.md CITATION.cff constraints.txt hashes.txt Makefile docs/conf.py"
     assert set(needed.split()) <= inside
     assert "tests/test_packaging.py" in inside
     odd = [n for n in inside if re.search(r"_build/|_generated/|__pycache__|\.venv|\.npz$", n)]
     assert odd == []
+
+
+def hashes_module():
+    spec = importlib.util.spec_from_file_location("hashes", ROOT / "packaging" / "hashes.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_version_that_make_installs_has_hashes():
+    module = hashes_module()
+    known = module.known_hashes()
+    assert set(known) == set(module.pins(module.CONSTRAINTS).items())
+    assert all(known.values())
+    text = (ROOT / "hashes.txt").read_text()
+    assert "://" not in text  # names, versions and hashes; where pip looks is its own setting
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, None),
+        ({"version": "9.9"}, "numpy 9.9 is not in hashes.txt"),
+        ({"name": "nunpy"}, "nunpy .* is not in hashes.txt"),
+        ({"sha256": "0" * 64}, "numpy .* was installed from a file with another hash"),
+        ({"sha256": None}, "numpy .* was installed from a file with another hash: None"),
+    ],
+)
+def test_what_pip_installed_is_compared_with_the_hashes(change, words):
+    module = hashes_module()
+    known = module.known_hashes()
+    version = module.pins(module.CONSTRAINTS)["numpy"]
+    right = {"name": "numpy", "version": version, "sha256": min(known["numpy", version])}
+    about = right | change
+    archive = {"hashes": {"sha256": about["sha256"]}} if about["sha256"] else {}
+    report = {
+        "install": [
+            {"metadata": {"name": "conovel", "version": "1"}, "download_info": {"dir_info": {}}},
+            {"metadata": about, "download_info": {"archive_info": archive}},
+        ]
+    }
+    found = module.objections(report, known)
+    assert len(found) == (words is not None)
+    assert words is None or re.match(words, found[0])
+
+
+def test_pip_accepts_the_hashes():
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--no-index"]
+    command += ["--require-hashes", "-r", ROOT / "hashes.txt"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = done.stdout + done.stderr
+    assert "Invalid requirement" not in said
+    assert "hashes are required" not in said.lower()
+
+
+def test_next_major_releases_are_not_taken_unseen():
+    extras = PROJECT["project"]["optional-dependencies"]
+    of_users = ("fast", "pandas", "polars", "excel", "lightgbm", "nvflare", "metrics", "privacy")
+    listed = PROJECT["project"]["dependencies"] + [
+        one for name in of_users for one in extras[name]
+    ]
+    free = {re.match(r"[\w-]+", one)[0] for one in listed if not re.search(r"<\d|==", one)}
+    assert free == {"pyarrow"}  # whose every release has a number of its own
 
 
 def package_files():
@@ -82,7 +147,9 @@ def test_a_workflow_calls_make_with_few_rights(path):
             assert program == "make"
             assert target in TARGETS
         else:
-            assert re.fullmatch(r"actions/[\w-]+@v\d+|pypa/[\w-]+@release/v\d+", step["uses"])
+            assert re.fullmatch(r"(actions|pypa)/[\w-]+@[0-9a-f]{40}", step["uses"])
+            # A person reads the version, and the digest decides.
+            assert re.search(rf"{step['uses']}  # v\d+\.\d+\.\d+\n", path.read_text())
     rights = [job["permissions"] for job in flow["jobs"].values() if "permissions" in job]
     assert rights == ([{"id-token": "write"}] if path.stem == "release" else [])
     assert all(job["timeout-minutes"] <= 360 for job in flow["jobs"].values())

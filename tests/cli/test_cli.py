@@ -237,6 +237,12 @@ for command in sys.argv[1:]:
     assert done.stdout.splitlines() == ["2 []"] * len(commands)
 
 
+def test_the_help_tells_errors_and_answers_apart(conovel):
+    told = " ".join(conovel("--help").stdout.split())
+    assert "2, the input cannot be used" in told
+    assert "3, the work is done and the answer is no" in told
+
+
 def test_help_shows_many_options_in_panels():
     shown = CliRunner().invoke(app, ["detect", "--help"], env={"COLUMNS": "80"}).output
     assert all(f"─ {panel} ─" in shown for panel in ("Options", "Columns", "Large files"))

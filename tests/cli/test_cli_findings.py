@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import conovel as cn
+
 RNG = np.random.default_rng(8)
 
 
@@ -171,7 +173,7 @@ def test_check_has_an_exit_code_a_page_and_a_picture(conovel, tmp_path):
     write(tmp_path, *with_drift(*plain(400, 150)))
     options = ("--scorer", "logistic", "--out", "check.json", "--plot", "drift.png")
     run = conovel("check", "normal.csv", *options, cwd=tmp_path)
-    assert run.returncode == 1
+    assert run.returncode == 3
     assert "heat" in run.stdout
     assert (tmp_path / "drift.png").stat().st_size > 1000
     assert conovel("report", "check.json", cwd=tmp_path).returncode == 0
@@ -181,6 +183,24 @@ def test_check_has_an_exit_code_a_page_and_a_picture(conovel, tmp_path):
     )
     assert fine.returncode == 0
     assert json.loads(fine.stdout)["exchangeable"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_check_by_texts_says_when_a_column_changes(conovel, tmp_path, suffix):
+    """Text dates come as objects, which have no NumPy scalars."""
+    null, _ = with_drift(*plain(400, 150))
+    days = pd.date_range("2026-01-01", periods=len(null))
+    null = null.assign(time=days.strftime("%Y-%m-%dT12:00:00"))
+    getattr(null, f"to_{suffix}")(tmp_path / f"normal.{suffix}", index=False)
+    options = ("--order", "time", "--scorer", "logistic")
+    run = conovel("check", f"normal.{suffix}", *options, cwd=tmp_path)
+    assert run.returncode == 3, run.stderr
+    assert "Traceback" not in run.stderr
+    by_text = cn.check(null, order="time", scorer="logistic")
+    dates = pd.to_datetime(null["time"]).to_numpy()
+    by_date = cn.check(null.drop(columns="time"), order=dates, scorer="logistic")
+    assert by_text.since.startswith("2026-")
+    assert by_date.since.isoformat() == by_text.since
 
 
 @pytest.fixture

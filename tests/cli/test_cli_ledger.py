@@ -250,7 +250,7 @@ def test_a_file_that_cannot_be_tested_is_named_and_tried_again_when_it_changes(h
     Path("inbox/bad.csv").write_text("a,b\n1,2\n")
     os.utime("inbox/bad.csv", (1, 1))
     result = watch()
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "bad.csv: not tested: " in result.output
     assert "has no column 'c'" in result.output
     watcher = Watcher(

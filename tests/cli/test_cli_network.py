@@ -71,7 +71,7 @@ def test_files_in_a_run_out_and_verified(conovel, files, few_trees):
     decisions["rejected"][flip] = False
     (files / "tampered.json").write_text(json.dumps(content))
     broken = conovel("verify", "tampered.json", cwd=files)
-    assert broken.returncode == 1
+    assert broken.returncode == 3
     assert "does not hold: north" in broken.stdout
 
 

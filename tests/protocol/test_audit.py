@@ -165,7 +165,7 @@ def test_something_else_is_told_to_be_no_run(tmp_path, conovel):
     file = tmp_path / "other.json"
     file.write_text('{"a": 1}')
     done = conovel("verify", file)
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "it has no transcript" in done.stdout
 
 

@@ -26,10 +26,10 @@ class Fault:
 
     what: str
     told: tuple[str, ...]  # one of these is said by whoever notices
-    operator: int | None = 1
-    coordinator: int | str = 1
-    others: int | str = 1
-    site: int | str = 1
+    operator: int | None = 3
+    coordinator: int | str = 3
+    others: int | str = 3
+    site: int | str = 3
 
     def is_in(self, text):
         # A console breaks lines where it likes.

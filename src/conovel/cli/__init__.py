@@ -39,6 +39,7 @@ from conovel.cli.panels import (
 )
 from conovel.cli.show import say
 from conovel.errors import ConovelError, ConovelWarning
+from conovel.spec.exits import ERROR
 
 app = typer.Typer(
     name="conovel",
@@ -47,6 +48,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
+    epilog="Exit codes: 0, the work is done and the answer is yes; 2, the input cannot be used;"
+    " 3, the work is done and the answer is no; 1, conovel failed, which is a fault of its own.",
 )
 for panel, commands in {
     ONE_SITE: (detect.detect, check.check, evaluate.evaluate, schema.schema),
@@ -80,7 +83,7 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line: exit code 2 and one clear line for bad input, no traceback."""
+    """Run the command line: exit code 2 and one clear line for an error, no traceback."""
     sys.excepthook = _show_crash
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
@@ -89,7 +92,7 @@ def main() -> None:
             app()
         except ConovelError as error:
             say(f"conovel: {error}", err=True)
-            sys.exit(2)
+            sys.exit(ERROR)
 
 
 def _show_warning(

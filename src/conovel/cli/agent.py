@@ -15,7 +15,7 @@ from conovel.cli.show import require_there, say
 if TYPE_CHECKING:
     from conovel.drivers.nvflare.metrics import MetricsAddress
 
-_ONCE = typer.Option("--once", help="End after one run; exit code 1 if it failed.")
+_ONCE = typer.Option("--once", help="End after one run; exit code 3 if it failed.")
 _JOIN = typer.Option(help="Seconds until it must be connected.", min=1)
 _METRICS = typer.Option(
     help="Serve a page of metrics for Prometheus on this port; off by default. The address is"

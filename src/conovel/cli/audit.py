@@ -15,6 +15,7 @@ from conovel.cli.show import (
     styled,
     text_table,
 )
+from conovel.spec.exits import NO
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def audit(
 ) -> None:
     """Check a site's audit log, and show what has left the site.
 
-    Exit code 1 if a line does not hold. That the last lines were removed cannot be seen in the
+    Exit code 3 if a line does not hold. That the last lines were removed cannot be seen in the
     log: note the last hash elsewhere, and give it with --noted the next time.
 
     Example: `conovel audit site.toml`
@@ -64,7 +65,7 @@ def audit(
         if runs[-last:] and last:
             print_fitted(_table(runs[-last:]))
     if wrong:
-        raise typer.Exit(1)
+        raise typer.Exit(NO)
 
 
 def _wrong(chain: Chain, noted: str | None) -> str:
@@ -130,6 +131,8 @@ def _facts(site: str, path: Path, chain: Chain, found: Exposure, wrong: str) -> 
 def _table(runs: list[LoggedRun]) -> Table:
     from rich.box import SIMPLE  # noqa: PLC0415
 
+    from conovel.drivers.nvflare.epsilon import spec_of  # noqa: PLC0415
+
     table = text_table(box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
     for name in ("began (UTC)", "run", "asked by", "regime"):
         table.add_column(name, overflow="fold")
@@ -138,7 +141,7 @@ def _table(runs: list[LoggedRun]) -> Table:
     table.add_column("outcome", overflow="fold", ratio=1)
     for run in runs:
         outcome = f"{run.state}: {run.reason}" if run.reason else run.state
-        regime = str(run.terms.get("spec", {}).get("regime", ""))
+        regime = str(spec_of(run).get("regime", ""))
         table.add_row(
             run.began[:16].replace("T", " "),
             run.run[:8],

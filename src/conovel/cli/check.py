@@ -29,6 +29,7 @@ from conovel.cli.tables import (
     reading_of,
     schema_of,
 )
+from conovel.spec.exits import NO
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def check(
 
     The latest fifth is tested against the rest as if it were new; all flags are then false alarms.
     And every column is compared along the order. If the rows are exchangeable, the p-value is at
-    most t with probability at most t. Exit code 1 if it is at most 0.01.
+    most t with probability at most t. Exit code 3 if it is at most 0.01, and 0 if not.
     """
     require_there(null, schema)
     from conovel.site.checks.order import check as rehearse  # noqa: PLC0415
@@ -96,7 +97,7 @@ def check(
     else:
         _print(found, out)
     if not found.exchangeable:
-        raise typer.Exit(1)
+        raise typer.Exit(NO)
 
 
 def _print(found: Check, out: Path | None) -> None:

@@ -20,6 +20,7 @@ from conovel.cli.show import (
 )
 from conovel.cli.simulate import read_bits
 from conovel.cli.tables import SchemaFile
+from conovel.spec.exits import NO
 
 if TYPE_CHECKING:
     from conovel.drivers.nvflare.settings import FederationFile
@@ -117,7 +118,7 @@ def run(
 
     Every site writes its own decisions. The operator gets counts, the threshold and the
     transcript.
-    Exit code 1 when the run was broken off or a site could not publish.
+    Exit code 3 when the run was broken off or a site could not publish.
 
     Example: `conovel run --federation federation.toml --level 0.1`
     """
@@ -188,7 +189,7 @@ def run(
     else:
         _print_account(account)
     if account["state"] != "done" or account["unpublished"]:
-        raise typer.Exit(1)
+        raise typer.Exit(NO)
 
 
 def status(
@@ -198,7 +199,7 @@ def status(
         typer.Option(
             "--up",
             help="Of a party's own file: say whether its agent runs and is connected, or its"
-            " coordinator listens; exit code 1 if not.",
+            " coordinator listens; exit code 3 if not.",
         ),
     ] = False,
 ) -> None:
@@ -258,7 +259,7 @@ def stop(
 
 
 def _print_up(settings: Path) -> None:
-    """Say whether a party is up; exit code 1 if not."""
+    """Say whether a party is up; exit code 3 if not."""
     from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
     from conovel.drivers.nvflare.supervise import coordinator_is_up, site_is_up  # noqa: PLC0415
 
@@ -267,7 +268,7 @@ def _print_up(settings: Path) -> None:
     else:
         is_up = coordinator_is_up(_federation(settings))
     say("up" if is_up else "not up")
-    raise typer.Exit(not is_up)
+    raise typer.Exit(0 if is_up else NO)
 
 
 def _silence_nvflare() -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from conovel.cli.show import require_there, say
+from conovel.spec.exits import NO
 
 
 def verify(
@@ -17,7 +18,7 @@ def verify(
 ) -> None:
     """Check that everything a run published follows from its counts and ranks.
 
-    Also lists what cannot be derived and was not checked. Exit code 0 if everything holds, 1 if
+    Also lists what cannot be derived and was not checked. Exit code 0 if everything holds, 3 if
     something does not.
     """
     require_there(run)
@@ -32,7 +33,7 @@ def verify(
     for finding in findings:
         say(f"does not hold: {finding}")
     if findings:
-        raise typer.Exit(1)
+        raise typer.Exit(NO)
     if content.get("command") == "detect":
         say(
             f"{run}: a result of one site, without messages. Its numbers and its guarantee agree"

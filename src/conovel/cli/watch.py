@@ -24,6 +24,7 @@ from conovel.cli.tables import (
     reading_of,
     schema_of,
 )
+from conovel.spec.exits import NO
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def watch(
     was, and each file counts once. A file is tested when it has not changed between two looks. At
     most the fraction LEVEL of the list is expected to be false alarms. A file that cannot be
     tested is named and set aside until it changes; a link is not followed. With --once the exit
-    code is 1 if a file could not be tested.
+    code is 3 if a file could not be tested.
     """
     from conovel.errors import FileError, InputError  # noqa: PLC0415
 
@@ -129,7 +130,7 @@ def watch(
     except KeyboardInterrupt:
         say("stopped")
     if once and watcher.n_failed:
-        raise typer.Exit(1)
+        raise typer.Exit(NO)
 
 
 class _Stat(NamedTuple):

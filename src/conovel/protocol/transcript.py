@@ -41,6 +41,8 @@ from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.messages import COORDINATOR, Message, decode
 from conovel.protocol.plain_bodies import as_body, as_exact, as_plain, as_text
 from conovel.spec.run_spec import RunSpec
+from conovel.stats.arguments import is_finite_number
+from conovel.stats.words import briefly
 
 FORMAT = "conovel-transcript-2"
 EARLIER = "conovel-transcript-1"
@@ -389,7 +391,7 @@ def _as_round(plain: Mapping[str, Any]) -> Round:
 
 def _as_entry(row: list[Any]) -> Entry:
     round_, sender, receiver, kind, n_bytes, bits = row
-    if bits is not None and not math.isfinite(bits):
-        raise ValueError(f"{bits} bits")
+    if bits is not None and not is_finite_number(bits):
+        raise ValueError(f"{briefly(bits)} bits")
     name = Kind[kind].name
     return Entry(index(round_), as_text(sender), as_text(receiver), name, index(n_bytes), bits)

@@ -33,7 +33,7 @@ from conovel.scorers.reading import ProbabilityReader, flat_or_none
 from conovel.scorers.shrunken_logistic import ShrunkenLogistic
 
 SCALES = ("probability", "log-odds", "ordinal")
-MAX_PARTS = 1000  # of one part
+MAX_PARTS = 1000  # of a model, and of those that it is made of
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +222,9 @@ def _build(part: Part, n_features: int, name: str) -> _Built:
         raise ModelError(f"there is no model of the kind {part.kind!r}")
     try:
         return build(part.settings, part.arrays)
-    except (TypeError, KeyError, IndexError, AttributeError) as error:
+    except ModelError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         raise ModelError(f"the {part.kind} is not whole: {error}") from None
 
 
@@ -264,7 +266,9 @@ def _forest(settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
 
 def _linear(settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> _Built:
     scaler = arrays.get("centre"), arrays.get("scale")
-    linear = Linear(arrays["coef"], float(settings["intercept"]), *scaler)
+    if type(settings["intercept"]) is not float:
+        raise ModelError("the intercept of a linear model is no number")
+    linear = Linear(arrays["coef"], settings["intercept"], *scaler)
     return _Built(linear.score, linear.n_features)
 
 

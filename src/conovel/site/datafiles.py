@@ -11,7 +11,7 @@ is read, and a column is read in the same type from all of them
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -42,6 +42,7 @@ from conovel.site.dialects import (
 from conovel.site.lines import malformed
 from conovel.site.representation import warn_rounded
 from conovel.site.sheets import read_sheet
+from conovel.site.unpacked import require_room
 from conovel.stats.words import listed, not_there
 
 FORMATS = {
@@ -107,6 +108,7 @@ class DataFile:
     @cached_property
     def sheet(self) -> pa.Table:
         """The first sheet of an Excel file."""
+        self.require_room(())
         return read_sheet(self.path)
 
     @cached_property
@@ -135,6 +137,11 @@ class DataFile:
             names = self.schema.names if "schema" in vars(self) else ()
             found = malformed(self.path, self.dialect, names, error)
         return found or unreadable(self.path, error)
+
+    def require_room(self, names: Collection[str]) -> None:
+        """Refuse a file whose columns take too much memory when they are unpacked."""
+        separator = self.dialect.separator if self.format == "csv" else ","
+        require_room(self.path, self.format, names, separator, self.reading.unpacked)
 
     def feature_type(self, name: str) -> pa.DataType:
         """Give the type of a column as a feature.
@@ -174,6 +181,7 @@ class DataFile:
         if self.format == "excel":
             return self.converted(self.sheet, types)
         try:
+            self.require_room(types.names)
             table = self.fragment.to_table(schema=self.types_read(types), columns=types.names)
             return self.converted(table, types)
         except READ_ERRORS as error:

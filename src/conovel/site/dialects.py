@@ -52,6 +52,8 @@ class Reading:
         Columns that may have no value at all.
     is_whole : bool
         Whether a schema names all columns, so that any other is a mistake.
+    unpacked : str or None
+        What a file may take in memory, see :mod:`conovel.site.unpacked`.
     """
 
     separator: str | None = None
@@ -64,6 +66,7 @@ class Reading:
     also: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     is_whole: bool = False
+    unpacked: str | None = None
 
     def __post_init__(self) -> None:
         names = {name: sign for sign, name in SPELLED.items()} | {"\\t": "\t"}
@@ -77,7 +80,7 @@ class Reading:
         if self.encoding is not None:
             try:
                 "".encode(self.encoding)
-            except (LookupError, TypeError):
+            except (LookupError, TypeError, ValueError):
                 raise InputError(f"no character encoding is called {self.encoding!r}") from None
 
 

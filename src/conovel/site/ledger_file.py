@@ -274,8 +274,10 @@ def _as_network(ledger: Ledger, plain: Any, n_rows: int, label: str) -> tuple[in
     _require((plain is not None) == ledger.in_network, f"the network of {label} is wrong")
     if plain is None:
         return None
-    n_tests, n_rejected = _wholes(plain, f"the numbers of {label}", 0, _MAX_ROWS).tolist()[:2]
-    fits = len(plain) == 2 and n_rows <= n_rejected <= n_tests and not ledger.final
+    numbers = _wholes(plain, f"the numbers of {label}", 0, _MAX_ROWS).tolist()
+    _require(len(numbers) == 2, f"the numbers of {label} are not two")
+    n_tests, n_rejected = numbers
+    fits = n_rows <= n_rejected <= n_tests and not ledger.final
     _require(fits, f"the numbers of {label} contradict each other")
     return n_tests, n_rejected
 

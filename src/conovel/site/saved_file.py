@@ -32,7 +32,8 @@ MAGIC, VERSION = b"CNVDTCTR", 1
 MAX_BYTES = 2**30
 _START = struct.Struct("<8sHI")
 _DIGEST_BYTES = 32
-_MAX_HEADER = 32 * 2**20
+_MAX_HEADER = 8 * 2**20  # the names and kinds of 100,000 features take less
+_MAX_ARRAYS = 32 * MAX_PARTS
 _MAX_DEPTH = 6
 _TYPES: dict[str, np.dtype[Any]] = {"f8": np.dtype("<f8"), "i4": np.dtype("<i4")}
 _PART_FIELDS = {"kind", "scale", "settings", "arrays", "parts"}
@@ -97,9 +98,22 @@ def unpack(data: bytes) -> Unpacked:
     arrays = _arrays(header["arrays"], memoryview(content)[body:])
     if len(arrays) < 2 or [a.dtype.kind for a in arrays[:2]] != ["f", "f"] or arrays[0].ndim != 1:
         raise SavedFileError("its calibration scores are missing")
+    _require_few_parts(header["model"])
     return Unpacked(
         header["settings"], _part(header["model"], dict(enumerate(arrays[2:], 2)), 0), *arrays[:2]
     )
+
+
+def _require_few_parts(plain: Any) -> None:
+    """Count the parts of a model, and theirs, before anything is built."""
+    waiting, n_parts = [plain], 0
+    while waiting:
+        one = waiting.pop()
+        n_parts += 1
+        if n_parts > MAX_PARTS:
+            raise SavedFileError(f"its model has more than {MAX_PARTS:,} parts")
+        inner = one.get("parts") if isinstance(one, dict) else None
+        waiting += inner[: MAX_PARTS + 1] if isinstance(inner, list) else []
 
 
 def _checked(data: bytes) -> tuple[bytes, int]:
@@ -122,8 +136,8 @@ def _checked(data: bytes) -> tuple[bytes, int]:
 
 
 def _arrays(shapes: Any, body: memoryview) -> list[NDArray[Any]]:
-    if not isinstance(shapes, list):
-        raise SavedFileError("its list of arrays is none")
+    if not isinstance(shapes, list) or len(shapes) > _MAX_ARRAYS:
+        raise SavedFileError("its list of arrays is none, or too long")
     found, at = [], 0
     for one in shapes:
         is_pair = isinstance(one, list) and len(one) == 2 and one[0] in ("f8", "i4")
@@ -160,8 +174,8 @@ def _part(plain: Any, arrays: dict[int, NDArray[Any]], depth: int) -> Part:
     texts = isinstance(kind, str) and isinstance(scale, str)
     if not texts or not isinstance(settings, dict) or not isinstance(places, dict):
         raise SavedFileError("a part of its model is not as expected")
-    if not isinstance(parts, list) or len(parts) > MAX_PARTS:
-        raise SavedFileError("a part of its model has too many parts")
+    if not isinstance(parts, list):
+        raise SavedFileError("the parts of its model are no list")
     if any(type(i) is not int or i not in arrays for i in places.values()):
         raise SavedFileError("a part of its model names an array that is not there")
     if len(set(places.values())) < len(places):

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from conovel.errors import InputError
+from conovel.stats.words import briefly
 
 if TYPE_CHECKING:
     from conovel.spec.regimes import Regime
@@ -133,4 +134,4 @@ def _check_committed(spec: RunSpec) -> None:
 
 def _as_one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     if not isinstance(value, str) or value not in allowed:
-        raise InputError(f"{name} must be {' or '.join(map(repr, allowed))}, not {value!r}")
+        raise InputError(f"{name} must be {' or '.join(map(repr, allowed))}, not {briefly(value)}")

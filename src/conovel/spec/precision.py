@@ -11,10 +11,12 @@ from numbers import Integral
 from typing import Any, TypeAlias
 
 from conovel.errors import InputError
+from conovel.stats.words import briefly
 
 Bits: TypeAlias = int | str | None
 COMPACT = "compact"
 MAX_BITS = 16
+_DIGITS = 9  # of a number of bytes
 
 
 def as_bits(bits: Any) -> Bits:
@@ -37,13 +39,19 @@ def as_bits(bits: Any) -> Bits:
         name, colon, text = bits.partition(":")
         if name == COMPACT and not colon:
             return COMPACT
-        if name == COMPACT and text.isascii() and text.isdigit() and int(text) > 0:
+        if (
+            name == COMPACT
+            and text.isascii()
+            and text.isdigit()
+            and len(text) <= _DIGITS
+            and int(text) > 0
+        ):
             return f"{COMPACT}:{int(text)}"
     elif isinstance(bits, Integral) and not isinstance(bits, bool):
         return check_bits(int(bits))
     raise InputError(
         f"bits must be None, an integer from 1 to {MAX_BITS}, 'compact:BYTES' or 'compact', not"
-        f" {bits!r}"
+        f" {briefly(bits)}"
     )
 
 
@@ -74,5 +82,5 @@ def exposure_note(bits: Bits) -> str:
 def check_bits(bits: int) -> int:
     """Return a number of bits if it can be the width of a quantizer."""
     if not isinstance(bits, Integral) or isinstance(bits, bool) or not 1 <= bits <= MAX_BITS:
-        raise InputError(f"bits must be from 1 to {MAX_BITS}, not {bits!r}")
+        raise InputError(f"bits must be from 1 to {MAX_BITS}, not {briefly(bits)}")
     return int(bits)

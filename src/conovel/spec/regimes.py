@@ -20,6 +20,7 @@ from types import MappingProxyType
 
 from conovel.errors import InputError
 from conovel.stats.levels import Level, as_level
+from conovel.stats.words import briefly
 
 
 @dataclass(frozen=True)
@@ -249,7 +250,7 @@ def _read(regime: str | Regime, allowed: tuple[str, ...]) -> Regime:
     if isinstance(regime, Regime):
         return regime
     if not isinstance(regime, str) or regime not in REGIMES:
-        raise InputError(f"regime must be one of {', '.join(allowed)}, not {regime!r}")
+        raise InputError(f"regime must be one of {', '.join(allowed)}, not {briefly(regime)}")
     return REGIMES[regime]
 
 

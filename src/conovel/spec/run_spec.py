@@ -25,6 +25,7 @@ from conovel.stats.levels import as_level
 from conovel.stats.null_proportion import NullProportion, as_estimator
 from conovel.stats.repeats import as_repeats
 from conovel.stats.tolerant import as_liars
+from conovel.stats.words import briefly
 
 MAX_SEED = 2**128 - 1  # what numpy draws as fresh entropy fits
 ON_DROPOUT = ("abort", "conservative")
@@ -108,7 +109,7 @@ class RunSpec:
             )
         if not isinstance(self.on_dropout, str) or self.on_dropout not in ON_DROPOUT:
             raise InputError(
-                f"on_dropout must be 'abort' or 'conservative', not {self.on_dropout!r}"
+                f"on_dropout must be 'abort' or 'conservative', not {briefly(self.on_dropout)}"
             )
         if self.regime.decides_by_cells and self.on_dropout != "abort":
             raise InputError(
@@ -119,7 +120,7 @@ class RunSpec:
         put(self, "repeats", as_repeats(self.repeats))
         put(self, "liars", as_liars(self.liars))
         if not isinstance(self.schema, Schema | SchemaDigest | None):
-            raise InputError(f"schema must be a Schema, not {self.schema!r}")
+            raise InputError(f"schema must be a Schema, not {briefly(self.schema)}")
         if isinstance(self.schema, Schema):
             self.schema.require_small()
         put(self, "privacy", as_privacy(self.privacy))
@@ -212,7 +213,7 @@ class RunSpec:
     def from_dict(cls, plain: Any) -> RunSpec:
         """Read what :meth:`to_dict` wrote; :class:`InputError` for anything else."""
         if not isinstance(plain, Mapping):
-            raise InputError(f"the settings of a run are a table, not {plain!r}")
+            raise InputError(f"the settings of a run are a table, not {briefly(plain)}")
         known = {field.name for field in fields(cls)}
         if unknown := sorted(map(str, set(plain) - known)):
             raise InputError(f"a run has no setting called {', '.join(unknown)}")
@@ -295,4 +296,4 @@ def _schema_from_plain(plain: Any) -> Schema | SchemaDigest | None:
 
 def _check_text(name: str, value: Any) -> None:
     if not isinstance(value, str):
-        raise InputError(f"{name} must be a text, not {value!r}")
+        raise InputError(f"{name} must be a text, not {briefly(value)}")

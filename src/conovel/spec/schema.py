@@ -9,8 +9,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -18,6 +16,9 @@ from typing import Any
 
 from conovel.errors import InputError
 from conovel.spec.made_from import MadeFrom
+from conovel.spec.toml_text import read_toml
+from conovel.stats.arguments import is_finite_number
+from conovel.stats.words import briefly
 
 KINDS = ("number", "boolean", "category", "date", "ignore")
 PARTS = ("year", "month", "day", "weekday", "hour", "minute", "second")
@@ -91,7 +92,7 @@ class Column:
 
     def __post_init__(self) -> None:
         if not _is_text(self.name):
-            raise InputError(f"the name of a column must be a text, not {self.name!r}")
+            raise InputError(f"the name of a column must be a text, not {briefly(self.name)}")
         known = isinstance(self.kind, str) and self.kind in KINDS
         self._require(known, "kind", f"one of {', '.join(KINDS)}")
         self._require(isinstance(self.missing, bool), "missing", "true or false")
@@ -109,14 +110,14 @@ class Column:
     def _require(self, holds: bool, field: str, wanted: object) -> None:
         if not holds:
             raise InputError(
-                f"column {self.name!r}: {field} must be {wanted}, not {getattr(self, field)!r}"
+                f"column {self.name!r}: {field} must be {wanted}, not"
+                f" {briefly(getattr(self, field))}"
             )
 
     def _check_number(self, field: str) -> None:
         value = getattr(self, field)
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        self._require(value is None or (number and math.isfinite(value)), field, "a finite number")
-        if number:
+        self._require(value is None or is_finite_number(value), field, "a finite number")
+        if value is not None:
             object.__setattr__(self, field, float(value) + 0.0)  # -0.0 becomes 0.0
 
     def _check_texts(self, field: str) -> None:
@@ -282,10 +283,7 @@ class Schema:
     @classmethod
     def from_toml(cls, text: str) -> Schema:
         """Read what :meth:`to_toml` wrote."""
-        try:
-            plain = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise InputError(f"the schema is not TOML: {error}") from None
+        plain = read_toml(text, "the schema")
         if set(plain) - {"made_from"} != {"columns"}:
             raise InputError("a schema has the tables [columns] and [made_from], and no other")
         made = MadeFrom.from_dict(plain["made_from"]) if "made_from" in plain else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from numbers import Integral
 from typing import Any, TypeAlias
 
@@ -9,8 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import InputError, SampleError
+from conovel.stats.words import briefly
 
+_LARGEST = sys.float_info.max
 SEED_BITS = 32  # what scikit-learn takes
+MAX_SEED_BITS = 128  # what numpy draws as fresh entropy
 # What a `random_state` may be: all that scikit-learn takes, and numpy's newer kinds.
 Generators: TypeAlias = np.random.RandomState | np.random.Generator | np.random.SeedSequence
 RandomState: TypeAlias = int | Generators | None
@@ -32,9 +36,22 @@ def as_whole(
     if not whole or number < least or (most is not None and number > most):
         up_to = "on" if most is None else f"to {most}"
         raise InputError(
-            f"{name} must be a whole number from {least} {up_to}{others}, not {number!r}"
+            f"{name} must be a whole number from {least} {up_to}{others}, not {briefly(number)}"
         )
     return int(number)
+
+
+def is_finite_number(value: Any) -> bool:
+    """Tell whether a value from JSON or TOML is a number that a float can hold.
+
+    Examples
+    --------
+    >>> [is_finite_number(value) for value in (1, 0.5, 10**400, float("nan"), "1", True)]
+    [True, True, False, False, False, False]
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return -_LARGEST <= value <= _LARGEST  # exact, also for integers that no float can hold
 
 
 def as_seed(random_state: RandomState) -> int:
@@ -67,7 +84,20 @@ def as_seed(random_state: RandomState) -> int:
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**SEED_BITS, dtype=np.uint64))
     others = ", None, or a RandomState or Generator of numpy"
-    return as_whole(random_state, "random_state", others=others)
+    return as_seed_number(random_state, "random_state", others=others)
+
+
+def as_seed_number(number: Any, name: str, *, others: str = "") -> int:
+    """Check a seed: a whole number from 0 on, of at most 128 bits.
+
+    More bits would take long to mix, and say nothing more.
+    """
+    seed = as_whole(number, name, others=others)
+    if seed.bit_length() > MAX_SEED_BITS:
+        raise InputError(
+            f"{name} must have at most {MAX_SEED_BITS} bits, not {seed.bit_length():,}"
+        )
+    return seed
 
 
 def as_array(values: ArrayLike, name: str) -> NDArray[Any]:
@@ -85,5 +115,5 @@ def as_callback(function: Any, name: str) -> Any:
     if function is None:
         return lambda *_: None
     if not callable(function):
-        raise InputError(f"{name} must be a function, not {function!r}")
+        raise InputError(f"{name} must be a function, not {briefly(function)}")
     return function

@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from conovel.errors import InputError, SampleError
 from conovel.stats.levels import Level, as_level
+from conovel.stats.words import briefly
 
 CountsBelow = Callable[[Fraction], Sequence[int]]  # counts of p-values below a point, per block
 
@@ -119,5 +120,5 @@ def as_estimator(pi0: str | NullProportion | None) -> NullProportion | None:
     kinds = {"storey": Storey, "quantile": Quantile}
     name, _, at = str(pi0).partition(":")
     if name not in kinds:
-        raise InputError(f"pi0 must be None, 'storey' or 'quantile', not {pi0!r}")
+        raise InputError(f"pi0 must be None, 'storey' or 'quantile', not {briefly(pi0)}")
     return kinds[name](at) if at else kinds[name]()

@@ -24,6 +24,9 @@ from conovel.stats.rank_counts import RankHistogram, first_k, rank_limit
 GRID_BITS = 13  # of a value of k; a k is above the next smaller one by less than 1/4,096 of it
 
 
+_MOST_AGENTS = 10**9  # more than any network has; a number that every message can hold
+
+
 def as_liars(liars: Any, n_agents: int | None = None) -> int:
     """Check how many lying agents are tolerated: fewer than there are agents.
 
@@ -32,7 +35,7 @@ def as_liars(liars: Any, n_agents: int | None = None) -> int:
     >>> as_liars(1, n_agents=3)
     1
     """
-    number = as_whole(liars, "liars")
+    number = as_whole(liars, "liars", most=_MOST_AGENTS)
     if n_agents is not None and number >= n_agents:
         raise InputError(
             f"liars must be smaller than the number of agents, {n_agents}, not {number}: nothing"

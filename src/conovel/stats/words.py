@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from typing import Any
 
 
 def counted(n: int, what: str) -> str:
@@ -16,6 +17,23 @@ def counted(n: int, what: str) -> str:
     """
     ending = "es" if what.endswith("ch") else "s"
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}{ending}"
+
+
+def briefly(value: Any, most: int = 80) -> str:
+    """Write any value for a message: at most so many characters, and never an error.
+
+    Examples
+    --------
+    >>> briefly("a" * 100, 10), briefly(1 << 60_000)
+    ("'aaaaaa...", 'a whole number of 60,001 bits')
+    """
+    if isinstance(value, int) and value.bit_length() > 4 * most:
+        return f"a whole number of {value.bit_length():,} bits"
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # of a long number inside, or of deep nesting
+        return f"a {type(value).__name__} that is too long"
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:

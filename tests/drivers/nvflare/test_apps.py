@@ -16,6 +16,7 @@ from conovel.drivers.nvflare.run_records import DONE, FAILED, RunRecords
 from conovel.drivers.nvflare.settings import read_site
 from conovel.errors import FederationError
 from conovel.protocol.events import Send
+from conovel.spec.exits import ERROR, NO
 
 TERMS = make_terms(("north", "south"), regime="full")
 
@@ -160,11 +161,11 @@ def watch(tmp_path):
 
 
 def test_no_run_in_time_is_a_failure(watch):
-    assert watch.make().until_one_ends(0.5) == 1
+    assert watch.make().until_one_ends(0.5) == NO
     assert watch.told == ["no run began within 0.5 s"]
 
 
-@pytest.mark.parametrize(("state", "code"), [(DONE, 0), (FAILED, 1)])
+@pytest.mark.parametrize(("state", "code"), [(DONE, 0), (FAILED, NO)])
 def test_once_ends_with_the_run(watch, state, code):
     one = watch.make()
     record = watch.records.open("ab" * 16, 60)
@@ -177,7 +178,7 @@ def test_once_ends_with_the_run(watch, state, code):
 def test_a_refusal_ends_it_too(watch):
     one = watch.make()
     watch.records.refuse("ab" * 16, "too high a level")
-    assert one.until_one_ends(60) == 1
+    assert one.until_one_ends(60) == NO
     assert watch.told == ["run abababab refused: too high a level"]
 
 
@@ -188,13 +189,13 @@ def test_what_was_left_open_is_told_first_and_is_not_the_run_to_wait_for(watch):
     one = watch.make()
     (line,) = watch.told
     assert "its process ended without an outcome: nothing was published" in line
-    assert one.until_one_ends(0.5) == 1
+    assert one.until_one_ends(0.5) == NO
 
 
 def test_that_nvflare_ends_is_a_failure(watch):
     one = watch.make()
     watch.process.kill()
-    assert one.until_it_ends() == 1
+    assert one.until_it_ends() == ERROR
     assert "NVFlare ended unexpectedly (see " in watch.told[0]
 
 

@@ -323,12 +323,12 @@ def test_enrolled_parties_run_until_one_is_revoked(rows, tmp_path, monkeypatch):
         assert asked_by(federation, "west") == loopback.OPERATOR
         kits.revoke_party(federation.folder / "authority", "south")
         ended = federation.run(*asked, "--regime", "full")
-        assert ended.returncode == 1, ended.stdout + ended.stderr
+        assert ended.returncode == 3, ended.stdout + ended.stderr
         told = " ".join(ended.stdout.split())
         assert "a message of south was refused: its certificate was revoked" in told
         kits.revoke_party(federation.folder / "authority", loopback.OPERATOR)
         ended = federation.run(*asked, "--regime", "full", "--sites", "north,west")
-        assert ended.returncode == 1, ended.stdout + ended.stderr
+        assert ended.returncode == 3, ended.stdout + ended.stderr
         told = " ".join(ended.stdout.split())
         assert "whoever signed them is no operator here: its certificate was revoked" in told
     finally:

@@ -337,15 +337,15 @@ def test_audit_shows_the_log_and_checks_it(files, conovel):
     log.write_bytes(b"".join(lines[:-1]))
     assert conovel("audit", path).returncode == 0  # which the log alone cannot show
     ended = conovel("audit", path, "--noted", last)
-    assert ended.returncode == 1
+    assert ended.returncode == 3
     assert "the noted hash is not in the log" in " ".join(ended.stdout.split())
     log.write_bytes(b"".join(lines).replace(b'"MODEL"', b'"HELLO"', 1))
     ended = conovel("audit", path)
-    assert ended.returncode == 1
+    assert ended.returncode == 3
     number = 1 + next(i for i, line in enumerate(lines) if b'"MODEL"' in line)
     assert f"line {number} does not hold" in " ".join(ended.stdout.split())
     told = conovel("audit", path, "--json")
-    assert (told.returncode, json.loads(told.stdout)["broken_line"]) == (1, number)
+    assert (told.returncode, json.loads(told.stdout)["broken_line"]) == (3, number)
     assert conovel("audit", path.with_name("null.csv")).returncode == 2
 
 

@@ -547,7 +547,7 @@ def test_no_model_leaves_for_an_extraction(loopback, sabotage):
     came = sabotage(site="north", when="MODEL", do="nothing")
     ended = loopback.run("run", "--federation", str(loopback.settings(OPERATOR)), *EXTRACTION)
     assert not came.exists()
-    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert ended.returncode == 3, ended.stdout + ended.stderr
     assert test_extraction_is_refused.fault.is_in(ended.stdout), ended.stdout
     last = [list(RunRecords(loopback.folder / site / "state").runs())[-1] for site in SITES]
     assert {run["state"] for run in last} == {"failed"}

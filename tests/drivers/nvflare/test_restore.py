@@ -35,7 +35,7 @@ def test_parties_go_on_with_what_was_kept(rows, tmp_path):
     operator = str(federation.settings(OPERATOR))
     try:
         ids = []
-        for regime, code in (("full", 0), ("full", 0), ("full", 1)):
+        for regime, code in (("full", 0), ("full", 0), ("full", 3)):
             federation.bring_up()
             out = tmp_path / f"{len(ids)}.json"
             asked = ("run", "--federation", operator, "--regime", regime, "--out", str(out))

@@ -17,7 +17,6 @@ from conovel.models.wire.range_coder import (
     raw,
     signed,
     symbol,
-    within,
 )
 
 
@@ -61,7 +60,7 @@ def run(coder, steps, blind=False):
         elif name == "symbol":
             got = symbol(coder, tables[settings[0]], given_value, 12)
         elif name == "bounded":
-            got = symbol(coder, tables[0], given_value, 12, within(*settings))
+            got = symbol(coder, tables[0], given_value, 12, *settings)
         elif name == "raw":
             got = raw(coder, given_value, settings[0], "raw")
         else:
@@ -138,15 +137,15 @@ def test_a_carry_runs_through_full_bytes():
 def test_settled_bits_are_free():
     encoder = Encoder()
     for _ in range(1000):
-        assert symbol(encoder, FrequencyTable("x"), 9, 8, within(9, 9)) == 9
+        assert symbol(encoder, FrequencyTable("x"), 9, 8, 9, 9) == 9
     assert encoder.finish() == b"\0"
 
 
 def test_no_possible_symbol():
     with pytest.raises(StructureError):
-        symbol(Decoder(b"\0\0\0"), FrequencyTable("x"), 0, 3, within(5, 4))
+        symbol(Decoder(b"\0\0\0"), FrequencyTable("x"), 0, 3, 5, 4)
     with pytest.raises(StructureError):
-        symbol(Decoder(b"\0\0\0"), FrequencyTable("x"), 0, 0, within(1, 4))
+        symbol(Decoder(b"\0\0\0"), FrequencyTable("x"), 0, 0, 1, 4)
 
 
 def test_counts_adapt_and_stay_small():

@@ -19,6 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from support.hostile_bytes import MODELS
 from support.random_models import (
     forests,
     networks,
@@ -28,7 +29,7 @@ from support.random_models import (
     rows_for,
 )
 
-from conovel.errors import InputError, ModelError, SchemaError
+from conovel.errors import InputError, LimitError, ModelError, SchemaError
 from conovel.models import wire
 from conovel.models.dense import Dense
 from conovel.models.forest import Forest
@@ -178,6 +179,41 @@ def test_caps_on_what_is_sent(monkeypatch):
     monkeypatch.setattr(wire.header, "MAX_BYTES", 100)
     with pytest.raises(ModelError, match="bytes"):
         encode(random_forest(0, n_trees=20))
+
+
+class Counting(BitCounter):
+    """Counts decisions, not their bits."""
+
+    n_decisions = 0
+
+    def bit(self, table, slot, bit):
+        self.n_decisions += 1
+        return bit
+
+    def uniform(self, value, total, stream):
+        self.n_decisions += 1
+        return value
+
+
+@pytest.mark.parametrize("model", MODELS, ids=range(len(MODELS)))
+def test_the_header_bounds_the_decisions_of_a_reader(model):
+    coder = Counting()
+    about = wire.write(coder, model)
+    assert 0 < coder.n_decisions <= wire.header.most_decisions(about)
+
+
+def test_a_model_of_more_decisions_than_a_reader_makes(monkeypatch):
+    model = random_forest(0, n_trees=20)
+    message = encode(model)
+    about = wire.write(Counting(), model)
+    monkeypatch.setattr(wire.header, "MAX_DECISIONS", wire.header.most_decisions(about))
+    assert encode(decode(message)) == message
+    monkeypatch.setattr(wire.header, "MAX_DECISIONS", wire.header.most_decisions(about) - 1)
+    with pytest.raises(ModelError, match="decisions to read it are more than"):
+        encode(model)
+    monkeypatch.setattr(wire, "_read", None)  # refused before anything is read
+    with pytest.raises(LimitError, match="decisions are more than"):
+        decode(message)
 
 
 def test_a_model_that_would_keep_readers_busy():

@@ -89,6 +89,9 @@ def read_chain(lines: Iterable[bytes]) -> Chain:
             if len(odd) > 2 * MAX_LINE:
                 break
             continue
+        if not _has_its_fields(entry):
+            chain.broken, chain.why = number, "its fields are not those of an entry"
+            return chain
         says = entry.get("sha256") if entry.get("entry") == INCOMPLETE else None
         if says != (sha256(odd.removesuffix(b"\n")) if odd else None):
             chain.broken, chain.why = first_odd or number, "it is not the line that was written"
@@ -260,6 +263,42 @@ def _entry(line: bytes, number: int | None = None, previous: str | None = None) 
     if number is not None and (entry["line"], entry.get("previous")) != (number, previous):
         return None
     return dict(entry)
+
+
+# What is read of an entry later, by kind; a key with a question mark may be left out.
+_OF_A_RUN = {"run": str, "time": str}
+_FIELDS: Mapping[str, Mapping[str, type]] = {
+    "begin": {**_OF_A_RUN, "operator?": str, "terms?": dict},
+    "data": {**_OF_A_RUN, "data": str, "set?": str, "n_null": int, "n_test": int},
+    "sent": {**_OF_A_RUN, "kind": str, "to": str, "bytes": int},
+    "received": _OF_A_RUN,
+    "end": {**_OF_A_RUN, "state": str, "reason": str},
+    "refused": _OF_A_RUN,
+}
+
+
+def _has_its_fields(entry: LogEntry) -> bool:
+    """Tell whether what is read of an entry is there: a right hash says nothing of that."""
+    kind = entry.get("entry")
+    if not isinstance(kind, str):
+        return False
+    wanted = {**_FIELDS.get(kind, {})}
+    if kind == "sent" and entry.get("kind") == "MODEL":
+        wanted["n_train"] = int
+    for name, type_ in wanted.items():
+        key = name.removesuffix("?")
+        if key == name and key not in entry:
+            return False
+        if key in entry and type(entry[key]) is not type_:
+            return False
+    return "time" not in wanted or _is_time(entry["time"])
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def _canonical(content: Mapping[str, Any]) -> bytes:

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
@@ -25,6 +25,17 @@ OPERATOR_ROLE = "lead"  # the only role that NVFlare lets submit a job in our ki
 NO_ROLE = ""  # of sites and of the coordinator
 MAX_CERTIFICATE_BYTES = 1 << 13
 MAX_LIST_BYTES = 1 << 20  # of a list of revoked certificates: about 25,000 of them
+# What the library raises for bytes that are no certificate, request or list.
+UNREADABLE = (
+    OSError,
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.AttributeNotFound,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
 KEY_BITS = (2048, 8192)  # fewer are weak; more take long to check
 
 
@@ -151,12 +162,9 @@ def load_certificate(data: bytes) -> x509.Certificate:
         raise InputError(f"a certificate has 1 to {MAX_CERTIFICATE_BYTES:,} bytes")
     try:
         certificate = x509.load_der_x509_certificate(data)
-        name_of(certificate), role_of(certificate), is_authority(certificate)
-        certificate.public_key()
-    except (ValueError, TypeError, x509.UnsupportedGeneralNameType) as error:
+        require_readable(certificate)
+    except UNREADABLE as error:
         raise InputError(f"what is not a certificate: {type(error).__name__}") from None
-    except Exception as error:  # of an unknown kind of key
-        raise InputError(f"a certificate that cannot be read: {type(error).__name__}") from None
     return certificate
 
 
@@ -231,11 +239,11 @@ def read_revoked(path: Path, root: x509.Certificate) -> frozenset[int]:
         key = root.public_key()
         if not isinstance(key, RSAPublicKey) or not found.is_signature_valid(key):
             raise ValueError("its signature is not that of the authority")
-    except (OSError, TypeError, ValueError) as error:
+        return frozenset(entry.serial_number for entry in found)
+    except UNREADABLE as error:
         raise FederationError(
             f"{path} is not a list of revoked certificates of this federation: {error}"
         ) from None
-    return frozenset(entry.serial_number for entry in found)
 
 
 def _attribute(name: x509.Name, oid: x509.ObjectIdentifier) -> str:
@@ -251,16 +259,24 @@ def _differs(found: str, expected: str) -> str:
 def read_certificate(path: Path) -> x509.Certificate:
     """Read a certificate of a kit."""
     try:
-        return x509.load_pem_x509_certificate(path.read_bytes())
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        require_readable(certificate)
     except OSError as error:
         raise FederationError(f"{path.parents[1]} is not a complete kit: {error}") from None
-    except ValueError as error:
+    except UNREADABLE as error:
         raise FederationError(f"{path} is not a certificate: {error}") from None
+    return certificate
+
+
+def require_readable(certificate: x509.Certificate) -> None:
+    """Read what is asked of a certificate later: the library parses a field when it is read."""
+    name_of(certificate), role_of(certificate), is_authority(certificate)
+    certificate.public_key(), certificate.not_valid_before_utc, certificate.not_valid_after_utc
 
 
 def _is_issued_by(certificate: x509.Certificate, root: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(root)
-    except (ValueError, TypeError, InvalidSignature):
+    except (*UNREADABLE, InvalidSignature):
         return False
     return True

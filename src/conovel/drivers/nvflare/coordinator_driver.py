@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +37,7 @@ from conovel.protocol.messages import decode
 from conovel.protocol.plain_bodies import as_plain
 from conovel.protocol.states import State, as_text
 from conovel.protocol.transcript import Entry, Transcript
+from conovel.stats.arguments import is_finite_number
 
 # Messages that a site has to answer.
 QUESTIONS = frozenset(
@@ -232,7 +232,7 @@ class CoordinatorDriver:
                 due.remove((round_, receiver))  # raises for a second size of the same model
                 if index(n_bytes) <= 0:
                     raise ValueError(receiver, n_bytes)
-                if bits is not None and not math.isfinite(bits):
+                if bits is not None and not is_finite_number(bits):
                     raise ValueError(bits)
                 entries.append(Entry(round_, sender, receiver, "MODEL", n_bytes, bits))
         except (LookupError, TypeError, ValueError):

@@ -22,7 +22,6 @@ from itertools import islice
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.rsa import (
     RSAPublicKey,
@@ -36,6 +35,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from conovel.drivers.nvflare.certificates import (
+    UNREADABLE,
     Authority,
     base_of,
     check_certificate,
@@ -203,13 +203,13 @@ def read_request(path: Path, plan: FederationPlan) -> tuple[str, RSAPublicKey]:
         if not request.is_signature_valid:
             raise ValueError("its signature does not fit its key")
         key = request.public_key()
-    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        name, kind = role_of_request(request)
+    except UNREADABLE as error:
         raise FederationError(f"{path} is not a request for a certificate: {error}") from None
     if not isinstance(key, RSAPublicKey) or key.key_size != N_BITS:
         raise FederationError(f"{path} does not have an RSA key of {N_BITS} bits")
     if key.public_numbers().e != 65537:
         raise FederationError(f"{path} has an RSA key with another exponent than 65537")
-    name, kind = role_of_request(request)
     planned = {COORDINATOR: COORDINATOR}
     planned |= dict.fromkeys(plan.sites, "site") | dict.fromkeys(plan.operators, "operator")
     if planned.get(name) != kind:

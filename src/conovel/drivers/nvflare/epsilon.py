@@ -81,7 +81,7 @@ def spent_by_set(runs: Iterable[LoggedRun]) -> dict[str, EpsilonSpent]:
 def privacy_of(run: LoggedRun) -> Privacy | None:
     """Return ε and δ of a run; None if it had none, or none that can be read."""
     try:
-        return as_privacy(_spec_of(run).get("privacy"))
+        return as_privacy(spec_of(run).get("privacy"))
     except PrivacyError:
         return None
 
@@ -92,10 +92,11 @@ def shown(epsilon: Fraction) -> str:
 
 
 def _sends_models(run: LoggedRun) -> bool:
-    regime = REGIMES.get(str(_spec_of(run).get("regime")))
+    regime = REGIMES.get(str(spec_of(run).get("regime")))
     return regime is None or regime.exchanges_models
 
 
-def _spec_of(run: LoggedRun) -> dict[str, object]:
+def spec_of(run: LoggedRun) -> dict[str, object]:
+    """Return the settings of a run as its terms had them; none if they cannot be read."""
     spec = run.terms.get("spec")
     return spec if isinstance(spec, dict) else {}

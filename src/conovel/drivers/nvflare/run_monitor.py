@@ -14,6 +14,7 @@ from conovel.drivers.nvflare.audit_log import AuditLog
 from conovel.drivers.nvflare.paths import LOG_FILE
 from conovel.drivers.nvflare.run_records import DONE, RUNNING, RunRecords
 from conovel.errors import ConovelError
+from conovel.spec.exits import ERROR, NO
 
 TICK_SECONDS = 0.3
 END_SECONDS = 30.0  # in which the process of a run ends after the run
@@ -72,7 +73,7 @@ class RunMonitor:
         return self._ended_unexpectedly()
 
     def until_one_ends(self, wait_seconds: float) -> int:
-        """Watch until a run has ended: 0 if it was published, 1 if not, or if none began."""
+        """Watch until a run has ended: 0 if it was published, 3 if not, or if none began."""
         deadline = time.monotonic() + wait_seconds
         begun = len(self._seen)
         while self.process.poll() is None:
@@ -80,10 +81,10 @@ class RunMonitor:
                 pids = [run["pid"] for run in ended if "pid" in run]
                 processes.wait_for(partial(processes.all_gone, pids), END_SECONDS)
                 time.sleep(self._linger)
-                return 0 if all(run["state"] == DONE for run in ended) else 1
+                return 0 if all(run["state"] == DONE for run in ended) else NO
             if len(self._seen) == begun and time.monotonic() > deadline:
                 self._print_line(f"no run began within {wait_seconds:g} s")
-                return 1
+                return NO
             time.sleep(TICK_SECONDS)
         return self._ended_unexpectedly()
 
@@ -116,7 +117,7 @@ class RunMonitor:
 
     def _ended_unexpectedly(self) -> int:
         self._print_line(f"NVFlare ended unexpectedly (see {self._log})")
-        return 1
+        return ERROR
 
 
 def _key(run: Mapping[str, Any]) -> tuple[str, float]:

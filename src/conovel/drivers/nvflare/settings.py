@@ -6,7 +6,6 @@ misspelt name would not limit anything. Paths are relative to the file that cont
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,8 @@ from conovel.errors import ConovelError, FileError, InputError
 from conovel.protocol.messages import as_name
 from conovel.spec.precision import as_bits
 from conovel.spec.schema import Schema
+from conovel.spec.toml_text import MAX_BYTES, read_toml
+from conovel.stats.words import briefly
 
 if TYPE_CHECKING:
     from conovel.site.dialects import Reading
@@ -42,6 +43,7 @@ _SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether i
         "columns": (list, False),
         "id": (str, False),
         "memory": (str, False),
+        "unpacked": (str, False),
         "exclude": (list, False),
         "schema": (str, False),
         "set": (str, False),
@@ -236,11 +238,10 @@ def read_federation(path: Path) -> FederationFile:
 def _read(path: Path, known: Mapping[str, Mapping[str, tuple[Any, bool]]]) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
-            plain = tomllib.load(file)
-    except (OSError, UnicodeDecodeError) as error:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
         raise FileError(f"{path} cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is not TOML: {error}") from None
+    plain = read_toml(content, str(path))
     if unknown := sorted(set(plain) - set(known)):
         raise InputError(
             f"{path}: [{unknown[0]}] is not a table of this file; choose from {_list(known)}"
@@ -258,7 +259,7 @@ def _read(path: Path, known: Mapping[str, Mapping[str, tuple[Any, bool]]]) -> di
             if needed and key not in table:
                 raise InputError(f"{path}: [{name}] needs the key {key!r}")
             if key in table and not _is_a(table[key], kind):
-                raise InputError(f"{path}: {key} in [{name}] cannot be {table[key]!r}")
+                raise InputError(f"{path}: {key} in [{name}] cannot be {briefly(table[key])}")
     return tables
 
 
@@ -274,7 +275,7 @@ def _list(names: Mapping[str, Any]) -> str:
 
 def _texts(key: str, values: list[Any]) -> list[str]:
     if not values or not all(isinstance(value, str) for value in values):
-        raise InputError(f"{key} must be a list of names, not {values!r}")
+        raise InputError(f"{key} must be a list of names, not {briefly(values)}")
     return values
 
 
@@ -304,7 +305,9 @@ def _reading(data: Mapping[str, Any]) -> Reading:
 
     na, exclude = (tuple(_texts(k, data[k])) if k in data else () for k in ("na", "exclude"))
     separator, decimal, encoding = map(data.get, ("separator", "decimal", "encoding"))
-    return Reading(separator, decimal, encoding, na, exclude)
+    return Reading(
+        separator, decimal, encoding, na, exclude, unpacked=_unpacked(data.get("unpacked"))
+    )
 
 
 def _schema(
@@ -324,6 +327,15 @@ def _memory(value: str | None) -> str | None:
     from conovel.site.files.memory import as_memory  # noqa: PLC0415  (loads scikit-learn)
 
     as_memory(value)  # raises if it is not an amount of memory
+    return value
+
+
+def _unpacked(value: str | None) -> str | None:
+    if value is None:
+        return None
+    from conovel.site.unpacked import as_bytes  # noqa: PLC0415  (loads pyarrow)
+
+    as_bytes(value, "unpacked")  # raises if it is not an amount of memory
     return value
 
 

@@ -58,7 +58,7 @@ def serve_site(
     join_seconds : float
         How long the coordinator may take to accept this site.
     once : bool
-        End after one run: 0 if it was published, 1 if it was not.
+        End after one run: 0 if it was published, 3 if it was not.
     wait_seconds : float
         With `once`, how long to wait for that run to begin.
     on_done : callable

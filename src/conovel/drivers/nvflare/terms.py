@@ -8,7 +8,6 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from math import isfinite
 from typing import Any
 
 from conovel.errors import InputError
@@ -19,7 +18,9 @@ from conovel.spec.listing import of_list, require_listable
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import run_id_of_terms
+from conovel.stats.arguments import is_finite_number
 from conovel.stats.tolerant import as_liars
+from conovel.stats.words import briefly
 
 MAX_SECONDS = 7 * 24 * 3600
 
@@ -98,7 +99,7 @@ class Terms:
         if self.nonce != "":
             _check_digits("nonce", self.nonce)
         if not (type(self.asked_at) is int and 0 <= self.asked_at < 1 << 33):
-            raise InputError(f"asked_at must be a number of seconds, not {self.asked_at!r}")
+            raise InputError(f"asked_at must be a number of seconds, not {briefly(self.asked_at)}")
 
     @property
     def has_own_id(self) -> bool:
@@ -153,11 +154,12 @@ def _names(names: Any) -> tuple[str, ...]:
 
 def _check_digits(what: str, text: Any) -> None:
     if not (isinstance(text, str) and len(text) == 32 and set(text) <= set("0123456789abcdef")):
-        raise InputError(f"a {what} has 32 hexadecimal digits, not {text!r}")
+        raise InputError(f"a {what} has 32 hexadecimal digits, not {briefly(text)}")
 
 
 def _seconds(name: str, value: Any) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and isfinite(value) and 0 < value <= MAX_SECONDS:
+    if is_finite_number(value) and 0 < value <= MAX_SECONDS:
         return float(value)
-    raise InputError(f"{name} must be a number of seconds up to {MAX_SECONDS}, not {value!r}")
+    raise InputError(
+        f"{name} must be a number of seconds up to {MAX_SECONDS}, not {briefly(value)}"
+    )

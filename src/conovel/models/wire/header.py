@@ -34,6 +34,12 @@ MAX_ITEMS = 1 << 20  # nodes of a forest, weights of a network
 # cannot keep a reader busy for long.
 FREE_ITEMS = 1 << 12
 ITEMS_PER_BYTE = 32
+# Decisions of the range coder, by `most_decisions` of the header. The coder in plain Python takes
+# a few microseconds for one. A reader with compiled loops has the same bound, so that all sites
+# take the same models.
+MAX_DECISIONS = 1 << 21
+_FLOAT = 4  # decisions of a double: pieces of 16 bits
+_INTEGER = 11  # decisions of an integer: 7 for its length, 4 pieces of 16 bits
 
 NO_SCHEMA = bytes(4)
 _LAYOUT = struct.Struct("<3sBBBBBHHII4sI")
@@ -77,12 +83,46 @@ def schema_digest(names: Iterable[str], n_bytes: int = 4) -> bytes:
     return digest.digest()[:n_bytes]
 
 
+def most_decisions(header: Header) -> int:
+    """Return how many decisions of the range coder a payload with this header has at most.
+
+    `docs/wire.md` counts them, under "Caps".
+
+    Examples
+    --------
+    >>> most_decisions(Header(FOREST, 0, 4, 3, n_features=20, n_parts=1, n_items=3))
+    77
+    """
+    exact = header.exact
+    if header.kind != FOREST:
+        for_features = (
+            2 * _FLOAT if exact else 2 * _INTEGER
+        )  # centre and scale, or exponent and shift
+        return header.n_items * (_FLOAT if exact else header.input_bits) + (
+            header.n_features * for_features + header.n_parts * (_INTEGER + 2 * _FLOAT)
+        )
+    n_splits = (header.n_items - header.n_parts) // 2
+    n_leaves = header.n_items - n_splits
+    n_used = min(header.n_features, n_splits)
+    code_bits = (n_splits - 1).bit_length() if exact else header.input_bits
+    leaf_bits = (n_leaves - 1).bit_length() if exact else header.output_bits
+    per_split = 1 + (n_used - 1).bit_length() + code_bits
+    per_number = _INTEGER if exact else 0
+    return (
+        header.n_features
+        + 2 * _INTEGER * (n_used + 1)
+        + n_splits * (per_split + per_number)
+        + n_leaves * (1 + leaf_bits + per_number)
+    )
+
+
 def refuse_large(header: Header) -> Header:
     """Return a header, or raise `ModelError` if the model is too large to send."""
     for count, cap, name in (
         (header.n_features, MAX_FEATURES, "features"),
         (header.n_parts, MAX_PARTS, "trees or layers"),
         (header.n_items, MAX_ITEMS, "nodes or weights"),
+        (most_decisions(header), MAX_DECISIONS, "decisions to read it"),
     ):
         if count > cap:
             raise ModelError(f"{count} {name} are more than the {cap} that can be sent")
@@ -181,6 +221,8 @@ def _check(header: Header) -> None:
         raise HeaderError("the model has fewer items than parts")
     if header.n_items > MAX_ITEMS:
         raise LimitError(f"{header.n_items} items are more than the {MAX_ITEMS} of a model")
+    if (most := most_decisions(header)) > MAX_DECISIONS:
+        raise LimitError(f"{most} decisions are more than the {MAX_DECISIONS} of a model")
 
 
 def _has_too_many_items(header: Header, size: int) -> bool:

@@ -26,7 +26,6 @@ from __future__ import annotations
 import math
 from array import array
 from collections import defaultdict
-from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -57,11 +56,13 @@ class FrequencyTable:
 
     def learn(self, slot: int, bit: int) -> None:
         """Count one decision."""
-        counts = self.ones if bit else self.zeros
-        if self.zeros[slot] + self.ones[slot] + 1 >= COUNT_LIMIT:
-            self.zeros[slot] = (self.zeros[slot] + 1) // 2
-            self.ones[slot] = (self.ones[slot] + 1) // 2
-        counts[slot] += 1
+        zeros, ones = self.zeros[slot], self.ones[slot]
+        if zeros + ones + 1 >= COUNT_LIMIT:
+            self.zeros[slot], self.ones[slot] = zeros, ones = (zeros + 1) // 2, (ones + 1) // 2
+        if bit:
+            self.ones[slot] = ones + 1
+        else:
+            self.zeros[slot] = zeros + 1
 
 
 class Coder(Protocol):
@@ -84,8 +85,8 @@ class Encoder:
 
     def bit(self, table: FrequencyTable, slot: int, bit: int) -> int:
         """Write one decision in a context."""
-        zeros = table.zeros[slot]
-        split = self.range * zeros // (zeros + table.ones[slot])
+        zeros, ones = table.zeros[slot], table.ones[slot]
+        split = self.range * zeros // (zeros + ones)
         if bit:
             self.low += split
             self.range -= split
@@ -141,8 +142,8 @@ class Decoder:
 
     def bit(self, table: FrequencyTable, slot: int, bit: int) -> int:
         """Read one decision in a context."""
-        zeros = table.zeros[slot]
-        split = self.range * zeros // (zeros + table.ones[slot])
+        zeros, ones = table.zeros[slot], table.ones[slot]
+        split = self.range * zeros // (zeros + ones)
         if self.code >= split:
             self.code -= split
             self.range -= split
@@ -230,17 +231,14 @@ class BitCounter:
         return bits
 
 
-def within(low: int, high: int) -> Callable[[int, int], bool]:
-    """Return a function: whether some symbol of ``[start, stop)`` lies in ``[low, high]``."""
-    return lambda start, stop: start <= high and stop > low
-
-
 def symbol(
     coder: Coder,
     table: FrequencyTable,
     value: int,
     bits: int,
-    possible: Callable[[int, int], bool] | None = None,
+    low: int = 0,
+    high: int | None = None,
+    barred: int = -1,
 ) -> int:
     """Code a symbol of `bits` bits, highest bit first; bits without a choice cost nothing.
 
@@ -255,35 +253,40 @@ def symbol(
         The symbol (ignored by a decoder).
     bits : int
         Width of the symbol.
-    possible : callable, optional
-        Whether a symbol of the interval ``[start, stop)`` can occur.
+    low, high : int, optional
+        The least and the greatest symbol that can occur.
+    barred : int, optional
+        A symbol between them that cannot occur.
 
     Returns
     -------
     int
         The symbol.
     """
-    prefix, width = 1, 1 << bits
-    for level in range(bits - 1, -1, -1):
-        bit = value >> level & 1
-        if possible is not None:
-            start = (prefix << (level + 1)) - width
-            middle = start + (1 << level)
-            if not possible(middle, middle + (1 << level)):
-                prefix <<= 1
-                continue
-            if not possible(start, middle):
-                prefix = prefix << 1 | 1
-                continue
-        if prefix < table.size:
-            bit = coder.bit(table, prefix, bit)
+    prefix, start, size = 1, 0, 1 << bits
+    if high is None:
+        high = size - 1
+    while size > 1:
+        size >>= 1
+        middle = start + size
+        # Some symbol of the upper half is possible, and some of the lower one.
+        first, last = middle if middle > low else low, min(middle + size - 1, high)
+        if first > last or (first == last == barred):
+            bit = 0
         else:
-            bit = coder.uniform(bit, 2, table.stream)
+            first, last = start if start > low else low, middle - 1 if middle <= high else high
+            if first > last or (first == last == barred):
+                bit = 1
+            elif prefix < table.size:
+                bit = coder.bit(table, prefix, int(value & size > 0))
+            else:
+                bit = coder.uniform(int(value & size > 0), 2, table.stream)
         prefix = prefix << 1 | bit
-    value = prefix - width
-    if possible is not None and not possible(value, value + 1):
+        if bit:
+            start = middle
+    if start < low or start > high or start == barred:
         raise StructureError("no symbol is possible here")
-    return value
+    return start
 
 
 def raw(coder: Coder, value: int, bits: int, stream: str) -> int:
@@ -299,7 +302,7 @@ def raw(coder: Coder, value: int, bits: int, stream: str) -> int:
 
 def integer(coder: Coder, table: FrequencyTable, value: int) -> int:
     """Code a number of 0 to 64 bits: its length as a symbol, then the bits below its first."""
-    length = symbol(coder, table, value.bit_length(), 7, within(0, 64))
+    length = symbol(coder, table, value.bit_length(), 7, 0, 64)
     if length <= 1:
         return length
     return 1 << (length - 1) | raw(coder, value, length - 1, table.stream)

@@ -15,7 +15,7 @@ import numpy as np
 from conovel.errors import LimitError, StructureError
 from conovel.models.quantized.canonical import LEAF, Node, Tree
 from conovel.models.wire.compiled import Loops, loops_for
-from conovel.models.wire.range_coder import Coder, FrequencyTable, symbol, within
+from conovel.models.wire.range_coder import Coder, FrequencyTable, symbol
 from conovel.spec.precision import MAX_BITS
 
 MAX_DEPTH = 256
@@ -199,13 +199,24 @@ class _Trees:
             while feature < last and self._coder.bit(self._advance, 0, int(feature < node[0])):
                 feature += 1
             return feature
-        bits, usable = self._feature_bits, self._usable
+        return self._usable_feature(self._features[min(depth, 1)], node[0])
 
-        def possible(start: int, stop: int) -> bool:
-            # Both ends are multiples of their distance, a power of two.
-            return usable[((1 << bits) + start) // (stop - start)] > 0
-
-        return symbol(self._coder, self._features[min(depth, 1)], node[0], bits, possible)
+    def _usable_feature(self, table: FrequencyTable, value: int) -> int:
+        """Code a feature that has codes left; bits without a choice cost nothing."""
+        bits, usable, prefix = self._feature_bits, self._usable, 1
+        for level in range(bits - 1, -1, -1):
+            if not usable[2 * prefix + 1]:
+                prefix <<= 1
+            elif not usable[2 * prefix]:
+                prefix = prefix << 1 | 1
+            elif prefix < table.size:
+                prefix = prefix << 1 | self._coder.bit(table, prefix, value >> level & 1)
+            else:
+                bit = self._coder.uniform(value >> level & 1, 2, table.stream)
+                prefix = prefix << 1 | bit
+        if not usable[prefix]:
+            raise StructureError("no symbol is possible here")
+        return prefix - (1 << bits)
 
     def _threshold(self, depth: int, node: Node, feature: int, low: int, high: int) -> int:
         if depth == 0 and self._previous is not None and self._previous[0] == feature:
@@ -214,7 +225,7 @@ class _Trees:
         if table is None:
             table = self._thresholds[feature] = FrequencyTable("threshold")
         bits = (self._shape.n_codes[feature] - 1).bit_length()
-        return symbol(self._coder, table, node[1], bits, within(low, high))
+        return symbol(self._coder, table, node[1], bits, low, high)
 
     def _leaf(self, depth: int, node: Node, sibling: Node | None) -> int:
         low, high, barred = 0, self._shape.n_values - 1, -1
@@ -224,9 +235,5 @@ class _Trees:
             context = barred >> max(self._leaf_bits - SIBLING_BITS, 0)
         if depth == 0 and self._previous is not None:
             low = self._previous[1]
-
-        def possible(start: int, stop: int) -> bool:
-            first, last = max(start, low), min(stop - 1, high)
-            return first < last or (first == last and first != barred)
-
-        return symbol(self._coder, self._leaves[context], node[1], self._leaf_bits, possible)
+        table = self._leaves[context]
+        return symbol(self._coder, table, node[1], self._leaf_bits, low, high, barred)

@@ -238,7 +238,7 @@ def check(
     return Check(
         p_value=p_value,
         columns=columns,
-        since=since if since is None or keys is None else keys[since].item(),
+        since=since if since is None or keys is None else _plain(keys[since]),
         n_rows=n,
         n_latest=rehearsed.rejected.size,
         n_flagged=rehearsed.n_rejected,
@@ -248,6 +248,13 @@ def check(
         p_rehearsal=float(p_rehearsal),
         warnings=tuple(mistakes),
     )
+
+
+def _plain(key: Any) -> Any:
+    """Return a value of the order as a Python object; NumPy has none for nanoseconds."""
+    if isinstance(key, np.datetime64 | np.timedelta64):
+        key = key.astype(f"{key.dtype.kind}8[us]")
+    return key.item() if isinstance(key, np.generic) else key
 
 
 def _rehearse(rows: Any, detector: AdaDetect, n: int) -> Detection:

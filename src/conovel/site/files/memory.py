@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,10 @@ import pyarrow as pa
 
 from conovel.errors import InputError
 from conovel.site.storage import size_of
+from conovel.site.unpacked import as_bytes
 
 DEFAULT_MEMORY = 10**9  # if no budget is asked for; a fit may then take more
 _LARGE = 250_000_000  # bytes of files that are read in pieces without being asked
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _LEAST = 750_000_000  # the libraries with a fit on few columns take most of it
 _LIBRARIES = 300_000_000
 # What the default scorers hold at once of each row that they learn from, measured on 10 to 80
@@ -88,10 +87,7 @@ def as_memory(memory: int | str) -> int:
     >>> as_memory("1.5GB")
     1500000000
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\s*", str(memory), re.IGNORECASE)
-    if not found:
-        raise InputError(f"memory must be like 800MB or 2GB, not {memory!r}")
-    n_bytes = int(float(found[1]) * _UNITS[found[2].upper()])
+    n_bytes = as_bytes(memory)
     if n_bytes < _LEAST:
         raise InputError(f"{memory} of memory is too little: give {_LEAST // 10**6}MB or more")
     return n_bytes
