@@ -196,6 +196,7 @@ def test_a_list_of_revoked_certificates_of_an_unknown_version(tmp_path):
         (7, {"state": 0}),
         (8, {"run": {}}),
         (8, {"entry": 5}),
+        (8, {"entry": "another", "run": {}}),
     ],
 )
 def test_an_entry_with_the_right_hash_and_wrong_fields(number, change):

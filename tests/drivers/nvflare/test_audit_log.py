@@ -17,7 +17,7 @@ from conovel.errors import FederationError, FileError
 def make(path, n=3):
     log = AuditLog(path)
     for number in range(n):
-        log.append({"entry": "begin", "run": f"{number:02}" * 16})
+        log.append({"entry": "noted", "run": f"{number:02}" * 16})
     return log
 
 
@@ -60,12 +60,12 @@ def test_every_cut_within_a_line_is_found_and_gone_on_from(tmp_path):
             continue
         assert found.broken == (1 if end < first else 2)
         assert found.why == "it is incomplete"
-        log.append({"entry": "end"})
+        log.append({"entry": "ended"})
         found = log.read()
         assert not found.broken
         assert found.incomplete == ([] if complete else [1 if end < first else 2])
         says = [entry["entry"] for entry in found.entries]
-        assert says[-1] == "end"
+        assert says[-1] == "ended"
         assert (INCOMPLETE in says) is not complete
         assert whole[:end] in log.path.read_bytes()  # it stays
 
@@ -74,7 +74,7 @@ def test_broken_off_twice(tmp_path):
     log = make(tmp_path / "audit.jsonl", 1)
     with log.path.open("ab") as file:
         file.write(b'{"entry":"se\n{"entry":"incompl')
-    log.append({"entry": "end"})
+    log.append({"entry": "ended"})
     found = log.read()
     assert (found.broken, found.incomplete, len(found.entries)) == (0, [2, 3], 3)
     changed = log.path.read_bytes().replace(b'"se\n', b'"sa\n')
@@ -88,7 +88,7 @@ def test_a_last_line_that_was_changed_stops_runs(tmp_path, line):
         file.write(line)
     assert log.read().broken == 3
     with pytest.raises(FederationError, match="move the file away"):
-        log.append({"entry": "end"})
+        log.append({"entry": "ended"})
 
 
 def test_an_entry_that_speaks_of_no_incomplete_line_is_wrong(tmp_path):
@@ -100,7 +100,7 @@ def test_an_entry_that_speaks_of_no_incomplete_line_is_wrong(tmp_path):
 def test_writers_at_once(tmp_path):
     log = AuditLog(tmp_path / "state" / "audit.jsonl")
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: log.append({"entry": "begin", "n": n}), range(40)))
+        list(pool.map(lambda n: log.append({"entry": "noted", "n": n}), range(40)))
     found = log.read()
     assert sorted(entry["n"] for entry in found.entries) == list(range(40))
     assert not found.broken
@@ -114,7 +114,7 @@ from conovel.drivers.nvflare.audit_log import AuditLog
 log = AuditLog(Path(sys.argv[1]))
 print("up", flush=True)
 while True:
-    log.append(*({"entry": "sent", "fill": "x" * 20_000} for _ in range(50)), durable=False)
+    log.append(*({"entry": "filled", "fill": "x" * 20_000} for _ in range(50)), durable=False)
 """
 
 
@@ -130,10 +130,10 @@ def test_a_writer_that_is_killed_stops_nobody(tmp_path):
     log = AuditLog(path)
     before = log.read()
     assert not before.broken or before.why == "it is incomplete"
-    log.append({"entry": "end"})
+    log.append({"entry": "ended"})
     after = log.read()
     assert not after.broken
-    assert after.entries[-1]["entry"] == "end"
+    assert after.entries[-1]["entry"] == "ended"
     assert len(after.entries) >= len(before.entries) + 1
 
 

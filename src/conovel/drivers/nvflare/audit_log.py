@@ -64,9 +64,9 @@ def as_line(entry: Mapping[str, Any], number: int, previous: str) -> bytes:
 
     Examples
     --------
-    >>> line = as_line({"entry": "begin"}, 1, START)
-    >>> read_chain([line]).entries[0]["entry"], read_chain([line.replace(b"gi", b"ga")]).broken
-    ('begin', 1)
+    >>> line = as_line({"entry": "noted"}, 1, START)
+    >>> read_chain([line]).entries[0]["entry"], read_chain([line.replace(b"te", b"ta")]).broken
+    ('noted', 1)
     """
     body = _canonical({**entry, "line": number, "previous": previous})
     line = b'{"hash":"' + sha256(body).encode() + b'",' + body[1:] + b"\n"
@@ -267,6 +267,7 @@ def _entry(line: bytes, number: int | None = None, previous: str | None = None) 
 
 # What is read of an entry later, by kind; a key with a question mark may be left out.
 _OF_A_RUN = {"run": str, "time": str}
+_OF_OTHERS = {"run?": str}
 _FIELDS: Mapping[str, Mapping[str, type]] = {
     "begin": {**_OF_A_RUN, "operator?": str, "terms?": dict},
     "data": {**_OF_A_RUN, "data": str, "set?": str, "n_null": int, "n_test": int},
@@ -282,7 +283,7 @@ def _has_its_fields(entry: LogEntry) -> bool:
     kind = entry.get("entry")
     if not isinstance(kind, str):
         return False
-    wanted = {**_FIELDS.get(kind, {})}
+    wanted = {**_FIELDS.get(kind, _OF_OTHERS)}
     if kind == "sent" and entry.get("kind") == "MODEL":
         wanted["n_train"] = int
     for name, type_ in wanted.items():
