@@ -4,7 +4,7 @@
 
 The attack: a site of two sends a model that is high in a small box around a person, and the
 coordinator looks for a row that is alone in the highest cell. The price: the same network with
-`min_cell_rows=1` and with what sites have by default.
+`min_group_rows=1` and with what sites have by default.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from conovel.spec.run_spec import RunSpec
 from tests.support.spikes import spike_model
 
 SIZES = [(1000, 333), (333, 111), (100, 33), (30, 10)]  # known normals and tests of the site
-WALLS = {"k = 1": {"level_rows": 1, "cell_rows": 1}, "default": {}}
+WALLS = {"k = 1": {"group_rows": 1}, "default": {}}
 
 
 def cells_of(rows: Labelled, model: bytes, seed: int, **walls: int) -> np.ndarray:
@@ -72,7 +72,7 @@ def price(n_agents: int, shift: float, draws: int) -> None:
         is_novel = np.concatenate([a.is_novel for a in drawn])
         row = []
         for least in (1, None):
-            run = cn.Network(agents, min_cell_rows=least).run(check=False)
+            run = cn.Network(agents, min_group_rows=least).run(check=False)
             rejected = np.concatenate([run[agent.name].rejected for agent in agents])
             row += [
                 np.mean(rejected[is_novel]),

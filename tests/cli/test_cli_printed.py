@@ -15,6 +15,7 @@ import pytest
 import conovel
 from conovel.cli import main
 from conovel.cli.show import print_fitted, print_json, styled, text_table
+from conovel.spec.exits import NO
 from conovel.spec.shown import printable
 
 FORGED = "day9.csv: 80 rows, 0 flagged"
@@ -77,12 +78,12 @@ def test_a_column_in_an_error(run):
 
 
 def test_a_column_in_a_schema_and_in_findings(run):
-    said = run("schema", "hostile-normal.csv")
+    constant = pd.read_csv("hostile.csv").assign(w=1.0).drop(columns="id")
+    constant.to_csv("constant.csv", index=False)
+    said = run("schema", "--null", "hostile-normal.csv", "--test", "constant.csv")
     check(said, named=False)
     assert HOSTILE in tomllib.loads(said)["columns"]  # a script reads the same name
     Path("s.toml").write_text(said)
-    constant = pd.read_csv("hostile.csv").assign(w=1.0).drop(columns="id")
-    constant.to_csv("constant.csv", index=False)
     options = ["--scorer", "logistic", "--schema", "s.toml"]
     check(run("detect", "--null", "hostile-normal.csv", "--test", "constant.csv", *options))
 
@@ -111,7 +112,7 @@ def test_a_file_name_in_watch(run):
     for path in Path("inbox").iterdir():
         os.utime(path, (1, 1))
     options = ["--null", "normal.csv", "--ledger", "m.json", "--once"]
-    said = run("watch", "inbox", *options, code=1)
+    said = run("watch", "inbox", *options, code=NO)
     check(said)
     assert len(said.splitlines()) == 2
 

@@ -12,6 +12,7 @@ import conovel as cn
 from conovel.cli import main
 from conovel.cli.number_tables import print_numbers
 from conovel.cli.run import _print_account
+from conovel.spec.exits import NO
 
 LONG = "Rotational speed of the second spindle [rpm], as the control unit reports it"
 ID = "identification number of the observation in the system of the manufacturer"
@@ -55,7 +56,7 @@ def conovel(folder, monkeypatch, capsys):
             main()
         except SystemExit as end:
             code = end.code
-        assert code in (None, 0, 1)
+        assert code in (None, 0, NO)
         return capsys.readouterr().out
 
     return run

@@ -24,7 +24,7 @@ from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import site_seed
 
-OPEN = {"level_rows": 1, "cell_rows": 1}  # as if a site had no such walls
+OPEN = {"group_rows": 1}  # as if a site had no such walls
 FIRST_COLUMN = FunctionScore(lambda X: X[:, 0])
 
 

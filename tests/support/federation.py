@@ -24,7 +24,7 @@ def in_one_process(rows, states, seed, run_id=None, **more):
 
     Without the id of a run, it has its own.
     """
-    more = {"min_cell_rows": None} | more  # as sites have it by default
+    more = {"min_group_rows": None} | more  # as sites have it by default
     agents = []
     for name, pair in rows.items():
         tables = (part if isinstance(part, pa.Table) else pa.table(part) for part in pair)

@@ -120,10 +120,11 @@ class Network(Shown):
         ε of differential privacy for the models that each agent sends, or a text "ε,δ"; δ is 1e-6
         if it is not given. Noise from the operating system is added to what the models are made
         of, so that two runs differ. Counts stay exact. Needs the extra ``privacy``.
-    min_cell_rows : int or None
-        How many rows of an agent each cell of its counts in the regime `joint` holds at least. In
-        one process nothing leaves an agent, so it is 1. Between organisations each site has its
-        own number; None is what a site has by default: 5, or 3 at a site with fewer than 400 rows.
+    min_group_rows : int or None
+        How many rows of an agent each level of a peer's score, and each cell of counts in the
+        regime `joint`, hold at least. In one process nothing leaves an agent, so it is 1. Between
+        organisations each site has its own number. None is what a site has by default: 5, or 3
+        with fewer than 400 rows.
 
     See Also
     --------
@@ -160,7 +161,7 @@ class Network(Shown):
         reveal_to: Literal["coordinator", "members"] = "coordinator",
         schema: SchemaLike = None,
         privacy: PrivacyLike = None,
-        min_cell_rows: int | None = 1,
+        min_group_rows: int | None = 1,
     ) -> None:
         self.agents = agents
         self.regime = regime
@@ -179,7 +180,7 @@ class Network(Shown):
         self.reveal_to = reveal_to
         self.schema = schema
         self.privacy = privacy
-        self.min_cell_rows = min_cell_rows
+        self.min_group_rows = min_group_rows
 
     def spec(self) -> RunSpec:
         """Check the settings and give them as the one record that all agents agree on."""
@@ -254,8 +255,8 @@ class Network(Shown):
     def _sites(self, spec: RunSpec, agents: Sequence[Agent]) -> dict[str, LocalSite]:
         """Read every agent's rows and say how each works."""
         sites: dict[str, LocalSite] = {}
-        if self.min_cell_rows is not None:
-            as_whole(self.min_cell_rows, "min_cell_rows", least=1, others=" or None")
+        if self.min_group_rows is not None:
+            as_whole(self.min_group_rows, "min_group_rows", least=1, others=" or None")
         for agent, drawn in zip(agents, agent_seeds(spec.seed, len(agents)), strict=True):
             try:
                 seed = drawn if agent.seed is None else as_agent_seed(agent.seed)
@@ -267,7 +268,7 @@ class Network(Shown):
                 bits = spec.bits if is_inherited(agent.bits) else agent.bits
                 own = replace(spec, seed=seed, bits=bits)
                 candidates = tuple(as_candidates(scorer, seed))
-                work = SiteWork(own, candidates, len(agents), cell_rows=self.min_cell_rows)
+                work = SiteWork(own, candidates, len(agents), group_rows=self.min_group_rows)
                 as_ids(agent.ids, len(test))
                 if own.privacy is not None:
                     own.privacy.require_small_delta(len(null) + len(test))

@@ -210,7 +210,7 @@ class Site(ABC):
 
         A peer's model may tell no fewer than k rows of this site from the others.
         """
-        least = self.work.level_rows or _rule(training)
+        least = self.work.group_rows or _rule(training)
         peers = [with_levels(one, training.mixture, least) for one in self._decode(models)]
         found = fit_composite(self.spec.composite, local, peers, training)
         if found.selection:
@@ -219,7 +219,7 @@ class Site(ABC):
 
     def _scale(self, model: ScoreModel, training: TrainingSet) -> CommonScale:
         """Return the cells in which rows are counted in the regime `joint`."""
-        return fit_scale(model, training, self.work.cell_rows or _rule(training))
+        return fit_scale(model, training, self.work.group_rows or _rule(training))
 
     def _decode(self, models: Mapping[str, bytes]) -> list[Surrogate]:
         """Decode the peers' models, or say whose cannot be."""

@@ -24,7 +24,7 @@ class SiteWork:
         How many agents were invited to the run.
     max_train_rows : int
         How many rows of either kind are learnt from at most.
-    level_rows, cell_rows : int or None
+    group_rows : int or None
         How many of the site's rows each level of a peer's score, and each cell of counts, hold at
         least. None follows :func:`conovel.spec.groups_of_rows.least_rows`.
     noise : NoiseSource
@@ -35,6 +35,5 @@ class SiteWork:
     candidates: tuple[Scorer, ...]
     n_agents: int = 1
     max_train_rows: int = MAX_TRAIN_ROWS
-    level_rows: int | None = None
-    cell_rows: int | None = None
+    group_rows: int | None = None
     noise: NoiseSource = field(default_factory=SecretNoise, repr=False, compare=False)

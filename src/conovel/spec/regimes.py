@@ -231,7 +231,8 @@ def choose_regime(
     """
     if not isinstance(asked, str) or asked != AUTO:
         return _read(asked, (AUTO, *REGIMES))
-    return REGIMES["full" if estimates_nulls or on_dropout != "abort" else "joint"]
+    is_unproven = estimates_nulls or str(on_dropout) == "conservative"
+    return REGIMES["full" if is_unproven else "joint"]
 
 
 def as_regime(regime: str | Regime) -> Regime:

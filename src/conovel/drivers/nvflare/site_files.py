@@ -114,8 +114,7 @@ class SiteFiles:
             own,
             tuple(as_candidates(file.scorer, seed)),
             len(self.terms.agents),
-            level_rows=file.limits.own_group_rows,
-            cell_rows=file.limits.own_group_rows,
+            group_rows=file.limits.own_group_rows,
         )
 
     def publish(self, site: Site, agent: Agent, transcript: Transcript) -> Path:
