@@ -231,8 +231,8 @@ def choose_regime(
     """
     if not isinstance(asked, str) or asked != AUTO:
         return _read(asked, (AUTO, *REGIMES))
-    is_unproven = estimates_nulls or str(on_dropout) == "conservative"
-    return REGIMES["full" if is_unproven else "joint"]
+    counts_losses = isinstance(on_dropout, str) and on_dropout == "conservative"
+    return REGIMES["full" if estimates_nulls or counts_losses else "joint"]
 
 
 def as_regime(regime: str | Regime) -> Regime:
