@@ -41,6 +41,23 @@ def test_regimes_side_by_side_on_the_gaussian_design(conovel):
     assert "novelties found" in run.stdout
 
 
+def test_counts_as_between_organisations(conovel, tmp_path):
+    asked = ["simulate", "--regime", "joint", "--scorer", "logistic", "--nulls", "600"]
+    smallest = {}
+    for options in ((), ("--as-deployed",)):
+        path = tmp_path / f"run{len(options)}.json"
+        run = conovel(*asked, "--tests", "150", *options, "--out", str(path))
+        assert run.returncode == 0, run.stderr
+        told = json.loads(path.read_text())["transcript"]["histograms"]
+        rows = [
+            sum(cell)
+            for one in told.values()
+            for cell in zip(one["calibration"], one["tests"], strict=True)
+        ]
+        smallest[options] = min(n for n in rows if n)
+    assert list(smallest.values()) == [1, 3]
+
+
 def test_models_with_differential_privacy(conovel, tmp_path):
     asked = "simulate", *SMALL, "--regime", "full"
     run = conovel(*asked, "--privacy", "4", "--out", "run.json", cwd=tmp_path)

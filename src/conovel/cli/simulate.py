@@ -140,6 +140,14 @@ def simulate(
             " to them. δ is 1/1000000 if not given."
         ),
     ] = None,
+    as_deployed: Annotated[
+        bool,
+        typer.Option(
+            "--as-deployed",
+            help="Let scores of peers and counts tell no fewer than 5 rows of an agent apart, or 3"
+            " with fewer than 400 rows, as sites between organisations do by default.",
+        ),
+    ] = False,
     columns: Annotated[
         str | None, typer.Option(help="Feature columns of the files; all if not given.")
     ] = None,
@@ -210,6 +218,7 @@ def simulate(
                 reveal_to=reveal_to,  # type: ignore[arg-type]
                 privacy=privacy,
                 schema=agreed,
+                min_group_rows=None if as_deployed else 1,
             ).run(dropouts=_read_dropouts(drop), on_stage=show_stage, check=check)
             for name in regimes
         ]
