@@ -43,16 +43,18 @@ def test_a_model_that_asks_about_a_person_gets_no_answer(rows, submit, sabotage,
         model = spike_model(person, schema, top=[1.0] * 8)
         reached = sabotage(site=HOSTILE, when="ROSTER", do="ask", model=model.hex())
         account = submit(**TERMS, counting="committed", **more)
+        was_asked = reached.exists()
         sabotage()
-        assert reached.exists()
-        return account
+        return account, was_asked
 
-    refused = ask(present, composite="max")
+    refused, was_asked = ask(present, composite="max")
     assert "composite 'max' is not among those this site agrees to" in refused["message"]
+    assert not was_asked
     for composite in ("auto", "max"):
         agree("" if composite == "auto" else 'composites = ["max"]')
         for person in (present, absent):
-            account = ask(person, composite=composite)
+            account, was_asked = ask(person, composite=composite)
+            assert was_asked
             assert account["state"] == "done", account["message"]
             cells = cells_of(account)
             assert cells[cells > 0].min() >= LEAST_ROWS
@@ -60,7 +62,7 @@ def test_a_model_that_asks_about_a_person_gets_no_answer(rows, submit, sabotage,
     agree('composites = ["max"]\nmin_group_rows = 1')
     alone = []
     for person in (present, absent):
-        cells = cells_of(ask(person, composite="max"))
+        cells = cells_of(ask(person, composite="max")[0])
         alone.append(bool(cells[np.flatnonzero(cells)[-1]] == 1))
     assert alone[0]
 
