@@ -1,4 +1,4 @@
-"""Counts in cells, and how much room there is above a floor: by definition and at each boundary."""
+"""Counts in cells, and the room above a floor: by definition and at each boundary."""
 
 from fractions import Fraction
 

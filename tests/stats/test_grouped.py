@@ -330,3 +330,10 @@ def test_one_group_is_the_rule_of_one_calibration():
         assert grouped_cut([PooledGroup([block] * 3, x)], level) == (
             pooled_cut([block] * 3, level, x),
         )
+
+
+def test_a_weight_may_be_the_least_and_no_less():
+    block = PooledBlock(3, 29, [0, 2], [1, 0])  # m/(ℓ + 1) = 1/10
+    assert PooledGroup([block], weight=Fraction(1, 10)).w == Fraction(1, 10)
+    with pytest.raises(InputError, match="at least 1/10"):
+        PooledGroup([block], weight=Fraction(99, 1000))

@@ -88,3 +88,18 @@ def test_a_level_error_is_an_input_error_and_a_value_error():
 def test_a_level_that_is_zero_for_all_purposes_is_refused_at_once(text):
     with pytest.raises(LevelError, match=r"must be a number such as|strictly between 0 and 1"):
         as_level(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("x" * 40, "'" + "x" * 40 + "'"),
+        ("x" * 41, "'" + "x" * 37 + "...'"),
+        (10**5000, "a number of too many digits"),  # Python writes no integer of so many
+    ],
+    ids=["40 characters", "41 characters", "5001 digits"],
+)
+def test_a_message_shows_the_beginning_of_a_long_level(text, shown):
+    with pytest.raises(LevelError) as error:
+        as_level(text)
+    assert str(error.value).endswith(f", not {shown}")
