@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conovel.errors import InputError, LevelError
-from conovel.stats.levels import as_level
+from conovel.stats.levels import MAX_EXPONENT, MAX_TEXT, as_fraction, as_level
 
 
 @pytest.mark.parametrize(
@@ -103,3 +103,11 @@ def test_a_message_shows_the_beginning_of_a_long_level(text, shown):
     with pytest.raises(LevelError) as error:
         as_level(text)
     assert str(error.value).endswith(f", not {shown}")
+
+
+def test_texts_and_exponents_are_bounded_before_they_are_expanded():
+    assert as_fraction("0." + "1" * (MAX_TEXT - 2)) > 0
+    assert as_fraction(f"1e-{MAX_EXPONENT}") == Fraction(1, 10**MAX_EXPONENT)
+    for text in ("0." + "1" * (MAX_TEXT - 1), f"1e-{MAX_EXPONENT + 1}", f"1e-0{MAX_EXPONENT}"):
+        with pytest.raises(LevelError, match="^level must be a number such as"):
+            as_fraction(text)
