@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test slow check format docs bench fuzz clean federation-demo dist package-test release-check
+.PHONY: demo test slow check format docs bench fuzz mutants lowest clean federation-demo dist package-test release-check
 demo: .venv/installed
 	$(BIN)/python -m conovel.demo
 
@@ -14,8 +14,10 @@ federation-demo: .venv/dev
 # takes twenty times as long.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
+# Modules with lines that no test reaches are listed at the end; COVER= leaves that out.
+COVER ?= --cov --cov-report=term
 test: check
-	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder $(COVER)
 
 slow: .venv/dev
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -m slow
@@ -44,6 +46,21 @@ FORMAT_RUNS ?= 20000
 fuzz: .venv/fuzz
 	$(BIN)/python -m fuzz.run --runs $(FORMAT_RUNS)
 	$(BIN)/python -m fuzz.decode -runs=$(RUNS)
+
+# Changes one operator or constant of a module at a time: a test must fail each time. MODULES are
+# modules of stats/, such as "ranks cells"; all take hours. Survivors are printed at the end, and
+# tests/mutants.md has a reason for each that may stay.
+MODULES ?= *
+mutants: .venv/mutants
+	$(ONE_THREAD) HYPOTHESIS_PROFILE=mutants $(BIN)/mutmut run --max-children 2 $(foreach module,$(MODULES),'conovel.stats.$(module).*')
+	$(BIN)/mutmut results
+
+# The lowest versions that pyproject.toml allows, in an environment of its own, and the tests of
+# what depends on them most. The versions are pinned, and pip compares their hashes.
+LOWEST := $(addprefix tests/,cli/test_cli.py drivers/test_results.py models/wire scorers/test_automatic.py \
+	site/test_detector.py site/test_tables.py stats/test_cells.py stats/test_ranks.py)
+lowest: build/lowest/installed
+	$(ONE_THREAD) HYPOTHESIS_PROFILE=mutants build/lowest/bin/python -m pytest -q -n 2 --no-loadscope-reorder $(LOWEST)
 
 # The wheel and the sdist, made in an environment of its own. DIST is where they go.
 DIST ?= dist
@@ -80,12 +97,20 @@ build/env/installed: constraints.txt hashes.txt
 	$(CHECK_HASHES) $@.json
 	@touch $@
 
+build/lowest/installed: pyproject.toml packaging/lowest.txt
+	$(PYTHON) -m venv build/lowest
+	build/lowest/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r packaging/lowest.txt
+	build/lowest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	build/lowest/bin/python -m pip check
+	@touch $@
+
 .venv/installed: EXTRA := fast
 .venv/dev: EXTRA := dev
 .venv/docs: EXTRA := docs
 .venv/bench: EXTRA := bench
 .venv/fuzz: EXTRA := fuzz
-.venv/installed .venv/dev .venv/docs .venv/bench .venv/fuzz: .venv/bin/python pyproject.toml constraints.txt hashes.txt
+.venv/mutants: EXTRA := mutants
+.venv/installed .venv/dev .venv/docs .venv/bench .venv/fuzz .venv/mutants: .venv/bin/python pyproject.toml constraints.txt hashes.txt
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python $(PIP) --report $@.json -e '.[$(EXTRA)]'
 	$(CHECK_HASHES) $@.json
 	@touch $@

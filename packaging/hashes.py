@@ -1,6 +1,7 @@
 """Hashes of what `make` installs: written from the index, and compared with what pip installed.
 
     python packaging/hashes.py write              # for every version of constraints.txt
+    python packaging/hashes.py write FILE         # anew for every version in this file
     python packaging/hashes.py check REPORT       # what `pip install --report REPORT` installed
 
 `hashes.txt` has one line for each package: its version and the SHA-256 of every file of that
@@ -73,17 +74,17 @@ def check(report: Path) -> None:
         sys.exit("\n".join([*wrong, "nothing of it was run; remove the environment"]))
 
 
-def write() -> None:
-    """Ask the index for the files of every version in constraints.txt."""
+def write(source: Path, target: Path, head: str) -> None:
+    """Ask the index for the files of every version in a file."""
     lines = []
-    for name, version in sorted(pins(CONSTRAINTS).items()):
+    for name, version in sorted(pins(source).items()):
         hashes = _hashes_on_index(name, version)
         if not hashes:
             sys.exit(f"the index has no hashes of {name} {version}")
         parts = [f"{name}=={version}", *(f"--hash=sha256:{digest}" for digest in sorted(hashes))]
         lines.append(" ".join(parts))
         print(name, version, len(hashes), flush=True)
-    HASHES.write_text(_HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+    target.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _hashes_on_index(name: str, version: str) -> set[str]:
@@ -116,7 +117,10 @@ def _hashes_on_index(name: str, version: str) -> set[str]:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["write"]:
-        write()
+        write(CONSTRAINTS, HASHES, _HEAD)
+    elif len(sys.argv) == 3 and sys.argv[1] == "write":
+        file = Path(sys.argv[2])
+        write(file, file, file.read_text(encoding="utf-8").partition("\n")[0] + "\n")
     elif len(sys.argv) == 3 and sys.argv[1] == "check":
         check(Path(sys.argv[2]))
     else:

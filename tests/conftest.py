@@ -1,7 +1,7 @@
 """What all tests share: a Hypothesis profile, the command line, and a cheap default scorer.
 
 Every run draws the same examples and has no deadline; `HYPOTHESIS_PROFILE=explore` draws
-fresh examples, and more of them.
+fresh examples, and more of them. `mutants` draws few: each change of the code runs the tests anew.
 """
 
 import os
@@ -19,6 +19,7 @@ from conovel.scorers.weighted_forests import WeightedForests
 
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("explore", max_examples=2000, deadline=None)
+settings.register_profile("mutants", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 # Files that take longest come first: a worker that ended with one would keep the others waiting.

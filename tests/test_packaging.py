@@ -130,6 +130,24 @@ def test_next_major_releases_are_not_taken_unseen():
     assert free == {"pyarrow"}  # whose every release has a number of its own
 
 
+def test_the_lowest_versions_are_the_lower_bounds():
+    """`make lowest` tries what pyproject.toml allows, and pip compares its hashes."""
+    module = hashes_module()
+    pinned = module.pins(ROOT / "packaging" / "lowest.txt")
+    extras = PROJECT["project"]["optional-dependencies"]
+    listed = PROJECT["project"]["dependencies"] + extras["fast"] + extras["polars"]
+    bounds = dict(re.match(r"([\w-]+)>=([\d.]+)", one).groups() for one in listed)
+
+    def parts(version):
+        numbers = [int(part) for part in version.split(".")]
+        return numbers + [0] * (3 - len(numbers))
+
+    assert {n: parts(pinned[n]) for n in bounds} == {n: parts(v) for n, v in bounds.items()}
+    known = module.known_hashes(ROOT / "packaging" / "lowest.txt")
+    assert set(known) == set(pinned.items())
+    assert all(known.values())
+
+
 def package_files():
     folder = ROOT / "src" / "conovel"
     return [p for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.parts]

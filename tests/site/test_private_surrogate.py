@@ -14,6 +14,7 @@ import conovel as cn
 from conovel.errors import InputError, MissingExtraError, PrivacyError
 from conovel.experiments.gaussian import gaussian_design
 from conovel.models.wire import decode, family_of
+from conovel.protocol.audit import verify
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site import noise as noise_module
 from conovel.site.noise import SecretNoise, gaussian_scale, selection_scale, total_rho
@@ -313,10 +314,19 @@ def test_a_network_refuses_a_delta_that_is_too_large():
 
 
 @pytest.mark.parametrize("regime", ["split", "conservative", "joint"])
-def test_every_regime_that_takes_privacy_runs(regime):
+def test_every_regime_that_takes_privacy_sends_models_with_noise(regime):
+    """A run repeats itself, and its scores do not once the models of peers have secret noise."""
     agents = agents_of(gaussian_design(0.0, 0, n_null=600, n_test=150))
     options = {"regime": regime, "scorer": "logistic", "composite": "mean"}
-    cn.Network(agents, privacy=8, **options).run(check=False)
+
+    def scores(**privacy):
+        run = cn.Network(agents, **options, **privacy).run(check=False)
+        assert verify(run.to_dict()) == []
+        return np.concatenate([site.scores[site.tested] for site in run.values()])
+
+    assert np.array_equal(scores(), scores())
+    one, other = scores(privacy=100), scores(privacy=100)
+    assert not np.array_equal(one, other)
 
 
 def test_repeated_runs_divide_epsilon():

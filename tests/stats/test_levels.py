@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conovel.errors import InputError, LevelError
-from conovel.stats.levels import as_level
+from conovel.stats.levels import MAX_EXPONENT, MAX_TEXT, as_fraction, as_level
 
 
 @pytest.mark.parametrize(
@@ -88,3 +88,26 @@ def test_a_level_error_is_an_input_error_and_a_value_error():
 def test_a_level_that_is_zero_for_all_purposes_is_refused_at_once(text):
     with pytest.raises(LevelError, match=r"must be a number such as|strictly between 0 and 1"):
         as_level(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("x" * 40, "'" + "x" * 40 + "'"),
+        ("x" * 41, "'" + "x" * 37 + "...'"),
+        (10**5000, "a number of too many digits"),  # Python writes no integer of so many
+    ],
+    ids=["40 characters", "41 characters", "5001 digits"],
+)
+def test_a_message_shows_the_beginning_of_a_long_level(text, shown):
+    with pytest.raises(LevelError) as error:
+        as_level(text)
+    assert str(error.value).endswith(f", not {shown}")
+
+
+def test_texts_and_exponents_are_bounded_before_they_are_expanded():
+    assert as_fraction("0." + "1" * (MAX_TEXT - 2)) > 0
+    assert as_fraction(f"1e-{MAX_EXPONENT}") == Fraction(1, 10**MAX_EXPONENT)
+    for text in ("0." + "1" * (MAX_TEXT - 1), f"1e-{MAX_EXPONENT + 1}", f"1e-0{MAX_EXPONENT}"):
+        with pytest.raises(LevelError, match="^level must be a number such as"):
+            as_fraction(text)

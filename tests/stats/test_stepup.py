@@ -301,6 +301,11 @@ def test_adjusted_pvalues_are_the_rounded_exact_ones(problem):
     np.testing.assert_allclose(got, multipletests(floats, method="fdr_bh")[1], rtol=1e-12)
 
 
+def test_adjusted_pvalues_of_agents_of_different_sizes_by_hand():
+    """p = 1/2 and 4/10: the second is smaller, 2 · 4/10 is above 1/2, so both are 1/2."""
+    assert adjusted_pvalues([1, 4], [1, 9]).tolist() == [0.5, 0.5]
+
+
 @given(problems(), float_levels)
 def test_adjusted_at_most_the_level_iff_rejected(problem, level):
     for alpha in (level, float(problem.level)):

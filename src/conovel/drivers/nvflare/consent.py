@@ -138,7 +138,7 @@ class Limits:
         if isinstance(self.regimes, str) or not isinstance(self.regimes, Sequence):
             raise InputError("regimes must be a list of names")
         object.__setattr__(self, "regimes", tuple(as_deployable(r).name for r in self.regimes))
-        object.__setattr__(self, "max_level", str(as_level(self.max_level)))
+        object.__setattr__(self, "max_level", str(as_level(self.max_level, "max_level")))
         if self.min_train_share != OWN_RULE:
             share = as_level(self.min_train_share, "min_train_share")
             object.__setattr__(self, "min_train_share", str(share))
