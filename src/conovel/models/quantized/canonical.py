@@ -56,9 +56,9 @@ def prune(
     """
     n_features = max(int(feature.max()) + 1, 1)
     check_trees(feature, left, roots, n_features)
-    arrays = [array.tolist() for array in (feature, code, left)]
-    bounds = [0] * n_features, [_TOP] * n_features
-    return [_merge_leaves(_drop_decided(*arrays, root, *bounds)) for root in roots.tolist()]
+    lists = feature.tolist(), code.tolist(), left.tolist()
+    low, high = [0] * n_features, [_TOP] * n_features
+    return [_merge_leaves(_drop_decided(*lists, root, low, high)) for root in roots.tolist()]
 
 
 def _drop_decided(
