@@ -1,11 +1,10 @@
 """Bytes of a forest: pickle, joblib, skops, ONNX, treelite and packed arrays against conovel.
 
-    python -m benchmarks model_sizes [--draws 30] [--repeat 3]
+    python -m benchmarks model_sizes [--draws 30]
 
 All columns are the same random forests of 100 trees, fitted on the paper's Gaussian design
 at shift 2 as an agent would: half of the nulls against the other half and the tests. "Block"
-is a third of an agent's rows, which is what the paper's split leaves for one model. The last
-table is the time of `decode` with the coder in plain Python, as a multiple of the compiled one.
+is a third of an agent's rows, which is what the paper's split leaves for one model.
 """
 
 import argparse
@@ -13,7 +12,6 @@ import importlib.util
 import io
 import lzma
 import pickle
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -23,10 +21,9 @@ from sklearn.ensemble import RandomForestClassifier
 
 from conovel.experiments.gaussian import gaussian_design
 from conovel.models.forest import Forest
-from conovel.models.quantized import canonical
 from conovel.models.quantized.canonical import LEAF
 from conovel.models.quantized.forest import QuantizedForest, per_feature, uniform
-from conovel.models.wire import decode, encode, write
+from conovel.models.wire import encode, write
 from conovel.models.wire.forests import list_numbers
 from conovel.models.wire.range_coder import BitCounter
 from conovel.scorers.from_sklearn import to_flat
@@ -130,27 +127,10 @@ def sizes(forest: RandomForestClassifier) -> dict[str, tuple[int, int, float]]:
     }
 
 
-def speed_up(model: Forest | QuantizedForest, repeat: int) -> float:
-    """Return the time of decoding in plain Python over that in compiled loops, as a median."""
-    message, worth, ratios = encode(model), canonical.WORTH_COMPILING, []
-    for _ in range(repeat + 1):  # the first one compiles
-        seconds = []
-        for least in (1 << 62, 0):
-            canonical.WORTH_COMPILING = least
-            start = time.perf_counter()
-            decode(message)
-            seconds.append(time.perf_counter() - start)
-        ratios.append(seconds[0] / seconds[1])
-    canonical.WORTH_COMPILING = worth
-    return float(np.median(ratios[1:]))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=30, help="compact models of the last line")
-    parser.add_argument("--repeat", type=int, default=3, help="times that a model is decoded")
-    options = parser.parse_args()
-    draws = options.draws
+    draws = parser.parse_args().draws
     console = Console()
     forests = {
         "full depth": fit(0, block=False),
@@ -192,20 +172,6 @@ def main() -> None:
         f"4 leaves, block, {COMPACT}, {draws} draws: "
         f"mean {np.mean(compact):.0f} bytes, least {min(compact)}, most {max(compact)}"
     )
-    if importlib.util.find_spec("numba") is None:
-        console.print("skipped, not installed: numba")
-        return
-    table = Table(title="Time of decoding in plain Python, as a multiple of compiled loops")
-    table.add_column("full depth")
-    table.add_column("plain / compiled", justify="right")
-    flat = to_flat(forests["full depth"])
-    for name, model in {
-        "float64": flat,
-        "16-bit": uniform(flat, 16),
-        "4-bit": uniform(flat, 4),
-    }.items():
-        table.add_row(name, f"{speed_up(model, options.repeat):.0f}")
-    console.print(table)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 import conovel as cn
 from conovel.cli import app
+from conovel.cli.tables import FileOptions
 from conovel.cli.watch import Watcher, _kept_test
 from conovel.errors import ConovelError
-from conovel.site.dialects import AS_FOUND
 
 pytestmark = pytest.mark.filterwarnings("ignore::conovel.errors.ConovelWarning")
 
@@ -256,7 +256,7 @@ def test_a_file_that_cannot_be_tested_is_named_and_tried_again_when_it_changes(h
     watcher = Watcher(
         Path("inbox"),
         Path("m.json"),
-        _kept_test(Path("d.conovel"), Path("m.json"), None, "txn", AS_FOUND),
+        _kept_test(Path("d.conovel"), Path("m.json"), None, FileOptions(id_column="txn")),
         None,
     )
     watcher.look(2.0)

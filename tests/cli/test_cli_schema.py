@@ -1,14 +1,18 @@
 """`conovel schema`, and what --schema does with other options, in memory and in pieces."""
 
 import json
+from dataclasses import fields
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pa_parquet
 import pytest
 from support.commands import invoke
+from typer.main import get_command
 
 import conovel as cn
+from conovel.cli import app
+from conovel.cli.tables import FileOptions
 
 RNG = np.random.default_rng(0)
 MEMORY = pytest.mark.parametrize("memory", [[], ["--memory", "1GB"]], ids=["memory", "pieces"])
@@ -180,3 +184,23 @@ def test_a_column_without_values_is_filled(run, tmp_path, name, kind, where, mem
     schema = cn.Schema.from_dict(schema.to_dict() | {name: "number"})
     (tmp_path / "schema.toml").write_text(schema.to_toml(), encoding="utf-8")
     assert run.detect(*memory, kind=kind).code == 2  # it says nothing about missing values
+
+
+@pytest.mark.parametrize(
+    ("command", "without"),
+    [
+        ("detect", set()),
+        ("fit", set()),
+        ("watch", set()),
+        ("privacy", set()),
+        ("simulate", {"kind"}),
+        ("check", {"columns", "id_column"}),
+        ("evaluate", {"columns", "id_column"}),
+        ("schema", {"columns", "id_column", "schema"}),
+    ],
+)
+def test_commands_that_read_tables_have_the_same_options(command, without):
+    shared = {field.name for field in fields(FileOptions)}
+    found = {param.name for param in get_command(app).commands[command].params}
+    assert shared - found == without
+    assert "options" not in found

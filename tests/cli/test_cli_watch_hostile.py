@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 import conovel as cn
 from conovel.cli import app
+from conovel.cli.tables import FileOptions
 from conovel.cli.watch import MOST_ENDS, Watcher, _kept_test
 from conovel.errors import ColumnError, FileError, SampleError
 from conovel.site.datafiles import open_files
-from conovel.site.dialects import AS_FOUND
 from conovel.site.sheets import read_sheet
 from conovel.spec.exits import NO
 
@@ -127,6 +127,7 @@ def test_each_is_named_and_set_aside_and_the_others_are_tested(here):
 ENDS = """
 import os, signal
 from pathlib import Path
+from conovel.cli.tables import FileOptions
 from conovel.cli.watch import Watcher
 end = lambda path: os.kill(os.getpid(), signal.SIGKILL)
 Watcher(Path("inbox"), Path("m.json"), end, None).look(0)
@@ -140,7 +141,7 @@ def test_a_file_that_ends_the_process_is_set_aside_after_some_times(here, capsys
     os.utime(bad, (1, 1))
     for _ in range(MOST_ENDS):
         assert subprocess.run([sys.executable, "-c", ENDS], check=False).returncode == -9
-    test = _kept_test(Path("d.conovel"), Path("m.json"), None, "id", AS_FOUND)
+    test = _kept_test(Path("d.conovel"), Path("m.json"), None, FileOptions(id_column="id"))
     for _ in range(2):  # it stays aside
         watcher = Watcher(Path("inbox"), Path("m.json"), test, None)
         watcher.look(0)

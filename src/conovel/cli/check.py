@@ -17,18 +17,7 @@ from conovel.cli.show import (
     stages,
     styled,
 )
-from conovel.cli.tables import (
-    Decimal,
-    Encoding,
-    Exclude,
-    Kind,
-    Na,
-    SchemaFile,
-    Separator,
-    named_samples,
-    reading_of,
-    schema_of,
-)
+from conovel.cli.tables import FileOptions, named_samples, with_file_options
 from conovel.spec.exits import NO
 from conovel.stats.words import counted
 
@@ -36,19 +25,15 @@ if TYPE_CHECKING:
     from conovel.site.checks.order import Check
 
 
+@with_file_options("columns", "id_column")
 def check(
+    *,
     null: Annotated[Path, typer.Argument(help="Known normals: a file or a folder.")],
     order: Annotated[
         str | None,
         typer.Option(help="Column that orders the rows, such as a time; file order if not given."),
     ] = None,
-    exclude: Exclude = None,
-    kind: Kind = None,
-    schema: SchemaFile = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    na: Na = None,
+    options: FileOptions,
     level: Annotated[str, typer.Option(help="Level of the rehearsal.")] = "0.1",
     scorer: Annotated[
         str, typer.Option(help="Scorer of the rehearsal; as in `conovel detect`.")
@@ -71,11 +56,11 @@ def check(
     And every column is compared along the order. If the rows are exchangeable, the p-value is at
     most t with probability at most t. Exit code 3 if it is at most 0.01, and 0 if not.
     """
-    require_there(null, schema)
+    require_there(null, options.schema)
     from conovel.site.checks.order import check as rehearse  # noqa: PLC0415
     from conovel.site.storage import read_table, write_json  # noqa: PLC0415
 
-    reading = reading_of(exclude, separator, decimal, encoding, na)
+    reading = options.reading
     with stages() as show_stage, named_samples(reading, null, null):
         show_stage("reading rows")
         rows = read_table(null, reading)
@@ -86,7 +71,7 @@ def check(
             level=level,
             scorer=split_names(scorer),
             random_state=seed,
-            schema=schema_of(kind, schema, exclude),
+            schema=options.agreed_schema(),
         )
     if out is not None:
         write_json(out, found.to_dict())

@@ -9,20 +9,7 @@ import typer
 
 from conovel.cli.detected import DetectFiles, print_summary, write_decisions
 from conovel.cli.show import bars, is_dask, print_json, require_there, split_names, stages
-from conovel.cli.tables import (
-    Columns,
-    Decimal,
-    Encoding,
-    Exclude,
-    IdColumn,
-    Kind,
-    Na,
-    SchemaFile,
-    Separator,
-    named_samples,
-    reading_of,
-    schema_of,
-)
+from conovel.cli.tables import FileOptions, named_samples, with_file_options
 
 if TYPE_CHECKING:
     from conovel.site.detector import AdaDetect
@@ -31,7 +18,9 @@ if TYPE_CHECKING:
     from conovel.site.results import Detection
 
 
+@with_file_options()
 def detect(
+    *,
     test: Annotated[Path, typer.Option(help="Rows to test: a file or a folder.")],
     null: Annotated[
         Path | None,
@@ -73,15 +62,7 @@ def detect(
             " that of the ledger or of the detector, else 0.1."
         ),
     ] = None,
-    columns: Columns = None,
-    id_column: IdColumn = None,
-    exclude: Exclude = None,
-    kind: Kind = None,
-    schema: SchemaFile = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    na: Na = None,
+    options: FileOptions,
     scorer: Annotated[
         str,
         typer.Option(
@@ -178,10 +159,18 @@ def detect(
 
     if out is not None:
         require_writable(out)
-    features = split_names(columns) if columns else None
-    reading = reading_of(exclude, separator, decimal, encoding, na)
+    reading = options.reading
     files = DetectFiles(
-        null, test, out, features, id_column, ledger, reading, check, reasons, keep_columns
+        null,
+        test,
+        out,
+        options.features,
+        options.id_column,
+        ledger,
+        reading,
+        check,
+        reasons,
+        keep_columns,
     )
     if detector is not None or ledger is not None:
         level = begin_ledger(ledger, level, final=final, batches=batches)
@@ -198,7 +187,7 @@ def detect(
                 seed,
                 max_train_rows,
                 repeats,
-                schema_of(kind, schema, exclude, columns),
+                options.agreed_schema(),
             ],
             files,
             memory,

@@ -16,24 +16,16 @@ from conovel.cli.show import (
     split_names,
     stages,
 )
-from conovel.cli.tables import (
-    Decimal,
-    Encoding,
-    Exclude,
-    Kind,
-    Na,
-    SchemaFile,
-    Separator,
-    reading_of,
-    schema_of,
-)
+from conovel.cli.tables import FileOptions, with_file_options
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from conovel.experiments.evaluation import Evaluation
 
 
+@with_file_options("columns", "id_column")
 def evaluate(
+    *,
     data: Annotated[Path, typer.Option(help="Rows with labels: a file or a folder.")],
     label: Annotated[str, typer.Option(help="Column that tells normal rows from novelties.")],
     normal: Annotated[
@@ -60,7 +52,6 @@ def evaluate(
         ),
     ] = None,
     test_share: Annotated[str, typer.Option(help="Share of the rows that is tested.")] = "0.3",
-    exclude: Exclude = None,
     keep: Annotated[
         str | None,
         typer.Option(help="Columns that look like ids or labels, but are features."),
@@ -72,12 +63,7 @@ def evaluate(
     train_fraction: Annotated[str | None, typer.Option(help="As in `conovel detect`.")] = None,
     pi0: Annotated[str | None, typer.Option(help="storey or quantile.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of deals, splits and scorers.", min=0)] = 0,
-    kind: Kind = None,
-    schema: SchemaFile = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    na: Na = None,
+    options: FileOptions,
     out: Annotated[Path | None, typer.Option(help="Where to write the result (.json).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -91,13 +77,13 @@ def evaluate(
     normals. Rows dealt at random show what the promise is worth; by order they show whether it
     applies to rows that come later.
     """
-    require_there(data, schema)
+    require_there(data, options.schema)
     from conovel.experiments.evaluation import evaluate as deal  # noqa: PLC0415
     from conovel.site.storage import read_table, write_json  # noqa: PLC0415
 
     with stages() as show_stage:
         show_stage("reading rows")
-        rows = read_table(data, reading_of(exclude, separator, decimal, encoding, na))
+        rows = read_table(data, options.reading)
         found = deal(
             rows,
             label,
@@ -111,7 +97,7 @@ def evaluate(
             train_fraction=train_fraction,
             pi0=pi0,
             random_state=seed,
-            schema=schema_of(kind, schema, exclude),
+            schema=options.agreed_schema(),
             on_stage=show_stage,
         )
     if out is not None:

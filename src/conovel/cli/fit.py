@@ -15,23 +15,12 @@ from conovel.cli.show import (
     split_names,
     stages,
 )
-from conovel.cli.tables import (
-    Columns,
-    Decimal,
-    Encoding,
-    Exclude,
-    IdColumn,
-    Kind,
-    Na,
-    SchemaFile,
-    Separator,
-    named_samples,
-    reading_of,
-    schema_of,
-)
+from conovel.cli.tables import FileOptions, named_samples, with_file_options
 
 
+@with_file_options()
 def fit(
+    *,
     null: Annotated[
         Path, typer.Option(help="Known normals: a CSV or Parquet file, or a folder of them.")
     ],
@@ -47,15 +36,7 @@ def fit(
     level: Annotated[
         str, typer.Option(help="Largest tolerated share of false alarms among the flagged rows.")
     ] = "0.1",
-    columns: Columns = None,
-    id_column: IdColumn = None,
-    exclude: Exclude = None,
-    kind: Kind = None,
-    schema: SchemaFile = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    na: Na = None,
+    options: FileOptions,
     scorer: Annotated[
         str,
         typer.Option(
@@ -101,7 +82,7 @@ def fit(
     of a batch is that of `conovel detect`, provided none of its rows was among the unlabelled
     ones.
     """
-    require_there(null, unlabelled, schema)
+    require_there(null, unlabelled, options.schema)
     from conovel.errors import FileError  # noqa: PLC0415
     from conovel.site.asked import columns_read  # noqa: PLC0415
     from conovel.site.detector import AdaDetect  # noqa: PLC0415
@@ -115,14 +96,12 @@ def fit(
         train_fraction,
         random_state=seed,
         max_train_rows=max_train_rows,
-        schema=schema_of(kind, schema, exclude, columns),
+        schema=options.agreed_schema(),
     )
-    features = split_names(columns) if columns else None
-    told = reading_of(exclude, separator, decimal, encoding, na)
-    reading, names = columns_read(detector.schema, told, features)
+    reading, names = columns_read(detector.schema, options.reading, options.features)
     with stages() as show_stage, named_samples(reading, null, unlabelled):
         show_stage("reading files")
-        types = pick_columns(null, unlabelled or null, names, id_column, reading)
+        types = pick_columns(null, unlabelled or null, names, options.id_column, reading)
         known = read_sample(null, types, None, reading).features
         others = None
         if unlabelled is not None:

@@ -10,29 +10,17 @@ import typer
 from conovel.cli.number_tables import print_numbers
 from conovel.cli.show import bars, print_fitted, print_json, require_there, split_names
 from conovel.cli.simulate import read_bits
-from conovel.cli.tables import (
-    Columns,
-    Decimal,
-    Encoding,
-    Exclude,
-    IdColumn,
-    Kind,
-    Na,
-    SchemaFile,
-    Separator,
-    named_samples,
-    reading_of,
-    schema_of,
-)
+from conovel.cli.tables import FileOptions, named_samples, with_file_options
 
 if TYPE_CHECKING:
     from conovel.experiments.attacks import Leakage
     from conovel.experiments.privacy import Measured, Reading
     from conovel.experiments.shadows import Exchange, Pool
-    from conovel.site.dialects import Reading as Dialect
 
 
+@with_file_options()
 def privacy(
+    *,
     null: Annotated[
         Path | None,
         typer.Option(
@@ -57,15 +45,7 @@ def privacy(
     shadows: Annotated[
         int, typer.Option(help="Agents to draw; more of them make errors smaller.", min=16)
     ] = 200,
-    columns: Columns = None,
-    id_column: IdColumn = None,
-    exclude: Exclude = None,
-    kind: Kind = None,
-    schema: SchemaFile = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    na: Na = None,
+    options: FileOptions,
     seed: Annotated[int, typer.Option(help="Seed of the agents and their models.", min=0)] = 0,
     out: Annotated[Path | None, typer.Option(help="Where to write the result (.json).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
@@ -80,7 +60,7 @@ def privacy(
     guesses which rows are behind it. AUC 0.5 is a guess. The agents have half of the rows, so
     their models say more about a row than the site's own would. Nothing leaves this machine.
     """
-    require_there(null, test, schema)
+    require_there(null, test, options.schema)
     from conovel.errors import InputError  # noqa: PLC0415
     from conovel.experiments.privacy import attack_all, draw_shadows, read_bytes  # noqa: PLC0415
     from conovel.site.storage import write_json  # noqa: PLC0415
@@ -88,15 +68,7 @@ def privacy(
     if (null is None) != (test is None):
         raise InputError("give both --null and --test, or none of them for the paper's design")
     exchanges = _exchanges(bits, epsilon, split_names(scorer))
-    pool = _pool(
-        null,
-        test,
-        reading_of(exclude, separator, decimal, encoding, na),
-        columns,
-        id_column,
-        schema_of(kind, schema, exclude, columns),
-        seed,
-    )
+    pool = _pool(null, test, options, seed)
     with bars() as show:
         drawn = draw_shadows(
             pool, exchanges, shadows, seed, lambda n: show("drawing agents", n, shadows)
@@ -130,25 +102,18 @@ def _exchanges(bits: str, epsilon: str | None, scorer: list[str]) -> list[Exchan
     return found
 
 
-def _pool(
-    null: Path | None,
-    test: Path | None,
-    reading: Dialect,
-    columns: str | None,
-    id_column: str | None,
-    schema: Any,
-    seed: int,
-) -> Pool:
+def _pool(null: Path | None, test: Path | None, options: FileOptions, seed: int) -> Pool:
     """Read the rows, or draw those of the paper's design."""
     from conovel.experiments.privacy import design_pool, pool_of  # noqa: PLC0415
     from conovel.site.asked import columns_read  # noqa: PLC0415
     from conovel.site.storage import read_pair_of_files  # noqa: PLC0415
 
+    schema: Any = options.agreed_schema()
     if null is None or test is None:
         return design_pool(2.0, seed)
-    reading, names = columns_read(schema, reading, split_names(columns) if columns else None)
+    reading, names = columns_read(schema, options.reading, options.features)
     with named_samples(reading, null, test):
-        known, tests = read_pair_of_files(null, test, names, id_column, reading)
+        known, tests = read_pair_of_files(null, test, names, options.id_column, reading)
         return pool_of(known.features, tests.features, schema, seed)
 
 

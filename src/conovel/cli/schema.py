@@ -9,20 +9,12 @@ from typing import Annotated
 import typer
 
 from conovel.cli.show import require_there, say
-from conovel.cli.tables import (
-    Decimal,
-    Encoding,
-    Exclude,
-    Kind,
-    Na,
-    Separator,
-    named_samples,
-    reading_of,
-    schema_of,
-)
+from conovel.cli.tables import FileOptions, named_samples, with_file_options
 
 
+@with_file_options("columns", "id_column", "schema")
 def schema(
+    *,
     file: Annotated[
         Path | None,
         typer.Argument(
@@ -33,12 +25,7 @@ def schema(
         Path | None, typer.Option(help="Instead of that, known normals of an agent...")
     ] = None,
     test: Annotated[Path | None, typer.Option(help="... and its rows to test.")] = None,
-    exclude: Exclude = None,
-    kind: Kind = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    na: Na = None,
+    options: FileOptions,
 ) -> None:
     """Print what the columns of a table are, for --schema and for agents to agree on.
 
@@ -62,14 +49,15 @@ def schema(
     from conovel.site.storage import pick_features, read_sample  # noqa: PLC0415
     from conovel.spec.schema import Column  # noqa: PLC0415
 
-    kinds = schema_of(kind, None)
-    said = reading_of(exclude, separator, decimal, encoding, na)
-    reading, _ = columns_read(kinds, said, None)
+    kinds = options.kinds() or None
+    reading, _ = columns_read(kinds, options.reading, None)
     with named_samples(reading, first, second):
         types = pick_features(first, second or first, None, None, reading)
         samples = (read_sample(path, types, None, reading) for path in (first, second) if path)
         found = infer_schema(*(sample.features for sample in samples), kinds=kinds)
-    ignored = (Column(name, "ignore") for name in said.exclude if name not in found.names)
+    ignored = (
+        Column(name, "ignore") for name in options.reading.exclude if name not in found.names
+    )
     for line in replace(found, columns=(*found, *ignored)).to_toml().splitlines():
         say(line)
 

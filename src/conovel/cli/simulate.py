@@ -19,16 +19,7 @@ from conovel.cli.show import (
     styled,
     times_in_words,
 )
-from conovel.cli.tables import (
-    Decimal,
-    Encoding,
-    Exclude,
-    Na,
-    SchemaFile,
-    Separator,
-    reading_of,
-    schema_of,
-)
+from conovel.cli.tables import FileOptions, with_file_options
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
@@ -40,13 +31,14 @@ if TYPE_CHECKING:
     from conovel.drivers.results import NetworkRun
     from conovel.protocol.group_records import AgentGroup
     from conovel.site.asked import SchemaLike
-    from conovel.site.dialects import Reading
     from conovel.spec.precision import Bits
 
     Truth = dict[str, NDArray[np.bool_]]
 
 
+@with_file_options("kind")
 def simulate(
+    *,
     agent: Annotated[
         list[str] | None,
         typer.Option(
@@ -148,18 +140,7 @@ def simulate(
             " with fewer than 400 rows, as sites between organisations do by default.",
         ),
     ] = False,
-    columns: Annotated[
-        str | None, typer.Option(help="Feature columns of the files; all if not given.")
-    ] = None,
-    id_column: Annotated[
-        str | None, typer.Option("--id", help="Column of the test files that names the rows.")
-    ] = None,
-    exclude: Exclude = None,
-    schema: SchemaFile = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    na: Na = None,
+    options: FileOptions,
     seed: Annotated[int, typer.Option(help="Seed of data, splits and scorers.", min=0)] = 0,
     out: Annotated[
         Path | None,
@@ -191,12 +172,11 @@ def simulate(
     if ledger is not None and len(regimes) > 1:
         raise InputError("a ledger belongs to one regime: name a single one with --regime")
     outs = _named_by_regime(out, regimes)
-    agreed = schema_of(None, schema, exclude, columns)
+    agreed = options.agreed_schema()
     with stages() as show_stage:
         show_stage("reading rows")
         if agent:
-            reading = reading_of(exclude, separator, decimal, encoding, na)
-            participants, truth = _read_agents(agent, columns, id_column, reading, agreed), None
+            participants, truth = _read_agents(agent, options, agreed), None
         else:
             participants, truth = _draw_agents(delta, seed, agents, nulls, tests)
         runs = [
@@ -274,13 +254,7 @@ def _draw_agents(
     return participants, {name: a.is_novel for name, a in zip(names, drawn, strict=True)}
 
 
-def _read_agents(
-    texts: list[str],
-    columns: str | None,
-    id_column: str | None,
-    said: Reading,
-    schema: SchemaLike,
-) -> list[Agent]:
+def _read_agents(texts: list[str], options: FileOptions, schema: SchemaLike) -> list[Agent]:
     from conovel.drivers.agents import Agent  # noqa: PLC0415
     from conovel.errors import InputError  # noqa: PLC0415
     from conovel.site.asked import columns_read  # noqa: PLC0415
@@ -292,9 +266,9 @@ def _read_agents(
         null, comma, test = files.partition(",")
         if not (name and equals and null and comma and test):
             raise InputError(f"--agent {text}: write NAME=NULL,TEST")
-        named = split_names(columns) if columns else None
-        reading, features = columns_read(schema, said, named)
-        known, rows = read_pair_of_files(Path(null), Path(test), features, id_column, reading)
+        reading, features = columns_read(schema, options.reading, options.features)
+        pair = Path(null), Path(test)
+        known, rows = read_pair_of_files(*pair, features, options.id_column, reading)
         participants.append(Agent(name, known.features, rows.features, ids=rows.ids))
     return participants
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
@@ -19,78 +22,140 @@ if TYPE_CHECKING:
     from conovel.site.dialects import Reading
     from conovel.spec.schema import Schema
 
-Columns = Annotated[
-    str | None,
-    typer.Option(help="Feature columns, separated by commas; all of them if not given."),
-]
-IdColumn = Annotated[
-    str | None, typer.Option("--id", help="Column that names the rows; never a feature.")
-]
-Exclude = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Columns that are no features, such as ids and labels: separated by commas, or one"
-        " option each. A name with a comma stands in quotes, '\"a, b\"'."
-    ),
-]
-Kind = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="What a column is: NAME=number, boolean, category, date or ignore; one option each."
-        " A date gives its weekday and hour. The others follow from the values."
-    ),
-]
 SchemaFile = Annotated[
     Path | None,
     typer.Option(
         "--schema", help="A file that says what all columns are, as `conovel schema` writes it."
     ),
 ]
-Separator = Annotated[
-    str | None,
-    typer.Option(
-        help="What stands between the values of a CSV file: a character, or comma, semicolon,"
-        " tab, bar or space. Found out if not given."
-    ),
-]
-Decimal = Annotated[
-    str | None,
-    typer.Option(help="The decimal sign of a CSV file, . or , . Found out if not given."),
-]
-Encoding = Annotated[
-    str | None,
-    typer.Option(
-        help="The character encoding of a CSV file, such as utf-8 or cp1252. Found out if not"
-        " given."
-    ),
-]
-Na = Annotated[
-    str | None,
-    typer.Option(
-        "--na",
-        help="Further marks of a missing value, separated by commas, such as -999. An empty value,"
-        " ?, NA, NaN and null always are.",
-    ),
-]
 
 
-def reading_of(
-    exclude: Sequence[str] | None,
-    separator: str | None,
-    decimal: str | None,
-    encoding: str | None,
-    na: str | None,
-) -> Reading:
-    """Read what the options say about files."""
-    from conovel.site.dialects import Reading  # noqa: PLC0415
+@dataclass(frozen=True)
+class FileOptions:
+    """What the options of a command say about files and their columns."""
 
-    marks = tuple(split_names(na)) if na else ()
-    return Reading(separator, decimal, encoding, marks, _excluded(exclude))
+    columns: Annotated[
+        str | None,
+        typer.Option(help="Feature columns, separated by commas; all of them if not given."),
+    ] = None
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="Column that names the rows; never a feature.")
+    ] = None
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Columns that are no features, such as ids and labels: separated by commas, or"
+            " one option each. A name with a comma stands in quotes, '\"a, b\"'."
+        ),
+    ] = None
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What a column is: NAME=number, boolean, category, date or ignore; one option"
+            " each. A date gives its weekday and hour. The others follow from the values."
+        ),
+    ] = None
+    schema: SchemaFile = None
+    separator: Annotated[
+        str | None,
+        typer.Option(
+            help="What stands between the values of a CSV file: a character, or comma, semicolon,"
+            " tab, bar or space. Found out if not given."
+        ),
+    ] = None
+    decimal: Annotated[
+        str | None,
+        typer.Option(help="The decimal sign of a CSV file, . or , . Found out if not given."),
+    ] = None
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            help="The character encoding of a CSV file, such as utf-8 or cp1252. Found out if not"
+            " given."
+        ),
+    ] = None
+    na: Annotated[
+        str | None,
+        typer.Option(
+            "--na",
+            help="Further marks of a missing value, separated by commas, such as -999. An empty"
+            " value, ?, NA, NaN and null always are.",
+        ),
+    ] = None
+
+    @property
+    def features(self) -> list[str] | None:
+        """Names of the feature columns, where they are given."""
+        return split_names(self.columns) if self.columns else None
+
+    @property
+    def reading(self) -> Reading:
+        """How files are read."""
+        from conovel.site.dialects import Reading  # noqa: PLC0415
+
+        marks = tuple(split_names(self.na)) if self.na else ()
+        return Reading(self.separator, self.decimal, self.encoding, marks, self._excluded)
+
+    def agreed_schema(self) -> Schema | Mapping[str, Any] | None:
+        """Read what the columns are."""
+        from conovel.errors import InputError  # noqa: PLC0415
+        from conovel.site.asked import restricted  # noqa: PLC0415
+
+        if not self.kind:
+            return restricted(self.schema, self._excluded, self.features)
+        if self.schema is not None:
+            raise InputError(
+                "--schema says what all columns are: change the file instead of --kind"
+            )
+        return self.kinds()
+
+    def kinds(self) -> Mapping[str, Any]:
+        """Read what single columns are."""
+        from conovel.errors import InputError  # noqa: PLC0415
+
+        kinds = {}
+        for text in self.kind or ():
+            name, equals, kind = text.rpartition("=")
+            if not (name and equals and kind):
+                raise InputError(f"--kind {text}: write NAME=KIND, such as when=date")
+            kinds[name] = kind
+        return kinds
+
+    @property
+    def _excluded(self) -> tuple[str, ...]:
+        names = (name for text in self.exclude or () for name in split_names(text))
+        return tuple(dict.fromkeys(names))
 
 
-def _excluded(exclude: Sequence[str] | None) -> tuple[str, ...]:
-    names = (name for text in exclude or () for name in split_names(text))
-    return tuple(dict.fromkeys(names))
+Command: TypeAlias = Callable[..., None]
+
+
+def with_file_options(*leave: str) -> Callable[[Command], Command]:
+    """Give a command the options of :class:`FileOptions`, in the place of its own `options`.
+
+    `leave` names those that the command does not have.
+    """
+    hints = get_type_hints(FileOptions, include_extras=True)
+    given = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+        for name, hint in hints.items()
+        if name not in leave
+    ]
+
+    def with_options(command: Command) -> Command:
+        @wraps(command)
+        def call(**values: Any) -> None:
+            options = FileOptions(**{one.name: values.pop(one.name) for one in given})
+            command(options=options, **values)
+
+        shown: list[Parameter] = []
+        for own in signature(command, eval_str=True).parameters.values():
+            own_or_given = given if own.name == "options" else [own]
+            shown += (one.replace(kind=Parameter.KEYWORD_ONLY) for one in own_or_given)
+        call.__signature__ = Signature(shown)  # type: ignore[attr-defined]
+        return call
+
+    return with_options
 
 
 @contextmanager
@@ -143,26 +208,3 @@ def add_read_rows(table: Table, read_as: Mapping[str, str]) -> None:
     for said in dict.fromkeys(read_as.values()):
         names = ", ".join(Path(path).name for path, how in read_as.items() if how == said)
         table.add_row("read", f"{names} as {said}")
-
-
-def schema_of(
-    kinds: Sequence[str] | None,
-    file: Path | None,
-    exclude: Sequence[str] | None = None,
-    columns: str | None = None,
-) -> Schema | Mapping[str, Any] | None:
-    """Read what the options say about columns."""
-    from conovel.errors import InputError  # noqa: PLC0415
-    from conovel.site.asked import restricted  # noqa: PLC0415
-
-    if not kinds:
-        return restricted(file, _excluded(exclude), split_names(columns) if columns else None)
-    if file is not None:
-        raise InputError("--schema says what all columns are: change the file instead of --kind")
-    found = {}
-    for text in kinds:
-        name, equals, kind = text.rpartition("=")
-        if not (name and equals and kind):
-            raise InputError(f"--kind {text}: write NAME=KIND, such as when=date")
-        found[name] = kind
-    return found

@@ -10,26 +10,12 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from conovel.cli.show import require_there, say, split_names
-from conovel.cli.tables import (
-    Decimal,
-    Encoding,
-    Exclude,
-    IdColumn,
-    Kind,
-    Na,
-    SchemaFile,
-    Separator,
-    named_samples,
-    reading_of,
-    schema_of,
-)
+from conovel.cli.show import require_there, say
+from conovel.cli.tables import FileOptions, named_samples, with_file_options
 from conovel.spec.exits import NO
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
-    from conovel.site.asked import SchemaLike
-    from conovel.site.dialects import Reading
     from conovel.site.results import Detection
 
 MOST_ENDS = 3  # times that the process may end while it tests a file, until that is set aside
@@ -38,7 +24,9 @@ MOST_ENDS = 3  # times that the process may end while it tests a file, until tha
 Test = Callable[[Path], "Detection"]
 
 
+@with_file_options()
 def watch(
+    *,
     folder: Annotated[Path, typer.Argument(help="Where CSV or Parquet files arrive.")],
     ledger: Annotated[
         Path, typer.Option(help="File of the ledger; it is made if it is not there.")
@@ -57,17 +45,7 @@ def watch(
     level: Annotated[
         str | None, typer.Option(help="Largest tolerated share of false alarms on the list.")
     ] = None,
-    columns: Annotated[
-        str | None, typer.Option(help="With --null, feature columns, separated by commas.")
-    ] = None,
-    id_column: IdColumn = None,
-    exclude: Exclude = None,
-    kind: Kind = None,
-    schema: SchemaFile = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    na: Na = None,
+    options: FileOptions,
     final: Annotated[
         bool, typer.Option("--final", help="Begin a ledger with final decisions.")
     ] = False,
@@ -97,7 +75,7 @@ def watch(
         raise InputError("give either --detector, made by conovel fit, or --null")
     if not folder.is_dir():
         raise FileError(f"{folder} is not a folder")
-    require_there(detector, null, schema)
+    require_there(detector, null, options.schema)
     from conovel.cli.kept import begin_ledger  # noqa: PLC0415
     from conovel.site.storage import require_writable  # noqa: PLC0415
 
@@ -106,19 +84,10 @@ def watch(
         if out.parent.resolve() == folder.resolve():
             raise InputError(f"{out} would be tested as a new file: write it outside {folder}")
     level = begin_ledger(ledger, level, final=final, batches=batches)
-    reading = reading_of(exclude, separator, decimal, encoding, na)
     test = (
-        _kept_test(detector, ledger, level, id_column, reading)
+        _kept_test(detector, ledger, level, options)
         if detector is not None
-        else _refitted_test(
-            Path(str(null)),
-            ledger,
-            level,
-            columns,
-            id_column,
-            reading,
-            schema_of(kind, schema, exclude, columns),
-        )
+        else _refitted_test(Path(str(null)), ledger, level, options)
     )
     watcher = Watcher(folder, ledger, test, out)
     try:
@@ -301,41 +270,32 @@ def _read_notes(path: Path) -> dict[str, tuple[int, int, int]]:
         return {}
 
 
-def _kept_test(
-    detector: Path, ledger: Path, level: str | None, id_column: str | None, reading: Reading
-) -> Test:
+def _kept_test(detector: Path, ledger: Path, level: str | None, options: FileOptions) -> Test:
     from conovel.cli.kept import read_batch  # noqa: PLC0415
     from conovel.site.saved import KeptDetector  # noqa: PLC0415
 
-    kept = KeptDetector.load(detector)
+    kept, reading = KeptDetector.load(detector), options.reading
 
     def test(path: Path) -> Detection:
         with named_samples(reading, test=path):
-            rows, ids = read_batch(kept, path, id_column, reading)
+            rows, ids = read_batch(kept, path, options.id_column, reading)
             return kept.detect(rows, ids=ids, level=level, ledger=ledger, name=path.name)
 
     return test
 
 
-def _refitted_test(
-    null: Path,
-    ledger: Path,
-    level: str | None,
-    columns: str | None,
-    id_column: str | None,
-    reading: Reading,
-    schema: SchemaLike,
-) -> Test:
+def _refitted_test(null: Path, ledger: Path, level: str | None, options: FileOptions) -> Test:
     from conovel.site.asked import columns_read  # noqa: PLC0415
     from conovel.site.detector import AdaDetect  # noqa: PLC0415
     from conovel.site.storage import read_pair_of_files  # noqa: PLC0415
 
+    schema = options.agreed_schema()
     detector = AdaDetect(level="0.1" if level is None else level, schema=schema)
-    told, features = columns_read(schema, reading, split_names(columns) if columns else None)
+    reading, features = columns_read(schema, options.reading, options.features)
 
     def test(path: Path) -> Detection:
-        with named_samples(told, null, path):
-            known, rows = read_pair_of_files(null, path, features, id_column, told)
+        with named_samples(reading, null, path):
+            known, rows = read_pair_of_files(null, path, features, options.id_column, reading)
             return detector.detect(
                 known.features, rows.features, ids=rows.ids, ledger=ledger, name=path.name
             )

@@ -246,10 +246,8 @@ class Network(Shown):
             run = run_with_ledger(spec, agents, folder, run_once, tell, self.scorer)
         elif spec.repeats > 1:
             run = run_repeatedly(spec, agents, run_once, tell)
-        elif spec.regime.deployable:
-            run = _run_protocol(spec, agents, sites, vanishing, tell)
         else:
-            run = _run_pooled(spec, agents, sites, tell)
+            run = run_on_sites(spec, agents, sites, vanishing, tell)
         return with_checks(run, sites, found) if check else run
 
     def _sites(self, spec: RunSpec, agents: Sequence[Agent]) -> dict[str, LocalSite]:
@@ -312,14 +310,16 @@ def _unify(sites: Mapping[str, LocalSite]) -> None:
         site.null, site.test = next(alike), next(alike)
 
 
-def _run_protocol(
+def run_on_sites(
     spec: RunSpec,
     agents: Sequence[Agent],
     sites: Mapping[str, LocalSite],
     vanishing: dict[str, Phase],
     tell: Callable[[str], None],
 ) -> NetworkRun:
-    """Let the agents and the coordinator exchange messages until all is decided."""
+    """Run once on rows that are read: agents and coordinator exchange messages to the end."""
+    if not spec.regime.deployable:
+        return _run_pooled(spec, agents, sites, tell)
     run_id = run_id_of(spec, sites)
     coordinator = Coordinator(list(sites), spec=spec, run_id=run_id)
     machines = {

@@ -1,46 +1,41 @@
 """One trial, every regime: each model is fitted once and each score computed once.
 
 `counts`, `isolated`, `full` and `conservative` differ in what is sent and at which level is
-decided, not in what an agent learns, and precisions and composites differ later still. So all
-cells of a table share the fits of a trial. The steps are those of
-:class:`conovel.drivers.network.Network`, and so are the decisions, bit for bit; only the wire is
-skipped where nobody counts its bytes. In `joint` and `consensus` agents train on other rows than
-in these regimes, so a whole network runs.
+decided, not in what an agent learns, and precisions and composites differ later still. So every
+cell of a table is a run of the protocol, and its sites take blocks, fits and scores from the cells
+before. A message then has the name of a model in place of its bytes, as nobody counts those of
+large models in most trials. In `joint` and `consensus` agents train on other rows than in these
+regimes, so a whole network runs, with rows of its own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conovel.drivers.agents import Agent
-from conovel.drivers.network import Network
+from conovel.drivers.network import Network, run_on_sites
 from conovel.experiments.gaussian import Labelled
 from conovel.models import wire
 from conovel.models.quantized.forest import uniform
-from conovel.scorers.base import Matrix, ScoreModel, Vector
+from conovel.scorers.base import FittedScorer, Matrix, TrainingSet, Vector
 from conovel.scorers.classifier import ScorerLike
-from conovel.scorers.from_sklearn import Flat
 from conovel.scorers.registry import as_candidates
-from conovel.scorers.selection import fit_best
-from conovel.site.composite import fit_composite
 from conovel.site.site import Block, LocalSite
-from conovel.site.surrogate import decode, flat_of, make_surrogate
-from conovel.site.tables import pool_pairs, read_rows, unify
+from conovel.site.surrogate import flat_of
+from conovel.site.tables import Rows, read_rows, unify
 from conovel.site.work import SiteWork
 from conovel.spec.precision import Bits
-from conovel.spec.regimes import Regime, as_regime, own_block
+from conovel.spec.regimes import as_regime
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import agent_seeds
 from conovel.stats.levels import Level, as_level
 from conovel.stats.resolution import resolution
-from conovel.stats.stepup import StepUp, step_up
 
 _SIDE_BITS = 2.33  # what the paper spends on feature and structure, see wire.paper_bits
 
@@ -117,41 +112,40 @@ class Trial:
         sized: bool = False,
     ) -> None:
         self.level = as_level(level)
-        self.train_fraction = (
-            None if train_fraction is None else as_level(train_fraction, "train_fraction")
-        )
         self.sized = sized
-        self._agents, self._scorer, self._seed = agents, scorer, seed
+        width = len(str(len(agents)))  # agents are sorted by name, as texts
+        self._agents = [
+            Agent(f"agent {j:0{width}}", rows.X_null, rows.X_test) for j, rows in enumerate(agents)
+        ]
+        self._settings: Mapping[str, Any] = {
+            "level": level,
+            "train_fraction": train_fraction,
+            "scorer": scorer,
+            "random_state": seed,
+        }
         self._rows = [
             unify(read_rows(a.X_null, "X_null"), read_rows(a.X_test, "X_test")) for a in agents
         ]
         seeds = agent_seeds(seed, len(agents))
         self._learners = [(tuple(as_candidates(scorer, own)), own) for own in seeds]
-        self._known_sites: dict[tuple[bool, ...], list[_Site]] = {}
-        self._known_ranks: dict[tuple[object, ...], list[tuple[NDArray[np.int64], int]]] = {}
+        self._models: dict[bytes, _Sent] = {}
+        self._known: dict[object, dict[object, Any]] = {}
 
     def decide(self, cell: Cell) -> Decision:
         """Decide as a network of that regime, composite and precision would."""
-        regime = as_regime(cell.regime)
-        if not regime.deployable:
-            return self._decide_pooled(regime)
-        if regime.decides_by_cells:
-            return self._decide_by_cells(cell)
-        ranks = self._ranks(cell, regime)
-        level = regime.test_level(self.level, len(self._rows))
-        totals: tuple[int, ...] = ()
-        if regime.divides_level:
-            masks = [step_up([pair], level, None).rejected[0] for pair in ranks]
+        network = self._network(cell)
+        spec = network.spec()
+        if spec.regime.decides_by_cells:
+            run, traffic = network.run(check=False), Traffic(None, None)
         else:
-            outcome = step_up(ranks, level, None)
-            masks, totals = list(outcome.rejected), _totals(outcome)
-        sizes = [len(test) for _, test in self._rows]
-        rejected = [np.zeros(m, dtype=np.bool_) for m in sizes]
-        all_ranks = [np.zeros(m, dtype=np.int64) for m in sizes]
-        for j, (mask, (own, _)) in enumerate(zip(masks, ranks, strict=True)):
-            rows = self._learned(j, j, regime).block.tested
-            rejected[j][rows], all_ranks[j][rows] = mask, own
-        return Decision(rejected, all_ranks, totals, self._traffic(cell, regime))
+            sites = self._sites(spec)
+            run = run_on_sites(spec, self._agents, sites, {}, lambda text: None)
+            traffic = self._traffic([one for site in sites.values() for one in site.sent])
+        results = [run[agent.name] for agent in self._agents]
+        totals = tuple(sum(one.counts.values()) for one in run.transcript.rounds.values())
+        return Decision(
+            [one.rejected for one in results], [one.ranks for one in results], totals, traffic
+        )
 
     def resolves(self, cell: Cell) -> bool:
         """Tell, before any fit, whether calibration is fine enough to be worth a try.
@@ -163,153 +157,122 @@ class Trial:
         if not regime.splits_rows:
             return True
         m = sum(regime.n_tested(len(test), j, K) for j, (_, test) in enumerate(self._rows))
-        size = max(site.n_calibration_planned(K) for site in self._sites(regime))
+        sites = self._sites(self._network(cell).spec()).values()
+        size = max(site.n_calibration_planned(K) for site in sites)
         return 2 * resolution(size, m, self.level).fewest <= m
 
-    def _sites(self, regime: Regime) -> list[_Site]:
-        """Return sites that learn as this regime asks; regimes that learn alike share them."""
-        key: tuple[bool, ...] = (regime.splits_rows,)
-        if self.train_fraction is None:  # then the split follows from what is decided together
-            key = (*key, regime.uses_counts, regime.divides_level)
-        if key not in self._known_sites:
-            spec = RunSpec(regime, self.level, train_fraction=self.train_fraction)
-            self._known_sites[key] = [
-                _Site(null, test, SiteWork(replace(spec, seed=seed), candidates, len(self._rows)))
-                for (null, test), (candidates, seed) in zip(
-                    self._rows, self._learners, strict=True
-                )
-            ]
-        return self._known_sites[key]
-
-    def _decide_pooled(self, regime: Regime) -> Decision:
-        null, test = pool_pairs(self._rows)
-        pool = _Site(null, test, replace(self._sites(regime)[0].work, n_agents=1))
-        learned = pool.whole()
-        ranks = learned.block.rank(learned.local).ranks
-        size = learned.block.n_calibration
-        outcome = step_up([(ranks, size)], self.level, None)
-        stops = np.cumsum([len(test) for _, test in self._rows])[:-1]
-        rejected = np.split(outcome.rejected[0], stops)
-        return Decision(rejected, np.split(ranks, stops), (), Traffic(0, 0.0))
-
-    def _decide_by_cells(self, cell: Cell) -> Decision:
-        """Run a network; the bytes of its models are not counted."""
-        width = len(str(len(self._agents)))  # agents are sorted by name, as texts
-        agents = [
-            Agent(f"agent {j:0{width}}", rows.X_null, rows.X_test)
-            for j, rows in enumerate(self._agents)
-        ]
-        run = Network(
-            agents,
-            regime=cell.regime,
-            composite=cell.composite or "mean",
-            bits=cell.bits,
-            level=self.level,
-            scorer=self._scorer,
-            random_state=self._seed,
-            train_fraction=self.train_fraction,
-        ).run(check=False)
-        sites = [run[agent.name] for agent in agents]
-        rejected, ranks = [site.rejected for site in sites], [site.ranks for site in sites]
-        return Decision(rejected, ranks, (), Traffic(None, None))
-
-    def _learned(self, i: int, j: int, regime: Regime) -> _Learned:
-        """Return what agent i learned for agent j."""
-        site = self._sites(regime)[i]
-        return site.blocks(len(self._rows))[own_block(j)] if regime.splits_rows else site.whole()
-
-    def _ranks(self, cell: Cell, regime: Regime) -> list[tuple[NDArray[np.int64], int]]:
-        key = (id(self._sites(regime)), cell.composite, cell.bits)
-        if key not in self._known_ranks:
-            ranks = [self._rank_agent(j, cell, regime) for j in range(len(self._rows))]
-            self._known_ranks[key] = ranks
-        return self._known_ranks[key]
-
-    def _rank_agent(self, j: int, cell: Cell, regime: Regime) -> tuple[NDArray[np.int64], int]:
-        own = self._learned(j, j, regime)
-        peers = range(len(self._rows)) if regime.exchanges_models else ()
-        surrogates = [
-            self._learned(i, j, regime).sent(cell.bits, self.sized).model for i in peers if i != j
-        ]
+    def _network(self, cell: Cell) -> Network:
         composite = cell.composite or "mean"
-        found = fit_composite(composite, own.local, surrogates, own.block.training)
-        return own.block.rank(found.model).ranks, own.block.n_calibration
+        regime, bits = cell.regime, cell.bits
+        return Network(
+            self._agents, regime=regime, composite=composite, bits=bits, **self._settings
+        )
 
-    def _traffic(self, cell: Cell, regime: Regime) -> Traffic:
-        if not regime.exchanges_models:
-            return Traffic(0, 0.0)
-        K = len(self._rows)
-        sent = [
-            self._learned(i, j, regime).sent(cell.bits, self.sized)
-            for i in range(K)
-            for j in range(K)
-            if i != j
-        ]
-        sizes = [one.n_bytes for one in sent]
-        known = [size for size in sizes if size is not None]
+    def _sites(self, spec: RunSpec) -> dict[str, _Site]:
+        """Return sites of one cell; those of regimes that learn alike know the same."""
+        key: tuple[object, ...] = (spec.regime.splits_rows,)
+        if spec.train_fraction is None:  # then the split follows from what is decided together
+            key = (*key, spec.regime.uses_counts, spec.regime.divides_level)
+        sites = {}
+        for agent, (null, test), (candidates, seed) in zip(
+            self._agents, self._rows, self._learners, strict=True
+        ):
+            work = SiteWork(replace(spec, seed=seed), candidates, len(self._rows), group_rows=1)
+            known = self._known.setdefault((agent.name, *key), {})
+            sites[agent.name] = _Site(null, test, work, known, self._models)
+        return sites
+
+    def _traffic(self, names: Sequence[bytes]) -> Traffic:
+        """Add up what models cost."""
+        for name in names:
+            one = self._models[name]
+            if self.sized and one.n_bytes is None:
+                n_bytes = len(wire.encode(one.model.model))
+                self._models[name] = one._replace(n_bytes=n_bytes)
+        sent = [self._models[name] for name in names]
+        sizes = [one.n_bytes for one in sent if one.n_bytes is not None]
         return Traffic(
-            sum(known) if len(known) == len(sizes) else None,
+            sum(sizes) if len(sizes) == len(sent) else None,
             math.fsum(one.paper_bits for one in sent),
         )
 
 
 class _Sent(NamedTuple):
-    model: ScoreModel
+    model: _Remembered
     n_bytes: int | None
     paper_bits: float
 
 
-class _Learned:
-    """A block, the model fitted on it, and the surrogates made from that model."""
-
-    def __init__(self, block: Block, work: SiteWork) -> None:
-        self.block, self.work, self.seed = block, work, work.spec.seed
-        fitted = fit_best(work.candidates, block.training)
-        self.local = replace(fitted, read=_Memory(fitted.score))
-        self._sent: dict[Bits, _Sent] = {}
-
-    def sent(self, bits: Bits, sized: bool) -> _Sent:
-        """Return what peers receive at this precision."""
-        if bits not in self._sent:
-            self._sent[bits] = self._compact(bits) if isinstance(bits, str) else self._exact(bits)
-        one = self._sent[bits]
-        if sized and one.n_bytes is None:
-            one = one._replace(n_bytes=len(wire.encode(one.model.model)))  # type: ignore[attr-defined]
-            self._sent[bits] = one
-        return one
-
-    def _compact(self, bits: str) -> _Sent:
-        blob = make_surrogate(
-            bits, self.local, self.block.training, self.seed, candidates=self.work.candidates
-        )
-        return _Sent(_Remembered(decode(blob)), len(blob), wire.paper_bits(blob))
-
-    @cached_property
-    def _flat(self) -> Flat:
-        return flat_of(self.local, self.block.training, self.seed, candidates=self.work.candidates)
-
-    def _exact(self, bits: int | None) -> _Sent:
-        flat = self._flat
-        numbers = len(flat.feature) if hasattr(flat, "feature") else 0
-        model = flat if bits is None else uniform(flat, bits)
-        return _Sent(_Remembered(model), None, numbers * ((bits or 64) + _SIDE_BITS))
-
-
 class _Site(LocalSite):
-    """A site that keeps what it learned, on all rows and block by block."""
+    """A site of one cell: it does nothing that is `known` from a cell before.
 
-    _whole: _Learned | None = None
-    _parts: list[_Learned] | None = None
+    Attributes
+    ----------
+    sent : list of bytes
+        The name of each model that was sent, once for each peer.
+    """
 
-    def whole(self) -> _Learned:
-        if self._whole is None:
-            self._whole = _Learned(self._tested_block, self.work)
-        return self._whole
+    def __init__(
+        self,
+        null: Rows,
+        test: Rows,
+        work: SiteWork,
+        known: dict[object, Any],
+        models: dict[bytes, _Sent],
+    ) -> None:
+        super().__init__(null, test, work)
+        self._known, self._models = known, models
+        self.sent: list[bytes] = []
 
-    def blocks(self, n_blocks: int) -> list[_Learned]:
-        if self._parts is None:
-            self._parts = [_Learned(block, self.work) for block in self._blocks(n_blocks)]
-        return self._parts
+    def models(self, *arguments: Any) -> Mapping[str, bytes]:
+        """Make a model for every peer, and note which."""
+        models = super().models(*arguments)
+        self.sent = list(models.values())
+        return models
+
+    def _once(self, key: object, make: Callable[[], Any]) -> Any:
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]
+
+    def _block(self, nulls: NDArray[np.intp], tests: NDArray[np.intp]) -> Block:
+        key = nulls.tobytes(), tests.tobytes()
+        block: Block = self._once(key, lambda: super(_Site, self)._block(nulls, tests))
+        return block
+
+    def _fit(self, training: TrainingSet) -> FittedScorer:
+        def fit() -> FittedScorer:
+            fitted = super(_Site, self)._fit(training)
+            return replace(fitted, read=_Memory(fitted.score))
+
+        fitted: FittedScorer = self._once(training, fit)
+        return fitted
+
+    def _surrogate(self, training: TrainingSet, local: FittedScorer, n_mixture: int) -> bytes:
+        def make() -> bytes:
+            name = str(len(self._models)).encode()
+            self._models[name] = self._make(training, local, n_mixture)
+            return name
+
+        name: bytes = self._once((training, self.spec.bits), make)
+        return name
+
+    def _make(self, training: TrainingSet, local: FittedScorer, n_mixture: int) -> _Sent:
+        bits = self.spec.bits
+        if isinstance(bits, str):
+            blob = super()._surrogate(training, local, n_mixture)
+            model = super()._decode_one("this site", blob)
+            return _Sent(_Remembered(model), len(blob), wire.paper_bits(blob))
+        flat = self._once(
+            (training, "flat"),
+            lambda: flat_of(local, training, self.spec.seed, candidates=self.work.candidates),
+        )
+        numbers = len(flat.feature) if hasattr(flat, "feature") else 0
+        sent = flat if bits is None else uniform(flat, bits)
+        return _Sent(_Remembered(sent), None, numbers * ((bits or 64) + _SIDE_BITS))
+
+    def _decode_one(self, peer: str, blob: bytes) -> Any:
+        return self._models[blob].model
 
 
 class _Memory:
@@ -331,11 +294,4 @@ class _Remembered:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self._memory = _Memory(model.score)
-
-    def score(self, X: Matrix) -> Vector:
-        return self._memory(X)
-
-
-def _totals(outcome: StepUp) -> tuple[int, ...]:
-    return tuple(sum(counts) for counts in outcome.counts)
+        self.score = _Memory(model.score)

@@ -34,9 +34,8 @@ MAX_ITEMS = 1 << 20  # nodes of a forest, weights of a network
 # cannot keep a reader busy for long.
 FREE_ITEMS = 1 << 12
 ITEMS_PER_BYTE = 32
-# Decisions of the range coder, by `most_decisions` of the header. The coder in plain Python takes
-# a few microseconds for one. A reader with compiled loops has the same bound, so that all sites
-# take the same models.
+# Decisions of the range coder, by `most_decisions` of the header. The coder takes a few
+# microseconds for one.
 MAX_DECISIONS = 1 << 21
 _FLOAT = 4  # decisions of a double: pieces of 16 bits
 _INTEGER = 11  # decisions of an integer: 7 for its length, 4 pieces of 16 bits

@@ -22,7 +22,6 @@ from conovel.models.quantized.dense import (
     layers_of,
 )
 from conovel.models.quantized.grids import Uniform
-from conovel.models.wire.compiled import loops_for
 from conovel.models.wire.header import NETWORK, Header
 from conovel.models.wire.numbers import STREAM, code_float, code_floats, code_uniform
 from conovel.models.wire.range_coder import Coder, FrequencyTable, integer, signed, symbol
@@ -142,8 +141,5 @@ def _code_array(
         grid = Uniform(only, only, bits)
     codes = np.array(given.codes.ravel() if given else np.zeros(count), dtype=np.int64)
     if grid.n_codes > 1:
-        if (loops := loops_for(coder, count)) is not None:
-            loops.run("code_symbols", *table.arrays(), codes, bits)
-        else:
-            codes[:] = [symbol(coder, table, code, bits) for code in codes.tolist()]
+        codes[:] = [symbol(coder, table, code, bits) for code in codes.tolist()]
     return Coded(codes.reshape(shape), grid)

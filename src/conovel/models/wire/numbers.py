@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import NonFiniteError, StructureError
 from conovel.models.quantized.grids import MAX_INDEX, STEPS, Lattice, Uniform
-from conovel.models.wire.compiled import Loops, loops_for
 from conovel.models.wire.range_coder import Coder, FrequencyTable, integer, raw, signed
 
 STREAM = "grid"
@@ -35,13 +34,6 @@ def code_float(coder: Coder, value: float, width: int) -> float:
 def code_floats(coder: Coder, given: Sequence[float], count: int) -> list[float]:
     """Code `count` numbers in any order, all in 32 bits or all in 64."""
     width = _code_width(coder, given, WIDTHS[:2])
-    if (loops := loops_for(coder, count)) is not None:
-        keys = np.zeros(count, dtype=np.uint64)
-        keys[: len(given)] = _keys(given, width)
-        n_finite = loops.run("code_keys", keys, width)
-        if n_finite < count:
-            _number(int(keys[n_finite]), width)  # raises
-        return _numbers(keys, width)
     return [code_float(coder, given[i] if given else 0.0, width) for i in range(count)]
 
 
@@ -57,38 +49,10 @@ def code_lists(
     No list is empty, and all together have at most `most` numbers.
     """
     table = FrequencyTable(STREAM)
-    if (loops := loops_for(coder, most)) is not None:
-        return _code_lists_compiled(loops, table, given, count, most, widths)
     result: list[list[float]] = []
     for i in range(count):
         result.append(code_list(coder, given[i] if given else (), table, most, widths))
         most -= len(result[-1])
-    return result
-
-
-def _code_lists_compiled(
-    loops: Loops,
-    table: FrequencyTable,
-    given: Sequence[Sequence[float]],
-    count: int,
-    most: int,
-    widths: Sequence[int],
-) -> list[list[float]]:
-    counts, choices = np.zeros((2, count), dtype=np.int64)
-    keys = np.zeros(most, dtype=np.uint64)
-    if given:
-        best = [_best_width(values, widths) for values in given]
-        counts[:], choices[:] = [len(v) for v in given], [widths.index(w) for w in best]
-        every = [_keys(values, width) for values, width in zip(given, best, strict=True)]
-        keys[: counts.sum()] = np.concatenate([*every, keys[:0]])
-    offered = np.array(widths, dtype=np.int64)
-    n_whole = loops.run("code_lists", *table.arrays(), keys, counts, choices, offered, most)
-    result, n = [], 0
-    for i, (size, choice) in enumerate(zip(counts.tolist(), choices.tolist(), strict=True)):
-        if i == n_whole:  # its last number is the first that is not finite
-            _number(int(keys[n + size - 1]), widths[choice])  # raises
-        result.append(_numbers(keys[n : n + size], widths[choice]))
-        n += size
     return result
 
 
@@ -208,18 +172,6 @@ def _key(value: float, width: int) -> int:
     data = struct.pack("<d" if width == DOUBLE else "<f", value + 0.0)
     bits, sign = int.from_bytes(data, "little"), 1 << (width - 1)
     return bits ^ (2 * sign - 1) if bits & sign else bits | sign
-
-
-def _numbers(keys: NDArray[np.uint64], width: int) -> list[float]:
-    """Return the numbers of keys whose numbers are finite."""
-    if width == FRACTION:
-        return [_number(key, width) for key in keys.tolist()]
-    sign = np.uint64(1 << (width - 1))
-    full = np.uint64((1 << width) - 1)
-    bits = np.where(keys & sign, keys ^ sign, keys ^ full)
-    values = bits.view(np.float64) if width == DOUBLE else bits.astype(np.uint32).view(np.float32)
-    numbers: list[float] = values.astype(np.float64).tolist()
-    return numbers
 
 
 def _number(key: int, width: int) -> float:

@@ -28,9 +28,6 @@ from array import array
 from collections import defaultdict
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from conovel.errors import StructureError, TrailingError, TruncatedError
 
 TOP = 1 << 32
@@ -49,10 +46,6 @@ class FrequencyTable:
         self.size = 1 << bits
         self.zeros = array("H", [1]) * self.size
         self.ones = array("H", [1]) * self.size
-
-    def arrays(self) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
-        """Return zeros and ones as arrays over the same memory."""
-        return np.frombuffer(self.zeros, np.uint16), np.frombuffer(self.ones, np.uint16)
 
     def learn(self, slot: int, bit: int) -> None:
         """Count one decision."""

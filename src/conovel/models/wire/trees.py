@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
 from typing import NamedTuple
-
-import numpy as np
 
 from conovel.errors import LimitError, StructureError
 from conovel.models.quantized.canonical import LEAF, Node, Tree
-from conovel.models.wire.compiled import Loops, loops_for
 from conovel.models.wire.range_coder import Coder, FrequencyTable, symbol
 from conovel.spec.precision import MAX_BITS
 
@@ -55,32 +51,11 @@ def code_trees(coder: Coder, shape: Shape, trees: Sequence[Tree]) -> list[Tree]:
     list of Tree
         The same trees.
     """
-    loops = loops_for(coder, shape.n_nodes)
-    if loops is not None:
-        return _code_compiled(loops, shape, trees)
     state = _Trees(coder, shape)
     result = [state.tree(trees[t] if trees else None) for t in range(shape.n_trees)]
-    return _complete(result, state.nodes_left)
-
-
-def _code_compiled(loops: Loops, shape: Shape, trees: Sequence[Tree]) -> list[Tree]:
-    """Do the same in compiled loops, where all nodes of all trees are one array."""
-    nodes = np.full((shape.n_nodes, 2), LEAF, dtype=np.int32)
-    if trees:
-        flat = chain.from_iterable(chain.from_iterable(trees))
-        nodes[:] = np.fromiter(flat, dtype=np.int32, count=nodes.size).reshape(nodes.shape)
-    n_codes = np.array(shape.n_codes, dtype=np.int64)
-    ends = np.zeros(shape.n_trees, dtype=np.int64)
-    loops.run("code_trees", nodes, ends, n_codes, shape.n_values, shape.ordered)
-    pairs = list(zip(nodes[:, 0].tolist(), nodes[:, 1].tolist(), strict=True))
-    places = [0, *ends.tolist()]
-    return _complete([pairs[i:j] for i, j in pairwise(places)], shape.n_nodes - places[-1])
-
-
-def _complete(trees: list[Tree], nodes_left: int) -> list[Tree]:
-    if nodes_left:
-        raise StructureError(f"{nodes_left} of the announced nodes are missing")
-    return trees
+    if state.nodes_left:
+        raise StructureError(f"{state.nodes_left} of the announced nodes are missing")
+    return result
 
 
 class _Split(NamedTuple):
