@@ -62,7 +62,7 @@ mutants: .venv/mutants
 LOWEST := $(addprefix tests/,cli/test_cli.py drivers/test_results.py models/wire scorers/test_automatic.py \
 	site/test_detector.py site/test_tables.py stats/test_cells.py stats/test_ranks.py)
 lowest: build/lowest/installed
-	$(ONE_THREAD) HYPOTHESIS_PROFILE=mutants build/lowest/bin/python -m pytest -q -n 2 --no-loadscope-reorder $(LOWEST)
+	$(ONE_THREAD) HYPOTHESIS_PROFILE=mutants PYTHONPATH=src build/lowest/bin/python -m pytest -q -n 2 --no-loadscope-reorder $(LOWEST)
 
 # The wheel and the sdist, made in an environment of its own. DIST is where they go.
 DIST ?= dist
@@ -102,7 +102,7 @@ build/env/installed: constraints.txt hashes.txt
 build/lowest/installed: pyproject.toml packaging/lowest.txt
 	$(PYTHON) -m venv build/lowest
 	build/lowest/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r packaging/lowest.txt
-	build/lowest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	build/lowest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation .
 	build/lowest/bin/python -m pip check
 	@touch $@
 

@@ -109,7 +109,7 @@ def test_texts_and_exponents_are_bounded_before_they_are_expanded():
     assert as_fraction("0." + "1" * (MAX_TEXT - 2)) > 0
     assert as_fraction(f"1e-{MAX_EXPONENT}") == Fraction(1, 10**MAX_EXPONENT)
     for text in ("0." + "1" * (MAX_TEXT - 1), f"1e-{MAX_EXPONENT + 1}", f"1e-0{MAX_EXPONENT}"):
-        with pytest.raises(LevelError, match="^level must be a number such as"):
+        with pytest.raises(LevelError, match=r"^level must be a number such as"):
             as_fraction(text)
 
 
