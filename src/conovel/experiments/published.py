@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 SHIFTS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
 QUANTIZED_AT = 2.0
-TRIALS = 100
 
 
 class Published(NamedTuple):

@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import ColumnError, ModelError, SampleError
 from conovel.spec.shown import Shown
-
-
-class FlatModel(Protocol):
-    """A score model made of numbers only.
-
-    `conovel.models.forest.Forest`, `conovel.models.linear.Linear` and
-    `conovel.models.dense.Dense` are the three families. A model cannot be changed once built,
-    and the score of a row does not depend on the rows scored with it.
-    """
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns a row must have."""
-
-    def score(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the probability, in [0, 1], that each row is novel."""
 
 
 class Described(Shown):

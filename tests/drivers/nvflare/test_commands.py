@@ -65,7 +65,7 @@ def test_an_agent_without_a_coordinator_gives_up(conovel, folder):
     ended = conovel("agent", settings, "--join-seconds", "1")
     assert ended.returncode == 2
     assert "was not accepted by the coordinator at localhost:" in ended.stderr
-    assert not processes.find(b"nvflare", str(folder).encode())
+    assert not processes.find("nvflare", str(folder))
 
 
 def test_an_agent_with_the_certificate_of_another_site_does_not_start(conovel, folder):

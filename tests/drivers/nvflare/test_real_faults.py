@@ -161,8 +161,8 @@ def kill_supervisor(scene, sabotage, meanwhile, party):
     reached = sabotage(site="south", when="START", do="pause")  # after it, the run would go on
     running = meanwhile(scene.run, "--regime", "full")
     assert wait_for(reached.exists, REACH_SECONDS)
-    kit = str(scene.loopback.folder / party / "kit").encode()
-    left = find(b"nvflare", kit)
+    kit = str(scene.loopback.folder / party / "kit")
+    left = find("nvflare", kit)
     assert len(left) == 2  # NVFlare's own process, and that of the run
     scene.loopback.kill_supervisor(party)
     assert wait_for(lambda: all_gone(left), 4)

@@ -316,7 +316,10 @@ def test_a_process_ends_with_all_it_began(end):
     parent = subprocess.Popen([sys.executable, "-c", FAMILY], stdout=subprocess.PIPE)
     parent.stdout.readline()
     (child,) = processes.descendants(parent.pid)
+    assert parent.pid in processes.find("subprocess.Popen", "time.sleep(600)")
+    assert parent.pid not in processes.find("subprocess.Popen", "no such word")
     assert os.getsid(child) == child  # a session of its own, as NVFlare's workers have
     end(parent.pid)
     parent.wait(10)
     assert processes.wait_for(lambda: not processes.is_running(child), 10)
+    assert processes.descendants(parent.pid) == []

@@ -84,37 +84,24 @@ def kill_tree(pid: int) -> None:
 
 def descendants(pid: int) -> list[int]:
     """List the children of a process, their children, and so on."""
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                # The name is in brackets and may contain brackets. The parent is the second field
-                # after it.
-                after = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents.setdefault(int(after[1]), []).append(int(entry.name))
-    found: list[int] = []
-    queue = [pid]
-    while queue:
-        children = parents.get(queue.pop(), [])
-        found += children
-        queue += children
-    return found
+    import psutil  # noqa: PLC0415  (an extra)
+
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.Error:  # it has ended
+        return []
 
 
-def find(*words: bytes) -> list[int]:
+def find(*words: str) -> list[int]:
     """List this user's processes whose command contains all these words."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and entry.stat().st_uid == os.getuid():
-                command = (entry / "cmdline").read_bytes()
-                if all(word in command for word in words):
-                    found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
+    import psutil  # noqa: PLC0415  (an extra)
+
+    commands = {
+        process.pid: "\0".join(process.info["cmdline"] or ())
+        for process in psutil.process_iter(["cmdline", "uids"])
+        if process.info["uids"] is not None and process.info["uids"].effective == os.geteuid()
+    }
+    return [pid for pid, command in commands.items() if all(word in command for word in words)]
 
 
 def all_gone(pids: Sequence[int]) -> bool:
@@ -124,11 +111,12 @@ def all_gone(pids: Sequence[int]) -> bool:
 
 def is_running(pid: int) -> bool:
     """Return whether a process exists and is not a zombie."""
+    import psutil  # noqa: PLC0415  (an extra)
+
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
         return False
-    return state != "Z"
 
 
 def wait_for(happened: Callable[[], object], seconds: float, every: float = 0.1) -> bool:

@@ -220,7 +220,7 @@ def _pid_file(state: Path, kit: Path) -> Iterator[None]:
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
-        for orphan in processes.find(b"nvflare", str(kit).encode()):
+        for orphan in processes.find("nvflare", str(kit)):
             processes.stop_tree(orphan)
         yield
 
