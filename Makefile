@@ -14,9 +14,9 @@ federation-demo: .venv/dev
 # takes twenty times as long.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-# Modules with lines that no test reaches are listed at the end; COVER= leaves that out. From
-# Python 3.12 on the interpreter itself counts lines, which costs less.
-COVER ?= --cov --cov-report=term
+# `make test COVER=--cov` lists the modules with lines that no test reaches. It takes longer than a
+# plain run. From Python 3.12 on the interpreter itself counts lines, which costs less.
+COVER ?=
 CORE = COVERAGE_CORE=$$($(BIN)/python -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")')
 test: check
 	$(CORE) $(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder $(COVER)
