@@ -96,10 +96,12 @@ REGIMES = ("isolated", "counts", "split", "conservative", "full", "joint", "cons
 
 def runs():
     for regime in REGIMES:
-        yield pytest.param({"regime": regime, "scorer": "logistic"}, id=regime)
+        marks = () if regime in ("joint", "consensus") else pytest.mark.slow
+        yield pytest.param({"regime": regime, "scorer": "logistic"}, id=regime, marks=marks)
     for composite in COMPOSITES:
         options = {"regime": "full", "scorer": "logistic", "composite": composite}
-        yield pytest.param(options, id=composite)
+        marks = () if composite in ("auto", "max") else pytest.mark.slow
+        yield pytest.param(options, id=composite, marks=marks)
     yield pytest.param({"regime": "full", "scorer": "logistic", "repeats": 2}, id="repeats")
     yield pytest.param({}, id="defaults")
 

@@ -71,7 +71,10 @@ def test_the_decision_is_e_bh_on_runs_that_can_be_made_one_by_one(regime):
     assert np.array_equal(np.concatenate([s.times_flagged for s in run.values()]), times)
 
 
-@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize(
+    "regime",
+    [r if r in ("joint", "full") else pytest.param(r, marks=pytest.mark.slow) for r in REGIMES],
+)
 def test_every_published_value_is_checked_or_named(regime):
     run = network(regime=regime, repeats=2).run()
     assert_every_forgery_is_found(json.loads(json.dumps(network_content(run))))
