@@ -137,14 +137,15 @@ def fit_scale(model: ScoreModel, training: TrainingSet, least: int = 1) -> Commo
     )
     is_probability = bool(min(scores[0], known[0]) >= 0 and max(scores[-1], known[-1]) <= 1)
     if is_probability:
-        scores, known = (log_odds(some, _CLOSEST) for some in (scores, known))
-    curve = fit_curve(scores, known)
+        curve = fit_curve(*(log_odds(some, _CLOSEST) for some in (scores, known)))
+    else:
+        curve = fit_curve(scores, known)
     marks = np.append(curve.score_at(EDGES), curve.even)
     if is_probability:
         marks = expit(marks)
     edges = np.maximum.accumulate(marks[:-1])
     if least > 1:
-        edges = _merged(edges, np.sort(training.mixture.score(model)), least)
+        edges = _merged(edges, scores, least)
     return CommonScale(edges, int(np.searchsorted(edges, marks[-1], side="right")))
 
 

@@ -82,7 +82,7 @@ def with_levels(model: ScoreModel, mixture: Mixture, least: int) -> ScoreModel:
 
 
 def group_starts(scores: NDArray[Any], least: int) -> NDArray[np.intp]:
-    """Cut ascending scores or cells into groups of at least `least`; return where each begins.
+    """Cut ascending scores into groups of at least `least`; return where each begins.
 
     The groups are made from the highest score down. Equal scores stay together.
 

@@ -210,7 +210,7 @@ class Site(ABC):
 
         A peer's model may tell no fewer than k rows of this site from the others.
         """
-        least = self.work.group_rows or _rule(training)
+        least = self._least_rows(training)
         peers = [with_levels(one, training.mixture, least) for one in self._decode(models)]
         found = fit_composite(self.spec.composite, local, peers, training)
         if found.selection:
@@ -219,7 +219,12 @@ class Site(ABC):
 
     def _scale(self, model: ScoreModel, training: TrainingSet) -> CommonScale:
         """Return the cells in which rows are counted in the regime `joint`."""
-        return fit_scale(model, training, self.work.group_rows or _rule(training))
+        return fit_scale(model, training, self._least_rows(training))
+
+    def _least_rows(self, training: TrainingSet) -> int:
+        """Return how many rows a level or a cell holds at least, from numbers of rows alone."""
+        n_rows = len(training.null_train) + training.mixture.position.size
+        return self.work.group_rows or least_rows(n_rows)
 
     def _decode(self, models: Mapping[str, bytes]) -> list[Surrogate]:
         """Decode the peers' models, or say whose cannot be."""
@@ -233,11 +238,6 @@ class Site(ABC):
         if surrogate.n_features != len(self.columns):
             raise ModelRefusedError(f"the model of {peer} is for other columns", peer)
         return surrogate
-
-
-def _rule(training: TrainingSet) -> int:
-    """Return how many rows a level or a cell holds at least, from numbers of rows alone."""
-    return least_rows(len(training.null_train) + training.mixture.position.size)
 
 
 class Ranked(NamedTuple):
