@@ -59,8 +59,8 @@ mutants: .venv/mutants
 
 # The lowest versions that pyproject.toml allows, in an environment of its own, and the tests of
 # what depends on them most. The versions are pinned, and pip compares their hashes.
-LOWEST := $(addprefix tests/,cli/test_cli.py drivers/test_results.py models/wire scorers/test_automatic.py \
-	site/test_detector.py site/test_tables.py stats/test_cells.py stats/test_ranks.py)
+LOWEST := $(addprefix tests/,cli/test_cli.py runs/test_results.py models/wire scorers/test_automatic.py \
+	runs/test_detector.py rows/test_tables.py stats/test_cells.py stats/test_ranks.py)
 lowest: build/lowest/installed
 	$(ONE_THREAD) HYPOTHESIS_PROFILE=mutants PYTHONPATH=src build/lowest/bin/python -m pytest -q -n 2 --no-loadscope-reorder $(LOWEST)
 

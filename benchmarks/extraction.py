@@ -23,10 +23,10 @@ from fractions import Fraction
 import numpy as np
 
 from conovel.experiments.attacks import area
+from conovel.rows.pairs import read_pair
 from conovel.scorers.registry import as_candidates
 from conovel.site.consensus_site import open_site
-from conovel.site.pairs import read_pair
-from conovel.site.surrogate import decode, make_surrogate
+from conovel.site.sent.surrogate import decode, make_surrogate
 from conovel.site.work import SiteWork
 from conovel.spec.run_spec import RunSpec
 

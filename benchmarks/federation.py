@@ -15,12 +15,12 @@ from pathlib import Path
 import pyarrow as pa
 
 import conovel as cn
-from conovel.drivers.nvflare.loopback import Loopback
-from conovel.drivers.nvflare.operator import run
-from conovel.drivers.nvflare.processes import wait_for
-from conovel.drivers.nvflare.session import connect
-from conovel.drivers.nvflare.terms import Terms
 from conovel.experiments.gaussian import gaussian_design
+from conovel.federation.loopback import Loopback
+from conovel.federation.operator_commands import run
+from conovel.federation.processes import wait_for
+from conovel.federation.session import connect
+from conovel.federation.terms import Terms
 from conovel.spec.run_spec import RunSpec
 
 SCORER = "logistic"

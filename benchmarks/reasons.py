@@ -23,8 +23,8 @@ from threadpoolctl import threadpool_limits
 import conovel as cn
 from conovel.models.shares import column_shares
 from conovel.scorers.from_sklearn import to_flat
-from conovel.site.column_views import plain_views
-from conovel.site.explain import Explainer
+from conovel.site.explain.column_views import plain_views
+from conovel.site.explain.explainer import Explainer
 
 SCORERS = {
     "linear": "logistic",

@@ -60,7 +60,8 @@ def write_rows(folder: Path, n: int, novel: float, seed: int) -> None:
 def in_pieces(folder: Path, budget: str) -> dict[str, float]:
     """Detect on the files; the fit is timed on its own, too."""
     from conovel import AdaDetect
-    from conovel.site.files import LocalEngine, detect_files
+    from conovel.runs.file_detection import detect_files
+    from conovel.site.files.engines import LocalEngine
 
     begun: dict[str, float] = {}
     n_rejected = detect_files(

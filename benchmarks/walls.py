@@ -15,8 +15,8 @@ import numpy as np
 import conovel as cn
 from conovel.experiments.gaussian import Labelled, gaussian_design
 from conovel.models.wire import schema_digest
+from conovel.rows.pairs import read_pair
 from conovel.scorers.registry import as_candidates
-from conovel.site.pairs import read_pair
 from conovel.site.site import LocalSite
 from conovel.site.work import SiteWork
 from conovel.spec.run_spec import RunSpec

@@ -14,12 +14,12 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.federation import MANY_RUNS, SCORER, draw, put_proxies
-from conovel.drivers.nvflare.loopback import Loopback
-from conovel.drivers.nvflare.operator import run
-from conovel.drivers.nvflare.paths import OWN_SEED_FILE
-from conovel.drivers.nvflare.processes import wait_for
-from conovel.drivers.nvflare.session import connect
-from conovel.drivers.nvflare.terms import Terms
+from conovel.federation.loopback import Loopback
+from conovel.federation.operator_commands import run
+from conovel.federation.paths import OWN_SEED_FILE
+from conovel.federation.processes import wait_for
+from conovel.federation.session import connect
+from conovel.federation.terms import Terms
 from conovel.spec.run_spec import RunSpec
 
 CONSENT = f'regimes = ["joint", "full", "counts", "isolated", "conservative"]\n{MANY_RUNS}'

@@ -20,8 +20,8 @@ from playwright.sync_api import Browser, sync_playwright
 from sklearn.datasets import load_breast_cancer
 
 import conovel as cn
-from conovel.drivers.nvflare.loopback import OPERATOR, Loopback
 from conovel.experiments.gaussian import gaussian_design
+from conovel.federation.loopback import OPERATOR, Loopback
 from conovel.report import network_content, of_detection, render
 
 FOLDER = Path(__file__).parent / "_static"

@@ -129,7 +129,7 @@ def judge_run(plain: Any) -> str:
 
 def change_detector(random: Random, data: bytes) -> bytes:
     """Change the header as a tree, or bytes anywhere; length and checksum are right."""
-    from conovel.site.saved_file import _START  # noqa: PLC0415
+    from conovel.runs.saved_file import _START  # noqa: PLC0415
 
     content = data[:-32]
     magic, version, size = _START.unpack_from(content)
@@ -146,7 +146,7 @@ def change_detector(random: Random, data: bytes) -> bytes:
 
 def judge_detector(data: bytes) -> str:
     """Read a detector and score a row, or get an error."""
-    from conovel.site.saved import KeptDetector  # noqa: PLC0415
+    from conovel.runs.saved import KeptDetector  # noqa: PLC0415
 
     try:
         kept = KeptDetector.from_bytes(data)
@@ -160,7 +160,7 @@ def judge_detector(data: bytes) -> str:
 
 def change_ledger(random: Random, plain: Any) -> Any:
     """Change a ledger as a tree, with the right checksum in most."""
-    from conovel.site.ledger_file import _checksum  # noqa: PLC0415
+    from conovel.runs.ledger_file import _checksum  # noqa: PLC0415
 
     changed = mutation.of_tree(random, plain)
     if isinstance(changed, dict) and random.randrange(16):
@@ -171,7 +171,7 @@ def change_ledger(random: Random, plain: Any) -> Any:
 
 def judge_ledger(plain: Any) -> str:
     """Read a ledger and its list, or get an error."""
-    from conovel.site.ledger_file import ledger_of_plain, list_columns  # noqa: PLC0415
+    from conovel.runs.ledger_file import ledger_of_plain, list_columns  # noqa: PLC0415
 
     try:
         ledger = ledger_of_plain(json.loads(json.dumps(plain)), Path("ledger.json"))
@@ -183,14 +183,14 @@ def judge_ledger(plain: Any) -> str:
 
 def judge_site(text: str) -> str:
     """Read a site.toml."""
-    from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
+    from conovel.federation.settings import read_site  # noqa: PLC0415
 
     return _judge_file("site.toml", text.encode(errors="replace"), read_site)
 
 
 def judge_federation(text: str) -> str:
     """Read a federation.toml."""
-    from conovel.drivers.nvflare.settings import read_federation  # noqa: PLC0415
+    from conovel.federation.settings import read_federation  # noqa: PLC0415
 
     return _judge_file("federation.toml", text.encode(errors="replace"), read_federation)
 
@@ -210,7 +210,7 @@ def judge_schema(text: str) -> str:
 
 def judge_terms(plain: Any) -> str:
     """Read the terms of a run, and write them again."""
-    from conovel.drivers.nvflare.terms import Terms  # noqa: PLC0415
+    from conovel.federation.terms import Terms  # noqa: PLC0415
 
     try:
         terms = Terms.from_dict(json.loads(json.dumps(plain)))
@@ -230,7 +230,7 @@ def change_signed(random: Random, der: bytes) -> bytes:
 
 def judge_certificate(data: bytes) -> str:
     """Read a certificate, and look for objections to it."""
-    from conovel.drivers.nvflare.certificates import (  # noqa: PLC0415
+    from conovel.federation.certificates import (  # noqa: PLC0415
         NO_ROLE,
         Authority,
         load_certificate,
@@ -246,7 +246,7 @@ def judge_certificate(data: bytes) -> str:
 
 def judge_request(data: bytes) -> str:
     """Read a request for a certificate."""
-    from conovel.drivers.nvflare.enrolment import read_request  # noqa: PLC0415
+    from conovel.federation.enrolment import read_request  # noqa: PLC0415
 
     pem = valid.as_pem(data, "CERTIFICATE REQUEST")
     return _judge_file("north.csr", pem, lambda path: read_request(path, valid.plan()))
@@ -254,7 +254,7 @@ def judge_request(data: bytes) -> str:
 
 def judge_revoked(data: bytes) -> str:
     """Read a list of revoked certificates."""
-    from conovel.drivers.nvflare.certificates import read_revoked  # noqa: PLC0415
+    from conovel.federation.certificates import read_revoked  # noqa: PLC0415
 
     pem = valid.as_pem(data, "X509 CRL")
     return _judge_file("revoked.pem", pem, lambda path: read_revoked(path, valid.root()))
@@ -269,9 +269,9 @@ def change_log(random: Random, entries: Any) -> Any:
 def judge_log(entries: Any) -> str:
     """Chain entries with right hashes, read them, and add up what they say."""
     from conovel.cli.audit import _content, _facts, _table  # noqa: PLC0415
-    from conovel.drivers.nvflare.audit_log import START, as_line, read_chain  # noqa: PLC0415
-    from conovel.drivers.nvflare.epsilon import spent_by_set  # noqa: PLC0415
-    from conovel.drivers.nvflare.exposure import exposure_of, runs_of, runs_spent  # noqa: PLC0415
+    from conovel.federation.audit_log import START, as_line, read_chain  # noqa: PLC0415
+    from conovel.federation.epsilon import spent_by_set  # noqa: PLC0415
+    from conovel.federation.exposure import exposure_of, runs_of, runs_spent  # noqa: PLC0415
 
     lines, previous = [], START
     for number, entry in enumerate(entries, 1):

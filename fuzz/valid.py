@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-    from conovel.drivers.nvflare.kits import FederationPlan
+    from conovel.federation.kits import FederationPlan
 
 RUNS: tuple[dict[str, Any], ...] = (
     {"regime": "full"},
@@ -94,7 +94,7 @@ def detectors() -> list[bytes]:
 def ledgers() -> list[Any]:
     """Ledgers of kept and of refitted scores, final or not, and of a network."""
     import conovel as cn  # noqa: PLC0415
-    from conovel.site.ledger_file import _checksum, ledger_as_plain  # noqa: PLC0415
+    from conovel.runs.ledger_file import _checksum, ledger_as_plain  # noqa: PLC0415
 
     made = []
     kept = cn.AdaDetect("logistic", 0.2, random_state=0).keep(_rows(0, 120), _rows(1, 60, 9))
@@ -205,7 +205,7 @@ def schemas() -> list[str]:
 
 def terms() -> list[Any]:
     """Terms of runs."""
-    from conovel.drivers.nvflare.terms import Terms  # noqa: PLC0415
+    from conovel.federation.terms import Terms  # noqa: PLC0415
     from conovel.spec.run_spec import RunSpec  # noqa: PLC0415
     from conovel.spec.schema import Schema  # noqa: PLC0415
 
@@ -296,7 +296,7 @@ def revoked() -> list[bytes]:
 
 def plan() -> FederationPlan:
     """Return the plan that a request is compared with."""
-    from conovel.drivers.nvflare.kits import FederationPlan  # noqa: PLC0415
+    from conovel.federation.kits import FederationPlan  # noqa: PLC0415
 
     return FederationPlan("hospitals", "localhost", ("north", "south"), ("ana@example.org",))
 

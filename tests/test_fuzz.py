@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 
 import conovel as cn
-from conovel.drivers.nvflare.audit_log import START, as_line, read_chain
-from conovel.drivers.nvflare.certificates import read_revoked
-from conovel.drivers.nvflare.enrolment import read_request
 from conovel.errors import (
     FederationError,
     InputError,
     ModelError,
     SavedFileError,
 )
+from conovel.federation.audit_log import START, as_line, read_chain
+from conovel.federation.certificates import read_revoked
+from conovel.federation.enrolment import read_request
+from conovel.rows.dialects import Reading
+from conovel.runs import saved_file
+from conovel.runs.ledger_file import _checksum, ledger_of_plain
 from conovel.scorers.kept import Part, from_part
-from conovel.site import saved_file
-from conovel.site.dialects import Reading
-from conovel.site.ledger_file import _checksum, ledger_of_plain
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.schema import Schema
 from conovel.spec.toml_text import MAX_BYTES, read_toml
@@ -48,7 +48,7 @@ def test_the_inputs_that_are_changed_are_valid(name):
 
 def test_the_fuzzer_would_find_a_fault(monkeypatch):
     """With one check of the reader taken out, some input is no named error any more."""
-    monkeypatch.setattr("conovel.site.ledger_file._whole", lambda value, *_: value)
+    monkeypatch.setattr("conovel.runs.ledger_file._whole", lambda value, *_: value)
 
     def try_all():
         return [try_one("ledgers", seed) for seed in range(1000)]

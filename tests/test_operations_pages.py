@@ -11,7 +11,7 @@ from support.paths import DOCS, ROOT
 
 from conovel import errors
 from conovel.cli import app
-from conovel.drivers.nvflare import paths
+from conovel.federation import paths
 
 HOW_TO = DOCS / "how-to"
 TROUBLES = (HOW_TO / "troubleshooting.md").read_text(encoding="utf-8")
@@ -87,9 +87,9 @@ def test_the_page_on_upgrades_has_the_numbers_of_the_code():
     from conovel.models.wire.header import VERSION as MODELS
     from conovel.protocol.messages import VERSION as MESSAGES
     from conovel.protocol.not_checked import FORMATS
-    from conovel.site.ledger_file import FORMAT as LEDGERS
-    from conovel.site.ledger_prepared import FORMAT as PREPARED
-    from conovel.site.saved_file import VERSION as DETECTORS
+    from conovel.runs.ledger_file import FORMAT as LEDGERS
+    from conovel.runs.ledger_prepared import FORMAT as PREPARED
+    from conovel.runs.saved_file import VERSION as DETECTORS
 
     text = (HOW_TO / "upgrades.md").read_text(encoding="utf-8")
     told = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|", text, re.MULTILINE))
@@ -118,10 +118,10 @@ def test_the_page_on_backups_names_every_file_of_a_party():
 
 def test_the_page_on_metrics_lists_all_of_them(tmp_path):
     pytest.importorskip("prometheus_client")
-    from conovel.drivers.nvflare.audit_log import AuditLog
-    from conovel.drivers.nvflare.measures import Volume
-    from conovel.drivers.nvflare.metrics import PartyMetrics
-    from conovel.drivers.nvflare.run_totals import RunTotals
+    from conovel.federation.audit_log import AuditLog
+    from conovel.federation.measures import Volume
+    from conovel.federation.metrics import PartyMetrics
+    from conovel.federation.run_totals import RunTotals
 
     totals = RunTotals(1, {("done", ""): 1}, {("in", "HELLO"): Volume(1, 2)}, {"fit": (1, 2.0)})
     folders = {"state": tmp_path}
@@ -165,7 +165,7 @@ def test_what_a_containerfile_names_exists(party):
     page = (HOW_TO / "containers.md").read_text(encoding="utf-8")
     assert all(f"`{folder}`" in page for folder in made)
     if party == "coordinator":
-        from conovel.drivers.nvflare.kits import FederationPlan
+        from conovel.federation.kits import FederationPlan
 
         ports = FederationPlan("f", "localhost", ("a", "b"), ("a@example.org",))
         assert of["EXPOSE"][0].split() == [str(ports.port), str(ports.admin_port)]

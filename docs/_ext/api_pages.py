@@ -20,12 +20,26 @@ _DIRECTIVES = {
     "function": "autofunction",
 }
 
+ONE_SITE = tuple(
+    f"conovel.runs.{name}"
+    for name in ("detector", "saved", "ledger", "ledger_records", "site_results", "check_order")
+)
+
 # (file, title, first parts of the modules it covers). The first group that fits takes a name.
 GROUPS = [
-    ("models", "Models as bytes", ("conovel.site.surrogate", "conovel.models")),
-    ("tables", "Tables", ("conovel.spec.schema", "conovel.site.pairs")),
-    ("one-site", "Detection at one site", ("conovel.site", "conovel.experiments")),
-    ("networks", "Networks of agents", ("conovel.drivers", "conovel.protocol")),
+    ("models", "Models as bytes", ("conovel.site.sent.surrogate", "conovel.models")),
+    ("tables", "Tables", ("conovel.spec.schema", "conovel.rows.pairs")),
+    ("one-site", "Detection at one site", (*ONE_SITE, "conovel.site", "conovel.experiments")),
+    (
+        "networks",
+        "Networks of agents",
+        (
+            "conovel.runs.network",
+            "conovel.runs.agents",
+            "conovel.runs.results",
+            "conovel.protocol",
+        ),
+    ),
     ("scorers", "Scorers", ("conovel.scorers",)),
     ("statistics", "Statistics on integers", ("conovel.stats",)),
     ("guarantees", "What a result promises", ("conovel.spec",)),

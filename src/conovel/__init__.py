@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, Any
 from conovel.spec.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from conovel.drivers.agents import Agent as Agent
-    from conovel.drivers.network import Network as Network
-    from conovel.drivers.results import NetworkRun as NetworkRun
     from conovel.errors import BatchRefusedError as BatchRefusedError
     from conovel.errors import ColumnError as ColumnError
     from conovel.errors import ConovelError as ConovelError
@@ -41,6 +38,18 @@ if TYPE_CHECKING:
     from conovel.experiments.evaluation import evaluate as evaluate
     from conovel.models.wire import Surrogate as Surrogate
     from conovel.protocol.transcript import Transcript as Transcript
+    from conovel.rows.pairs import infer_schema as infer_schema
+    from conovel.runs.agents import Agent as Agent
+    from conovel.runs.check_order import Check as Check
+    from conovel.runs.check_order import check as check
+    from conovel.runs.detector import AdaDetect as AdaDetect
+    from conovel.runs.ledger import Ledger as Ledger
+    from conovel.runs.ledger_records import LedgerUpdate as LedgerUpdate
+    from conovel.runs.network import Network as Network
+    from conovel.runs.results import NetworkRun as NetworkRun
+    from conovel.runs.saved import KeptDetector as KeptDetector
+    from conovel.runs.site_results import Detection as Detection
+    from conovel.runs.site_results import SiteResult as SiteResult
     from conovel.scorers.automatic import Automatic as Automatic
     from conovel.scorers.base import FittedScorer as FittedScorer
     from conovel.scorers.base import Mixture as Mixture
@@ -52,17 +61,8 @@ if TYPE_CHECKING:
     from conovel.scorers.selection import Selection as Selection
     from conovel.site.checks.drift import ColumnDrift as ColumnDrift
     from conovel.site.checks.drift import Drift as Drift
-    from conovel.site.checks.order import Check as Check
-    from conovel.site.checks.order import check as check
-    from conovel.site.detector import AdaDetect as AdaDetect
-    from conovel.site.ledger import Ledger as Ledger
-    from conovel.site.ledger_records import LedgerUpdate as LedgerUpdate
-    from conovel.site.pairs import infer_schema as infer_schema
-    from conovel.site.results import Detection as Detection
-    from conovel.site.results import SiteResult as SiteResult
-    from conovel.site.saved import KeptDetector as KeptDetector
-    from conovel.site.surrogate import decode as decode
-    from conovel.site.surrogate import encode as encode
+    from conovel.site.sent.surrogate import decode as decode
+    from conovel.site.sent.surrogate import encode as encode
     from conovel.spec.findings import Finding as Finding
     from conovel.spec.guarantee import Guarantee as Guarantee
     from conovel.spec.schema import Column as Column
@@ -86,19 +86,19 @@ if TYPE_CHECKING:
 # Where each public name lives. Names are imported on first use, so that statistics need no
 # scikit-learn and the command line answers at once.
 _HOMES = {
-    "AdaDetect": "site.detector",
-    "Agent": "drivers.agents",
+    "AdaDetect": "runs.detector",
+    "Agent": "runs.agents",
     "Automatic": "scorers.automatic",
     "BatchRefusedError": "errors",
     "Blend": "scorers.blend",
-    "Check": "site.checks.order",
+    "Check": "runs.check_order",
     "Column": "spec.schema",
     "ColumnDrift": "site.checks.drift",
     "ColumnError": "errors",
     "ConovelError": "errors",
     "ConovelWarning": "errors",
     "DataWarning": "errors",
-    "Detection": "site.results",
+    "Detection": "runs.site_results",
     "Drift": "site.checks.drift",
     "Evaluation": "experiments.evaluation",
     "Evidence": "stats.evidence",
@@ -109,16 +109,16 @@ _HOMES = {
     "Guarantee": "spec.guarantee",
     "GuaranteeWarning": "errors",
     "InputError": "errors",
-    "KeptDetector": "site.saved",
-    "Ledger": "site.ledger",
-    "LedgerUpdate": "site.ledger_records",
+    "KeptDetector": "runs.saved",
+    "Ledger": "runs.ledger",
+    "LedgerUpdate": "runs.ledger_records",
     "LevelError": "errors",
     "LocalProtocolError": "errors",
     "MissingExtraError": "errors",
     "Mixture": "scorers.base",
     "ModelError": "errors",
-    "Network": "drivers.network",
-    "NetworkRun": "drivers.results",
+    "Network": "runs.network",
+    "NetworkRun": "runs.results",
     "OneClass": "scorers.one_class",
     "PrivacyError": "errors",
     "ProtocolError": "errors",
@@ -134,7 +134,7 @@ _HOMES = {
     "Scorer": "scorers.base",
     "ScorerError": "errors",
     "Selection": "scorers.selection",
-    "SiteResult": "site.results",
+    "SiteResult": "runs.site_results",
     "SiteVanishedError": "errors",
     "StepUp": "stats.stepup",
     "Storey": "stats.null_proportion",
@@ -145,15 +145,15 @@ _HOMES = {
     "WireError": "errors",
     "adjusted_pvalues": "stats.stepup",
     "benjamini_hochberg": "stats.stepup",
-    "check": "site.checks.order",
+    "check": "runs.check_order",
     "conformal_pvalues": "stats.ranks",
     "conformal_ranks": "stats.ranks",
-    "decode": "site.surrogate",
+    "decode": "site.sent.surrogate",
     "e_bh": "stats.evidence",
-    "encode": "site.surrogate",
+    "encode": "site.sent.surrogate",
     "evaluate": "experiments.evaluation",
     "fast_lsu": "stats.stepup",
-    "infer_schema": "site.pairs",
+    "infer_schema": "rows.pairs",
     "reject": "stats.stepup",
     "resolution": "stats.resolution",
 }

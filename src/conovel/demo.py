@@ -17,12 +17,12 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 from rich.table import Table
 
-from conovel.drivers.agents import Agent
-from conovel.drivers.network import Network
-from conovel.drivers.results import NetworkRun
 from conovel.report import correct_counts, network_content, write_report
-from conovel.site.results import SiteResult
-from conovel.site.storage import write_json
+from conovel.rows.storage import write_json
+from conovel.runs.agents import Agent
+from conovel.runs.network import Network
+from conovel.runs.results import NetworkRun
+from conovel.runs.site_results import SiteResult
 
 REPORT = Path("conovel-demo.html")
 WIDTH = 80

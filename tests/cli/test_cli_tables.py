@@ -15,9 +15,9 @@ from support.commands import invoke
 from support.excel import write_excel
 
 import conovel as cn
-from conovel.site.datafiles import DataFile
+from conovel.rows.datafiles import DataFile
+from conovel.rows.storage import beside, read_table
 from conovel.site.files.source import FileSource
-from conovel.site.storage import beside, read_table
 
 N_NULL, N_TEST, N_NOVEL = 400, 60, 12
 RNG = np.random.default_rng(0)

@@ -9,8 +9,8 @@ from support.forgeries import assert_every_forgery_is_found
 
 import conovel as cn
 from conovel.cli.verify import _with_ranks
-from conovel.drivers.nvflare.terms import Terms
 from conovel.errors import ConovelError, InputError, LevelError, MalformedMessageError
+from conovel.federation.terms import Terms
 from conovel.protocol.audit import verify
 from conovel.protocol.bodies import Roster
 from conovel.protocol.fields import MAX_AGENTS

@@ -25,7 +25,6 @@ from support.fake_link import (
 )
 
 from conovel import errors
-from conovel.drivers.work import perform
 from conovel.protocol.agent import Agent
 from conovel.protocol.bodies import (
     Below,
@@ -52,6 +51,7 @@ from conovel.protocol.events import FitModels
 from conovel.protocol.joint import block_of
 from conovel.protocol.messages import COORDINATOR, decode
 from conovel.protocol.states import TRANSITIONS, State
+from conovel.runs.work import perform
 from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.rank_counts import RankHistogram, as_block

@@ -17,8 +17,8 @@ from conovel.scorers.discriminant import Discriminant
 from conovel.scorers.mahalanobis import mahalanobis_distance
 from conovel.scorers.refined import Refined, shrunken_logistic
 from conovel.scorers.registry import NAMED, as_candidates
-from conovel.site.compact import PROFILES, fit_compact
 from conovel.site.composite import fit_composite
+from conovel.site.sent.compact import PROFILES, fit_compact
 from conovel.spec.composites import COMPOSITES
 
 D = 11  # from 8 columns on, numpy adds in another order where they are contiguous

@@ -7,7 +7,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from conovel.drivers.nvflare.certificates import NO_ROLE, Authority, Credentials
+from conovel.federation.certificates import NO_ROLE, Authority, Credentials
 
 OPERATOR = "ana@example.org"
 

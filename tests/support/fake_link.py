@@ -12,7 +12,6 @@ from itertools import takewhile
 import numpy as np
 from hypothesis import strategies as st
 
-from conovel.drivers.work import perform
 from conovel.errors import GuaranteeWarning, ResolutionWarning
 from conovel.protocol.agent import Agent
 from conovel.protocol.bodies import Model
@@ -20,6 +19,7 @@ from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.events import Send, messages_of
 from conovel.protocol.messages import COORDINATOR, Message, encode
 from conovel.protocol.transcript import Transcript
+from conovel.runs.work import perform
 from conovel.spec.facts import Facts
 from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import as_regime

@@ -2,14 +2,14 @@
 
 from types import SimpleNamespace
 
-from conovel.drivers.nvflare.consent import Limits
-from conovel.drivers.nvflare.coordinator_driver import CoordinatorDriver, Replies
-from conovel.drivers.nvflare.run_records import RunRecords
-from conovel.drivers.nvflare.signatures import MessageSigner, MessageVerifier
-from conovel.drivers.nvflare.site_driver import SiteDriver
-from conovel.drivers.nvflare.site_files import SiteFiles
-from conovel.drivers.nvflare.site_list import objection_to_list
 from conovel.errors import ConovelError, SignatureError
+from conovel.federation.consent import Limits
+from conovel.federation.coordinator_driver import CoordinatorDriver, Replies
+from conovel.federation.run_records import RunRecords
+from conovel.federation.signatures import MessageSigner, MessageVerifier
+from conovel.federation.site_driver import SiteDriver
+from conovel.federation.site_files import SiteFiles
+from conovel.federation.site_list import objection_to_list
 from conovel.protocol.messages import COORDINATOR
 from support.certificates import authority, credentials
 

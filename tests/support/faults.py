@@ -66,7 +66,7 @@ def shown():
 
 
 if __name__ == "__main__":
-    tests = runpy.run_path(str(ROOT / "tests" / "drivers" / "nvflare" / "test_real_faults.py"))
+    tests = runpy.run_path(str(ROOT / "tests" / "federation" / "test_real_faults.py"))
     text = PAGE.read_text(encoding="utf-8")
     pattern = re.escape(BEGIN) + ".*?" + re.escape(END)
     new = re.sub(pattern, lambda _: BEGIN + table(tests) + END, text, flags=re.DOTALL)

@@ -29,11 +29,12 @@ import conovel as cn
 from conovel.protocol.agent import Agent
 from conovel.protocol.bodies import Model
 from conovel.protocol.messages import decode
+from conovel.runs.file_detection import detect_files
 from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
 from conovel.scorers.classifier import as_scorer
 from conovel.scorers.registry import as_candidates
-from conovel.site.files import FileSite, detect_files
 from conovel.site.files.memory import MemoryPlan
+from conovel.site.files.site import FileSite
 from conovel.site.files.stream import Stream
 from conovel.site.work import SiteWork
 from conovel.spec.run_spec import RunSpec

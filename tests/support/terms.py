@@ -1,8 +1,8 @@
 """Terms of a run from one flat list of settings."""
 
-from conovel.drivers.nvflare.certificates import OPERATOR_ROLE
-from conovel.drivers.nvflare.signatures import as_der, sign
-from conovel.drivers.nvflare.terms import Terms
+from conovel.federation.certificates import OPERATOR_ROLE
+from conovel.federation.signatures import as_der, sign
+from conovel.federation.terms import Terms
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import canonical_json, run_id_of_terms
 from support.certificates import OPERATOR, credentials

@@ -16,10 +16,10 @@ from conovel.models.portable_math import expit
 from conovel.protocol.audit import verify
 from conovel.protocol.bodies import Ready
 from conovel.protocol.consensus import joined_folds
+from conovel.rows.pairs import read_pair
 from conovel.scorers.registry import as_candidates
 from conovel.site.consensus import cells_of, draw_folds
 from conovel.site.consensus_site import ConsensusSite, count_cells
-from conovel.site.pairs import read_pair
 from conovel.site.work import SiteWork
 from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec

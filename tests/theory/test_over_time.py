@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import conovel as cn
-from conovel.site.ledger_records import BatchFacts
+from conovel.runs.ledger_records import BatchFacts
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.stepup import step_up
 

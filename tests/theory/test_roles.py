@@ -34,7 +34,7 @@ from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import Mixture
 from conovel.scorers.registry import NAMED
 from conovel.scorers.weighted_forests import WeightedForests
-from conovel.site.noise import SecretNoise
+from conovel.site.sent.noise import SecretNoise
 from conovel.site.splitting import split_null
 from conovel.spec.composites import COMPOSITES
 from conovel.spec.regimes import REGIMES

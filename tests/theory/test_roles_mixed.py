@@ -17,7 +17,7 @@ from support.roles import (
 )
 
 import conovel as cn
-from conovel.site import inference
+from conovel.rows import inference
 
 SIZES = (60, 24)
 LEVEL = "1/5"

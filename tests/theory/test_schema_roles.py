@@ -10,8 +10,8 @@ from support.roles import assert_roles_do_not_matter, in_detector, in_network, n
 
 import conovel as cn
 from conovel.errors import InputError
-from conovel.site.files import detect_files
-from conovel.site.storage import write_table
+from conovel.rows.storage import write_table
+from conovel.runs.file_detection import detect_files
 
 KINDS = {"c": "category"}
 LEVEL = 0.1

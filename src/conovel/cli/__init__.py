@@ -17,7 +17,6 @@ from conovel.cli import (
     evaluate,
     federation,
     fit,
-    inspect,
     ledger,
     limit,
     privacy,
@@ -25,6 +24,7 @@ from conovel.cli import (
     reproduce,
     run,
     schema,
+    show_model,
     simulate,
     verify,
     watch,
@@ -64,7 +64,7 @@ for panel, commands in {
         run.stop,
         audit.audit,
     ),
-    RESULTS: (report.report, verify.verify, inspect.inspect),
+    RESULTS: (report.report, verify.verify, show_model.inspect),
 }.items():
     for command in commands:
         app.command(command.__name__, cls=PanelCommand, rich_help_panel=panel)(command)

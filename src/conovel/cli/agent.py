@@ -13,7 +13,7 @@ import typer
 from conovel.cli.show import require_there, say
 
 if TYPE_CHECKING:
-    from conovel.drivers.nvflare.metrics import MetricsAddress
+    from conovel.federation.metrics import MetricsAddress
 
 _ONCE = typer.Option("--once", help="End after one run; exit code 3 if it failed.")
 _JOIN = typer.Option(help="Seconds until it must be connected.", min=1)
@@ -38,9 +38,9 @@ def agent(
     Decisions go to the site's results folder; no row leaves the site. Ends on Ctrl-C.
     """
     require_there(settings)
-    from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
-    from conovel.drivers.nvflare.supervise import serve_site  # noqa: PLC0415
-    from conovel.site.datafiles import open_files  # noqa: PLC0415
+    from conovel.federation.settings import read_site  # noqa: PLC0415
+    from conovel.federation.supervise import serve_site  # noqa: PLC0415
+    from conovel.rows.datafiles import open_files  # noqa: PLC0415
 
     file = read_site(settings)
     for path in (file.null, file.test):
@@ -66,8 +66,8 @@ def coordinate(
 ) -> None:
     """Serve a federation as its coordinator, which sees counts, but no rows and no models."""
     require_there(settings)
-    from conovel.drivers.nvflare.settings import read_federation  # noqa: PLC0415
-    from conovel.drivers.nvflare.supervise import serve_coordinator  # noqa: PLC0415
+    from conovel.federation.settings import read_federation  # noqa: PLC0415
+    from conovel.federation.supervise import serve_coordinator  # noqa: PLC0415
 
     file = read_federation(settings)
     code = serve_coordinator(
@@ -83,7 +83,7 @@ def coordinate(
 
 def _metrics_at(asked: MetricsAddress | None, port: int | None) -> MetricsAddress | None:
     """Return where metrics are served: as the file says, but for a port of the command line."""
-    from conovel.drivers.nvflare.metrics import MetricsAddress  # noqa: PLC0415
+    from conovel.federation.metrics import MetricsAddress  # noqa: PLC0415
 
     if port is None:
         return asked

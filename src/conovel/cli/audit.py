@@ -21,9 +21,9 @@ from conovel.stats.words import counted
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from conovel.drivers.nvflare.audit_log import Chain
-    from conovel.drivers.nvflare.epsilon import EpsilonSpent
-    from conovel.drivers.nvflare.exposure import Exposure, LoggedRun
+    from conovel.federation.audit_log import Chain
+    from conovel.federation.epsilon import EpsilonSpent
+    from conovel.federation.exposure import Exposure, LoggedRun
 
 
 def audit(
@@ -43,10 +43,10 @@ def audit(
     Example: `conovel audit site.toml`
     """
     require_there(settings)
-    from conovel.drivers.nvflare.consent import NO_BOUND  # noqa: PLC0415
-    from conovel.drivers.nvflare.epsilon import spent_by_set  # noqa: PLC0415
-    from conovel.drivers.nvflare.exposure import exposure_of, runs_of  # noqa: PLC0415
-    from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
+    from conovel.federation.consent import NO_BOUND  # noqa: PLC0415
+    from conovel.federation.epsilon import spent_by_set  # noqa: PLC0415
+    from conovel.federation.exposure import exposure_of, runs_of  # noqa: PLC0415
+    from conovel.federation.settings import read_site  # noqa: PLC0415
 
     file = read_site(settings)
     chain = file.audit_log.read()
@@ -131,7 +131,7 @@ def _facts(site: str, path: Path, chain: Chain, found: Exposure, wrong: str) -> 
 def _table(runs: list[LoggedRun]) -> Table:
     from rich.box import SIMPLE  # noqa: PLC0415
 
-    from conovel.drivers.nvflare.epsilon import spec_of  # noqa: PLC0415
+    from conovel.federation.epsilon import spec_of  # noqa: PLC0415
 
     table = text_table(box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
     for name in ("began (UTC)", "run", "asked by", "regime"):

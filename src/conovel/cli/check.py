@@ -22,7 +22,7 @@ from conovel.spec.exits import NO
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
-    from conovel.site.checks.order import Check
+    from conovel.runs.check_order import Check
 
 
 @with_file_options("columns", "id_column")
@@ -57,8 +57,8 @@ def check(
     most t with probability at most t. Exit code 3 if it is at most 0.01, and 0 if not.
     """
     require_there(null, options.schema)
-    from conovel.site.checks.order import check as rehearse  # noqa: PLC0415
-    from conovel.site.storage import read_table, write_json  # noqa: PLC0415
+    from conovel.rows.storage import read_table, write_json  # noqa: PLC0415
+    from conovel.runs.check_order import check as rehearse  # noqa: PLC0415
 
     reading = options.reading
     with stages() as show_stage, named_samples(reading, null, null):

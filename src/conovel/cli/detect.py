@@ -12,10 +12,11 @@ from conovel.cli.show import bars, is_dask, print_json, require_there, split_nam
 from conovel.cli.tables import FileOptions, named_samples, with_file_options
 
 if TYPE_CHECKING:
-    from conovel.site.detector import AdaDetect
-    from conovel.site.files import Engine, FileDetection
-    from conovel.site.reasons import Reasons
-    from conovel.site.results import Detection
+    from conovel.runs.detector import AdaDetect
+    from conovel.runs.file_detection import FileDetection
+    from conovel.runs.site_results import Detection
+    from conovel.site.explain.reasons import Reasons
+    from conovel.site.files.engines import Engine
 
 
 @with_file_options()
@@ -154,8 +155,8 @@ def detect(
     """
     require_there(null, test, detector)
     from conovel.cli.kept import begin_ledger  # noqa: PLC0415
-    from conovel.site.datafiles import describe_files  # noqa: PLC0415
-    from conovel.site.storage import beside, require_writable, write_json  # noqa: PLC0415
+    from conovel.rows.datafiles import describe_files  # noqa: PLC0415
+    from conovel.rows.storage import beside, require_writable, write_json  # noqa: PLC0415
 
     if out is not None:
         require_writable(out)
@@ -219,7 +220,7 @@ def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
     from conovel.cli.kept import read_batch  # noqa: PLC0415
     from conovel.errors import InputError  # noqa: PLC0415
     from conovel.report import of_detection  # noqa: PLC0415
-    from conovel.site.saved import KeptDetector  # noqa: PLC0415
+    from conovel.runs.saved import KeptDetector  # noqa: PLC0415
 
     if files.null is not None or files.columns is not None:
         raise InputError(
@@ -241,7 +242,7 @@ def _with_normals(
     settings: list[Any], files: DetectFiles, memory: str | None, engine: Engine | None
 ) -> _Found:
     from conovel.errors import InputError  # noqa: PLC0415
-    from conovel.site.detector import AdaDetect  # noqa: PLC0415
+    from conovel.runs.detector import AdaDetect  # noqa: PLC0415
 
     if files.null is None:
         raise InputError("give the known normals with --null, or a detector with --detector")
@@ -278,8 +279,8 @@ _Found: TypeAlias = "tuple[Detection | FileDetection, dict[str, Any], Reasons | 
 
 def _in_memory(detector: AdaDetect, files: DetectFiles) -> _Found:
     from conovel.report import of_detection  # noqa: PLC0415
-    from conovel.site.asked import columns_read  # noqa: PLC0415
-    from conovel.site.storage import read_pair_of_files  # noqa: PLC0415
+    from conovel.rows.asked import columns_read  # noqa: PLC0415
+    from conovel.rows.storage import read_pair_of_files  # noqa: PLC0415
 
     reading, columns = columns_read(detector.schema, files.reading, files.columns)
     with stages() as show_stage, named_samples(reading, *files.both):
@@ -305,7 +306,7 @@ def _in_pieces(
     detector: AdaDetect, files: DetectFiles, memory: str | None, engine: Engine | None
 ) -> _Found:
     from conovel.report import of_files  # noqa: PLC0415
-    from conovel.site.files import detect_files  # noqa: PLC0415
+    from conovel.runs.file_detection import detect_files  # noqa: PLC0415
 
     assert files.out is not None  # noqa: S101  (_wants_pieces has checked it)
     with bars() as show_progress:

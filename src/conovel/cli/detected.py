@@ -17,10 +17,10 @@ from conovel.cli.tables import add_read_rows
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
-    from conovel.site.dialects import Reading
-    from conovel.site.files import FileDetection
-    from conovel.site.reasons import Reasons
-    from conovel.site.results import Detection
+    from conovel.rows.dialects import Reading
+    from conovel.runs.file_detection import FileDetection
+    from conovel.runs.site_results import Detection
+    from conovel.site.explain.reasons import Reasons
 
 _PATTERNS = 5  # that are printed
 
@@ -48,8 +48,8 @@ class DetectFiles(NamedTuple):
 
 def write_decisions(result: Detection, why: Reasons | None, files: DetectFiles) -> None:
     """Write the file of decisions, if one was asked for."""
+    from conovel.rows.storage import read_originals, write_table  # noqa: PLC0415
     from conovel.site.files.decisions import free_name  # noqa: PLC0415
-    from conovel.site.storage import read_originals, write_table  # noqa: PLC0415
 
     if files.out is None:
         return
@@ -70,8 +70,8 @@ def print_summary(
 ) -> None:
     """Print what was decided, what holds, and where it was written."""
     from conovel.cli.kept import add_ledger_rows  # noqa: PLC0415
-    from conovel.site.results import SiteResult  # noqa: PLC0415
-    from conovel.site.storage import beside  # noqa: PLC0415
+    from conovel.rows.storage import beside  # noqa: PLC0415
+    from conovel.runs.site_results import SiteResult  # noqa: PLC0415
 
     summary, out, ledger = result.summary(), files.out, files.ledger
     print_findings(result.warnings, result.headline)

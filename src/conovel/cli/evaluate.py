@@ -79,7 +79,7 @@ def evaluate(
     """
     require_there(data, options.schema)
     from conovel.experiments.evaluation import evaluate as deal  # noqa: PLC0415
-    from conovel.site.storage import read_table, write_json  # noqa: PLC0415
+    from conovel.rows.storage import read_table, write_json  # noqa: PLC0415
 
     with stages() as show_stage:
         show_stage("reading rows")

@@ -55,7 +55,7 @@ def init(
     Example: `conovel federation init hospitals --host hub.example.org
     --site north --site south --operator ana@example.org --by-request`
     """
-    from conovel.drivers.nvflare.kits import FederationPlan, make_federation  # noqa: PLC0415
+    from conovel.federation.kits import FederationPlan, make_federation  # noqa: PLC0415
 
     folder = out or Path(name)
     plan = FederationPlan(name, host, tuple(site), tuple(operator), port, admin_port)
@@ -76,7 +76,7 @@ def renew(
     Sites and operators that were added to authority/project.json get their first certificate. A
     party that made its key itself makes another request, for `federation enrol --renew`.
     """
-    from conovel.drivers.nvflare.kits import renew_federation  # noqa: PLC0415
+    from conovel.federation.kits import renew_federation  # noqa: PLC0415
 
     _print_folders(folder, renew_federation(folder))
 
@@ -98,10 +98,10 @@ def request(
 
     Example: `conovel federation request north --out north-key`
     """
-    from conovel.drivers.nvflare.kits import require_nvflare  # noqa: PLC0415
+    from conovel.federation.kits import require_nvflare  # noqa: PLC0415
 
     require_nvflare()
-    from conovel.drivers.nvflare.enrolment import make_request  # noqa: PLC0415
+    from conovel.federation.enrolment import make_request  # noqa: PLC0415
 
     path, digest = make_request(name, out or Path(f"{name}-key"))
     say(f"{path.parent / f'{name}.key'}")
@@ -131,11 +131,11 @@ def enrol(
 
     Example: `conovel federation enrol --authority hospitals/authority --request north.csr`
     """
-    from conovel.drivers.nvflare.kits import require_nvflare  # noqa: PLC0415
+    from conovel.federation.kits import require_nvflare  # noqa: PLC0415
 
     require_nvflare()
-    from conovel.drivers.nvflare.certificates import Authority, fingerprint  # noqa: PLC0415
-    from conovel.drivers.nvflare.enrolment import enrol as enrol_party  # noqa: PLC0415
+    from conovel.federation.certificates import Authority, fingerprint  # noqa: PLC0415
+    from conovel.federation.enrolment import enrol as enrol_party  # noqa: PLC0415
 
     party, found = enrol_party(authority, request, digest, renew)
     say(f"Give {party}/ to {party.name}. It holds no secret.")
@@ -166,10 +166,10 @@ def accept(
 
     Example: `conovel federation accept north --key north-key/north.key`
     """
-    from conovel.drivers.nvflare.kits import require_nvflare  # noqa: PLC0415
+    from conovel.federation.kits import require_nvflare  # noqa: PLC0415
 
     require_nvflare()
-    from conovel.drivers.nvflare.enrolment import accept as accept_kit  # noqa: PLC0415
+    from conovel.federation.enrolment import accept as accept_kit  # noqa: PLC0415
 
     name = kit.resolve().name
     own = key or Path(f"{name}-key") / f"{name}.key"
@@ -194,7 +194,7 @@ def revoke(
 
     Example: `conovel federation revoke south --authority hospitals/authority`
     """
-    from conovel.drivers.nvflare.kits import revoke_party  # noqa: PLC0415
+    from conovel.federation.kits import revoke_party  # noqa: PLC0415
 
     serials, path, kits = revoke_party(authority, name)
     word = "certificate" if len(serials) == 1 else "certificates"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from conovel.drivers.nvflare.loopback import Loopback
+    from conovel.federation.loopback import Loopback
 
 SITES = ("north", "south", "west")
 
@@ -41,8 +41,8 @@ def demo(
 
 
 def _demo(folder: Path, regime: str) -> int:
-    from conovel.drivers.nvflare.loopback import OPERATOR, Loopback  # noqa: PLC0415
     from conovel.experiments.gaussian import gaussian_design  # noqa: PLC0415
+    from conovel.federation.loopback import OPERATOR, Loopback  # noqa: PLC0415
     from conovel.spec.regimes import REGIMES  # noqa: PLC0415
 
     drawn = dict(

@@ -84,9 +84,9 @@ def fit(
     """
     require_there(null, unlabelled, options.schema)
     from conovel.errors import FileError  # noqa: PLC0415
-    from conovel.site.asked import columns_read  # noqa: PLC0415
-    from conovel.site.detector import AdaDetect  # noqa: PLC0415
-    from conovel.site.storage import pick_columns, read_sample  # noqa: PLC0415
+    from conovel.rows.asked import columns_read  # noqa: PLC0415
+    from conovel.rows.storage import pick_columns, read_sample  # noqa: PLC0415
+    from conovel.runs.detector import AdaDetect  # noqa: PLC0415
 
     if not out.parent.is_dir():
         raise FileError(f"{out}: the folder {out.parent} does not exist")

@@ -12,9 +12,9 @@ from conovel.stats.words import counted
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from conovel.site.dialects import Reading
-    from conovel.site.ledger_records import LedgerUpdate, ListedRow
-    from conovel.site.saved import KeptDetector
+    from conovel.rows.dialects import Reading
+    from conovel.runs.ledger_records import LedgerUpdate, ListedRow
+    from conovel.runs.saved import KeptDetector
 
 _SHOWN = 10  # rows that a table names
 
@@ -22,7 +22,7 @@ _SHOWN = 10  # rows that a table names
 def begin_ledger(path: Path | None, level: str | None, *, final: bool, batches: int) -> str | None:
     """Make a new ledger of final decisions, or check the one that is there; return its level."""
     from conovel.errors import InputError  # noqa: PLC0415
-    from conovel.site.ledger import Ledger  # noqa: PLC0415
+    from conovel.runs.ledger import Ledger  # noqa: PLC0415
 
     if path is None:
         if final:
@@ -42,9 +42,9 @@ def read_batch(
     detector: KeptDetector, test: Path, id_column: str | None, reading: Reading
 ) -> tuple[Any, Any]:
     """Read the rows to test with the columns of a detector; other columns are left out."""
-    from conovel.site.asked import columns_read  # noqa: PLC0415
-    from conovel.site.datafiles import agree_on_features, column_names, open_files  # noqa: PLC0415
-    from conovel.site.storage import read_sample, require_features  # noqa: PLC0415
+    from conovel.rows.asked import columns_read  # noqa: PLC0415
+    from conovel.rows.datafiles import agree_on_features, column_names, open_files  # noqa: PLC0415
+    from conovel.rows.storage import read_sample, require_features  # noqa: PLC0415
 
     known = None if detector.schema is not None else detector.columns
     reading, names = columns_read(detector.schema, reading, known)
@@ -77,7 +77,7 @@ def spelled_rows(rows: Sequence[ListedRow]) -> str:
 
     Examples
     --------
-    >>> from conovel.site.ledger_records import ListedRow
+    >>> from conovel.runs.ledger_records import ListedRow
     >>> spelled_rows([ListedRow("mon.csv", 3, None), ListedRow("tue.csv", 0, "t7")])
     '1 of mon.csv: row 3; 1 of tue.csv: t7'
     """

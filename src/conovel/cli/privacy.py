@@ -63,7 +63,7 @@ def privacy(
     require_there(null, test, options.schema)
     from conovel.errors import InputError  # noqa: PLC0415
     from conovel.experiments.privacy import attack_all, draw_shadows, read_bytes  # noqa: PLC0415
-    from conovel.site.storage import write_json  # noqa: PLC0415
+    from conovel.rows.storage import write_json  # noqa: PLC0415
 
     if (null is None) != (test is None):
         raise InputError("give both --null and --test, or none of them for the paper's design")
@@ -105,8 +105,8 @@ def _exchanges(bits: str, epsilon: str | None, scorer: list[str]) -> list[Exchan
 def _pool(null: Path | None, test: Path | None, options: FileOptions, seed: int) -> Pool:
     """Read the rows, or draw those of the paper's design."""
     from conovel.experiments.privacy import design_pool, pool_of  # noqa: PLC0415
-    from conovel.site.asked import columns_read  # noqa: PLC0415
-    from conovel.site.storage import read_pair_of_files  # noqa: PLC0415
+    from conovel.rows.asked import columns_read  # noqa: PLC0415
+    from conovel.rows.storage import read_pair_of_files  # noqa: PLC0415
 
     schema: Any = options.agreed_schema()
     if null is None or test is None:

@@ -23,7 +23,7 @@ from conovel.cli.tables import SchemaFile
 from conovel.spec.exits import NO
 
 if TYPE_CHECKING:
-    from conovel.drivers.nvflare.settings import FederationFile
+    from conovel.federation.settings import FederationFile
 
 _FEDERATION = typer.Option("--federation", help="The operator's federation.toml.")
 
@@ -124,14 +124,14 @@ def run(
     """
     require_there(federation, schema)
 
-    from conovel.drivers.nvflare.operator import choose_sites  # noqa: PLC0415
-    from conovel.drivers.nvflare.operator import run as run_terms  # noqa: PLC0415
-    from conovel.drivers.nvflare.session import connect  # noqa: PLC0415
-    from conovel.drivers.nvflare.settings import read_federation  # noqa: PLC0415
-    from conovel.drivers.nvflare.terms import Terms  # noqa: PLC0415
     from conovel.errors import DataWarning  # noqa: PLC0415
-    from conovel.site.asked import as_whole_schema  # noqa: PLC0415
-    from conovel.site.storage import write_json  # noqa: PLC0415
+    from conovel.federation.operator_commands import choose_sites  # noqa: PLC0415
+    from conovel.federation.operator_commands import run as run_terms  # noqa: PLC0415
+    from conovel.federation.session import connect  # noqa: PLC0415
+    from conovel.federation.settings import read_federation  # noqa: PLC0415
+    from conovel.federation.terms import Terms  # noqa: PLC0415
+    from conovel.rows.asked import as_whole_schema  # noqa: PLC0415
+    from conovel.rows.storage import write_json  # noqa: PLC0415
     from conovel.spec.counting import choose_counting, choose_liars  # noqa: PLC0415
     from conovel.spec.listing import of_batch  # noqa: PLC0415
     from conovel.spec.precision import exposure_note  # noqa: PLC0415
@@ -209,12 +209,12 @@ def status(
         _print_up(settings)
         return
     if _is_site(settings):
-        from conovel.drivers.nvflare.run_records import RunRecords  # noqa: PLC0415
-        from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
+        from conovel.federation.run_records import RunRecords  # noqa: PLC0415
+        from conovel.federation.settings import read_site  # noqa: PLC0415
 
         _print_runs(RunRecords(read_site(settings).state))
         return
-    from conovel.drivers.nvflare.session import connect  # noqa: PLC0415
+    from conovel.federation.session import connect  # noqa: PLC0415
 
     file = _federation(settings)
     with connect(file) as session:
@@ -236,10 +236,10 @@ def stop(
 ) -> None:
     """End all runs of a federation; or stop the local agent or coordinator."""
     require_there(settings)
-    from conovel.drivers.nvflare.supervise import stop_party  # noqa: PLC0415
+    from conovel.federation.supervise import stop_party  # noqa: PLC0415
 
     if _is_site(settings):
-        from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
+        from conovel.federation.settings import read_site  # noqa: PLC0415
 
         stopped = stop_party(read_site(settings).state)
         say("stopped" if stopped else "no agent is running here")
@@ -249,8 +249,8 @@ def stop(
         stopped = stop_party(file.state)
         say("stopped" if stopped else "no coordinator is running here")
         return
-    from conovel.drivers.nvflare.operator import stop_runs  # noqa: PLC0415
-    from conovel.drivers.nvflare.session import connect  # noqa: PLC0415
+    from conovel.federation.operator_commands import stop_runs  # noqa: PLC0415
+    from conovel.federation.session import connect  # noqa: PLC0415
 
     with connect(file) as session:
         jobs = stop_runs(session, reason)
@@ -260,8 +260,8 @@ def stop(
 
 def _print_up(settings: Path) -> None:
     """Say whether a party is up; exit code 3 if not."""
-    from conovel.drivers.nvflare.settings import read_site  # noqa: PLC0415
-    from conovel.drivers.nvflare.supervise import coordinator_is_up, site_is_up  # noqa: PLC0415
+    from conovel.federation.settings import read_site  # noqa: PLC0415
+    from conovel.federation.supervise import coordinator_is_up, site_is_up  # noqa: PLC0415
 
     if _is_site(settings):
         is_up = site_is_up(read_site(settings))
@@ -280,7 +280,7 @@ def _silence_nvflare() -> None:
 
 def _federation(path: Path) -> FederationFile:
     _silence_nvflare()
-    from conovel.drivers.nvflare.settings import read_federation  # noqa: PLC0415
+    from conovel.federation.settings import read_federation  # noqa: PLC0415
 
     return read_federation(path)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from conovel.site.results import SiteResult
+    from conovel.runs.site_results import SiteResult
     from conovel.spec.findings import Finding
 
 

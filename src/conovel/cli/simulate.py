@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from conovel.drivers.agents import Agent
-    from conovel.drivers.carrying import Phase
-    from conovel.drivers.results import NetworkRun
     from conovel.protocol.group_records import AgentGroup
-    from conovel.site.asked import SchemaLike
+    from conovel.rows.asked import SchemaLike
+    from conovel.runs.agents import Agent
+    from conovel.runs.carrying import Phase
+    from conovel.runs.results import NetworkRun
     from conovel.spec.precision import Bits
 
     Truth = dict[str, NDArray[np.bool_]]
@@ -163,10 +163,10 @@ def simulate(
 
     Example: `conovel simulate --agent north=n0.parquet,n1.csv --agent south=s0.parquet,s1.csv`
     """
-    from conovel.drivers.network import Network  # noqa: PLC0415
     from conovel.errors import InputError  # noqa: PLC0415
     from conovel.report import network_content  # noqa: PLC0415
-    from conovel.site.storage import write_json  # noqa: PLC0415
+    from conovel.rows.storage import write_json  # noqa: PLC0415
+    from conovel.runs.network import Network  # noqa: PLC0415
 
     regimes = split_names(regime)
     if ledger is not None and len(regimes) > 1:
@@ -245,8 +245,8 @@ def read_bits(text: str) -> Bits:
 def _draw_agents(
     delta: float, seed: int, n_agents: int, n_null: int, n_test: int
 ) -> tuple[list[Agent], Truth]:
-    from conovel.drivers.agents import Agent  # noqa: PLC0415
     from conovel.experiments.gaussian import gaussian_design  # noqa: PLC0415
+    from conovel.runs.agents import Agent  # noqa: PLC0415
 
     drawn = gaussian_design(delta, seed, n_agents=n_agents, n_null=n_null, n_test=n_test)
     names = [f"agent-{j + 1:0{len(str(n_agents))}d}" for j in range(n_agents)]
@@ -255,10 +255,10 @@ def _draw_agents(
 
 
 def _read_agents(texts: list[str], options: FileOptions, schema: SchemaLike) -> list[Agent]:
-    from conovel.drivers.agents import Agent  # noqa: PLC0415
     from conovel.errors import InputError  # noqa: PLC0415
-    from conovel.site.asked import columns_read  # noqa: PLC0415
-    from conovel.site.storage import read_pair_of_files  # noqa: PLC0415
+    from conovel.rows.asked import columns_read  # noqa: PLC0415
+    from conovel.rows.storage import read_pair_of_files  # noqa: PLC0415
+    from conovel.runs.agents import Agent  # noqa: PLC0415
 
     participants = []
     for text in texts:

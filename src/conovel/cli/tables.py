@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from conovel.errors import ConovelError
-    from conovel.site.dialects import Reading
+    from conovel.rows.dialects import Reading
     from conovel.spec.schema import Schema
 
 SchemaFile = Annotated[
@@ -91,7 +91,7 @@ class FileOptions:
     @property
     def reading(self) -> Reading:
         """How files are read."""
-        from conovel.site.dialects import Reading  # noqa: PLC0415
+        from conovel.rows.dialects import Reading  # noqa: PLC0415
 
         marks = tuple(split_names(self.na)) if self.na else ()
         return Reading(self.separator, self.decimal, self.encoding, marks, self._excluded)
@@ -99,7 +99,7 @@ class FileOptions:
     def agreed_schema(self) -> Schema | Mapping[str, Any] | None:
         """Read what the columns are."""
         from conovel.errors import InputError  # noqa: PLC0415
-        from conovel.site.asked import restricted  # noqa: PLC0415
+        from conovel.rows.asked import restricted  # noqa: PLC0415
 
         if not self.kind:
             return restricted(self.schema, self._excluded, self.features)
@@ -194,8 +194,8 @@ def _named(text: str, files: Mapping[str, Path]) -> str:
 
 
 def _with_line(error: ConovelError, files: Mapping[str, Path], reading: Reading) -> str:
-    from conovel.site.datafiles import DataFile, format_of  # noqa: PLC0415
-    from conovel.site.lines import relocated  # noqa: PLC0415
+    from conovel.rows.datafiles import DataFile, format_of  # noqa: PLC0415
+    from conovel.rows.lines import relocated  # noqa: PLC0415
 
     about = [path for name, path in files.items() if name in str(error)]
     if len(about) != 1 or not about[0].is_file() or format_of(about[0]) != "csv":

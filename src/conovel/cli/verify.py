@@ -24,7 +24,7 @@ def verify(
     require_there(run)
     from conovel.protocol.audit import verify as audit  # noqa: PLC0415
     from conovel.protocol.not_checked import not_checked  # noqa: PLC0415
-    from conovel.site.storage import read_json  # noqa: PLC0415
+    from conovel.rows.storage import read_json  # noqa: PLC0415
 
     content = read_json(run)
     if content.get("command") == "detect":
@@ -52,7 +52,7 @@ def _about_rows(content: dict[str, Any]) -> str:
 
 def _with_ranks(content: dict[str, Any], run: Path) -> dict[str, Any]:
     """Add ranks or flags and decisions from the file beside the result, if it is there."""
-    from conovel.site.storage import read_columns  # noqa: PLC0415
+    from conovel.rows.storage import read_columns  # noqa: PLC0415
 
     name = content.pop("table", None)
     table = run.with_name(name) if isinstance(name, str) and Path(name).name == name else None

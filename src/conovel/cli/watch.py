@@ -16,7 +16,7 @@ from conovel.spec.exits import NO
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
-    from conovel.site.results import Detection
+    from conovel.runs.site_results import Detection
 
 MOST_ENDS = 3  # times that the process may end while it tests a file, until that is set aside
 
@@ -77,7 +77,7 @@ def watch(
         raise FileError(f"{folder} is not a folder")
     require_there(detector, null, options.schema)
     from conovel.cli.kept import begin_ledger  # noqa: PLC0415
-    from conovel.site.storage import require_writable  # noqa: PLC0415
+    from conovel.rows.storage import require_writable  # noqa: PLC0415
 
     if out is not None:
         require_writable(out)
@@ -170,7 +170,7 @@ class Watcher:
         self._last = found
 
     def _files(self) -> list[Path]:
-        from conovel.site.datafiles import format_of  # noqa: PLC0415
+        from conovel.rows.datafiles import format_of  # noqa: PLC0415
 
         return [
             path
@@ -207,7 +207,7 @@ class Watcher:
     def _tested(self, name: str, stat: _Stat) -> Detection:
         """Test a file, unless it is no file or a test of it has ended this process before."""
         from conovel.errors import FileError  # noqa: PLC0415
-        from conovel.site.dialects import require_text_name  # noqa: PLC0415
+        from conovel.rows.dialects import require_text_name  # noqa: PLC0415
 
         if stat.is_link:
             raise FileError("it is a link, and no link is followed: put the file itself there")
@@ -226,7 +226,7 @@ class Watcher:
             self._note({key: noted for key, noted in self._begun.items() if key != name})
 
     def _note(self, begun: dict[str, tuple[int, int, int]]) -> None:
-        from conovel.site.storage import write_json  # noqa: PLC0415
+        from conovel.rows.storage import write_json  # noqa: PLC0415
 
         self._begun = begun
         if begun:
@@ -235,16 +235,16 @@ class Watcher:
             self._notes.unlink(missing_ok=True)
 
     def _names(self) -> set[str]:
-        from conovel.site.ledger import Ledger  # noqa: PLC0415
+        from conovel.runs.ledger import Ledger  # noqa: PLC0415
 
         if not self.ledger.exists():
             return set()
         return {entry.name for entry in Ledger.load(self.ledger).entries}
 
     def _write_list(self) -> None:
-        from conovel.site.ledger import Ledger  # noqa: PLC0415
-        from conovel.site.ledger_file import list_columns  # noqa: PLC0415
-        from conovel.site.storage import write_table  # noqa: PLC0415
+        from conovel.rows.storage import write_table  # noqa: PLC0415
+        from conovel.runs.ledger import Ledger  # noqa: PLC0415
+        from conovel.runs.ledger_file import list_columns  # noqa: PLC0415
 
         if self.out is not None:
             write_table(self.out, list_columns(Ledger.load(self.ledger)))
@@ -261,7 +261,7 @@ def _why(error: Exception) -> str:
 
 def _read_notes(path: Path) -> dict[str, tuple[int, int, int]]:
     from conovel.errors import ConovelError  # noqa: PLC0415
-    from conovel.site.storage import read_json  # noqa: PLC0415
+    from conovel.rows.storage import read_json  # noqa: PLC0415
 
     try:
         noted = read_json(path)
@@ -272,7 +272,7 @@ def _read_notes(path: Path) -> dict[str, tuple[int, int, int]]:
 
 def _kept_test(detector: Path, ledger: Path, level: str | None, options: FileOptions) -> Test:
     from conovel.cli.kept import read_batch  # noqa: PLC0415
-    from conovel.site.saved import KeptDetector  # noqa: PLC0415
+    from conovel.runs.saved import KeptDetector  # noqa: PLC0415
 
     kept, reading = KeptDetector.load(detector), options.reading
 
@@ -285,9 +285,9 @@ def _kept_test(detector: Path, ledger: Path, level: str | None, options: FileOpt
 
 
 def _refitted_test(null: Path, ledger: Path, level: str | None, options: FileOptions) -> Test:
-    from conovel.site.asked import columns_read  # noqa: PLC0415
-    from conovel.site.detector import AdaDetect  # noqa: PLC0415
-    from conovel.site.storage import read_pair_of_files  # noqa: PLC0415
+    from conovel.rows.asked import columns_read  # noqa: PLC0415
+    from conovel.rows.storage import read_pair_of_files  # noqa: PLC0415
+    from conovel.runs.detector import AdaDetect  # noqa: PLC0415
 
     schema = options.agreed_schema()
     detector = AdaDetect(level="0.1" if level is None else level, schema=schema)

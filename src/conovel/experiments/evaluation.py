@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from conovel.errors import SampleError
 from conovel.experiments.labelled import read_label, require_features, split_column
+from conovel.rows.asked import SchemaLike
+from conovel.runs.check_order import order_of, take
+from conovel.runs.detector import AdaDetect
+from conovel.runs.once_warned import once_warned
 from conovel.scorers.classifier import ScorerLike
-from conovel.site.asked import SchemaLike
-from conovel.site.checks.order import order_of, take
-from conovel.site.detector import AdaDetect
-from conovel.site.repeats import once_warned
 from conovel.spec.findings import Finding, subject, worst_of
 from conovel.stats.arguments import RandomState, as_callback, as_seed, as_whole
 from conovel.stats.levels import Level, as_level

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ColumnError, InputError, SampleError
+from conovel.rows.tables import as_frame
 from conovel.site.checks.columns import looks_like_id
-from conovel.site.tables import as_frame
 from conovel.stats.arguments import as_array
 from conovel.stats.words import counted, not_there
 

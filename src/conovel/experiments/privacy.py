@@ -32,9 +32,9 @@ from conovel.experiments.attacks import (
 )
 from conovel.experiments.gaussian import gaussian_design
 from conovel.experiments.shadows import Exchange, Pool, Shadow, draw_shadow
+from conovel.rows.encoding import Encoder
+from conovel.rows.pairs import read_pair
 from conovel.scorers.base import Matrix, Vector, mean_of
-from conovel.site.encoding import Encoder
-from conovel.site.pairs import read_pair
 
 MOST_ROWS = 150  # of each kind that are attacked
 _MOST_MODELS = 8  # of which thresholds are compared with values of rows

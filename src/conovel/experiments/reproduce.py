@@ -18,7 +18,7 @@ from conovel.experiments.runner import make_folder, run_tasks
 from conovel.experiments.tables import ResultTable
 from conovel.experiments.tasks import Row
 from conovel.experiments.views import views
-from conovel.site.storage import write_json, write_table, write_text
+from conovel.rows.storage import write_json, write_table, write_text
 from conovel.spec.version import __version__
 
 

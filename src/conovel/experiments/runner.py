@@ -14,7 +14,7 @@ import joblib
 
 from conovel.errors import FileError, InputError
 from conovel.experiments.tasks import Row, Task
-from conovel.site.storage import read_json, write_json
+from conovel.rows.storage import read_json, write_json
 
 
 def run_tasks(

@@ -20,12 +20,12 @@ from conovel.models.wire import Surrogate
 from conovel.scorers.base import FittedScorer, Matrix, Mixture, Scorer, TrainingSet, Vector
 from conovel.scorers.registry import as_candidates
 from conovel.scorers.selection import fit_best
-from conovel.site.bounds import find_bounds
-from conovel.site.noise import SecretNoise
-from conovel.site.private_surrogate import make_private_surrogate
-from conovel.site.public_ranges import public_ranges
-from conovel.site.public_units import public_units
-from conovel.site.surrogate import decode, make_surrogate
+from conovel.site.sent.bounds import find_bounds
+from conovel.site.sent.noise import SecretNoise
+from conovel.site.sent.private_surrogate import make_private_surrogate
+from conovel.site.sent.public_ranges import public_ranges
+from conovel.site.sent.public_units import public_units
+from conovel.site.sent.surrogate import decode, make_surrogate
 from conovel.spec.precision import COMPACT, Bits
 from conovel.spec.privacy import Privacy
 from conovel.spec.schema import Schema, SchemaDigest

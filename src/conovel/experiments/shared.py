@@ -18,17 +18,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.drivers.agents import Agent
-from conovel.drivers.network import Network, run_on_sites
 from conovel.experiments.gaussian import Labelled
 from conovel.models import wire
 from conovel.models.quantized.forest import uniform
+from conovel.rows.tables import Rows, read_rows, unify
+from conovel.runs.agents import Agent
+from conovel.runs.network import Network, run_on_sites
 from conovel.scorers.base import FittedScorer, Matrix, TrainingSet, Vector
 from conovel.scorers.classifier import ScorerLike
 from conovel.scorers.registry import as_candidates
+from conovel.site.sent.surrogate import flat_of
 from conovel.site.site import Block, LocalSite
-from conovel.site.surrogate import flat_of
-from conovel.site.tables import Rows, read_rows, unify
 from conovel.site.work import SiteWork
 from conovel.spec.precision import Bits
 from conovel.spec.regimes import as_regime
@@ -83,7 +83,7 @@ class Trial:
     agents : sequence of Labelled
         The truth in it is not looked at.
     scorer : classifier, str or None
-        As in :class:`conovel.drivers.network.Network`.
+        As in :class:`conovel.runs.network.Network`.
     level : float, str or Fraction
     train_fraction : float, str, Fraction or None
     seed : int

@@ -11,7 +11,7 @@ from conovel.report.drawing import spelled
 from conovel.report.picture_content import shortened
 from conovel.report.sections import settings_section
 from conovel.report.view import Figure, Section, Story, Table
-from conovel.site.storage import read_bytes
+from conovel.rows.storage import read_bytes
 
 MOST_FIGURE_BYTES = 600_000  # of all figures together, so that the page stays below 1 MB
 MOST_CELLS = 8_000

@@ -18,7 +18,7 @@ from pathlib import Path
 from conovel.report.checked import Checked
 from conovel.report.picture_content import shortened
 from conovel.report.view import MOST_SITES
-from conovel.site.reasons import COMBINATION, MOST_EXPLAINED
+from conovel.site.explain.reasons import COMBINATION, MOST_EXPLAINED
 
 _MOST_COLUMNS = 2_000
 _MOST_REASONS = 10  # of a row

@@ -11,14 +11,14 @@ from conovel.errors import RunFileError
 from conovel.report.flagged import page_script
 from conovel.report.picture import network_content, of_detection
 from conovel.report.story import story_of
-from conovel.site.storage import read_json, write_text
+from conovel.rows.storage import read_json, write_text
 from conovel.spec.version import __version__
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from conovel.drivers.results import NetworkRun
-    from conovel.site.results import Detection
+    from conovel.runs.results import NetworkRun
+    from conovel.runs.site_results import Detection
 
 
 def render(content: Mapping[str, Any], folder: Path | None = None) -> str:

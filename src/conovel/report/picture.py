@@ -26,14 +26,14 @@ from conovel.report.picture_content import (
     thinned,
 )
 from conovel.report.repeats_content import RepeatedRows, of_repeats
-from conovel.site.reasons import MOST_EXPLAINED
+from conovel.site.explain.reasons import MOST_EXPLAINED
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.stepup import step_up
 
 if TYPE_CHECKING:
-    from conovel.drivers.results import NetworkRun
     from conovel.protocol.transcript import Transcript
-    from conovel.site.results import Detection, SiteResult
+    from conovel.runs.results import NetworkRun
+    from conovel.runs.site_results import Detection, SiteResult
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from conovel.report.picture_content import (
 )
 
 if TYPE_CHECKING:
-    from conovel.site.files import FileDetection
+    from conovel.runs.file_detection import FileDetection
 
 
 def of_files(detection: FileDetection) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Pipelines that read frames: they get the columns with their names and types, not a matrix.
 
 A site holds its rows as a matrix from which the frame can be made again
-(:mod:`conovel.site.original`). So the order of the rows, the sample to train on and equal rows are
+(:mod:`conovel.rows.original`). So the order of the rows, the sample to train on and equal rows are
 handled as for every scorer, and a pipeline cannot tell which rows calibrate either.
 """
 

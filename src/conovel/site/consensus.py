@@ -1,8 +1,8 @@
 """One score for all agents: how novel a row is to the agent it is least novel to.
 
 Each agent learns twice. Its first model says how far a row is from its own normals
-(:mod:`conovel.site.distance_model`). With everybody's first models an agent sets aside the test
-rows that are far from its own normals and near those of another: roaming rows, which are no
+(:mod:`conovel.site.sent.distance_model`). With everybody's first models an agent sets aside the
+test rows that are far from its own normals and near those of another: roaming rows, which are no
 novelties. From the others it learns its second model, once for each fold, and always from the
 rows of the other fold. The output of a second model is an estimate of the log-odds that a row is
 a novelty and not one of the agent's normals, as many of both assumed (μz - μ²/2 of
@@ -44,10 +44,10 @@ from conovel.scorers.base import (
 from conovel.scorers.discriminant import Discriminant
 from conovel.scorers.normality import normality
 from conovel.scorers.selection import fit_best
-from conovel.site.bounds import Bounds
 from conovel.site.common_scale import EDGES, novelties_in
-from conovel.site.compact import grow_imitation
-from conovel.site.distance_model import CONFORMS, distance_model
+from conovel.site.sent.bounds import Bounds
+from conovel.site.sent.compact import grow_imitation
+from conovel.site.sent.distance_model import CONFORMS, distance_model
 from conovel.spec.consensus import FEWEST_LEARNT, fold_sizes
 from conovel.spec.precision import MAX_BITS, Bits
 

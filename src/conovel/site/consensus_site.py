@@ -18,8 +18,8 @@ from conovel.errors import ModelRefusedError
 from conovel.models.quantized.dense import QuantizedDense
 from conovel.models.quantized.forest import QuantizedForest
 from conovel.models.wire import Surrogate, schema_digest
+from conovel.rows.tables import Rows
 from conovel.scorers.base import Matrix, Mixture, Scale, Vector, mean_of
-from conovel.site.column_views import views_of
 from conovel.site.consensus import (
     ConsensusScore,
     FoldTraining,
@@ -28,10 +28,10 @@ from conovel.site.consensus import (
     first_model,
     second_model,
 )
-from conovel.site.explain import Explainer
+from conovel.site.explain.column_views import views_of
+from conovel.site.explain.explainer import Explainer
 from conovel.site.sampling import training_sample
 from conovel.site.site import LocalSite, Site
-from conovel.site.tables import Rows
 from conovel.site.work import SiteWork
 from conovel.spec.consensus import N_FOLDS
 from conovel.spec.joint import N_CELLS

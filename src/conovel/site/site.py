@@ -1,6 +1,6 @@
 """An agent's own work: fit, make models for the peers, score, rank. No row leaves it.
 
-A driver asks for this work (:mod:`conovel.drivers.work`); the network in one process and a
+A driver asks for this work (:mod:`conovel.runs.work`); the network in one process and a
 deployment between organisations run the same code.
 """
 
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from conovel.errors import ModelRefusedError, SampleError, WireError
 from conovel.models.wire import Surrogate, schema_digest
+from conovel.rows.original import with_frames
+from conovel.rows.tables import Rows
 from conovel.scorers.base import (
     FittedScorer,
     Matrix,
@@ -27,20 +29,18 @@ from conovel.scorers.base import (
     Vector,
 )
 from conovel.scorers.selection import Selection, fit_best
-from conovel.site.bounds import Bounds, find_bounds
-from conovel.site.column_views import views_of
 from conovel.site.common_scale import CommonScale, fit_scale
 from conovel.site.composite import fit_composite
-from conovel.site.explain import Explainer
+from conovel.site.explain.column_views import views_of
+from conovel.site.explain.explainer import Explainer
 from conovel.site.levels import with_levels
-from conovel.site.original import with_frames
-from conovel.site.private_surrogate import make_private_surrogate
-from conovel.site.public_ranges import public_ranges
-from conovel.site.public_units import public_units
 from conovel.site.sampling import training_sample
+from conovel.site.sent.bounds import Bounds, find_bounds
+from conovel.site.sent.private_surrogate import make_private_surrogate
+from conovel.site.sent.public_ranges import public_ranges
+from conovel.site.sent.public_units import public_units
+from conovel.site.sent.surrogate import decode, make_surrogate
 from conovel.site.splitting import TrainingRows, split_by_number
-from conovel.site.surrogate import decode, make_surrogate
-from conovel.site.tables import Rows
 from conovel.site.work import SiteWork
 from conovel.spec.consensus import fewest_learnt
 from conovel.spec.facts import Facts

@@ -1,7 +1,7 @@
 """What the columns of a table are: one frozen record that agents agree on by digest.
 
 A schema says of every column which kind it is and how its values become numbers. The numbers of
-a row then follow from the row and the schema alone (:mod:`conovel.site.encoding`).
+a row then follow from the row and the schema alone (:mod:`conovel.rows.encoding`).
 """
 
 from __future__ import annotations

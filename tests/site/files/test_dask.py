@@ -10,7 +10,7 @@ from support.files import in_memory, make_files
 
 import conovel as cn
 from conovel.errors import ClusterError
-from conovel.site.files import detect_files
+from conovel.runs.file_detection import detect_files
 from conovel.site.files.memory import MemoryPlan
 
 distributed = pytest.importorskip("distributed")

@@ -15,16 +15,16 @@ import conovel as cn
 from conovel.errors import ColumnError, FileError, SampleError, SiteFailedError
 from conovel.protocol.consensus import agreed_of
 from conovel.protocol.states import State
+from conovel.rows.pairs import read_pair
+from conovel.rows.storage import write_table
+from conovel.runs.site_results import decide
 from conovel.scorers.refined import Refined, shallow_trees, shrunken_logistic
 from conovel.scorers.registry import as_candidates
 from conovel.site.composite import Composite, fit_composite
 from conovel.site.consensus_site import open_site
-from conovel.site.files import FileSite
 from conovel.site.files.consensus_site import FileConsensusSite
+from conovel.site.files.site import FileSite
 from conovel.site.files.source import FileSource
-from conovel.site.pairs import read_pair
-from conovel.site.results import decide
-from conovel.site.storage import write_table
 from conovel.site.work import SiteWork
 from conovel.spec.groups import Numbers, needed_calibration, planned_calibration
 from conovel.spec.regimes import as_regime
@@ -194,7 +194,7 @@ def test_any_piece_and_any_number_of_rows_to_learn_from(tmp_path, monkeypatch, m
 
 def test_a_network_has_the_messages_of_such_a_run(tmp_path, monkeypatch):
     """The agent in files answers what an agent of a network in one process answers."""
-    monkeypatch.setattr("conovel.drivers.network.SiteWork", partial(SiteWork, max_train_rows=250))
+    monkeypatch.setattr("conovel.runs.network.SiteWork", partial(SiteWork, max_train_rows=250))
     make_files(tmp_path)
     null, test = draw()
     agents = [

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.rows.tables import count_shared_rows
 from conovel.site.checks.columns import column_findings, label_finding, named_label_findings
 from conovel.site.checks.drift import (
     MOST_DRAWS,
@@ -20,14 +21,15 @@ from conovel.site.checks.drift import (
 )
 from conovel.site.checks.outcome import column_finding, share_finding
 from conovel.site.checks.sample import Looked
-from conovel.site.results import SiteResult
-from conovel.site.tables import count_shared_rows
 from conovel.spec.findings import Finding
 from conovel.stats.words import counted
 
+if TYPE_CHECKING:
+    from conovel.runs.site_results import SiteResult
+
 _SHOWN = 5  # ids that a message spells out
 _WARNED = ("constant", "shared_rows")  # reading the rows warns of them
-Result = TypeVar("Result", bound=SiteResult)
+Result = TypeVar("Result", bound="SiteResult")
 
 
 class Outcome(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.site.tables import Rows
+from conovel.rows.tables import Rows
 
 _MOST_ROWS = 1 << 14
 _MOST_VALUES = 1 << 21

@@ -16,10 +16,10 @@ import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
 from conovel.errors import FileError
-from conovel.site.datafiles import first_line
-from conovel.site.private_files import keep_mode, make_private_file
-from conovel.site.reasons import Reasons
-from conovel.site.spreadsheets import neutral_table
+from conovel.rows.datafiles import first_line
+from conovel.rows.private_files import keep_mode, make_private_file
+from conovel.rows.spreadsheets import neutral_table
+from conovel.site.explain.reasons import Reasons
 from conovel.stats.rank_counts import RankHistogram, within_limit
 
 _GROUP = 1 << 20  # rows of a Parquet row group: pyarrow's own default, whatever the pieces
@@ -103,7 +103,7 @@ def write_rows(path: Path, tables: Iterator[pa.Table], beside: Path) -> None:
     """Write tables as one CSV or Parquet file, whole or not at all.
 
     The bytes depend on the rows only, not on how they are spread over the tables; they are
-    those of :func:`conovel.site.storage.write_table`. Until it is whole, the file is in the folder
+    those of :func:`conovel.rows.storage.write_table`. Until it is whole, the file is in the folder
     `beside`, on the same disk.
     """
     temporary = beside / path.name

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from conovel.errors import InputError
-from conovel.site.columns import Numbers, RawColumn, mixed_with_texts, plain_kinds, read_frame
-from conovel.site.contents import contents_of_frame
-from conovel.site.datafiles import open_files
-from conovel.site.dialects import Reading
+from conovel.rows.columns import Numbers, RawColumn, mixed_with_texts, plain_kinds, read_frame
+from conovel.rows.contents import contents_of_frame
+from conovel.rows.datafiles import open_files
+from conovel.rows.dialects import Reading
+from conovel.rows.inference import Profile, schema_from
+from conovel.rows.original import ColumnValues, FrameCodec
+from conovel.rows.tables import entirely_missing, require_finite
 from conovel.site.files.source import FileSource
-from conovel.site.inference import Profile, schema_from
-from conovel.site.original import ColumnValues, FrameCodec
-from conovel.site.tables import entirely_missing, require_finite
 from conovel.spec.made_from import NOTHING, Contents, MadeFrom
 from conovel.spec.schema import Schema
 

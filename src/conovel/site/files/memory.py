@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from conovel.errors import InputError
-from conovel.site.storage import size_of
-from conovel.site.unpacked import as_bytes
+from conovel.rows.storage import size_of
+from conovel.rows.unpacked import as_bytes
 
 DEFAULT_MEMORY = 10**9  # if no budget is asked for; a fit may then take more
 _LARGE = 250_000_000  # bytes of files that are read in pieces without being asked

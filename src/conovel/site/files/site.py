@@ -19,15 +19,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from conovel.errors import MissingValueError
+from conovel.rows.asked import SchemaLike, asks, columns_read, needs_schema, restricted
+from conovel.rows.datafiles import are_numbers, not_numbers
+from conovel.rows.dialects import AS_FOUND, Reading
+from conovel.rows.encoding import Encoder, FeatureMap
+from conovel.rows.original import with_frames
+from conovel.rows.storage import pick_features
 from conovel.scorers.base import FittedScorer, TrainingSet, Vector
 from conovel.scorers.on_frames import reads_frames
-from conovel.site.asked import SchemaLike, asks, columns_read, needs_schema, restricted
-from conovel.site.column_views import views_of
 from conovel.site.common_scale import CommonScale
-from conovel.site.datafiles import are_numbers, not_numbers
-from conovel.site.dialects import AS_FOUND, Reading
-from conovel.site.encoding import Encoder, FeatureMap
-from conovel.site.explain import Explainer
+from conovel.site.explain.column_views import views_of
+from conovel.site.explain.explainer import Explainer
+from conovel.site.explain.reasons import MOST_EXPLAINED, Reasons, most_novel
 from conovel.site.files.decisions import (
     Decider,
     count_ranks,
@@ -42,10 +45,7 @@ from conovel.site.files.seen import SeenDecisions
 from conovel.site.files.sketch import Sketch
 from conovel.site.files.source import FileSource, mask_of
 from conovel.site.files.stream import Progress, Stream, silent
-from conovel.site.original import with_frames
-from conovel.site.reasons import MOST_EXPLAINED, Reasons, most_novel
 from conovel.site.site import Site
-from conovel.site.storage import pick_features
 from conovel.site.work import SiteWork
 from conovel.spec.facts import Facts
 from conovel.spec.findings import Finding
@@ -71,7 +71,7 @@ class FileSite(Site):
         Where scores and ranks are kept until :meth:`close`, 16 bytes for each test row.
     columns, id_column, reading
         Features, the column that names the rows, and what the user says about the files; see
-        :func:`conovel.site.storage.pick_features`.
+        :func:`conovel.rows.storage.pick_features`.
     schema : Schema, path, mapping or None
         What the columns are. In a network it is the run's.
     memory : int, str or None

@@ -20,9 +20,7 @@ import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
 from conovel.errors import ColumnError, FileError, MissingValueError
-from conovel.scorers.base import Matrix, Vector
-from conovel.scorers.hashing import hash_columns
-from conovel.site.datafiles import (
+from conovel.rows.datafiles import (
     READ_ERRORS,
     DataFile,
     agree_on_features,
@@ -33,13 +31,15 @@ from conovel.site.datafiles import (
     require_columns,
     unreadable,
 )
-from conovel.site.dialects import AS_FOUND, Reading
-from conovel.site.encoding import FeatureMap
+from conovel.rows.dialects import AS_FOUND, Reading
+from conovel.rows.encoding import FeatureMap
+from conovel.rows.lines import relocated
+from conovel.rows.representation import as_floats, kind_of
+from conovel.rows.storage import require_features
+from conovel.rows.tables import LARGEST, Rows, read_rows, require_finite
+from conovel.scorers.base import Matrix, Vector
+from conovel.scorers.hashing import hash_columns
 from conovel.site.files.ordered import in_order
-from conovel.site.lines import relocated
-from conovel.site.representation import as_floats, kind_of
-from conovel.site.storage import require_features
-from conovel.site.tables import LARGEST, Rows, read_rows, require_finite
 
 T = TypeVar("T")
 _THREADS = 2  # beside those that read and score
@@ -108,7 +108,7 @@ class FileSource:
         Which rows there are; the others are passed over as if they were not in the files.
     types : Schema, optional
         Columns with the types that were agreed on with the other sample, instead of `columns`;
-        see :func:`conovel.site.storage.pick_features`.
+        see :func:`conovel.rows.storage.pick_features`.
     reading : Reading
         What the user says about the files.
     encoder : FeatureMap, optional

@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from conovel.errors import SampleError
+from conovel.rows.tables import Rows, warn_constant
 from conovel.scorers.base import Matrix, Mixture, ScoreModel, TrainingSet, Vector, is_by_row
 from conovel.site.checks.sample import Looked, Strided, most_rows
 from conovel.site.files.engines import Engine
@@ -26,7 +27,6 @@ from conovel.site.files.memory import MemoryPlan, release_unused, require_room_t
 from conovel.site.files.rounds import Sample, scores_by_rounds
 from conovel.site.files.source import FileSource, mask_of
 from conovel.site.files.work import Work
-from conovel.site.tables import Rows, warn_constant
 from conovel.spec.version import __version__
 
 Progress: TypeAlias = Callable[[str, int, int | None], None]

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from pyarrow import feather
 
 from conovel.errors import FileError
-from conovel.site.datafiles import first_line
-from conovel.site.private_files import make_private_folder
-from conovel.site.storage import read_json, write_json
+from conovel.rows.datafiles import first_line
+from conovel.rows.private_files import make_private_folder
+from conovel.rows.storage import read_json, write_json
 
 _MANIFEST = "manifest.json"
 

@@ -1,1 +1,0 @@
-"""Join a site and the protocol."""

@@ -1,0 +1,306 @@
+"""A site's audit log: the terms of every run, what left the site, what came in, how it ended.
+
+One JSON object a line. A line holds its own hash first, the SHA-256 of its other fields as they
+are written, then these fields: with its number, and with the hash of the line before
+(``previous``). So a change, a removal or a swap of lines is found, but not the removal of the last
+lines: note the last hash elsewhere to find that.
+
+A process that is killed while it writes leaves an incomplete line. It stays. The next entry is
+written on a line after it and holds its hash, so the log says where it was broken off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+from conovel.errors import FederationError, FileError
+from conovel.rows.datafiles import first_line
+from conovel.rows.private_files import FILE_MODE, make_private_folder
+from conovel.rows.storage import locked
+
+LogEntry: TypeAlias = dict[str, Any]
+START = "0" * 64  # the hash before the first line
+INCOMPLETE = "incomplete line"  # the entry after a line that was broken off
+MAX_LINE = 1 << 16  # bytes
+_LINE = re.compile(rb'\{"hash":"([0-9a-f]{64})",(.*\})\n')  # group 2: what the hash is of
+
+
+@dataclass
+class Chain:
+    """What a log says.
+
+    Attributes
+    ----------
+    entries : list of dict
+        The entries, the oldest first.
+    last : str
+        The hash of the last line.
+    incomplete : list of int
+        Numbers of lines that were broken off, as a later line says.
+    broken : int
+        The first line that does not hold; 0 if all do.
+    why : str
+        What is wrong with it.
+    """
+
+    entries: list[LogEntry] = field(default_factory=list)
+    last: str = START
+    incomplete: list[int] = field(default_factory=list)
+    broken: int = 0
+    why: str = ""
+
+
+def as_line(entry: Mapping[str, Any], number: int, previous: str) -> bytes:
+    """Return the line of an entry.
+
+    Examples
+    --------
+    >>> line = as_line({"entry": "noted"}, 1, START)
+    >>> read_chain([line]).entries[0]["entry"], read_chain([line.replace(b"te", b"ta")]).broken
+    ('noted', 1)
+    """
+    body = _canonical({**entry, "line": number, "previous": previous})
+    line = b'{"hash":"' + sha256(body).encode() + b'",' + body[1:] + b"\n"
+    if len(line) > MAX_LINE:
+        raise FederationError(f"an entry of {len(line):,} bytes is too long for the audit log")
+    return line
+
+
+def read_chain(lines: Iterable[bytes]) -> Chain:
+    """Check lines, each with its end, one after the other; stop at the first that does not hold.
+
+    Lines that are no entries must be followed by an entry that holds their hash.
+    """
+    chain, odd, first_odd = Chain(), b"", 0
+    for number, line in enumerate(lines, 1):
+        entry = _entry(line, number, chain.last)
+        if entry is None:
+            first_odd = first_odd or number
+            odd += line
+            if len(odd) > 2 * MAX_LINE:
+                break
+            continue
+        if not _has_its_fields(entry):
+            chain.broken, chain.why = number, "its fields are not those of an entry"
+            return chain
+        says = entry.get("sha256") if entry.get("entry") == INCOMPLETE else None
+        if says != (sha256(odd.removesuffix(b"\n")) if odd else None):
+            chain.broken, chain.why = first_odd or number, "it is not the line that was written"
+            return chain
+        chain.incomplete += range(first_odd, number) if odd else ()
+        odd, first_odd = b"", 0
+        chain.entries.append(entry)
+        chain.last = entry["hash"]
+    if odd:
+        chain.broken = first_odd
+        chain.why = "it is not the line that was written" if b"\n" in odd else "it is incomplete"
+    return chain
+
+
+class AuditLog:
+    """The file of the log; several processes of a site may write to it.
+
+    Parameters
+    ----------
+    path : Path
+        Made at the first entry.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> Chain:
+        """Read and check the whole log; one that does not exist is empty."""
+        try:
+            with self.path.open("rb") as file:
+                return read_chain(iter(lambda: file.readline(MAX_LINE + 1), b""))
+        except FileNotFoundError:
+            return Chain()
+        except OSError as error:
+            raise FileError(f"{self.path} cannot be read: {first_line(error)}") from None
+
+    def n_lines(self) -> int:
+        """Return how many lines the log has, from its last entry; it is not checked."""
+        try:
+            with self.path.open("rb") as file:
+                return self._tail(file).number
+        except (OSError, FederationError):
+            return 0
+
+    def append(self, *entries: LogEntry, durable: bool = True) -> None:
+        """Add entries; with `durable`, return when the disk has them."""
+        with self._locked():
+            self._append(entries, durable)
+
+    @contextmanager
+    def reading(self) -> Iterator[tuple[Chain, list[LogEntry]]]:
+        """Give the log and a list; what is put on the list is added before anybody else writes."""
+        with self._locked():
+            new: list[LogEntry] = []
+            yield self.read(), new
+            self._append(new, durable=True)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        make_private_folder(self.path.parent)
+        with locked(self.path):
+            yield
+
+    def _append(self, entries: Iterable[LogEntry], durable: bool) -> None:
+        try:
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, FILE_MODE)
+            with os.fdopen(handle, "rb+") as file:
+                tail = self._tail(file)
+                file.seek(0, os.SEEK_END)
+                file.write(tail.then(entries))
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())
+        except OSError as error:
+            raise FileError(f"{self.path} cannot be written: {first_line(error)}") from None
+
+    def _tail(self, file: IO[bytes]) -> Tail:
+        size = file.seek(0, os.SEEK_END)
+        for window in (1 << 12, 3 * MAX_LINE):
+            file.seek(max(size - window, 0))
+            if tail := find_tail(file.read(), whole=window >= size):
+                return tail
+        raise FederationError(
+            f"{self.path} does not end with an entry that holds: see `conovel audit`, then move"
+            " the file away; the next run begins a new one"
+        )
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The end of a log: its last entry, and bytes after it that are no entry.
+
+    Attributes
+    ----------
+    number : int
+        Number of the line of the last entry.
+    previous : str
+        Its hash.
+    odd : bytes
+        What was broken off after it, without the end of the last line.
+    needs_end : bool
+        Whether the last line has no end.
+    """
+
+    number: int = 0
+    previous: str = START
+    odd: bytes = b""
+    needs_end: bool = False
+
+    def then(self, entries: Iterable[LogEntry]) -> bytes:
+        """Return the bytes to add for entries, and for what was broken off."""
+        number, previous = self.number, self.previous
+        lines = [b"\n"] if self.needs_end else []
+        if self.odd:
+            number += self.odd.count(b"\n") + 1
+            about = {"sha256": sha256(self.odd), "bytes": len(self.odd)}
+            entries = [{"entry": INCOMPLETE, "time": now(), **about}, *entries]
+        for entry in entries:
+            number += 1
+            lines.append(as_line(entry, number, previous))
+            previous = lines[-1][9:73].decode()
+        return b"".join(lines)
+
+
+def find_tail(data: bytes, *, whole: bool) -> Tail | None:
+    """Find the end of a log in its last bytes; None if there is none that can be gone on from.
+
+    A line with an end that is no entry was changed, not broken off, unless more was broken off
+    after it.
+    """
+    lines = data.split(b"\n")
+    number, previous, n_whole = 0, START, 0
+    for place in range(len(lines) - 1, 0, -1):
+        if (entry := _entry(lines[place - 1] + b"\n")) is not None:
+            number, previous, n_whole = entry["line"], entry["hash"], place
+            break
+    else:
+        if not whole:
+            return None
+    odd = b"\n".join(lines[n_whole:])
+    if (last := _entry(odd + b"\n", number + 1, previous)) is not None:
+        return Tail(last["line"], last["hash"], needs_end=True)  # only its end was missing
+    if odd.endswith(b"\n"):
+        return None
+    return Tail(number, previous, odd, needs_end=bool(odd))
+
+
+def sha256(data: bytes) -> str:
+    """Return the SHA-256 of bytes in hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def now() -> str:
+    """Return the time, to the second, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _entry(line: bytes, number: int | None = None, previous: str | None = None) -> LogEntry | None:
+    """Read a line; None if it is not one that :func:`as_line` made, or not of this place."""
+    found = _LINE.fullmatch(line)
+    if found is None or sha256(b"{" + found[2]) != found[1].decode():
+        return None
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(entry.get("line"), int):
+        return None
+    if number is not None and (entry["line"], entry.get("previous")) != (number, previous):
+        return None
+    return dict(entry)
+
+
+# What is read of an entry later, by kind; a key with a question mark may be left out.
+_OF_A_RUN = {"run": str, "time": str}
+_OF_OTHERS = {"run?": str}
+_FIELDS: Mapping[str, Mapping[str, type]] = {
+    "begin": {**_OF_A_RUN, "operator?": str, "terms?": dict},
+    "data": {**_OF_A_RUN, "data": str, "set?": str, "n_null": int, "n_test": int},
+    "sent": {**_OF_A_RUN, "kind": str, "to": str, "bytes": int},
+    "received": _OF_A_RUN,
+    "end": {**_OF_A_RUN, "state": str, "reason": str},
+    "refused": _OF_A_RUN,
+}
+
+
+def _has_its_fields(entry: LogEntry) -> bool:
+    """Tell whether what is read of an entry is there: a right hash says nothing of that."""
+    kind = entry.get("entry")
+    if not isinstance(kind, str):
+        return False
+    wanted = {**_FIELDS.get(kind, _OF_OTHERS)}
+    if kind == "sent" and entry.get("kind") == "MODEL":
+        wanted["n_train"] = int
+    for name, type_ in wanted.items():
+        key = name.removesuffix("?")
+        if key == name and key not in entry:
+            return False
+        if key in entry and type(entry[key]) is not type_:
+            return False
+    return "time" not in wanted or _is_time(entry["time"])
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _canonical(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

@@ -1,0 +1,282 @@
+"""Certificates of a federation: who a party is, and whether its certificate still counts.
+
+Every certificate is issued by the federation's own authority, directly. NVFlare writes the name of
+a party into the common name, and the role of an operator into the unstructured name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+
+from conovel.errors import FederationError, InputError
+from conovel.federation.paths import REVOKED_FILE
+
+WARN_DAYS = 30
+OPERATOR_ROLE = "lead"  # the only role that NVFlare lets submit a job in our kits
+NO_ROLE = ""  # of sites and of the coordinator
+MAX_CERTIFICATE_BYTES = 1 << 13
+MAX_LIST_BYTES = 1 << 20  # of a list of revoked certificates: about 25,000 of them
+# What the library raises for bytes that are no certificate, request or list.
+UNREADABLE = (
+    OSError,
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.AttributeNotFound,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
+KEY_BITS = (2048, 8192)  # fewer are weak; more take long to check
+
+
+@dataclass(frozen=True)
+class Authority:
+    """The root certificate of a federation, and the serial numbers that it has revoked."""
+
+    root: x509.Certificate
+    revoked: frozenset[int] = frozenset()
+
+    @classmethod
+    def of_kit(cls, kit: Path) -> Authority:
+        """Read the root and the list of revoked certificates of a kit."""
+        root = read_certificate(kit / "startup" / "rootCA.pem")
+        return cls(root, read_revoked(kit / "startup" / REVOKED_FILE, root))
+
+    def objection(
+        self, certificate: x509.Certificate, name: str, role: str, now: datetime | None = None
+    ) -> str:
+        """Return why a certificate does not show that its holder is `name` in `role`.
+
+        Parameters
+        ----------
+        certificate : Certificate
+        name : str
+            Name of the party.
+        role : str
+            ``OPERATOR_ROLE``, or ``NO_ROLE`` for sites and the coordinator.
+        now : datetime, optional
+            The time at which it must be valid; the present if not given.
+
+        Returns
+        -------
+        str
+            Empty if there is no objection.
+        """
+        now = now or datetime.now(UTC)
+        reasons = self._objections(certificate, name, role, now)
+        return next(reasons, "")
+
+    def _objections(
+        self, certificate: x509.Certificate, name: str, role: str, now: datetime
+    ) -> Iterator[str]:
+        if not _is_issued_by(certificate, self.root):
+            yield "its certificate was not issued by the authority of this federation"
+        if whose := _differs(name_of(certificate), name):
+            yield f"its certificate is that of {whose}, not of {name!r}"
+        if _differs(role_of(certificate), role) or is_authority(certificate):
+            yield f"its certificate is not that of {_KINDS[role]}"
+        if not isinstance(certificate.public_key(), RSAPublicKey):
+            yield "its certificate has no RSA key"
+        for one in (certificate, self.root):
+            if now < one.not_valid_before_utc:
+                yield f"its certificate is not valid before {one.not_valid_before_utc:%Y-%m-%d}"
+            if now > one.not_valid_after_utc:
+                yield f"its certificate expired on {one.not_valid_after_utc:%Y-%m-%d}"
+        if certificate.serial_number in self.revoked:
+            yield "its certificate was revoked"
+
+
+_KINDS = {OPERATOR_ROLE: "an operator", NO_ROLE: "a site"}
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What a kit gives a party to show who it is."""
+
+    name: str
+    certificate: x509.Certificate
+    key: RSAPrivateKey
+    authority: Authority
+
+
+def read_credentials(kit: Path) -> Credentials:
+    """Read a kit's certificate and key; :class:`FederationError` if they do not fit."""
+    startup = kit / "startup"
+    base = base_of(kit)
+    authority = Authority.of_kit(kit)
+    certificate = read_certificate(startup / f"{base}.crt")
+    key = read_key(startup / f"{base}.key")
+    if not _is_issued_by(certificate, authority.root):
+        raise FederationError(
+            f"the certificate of {kit} was not issued by the authority of its federation"
+        )
+    if key.public_key() != certificate.public_key():
+        raise FederationError(f"the key of {kit} does not belong to its certificate")
+    return Credentials(name_of(certificate), certificate, key, authority)
+
+
+def check_certificate(kit: Path, name: str | None = None) -> str:
+    """Check a kit's certificate and key; return a warning if it expires soon, else no text.
+
+    Parameters
+    ----------
+    kit : Path
+    name : str, optional
+        Name of the party that it must belong to.
+
+    Raises
+    ------
+    FederationError
+        If the certificate belongs to another party, has expired, was revoked, was issued by
+        another authority than the kit's, or does not belong to the key.
+    """
+    own = read_credentials(kit)
+    if name is not None and own.name != name:
+        raise FederationError(f"the certificate of {kit} is that of {own.name!r}, not of {name!r}")
+    if own.certificate.serial_number in own.authority.revoked:
+        raise FederationError(f"the certificate of {kit} was revoked: ask for another one")
+    begins, ends = own.certificate.not_valid_before_utc, own.certificate.not_valid_after_utc
+    now = datetime.now(UTC)
+    if now < begins:
+        raise FederationError(f"the certificate of {kit} is not valid before {begins:%Y-%m-%d}")
+    if now > ends:
+        raise FederationError(f"the certificate of {kit} expired on {ends:%Y-%m-%d}: renew it")
+    if ends - now < timedelta(days=WARN_DAYS):
+        return f"the certificate of {kit} expires on {ends:%Y-%m-%d}: renew it soon"
+    return ""
+
+
+def load_certificate(data: bytes) -> x509.Certificate:
+    """Read a certificate in DER form that another party sent; else :class:`InputError`."""
+    if not 0 < len(data) <= MAX_CERTIFICATE_BYTES:
+        raise InputError(f"a certificate has 1 to {MAX_CERTIFICATE_BYTES:,} bytes")
+    try:
+        certificate = x509.load_der_x509_certificate(data)
+        require_readable(certificate)
+    except UNREADABLE as error:
+        raise InputError(f"what is not a certificate: {type(error).__name__}") from None
+    return certificate
+
+
+def name_of(certificate: x509.Certificate) -> str:
+    """Return the name of the party that a certificate is for; empty if it has not exactly one."""
+    return _attribute(certificate.subject, x509.NameOID.COMMON_NAME)
+
+
+def role_of(certificate: x509.Certificate) -> str:
+    """Return the role in a certificate; empty for sites and the coordinator."""
+    return _attribute(certificate.subject, x509.NameOID.UNSTRUCTURED_NAME)
+
+
+def role_of_request(request: x509.CertificateSigningRequest) -> tuple[str, str]:
+    """Return the name and the kind of party that a request asks for."""
+    oids = x509.NameOID.COMMON_NAME, x509.NameOID.UNSTRUCTURED_NAME
+    return _attribute(request.subject, oids[0]), _attribute(request.subject, oids[1])
+
+
+def is_authority(certificate: x509.Certificate) -> bool:
+    """Return whether a certificate may issue others."""
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+    except x509.ExtensionNotFound:
+        return False
+    return found.value.ca
+
+
+def fingerprint(certificate: x509.Certificate) -> str:
+    """Return the SHA-256 of a certificate as people compare it: in groups of four digits."""
+    return grouped(sha256(certificate.public_bytes(Encoding.DER)).hexdigest())
+
+
+def grouped(digits: str) -> str:
+    """Write digits in groups of four, as people compare them.
+
+    Examples
+    --------
+    >>> grouped("0123456789")
+    '0123 4567 89'
+    """
+    return " ".join(digits[i : i + 4] for i in range(0, len(digits), 4))
+
+
+def base_of(kit: Path) -> str:
+    """Return how the certificate and key of a kit are called: `server` or `client`."""
+    return "server" if (kit / "startup" / "fed_server.json").exists() else "client"
+
+
+def read_key(path: Path) -> RSAPrivateKey:
+    """Read a private key that is not encrypted."""
+    try:
+        key = load_pem_private_key(path.read_bytes(), None)
+    except (OSError, TypeError, ValueError) as error:
+        raise FederationError(f"{path.parent} has no key that can be read: {error}") from None
+    if not isinstance(key, RSAPrivateKey):
+        raise FederationError(f"{path} is not an RSA key")
+    return key
+
+
+def read_revoked(path: Path, root: x509.Certificate) -> frozenset[int]:
+    """Read the serial numbers of a list of revoked certificates; none if there is no list.
+
+    A list that the authority has not signed is an error: it may hide a revocation.
+    """
+    if not path.exists():
+        return frozenset()
+    try:
+        if path.stat().st_size > MAX_LIST_BYTES:
+            raise ValueError(f"more than {MAX_LIST_BYTES:,} bytes")
+        found = x509.load_pem_x509_crl(path.read_bytes())
+        key = root.public_key()
+        if not isinstance(key, RSAPublicKey) or not found.is_signature_valid(key):
+            raise ValueError("its signature is not that of the authority")
+        return frozenset(entry.serial_number for entry in found)
+    except UNREADABLE as error:
+        raise FederationError(
+            f"{path} is not a list of revoked certificates of this federation: {error}"
+        ) from None
+
+
+def _attribute(name: x509.Name, oid: x509.ObjectIdentifier) -> str:
+    values = [str(attribute.value) for attribute in name.get_attributes_for_oid(oid)]
+    # Two names, or two roles, would let the holder choose.
+    return values[0] if len(values) == 1 else "" if not values else "(several)"
+
+
+def _differs(found: str, expected: str) -> str:
+    return "" if found == expected else repr(found)
+
+
+def read_certificate(path: Path) -> x509.Certificate:
+    """Read a certificate of a kit."""
+    try:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        require_readable(certificate)
+    except OSError as error:
+        raise FederationError(f"{path.parents[1]} is not a complete kit: {error}") from None
+    except UNREADABLE as error:
+        raise FederationError(f"{path} is not a certificate: {error}") from None
+    return certificate
+
+
+def require_readable(certificate: x509.Certificate) -> None:
+    """Read what is asked of a certificate later: the library parses a field when it is read."""
+    name_of(certificate), role_of(certificate), is_authority(certificate)
+    certificate.public_key(), certificate.not_valid_before_utc, certificate.not_valid_after_utc
+
+
+def _is_issued_by(certificate: x509.Certificate, root: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(root)
+    except (*UNREADABLE, InvalidSignature):
+        return False
+    return True

@@ -1,0 +1,392 @@
+"""The limits that a site agrees to, and its reasons when it refuses a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from conovel.errors import InputError
+from conovel.federation.epsilon import EpsilonSpent, shown
+from conovel.federation.exposure import RunsSpent
+from conovel.federation.terms import Terms
+from conovel.models.wire import FAMILIES
+from conovel.protocol.bodies import Left, Roster, Start
+from conovel.protocol.messages import Message
+from conovel.site.splitting import TrainingRows
+from conovel.spec.composites import COMPOSITES
+from conovel.spec.counting import REVEAL_TO, TO_COORDINATOR, TO_MEMBERS
+from conovel.spec.precision import COMPACT, MAX_BITS, check_bits
+from conovel.spec.regimes import REGIMES, as_deployable
+from conovel.spec.schema import Schema, differing_columns
+from conovel.spec.training import n_training
+from conovel.stats.arguments import as_whole
+from conovel.stats.levels import as_fraction, as_level
+from conovel.stats.tolerant import as_liars
+from conovel.stats.words import counted
+
+OWN_RULE = "own rule"  # the share that the site would choose itself
+FLOAT64 = "float64"
+NO_BOUND = "none"
+# Why a run is refused, for all parties; and numbers for the site's own record.
+Objection: TypeAlias = tuple[str, str]
+NONE: Objection = ("", "")
+_LEAST = {
+    "min_agents": 2,
+    "max_bytes_in": 1,
+    "max_seconds": 1,
+    "min_train_rows": 1,
+    "min_calibration_rows": 1,
+    "max_runs_per_day": 1,
+    "max_runs_per_data": 1,
+    "max_peer_share": 0,
+    "max_forest_bytes": 1,
+    "max_nodes_in": 1,
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of one site's consent; the defaults allow every run of a deployment.
+
+    Attributes
+    ----------
+    regimes : tuple of str
+        Regimes that are allowed. `joint` and `consensus` must be named, and `pooled` never is
+        allowed.
+    max_level : str
+        The largest level.
+    min_agents : int
+        The smallest number of agents, this one included.
+    max_bytes_in : int
+        The most bytes of messages in one run.
+    max_seconds : float
+        The longest run.
+    min_train_rows : int
+        The fewest rows from which a model that leaves the site is learnt: known normals that
+        train on one side, calibration and test rows on the other.
+    min_train_share : str
+        The smallest share of the known normals that trains such a model: ``"own rule"``, which is
+        what :func:`conovel.spec.training.train_share` gives for the site's numbers, or a
+        fraction.
+    min_liars : int
+        A run with counts must tolerate so many lying members.
+    reveal_to : {"coordinator", "members"}
+        Who may see the counts that the site reveals; "members" allows both.
+    min_calibration_rows : int
+        The fewest calibration rows of a run in which counts leave the site.
+    max_bits : int or str
+        The greatest precision of a model that leaves the site: ``"compact"`` for compact models
+        alone, an integer from 1 to 16 for these and for numbers of at most that many bits, or
+        ``"float64"`` for any.
+    model_families : tuple of str
+        Families of models that may leave the site: forest, linear, dense.
+    max_forest_bytes : int
+        The largest forest that leaves the site. Deep ones give single rows away at any precision.
+    composites : tuple of str
+        How peers' models may be combined with the site's own. "max" and "min" must be named: there
+        a single peer decides the score of a row.
+    max_nodes_in : int
+        The most nodes, or weights, of a model that comes in. Its family and its precision must be
+        such as may leave the site.
+    min_group_rows : int or str
+        How many rows of the site each level of a peer's score, and each cell of counts, hold at
+        least: ``"own rule"``, which is :func:`conovel.spec.groups_of_rows.least_rows`, or a
+        number. With 1, a peer's model can ask for single rows.
+    max_runs_per_day, max_runs_per_data : int
+        The most runs in 24 hours, and with the same rows, that send a model or counts.
+    max_peer_share : float
+        The most test rows of all other agents together, for each test row of the site. A site is
+        told the total alone, so this bounds every single peer as well.
+    max_epsilon : str
+        The largest sum of ε over all runs in which models of the site's data set leave it, or
+        ``"none"`` for no bound. With a bound, a run without differential privacy sends no model.
+
+    Examples
+    --------
+    >>> from conovel.spec.run_spec import RunSpec
+    >>> limits = Limits(regimes=("counts",), min_agents=3)
+    >>> print(limits.objection(Terms(("north", "south"), RunSpec.of(regime="counts"))))
+    a run of 2 agents is too small: this site asks for 3
+    """
+
+    regimes: tuple[str, ...] = tuple(
+        name for name, r in REGIMES.items() if r.deployable and not r.decides_by_cells
+    )
+    max_level: str = "1/2"
+    min_agents: int = 2
+    max_bytes_in: int = 256 * 2**20
+    max_seconds: float = 24 * 3600.0
+    min_train_rows: int = 20
+    min_train_share: str = OWN_RULE
+    min_liars: int = 0
+    reveal_to: str = TO_COORDINATOR
+    min_calibration_rows: int = 10
+    max_bits: int | str = MAX_BITS
+    model_families: tuple[str, ...] = FAMILIES
+    max_forest_bytes: int = 16 * 2**10  # the paper's forests of depth 5 have up to 9,000
+    composites: tuple[str, ...] = tuple(c for c in COMPOSITES if c not in ("max", "min"))
+    max_nodes_in: int = 16 * 2**10
+    min_group_rows: int | str = OWN_RULE
+    max_runs_per_day: int = 24
+    max_runs_per_data: int = 10
+    max_peer_share: float = 100.0
+    max_epsilon: str = NO_BOUND
+
+    def __post_init__(self) -> None:
+        if isinstance(self.regimes, str) or not isinstance(self.regimes, Sequence):
+            raise InputError("regimes must be a list of names")
+        object.__setattr__(self, "regimes", tuple(as_deployable(r).name for r in self.regimes))
+        object.__setattr__(self, "max_level", str(as_level(self.max_level, "max_level")))
+        if self.min_train_share != OWN_RULE:
+            share = as_level(self.min_train_share, "min_train_share")
+            object.__setattr__(self, "min_train_share", str(share))
+        if self.max_epsilon != NO_BOUND:
+            object.__setattr__(self, "max_epsilon", str(_as_max_epsilon(self.max_epsilon)))
+        as_liars(self.min_liars)
+        if not isinstance(self.reveal_to, str) or self.reveal_to not in REVEAL_TO:
+            raise InputError(f"reveal_to must be {' or '.join(REVEAL_TO)}, not {self.reveal_to!r}")
+        if self.max_bits not in (COMPACT, FLOAT64):
+            object.__setattr__(self, "max_bits", _as_max_bits(self.max_bits))
+        for key, allowed in (("model_families", FAMILIES), ("composites", COMPOSITES)):
+            object.__setattr__(self, key, _as_names(getattr(self, key), key, allowed))
+        if self.min_group_rows != OWN_RULE:
+            as_whole(self.min_group_rows, "min_group_rows", least=1)
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
+                raise InputError(f"{name} must be a number from {least}, not {value!r}")
+
+    @staticmethod
+    def objection_to_schema(terms: Terms, own: Schema | None) -> str:
+        """Return why the schema of a run is refused: a site takes its own schema and no other.
+
+        Whoever submits a run could otherwise choose what the site's model says about its rows.
+        """
+        proposed = terms.spec.schema
+        ours, theirs = ({} if s is None else s.digests for s in (own, proposed))
+        if not (different := differing_columns(ours, theirs)):
+            return ""
+        return (
+            f"the schema of the run is not the one in its site.toml: {'; '.join(different[:3])}."
+            " Name the same file under schema in every site.toml and in conovel run --schema"
+        )
+
+    def objection(self, terms: Terms) -> str:
+        """Return why these terms are refused; an empty text if they are not."""
+        if terms.spec.regime.name not in self.regimes:
+            return (
+                f"regime {terms.spec.regime.name!r} is not among those this site agrees to"
+                f" ({', '.join(self.regimes) or 'none'}): choose one of these, or the site adds"
+                f" {terms.spec.regime.name!r} to regimes in its site.toml"
+            )
+        if (level := terms.promised.level) > Fraction(self.max_level):
+            return f"level {level} is above the {self.max_level} this site agrees to"
+        if terms.run_seconds > self.max_seconds:
+            return (
+                f"a run of up to {terms.run_seconds:g} s is too long: this site agrees to"
+                f" {self.max_seconds:g}"
+            )
+        return (
+            self._objection_to_composite(terms)
+            or self._objection_to_counting(terms)
+            or self._too_few(len(terms.agents))
+        )
+
+    @property
+    def own_group_rows(self) -> int | None:
+        """How many rows a level or a cell holds at least; None for the site's own rule."""
+        return None if isinstance(self.min_group_rows, str) else self.min_group_rows
+
+    def _objection_to_composite(self, terms: Terms) -> str:
+        regime, composite = terms.spec.regime, terms.spec.composite
+        combines = regime.exchanges_models and not regime.composite_null
+        if not combines or composite in self.composites:
+            return ""
+        return (
+            f"composite {composite!r} is not among those this site agrees to"
+            f" ({', '.join(self.composites) or 'none'}): leave out --composite, or the site adds"
+            f" {composite!r} to composites in its site.toml"
+        )
+
+    def _objection_to_counting(self, terms: Terms) -> str:
+        spec = terms.spec
+        if spec.regime.uses_counts and spec.liars < self.min_liars:
+            return (
+                f"a run that tolerates {spec.liars} lying members is refused: this site asks for"
+                f" {self.min_liars} (conovel run --liars)"
+            )
+        if spec.reveal_to == TO_MEMBERS != self.reveal_to:
+            return (
+                "counts would be revealed to all members, and this site agrees to the coordinator"
+                " alone: leave out --reveal-to, or the site sets reveal_to in its site.toml"
+            )
+        return ""
+
+    def objection_to(self, message: Message, terms: Terms, n_here: int) -> tuple[str, int]:
+        """Return why a message is refused, and the number of agents after it."""
+        match message.body:
+            case Roster(agents=agents):
+                if strangers := sorted(set(agents) - set(terms.agents)):
+                    return f"{', '.join(strangers)} took part without being in the terms", len(
+                        agents
+                    )
+                return self._too_few(len(agents)), len(agents)
+            case Left():
+                return self._too_few(n_here - 1), n_here - 1
+        return "", n_here
+
+    def objection_to_training(self, terms: Terms, models: Sequence[TrainingRows]) -> Objection:
+        """Return why these models must not be made, and the numbers for the site's record only.
+
+        Rows can be reconstructed from a model that was learnt from few rows. Where no model
+        leaves the site (`counts`, `isolated`) there is no objection: a count of ranks over all
+        rows reveals far less about a single row.
+
+        Parameters
+        ----------
+        terms : Terms
+        models : sequence of TrainingRows
+            Numbers of rows from which each model would be learnt.
+        """
+        share = terms.spec.train_fraction
+        if not terms.spec.regime.exchanges_models:
+            return NONE
+        asked = f"with train_fraction {share}"
+        if share is None:
+            asked = "without a train_fraction"
+        for rows in models:
+            needed, asks = rows.n_by_rule, "its own rule gives"
+            if self.min_train_share != OWN_RULE:
+                needed = n_training(rows.n_null, self.min_train_share, rows.most)
+                asks = f"the {self.min_train_share} of them it asks for"
+            if rows.n_train < needed:
+                return (
+                    f"{asked} fewer of its known normals would train its model than {asks}:"
+                    f" {'choose a larger one' if share is None else 'leave it out'}, or the"
+                    " site lowers min_train_share in its site.toml",
+                    f"{rows.n_train:,} of {rows.n_null:,} would train, and {needed:,} are needed",
+                )
+            for what, n, change in (
+                ("of its known normals", rows.n_train, "larger"),
+                ("calibration and test rows", rows.n_mixture, "smaller"),
+            ):
+                if n is not None and n < self.min_train_rows:
+                    return (
+                        f"{asked} fewer than {self.min_train_rows} {what} would train its"
+                        f" model: choose a {change} one, or the site brings more rows or lowers"
+                        " min_train_rows in its site.toml",
+                        f"{n:,} would train",
+                    )
+        return NONE
+
+    def objection_to_calibration(self, terms: Terms, models: Sequence[TrainingRows]) -> Objection:
+        """Return why counts over so few calibration rows must not leave the site."""
+        if not terms.spec.regime.uses_counts:
+            return NONE
+        fewest = min(rows.n_null - rows.n_train for rows in models)
+        if fewest >= self.min_calibration_rows:
+            return NONE
+        return (
+            f"fewer than {self.min_calibration_rows} of its known normals would calibrate: choose"
+            " a smaller train_fraction, or the site brings more rows or lowers"
+            " min_calibration_rows in its site.toml",
+            f"{fewest:,} would calibrate",
+        )
+
+    def objection_to_runs(self, spent: RunsSpent) -> Objection:
+        """Return why one more run with these rows is too many."""
+        for name, n, what in (
+            ("max_runs_per_day", spent.last_day, "within 24 hours"),
+            ("max_runs_per_data", spent.same_data, "with the rows it has now"),
+        ):
+            most = getattr(self, name)
+            if n >= most:
+                return (
+                    f"it agrees to {counted(most, 'run')} {what}: wait, or the site brings other"
+                    f" rows or raises {name} in its site.toml",
+                    f"{n:,} so far, see conovel audit",
+                )
+        return NONE
+
+    def objection_to_epsilon(self, terms: Terms, spent: EpsilonSpent, n_rows: int) -> Objection:
+        """Return why a model must not leave a data set of which so much was spent.
+
+        Parameters
+        ----------
+        terms : Terms
+        spent : EpsilonSpent
+            By all runs before.
+        n_rows : int
+            Of the site, for the bound on δ.
+        """
+        privacy, bounded = terms.spec.privacy, self.max_epsilon != NO_BOUND
+        if not terms.spec.regime.exchanges_models or (privacy is None and not bounded):
+            return NONE
+        more = "the site brings other rows under another [data] set, or raises max_epsilon"
+        if privacy is None:
+            return (
+                "its models leave with differential privacy only: give the run an ε with --privacy"
+                ", or the site sets max_epsilon to 'none' in its site.toml",
+                "",
+            )
+        after = spent.plus(privacy)
+        if after.delta * n_rows >= 1:
+            return (
+                "δ of the run, added to that of earlier runs, is too large for its number of rows:"
+                f" choose a smaller δ, such as --privacy {shown(privacy.epsilon)},1e-9",
+                f"δ {after.delta} in all, for {n_rows:,} rows",
+            )
+        if bounded and (spent.n_open or after.epsilon > Fraction(self.max_epsilon)):
+            return (
+                f"what it agrees to spend of ε is spent: choose a smaller ε, or {more} in its"
+                " site.toml",
+                f"{spent} so far, and {self.max_epsilon} in all; see conovel audit",
+            )
+        return NONE
+
+    def objection_to_sizes(self, message: Message, terms: Terms, n_test: int) -> Objection:
+        """Return why the others have too many test rows for a site with this many.
+
+        Counts that are too large do more harm the more rows their sender claims.
+        """
+        match message.body:
+            case Roster(n_test=total) | Start(n_tests=total) if terms.spec.regime.uses_counts:
+                if total - n_test > self.max_peer_share * n_test:
+                    return (
+                        f"the other agents have more than {self.max_peer_share:g} test rows for"
+                        " each of its own: leave out the largest, or the site raises"
+                        " max_peer_share in its site.toml",
+                        f"{total - n_test:,} for its {n_test:,}",
+                    )
+        return NONE
+
+    def _too_few(self, n_agents: int) -> str:
+        if n_agents >= self.min_agents:
+            return ""
+        return f"a run of {n_agents} agents is too small: this site asks for {self.min_agents}"
+
+
+def _as_max_epsilon(epsilon: Any) -> Fraction:
+    found = as_fraction(str(epsilon), "max_epsilon")
+    if found <= 0 or isinstance(epsilon, bool):
+        raise InputError(f"max_epsilon must be a number above 0 or {NO_BOUND!r}, not {epsilon!r}")
+    return found
+
+
+def _as_max_bits(bits: Any) -> int:
+    try:
+        return check_bits(bits)
+    except InputError:
+        raise InputError(
+            f"max_bits must be an integer from 1 to {MAX_BITS}, {COMPACT!r} or {FLOAT64!r}, not"
+            f" {bits!r}"
+        ) from None
+
+
+def _as_names(names: Any, key: str, allowed: Sequence[str]) -> tuple[str, ...]:
+    is_list = isinstance(names, Sequence) and not isinstance(names, str)
+    if not is_list or not set(map(str, names)) <= set(allowed):
+        raise InputError(f"{key} must be a list of {', '.join(allowed)}, not {names!r}")
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,168 @@
+"""What a site has revealed so far, from the entries of its audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from conovel.federation.audit_log import now
+
+DAY = timedelta(hours=24)
+# Messages that follow from no row but the number of rows: a run that sends no other revealed none.
+REVEAL_NOTHING = frozenset({"HELLO", "READY", "ABORT"})
+
+
+@dataclass
+class LoggedRun:
+    """One run that began at the site.
+
+    Attributes
+    ----------
+    run, began, operator : str
+        Its id, the time of its first entry, and who asked for it.
+    terms : dict
+        What was asked for.
+    data : str
+        The digest of the rows; empty until they were read.
+    data_set : str
+        The name of the data set, as the site calls it.
+    n_null, n_test, n_train : int
+        Known normals, test rows, and how many known normals trained the models that left.
+    models : dict
+        Bytes of models, by receiver.
+    n_models, n_counts, n_received : int
+        Models that left, other messages that left and follow from rows, messages that came in.
+    state, reason : str
+        How it ended; `state` is ``"running"`` if no end is noted.
+    """
+
+    run: str
+    began: str
+    operator: str = ""
+    terms: Mapping[str, Any] = field(default_factory=dict)
+    data: str = ""
+    data_set: str = ""
+    n_null: int = 0
+    n_test: int = 0
+    n_train: int = 0
+    models: dict[str, int] = field(default_factory=dict)
+    n_models: int = 0
+    n_counts: int = 0
+    n_received: int = 0
+    state: str = "running"
+    reason: str = ""
+
+    @property
+    def spends(self) -> bool:
+        """Whether it counts as a run: it sent a model or counts, or still may."""
+        return bool(self.n_models or self.n_counts or (self.data and self.state == "running"))
+
+    def take(self, entry: Mapping[str, Any]) -> None:
+        """Add an entry of this run."""
+        match entry:
+            case {"entry": "begin"}:
+                self.operator, self.terms = entry.get("operator", ""), entry.get("terms", {})
+            case {"entry": "data"}:
+                self.data, self.data_set = entry["data"], entry.get("set", "")
+                self.n_null, self.n_test = entry["n_null"], entry["n_test"]
+            case {"entry": "sent", "kind": "MODEL", "to": to}:
+                self.n_models += 1
+                self.models[to] = self.models.get(to, 0) + entry["bytes"]
+                self.n_train = max(self.n_train, entry["n_train"])
+            case {"entry": "sent", "kind": kind} if kind not in REVEAL_NOTHING:
+                self.n_counts += 1
+            case {"entry": "received"}:
+                self.n_received += 1
+            case {"entry": "end"}:
+                self.state, self.reason = entry["state"], entry["reason"]
+
+
+class RunsSpent(NamedTuple):
+    """How many runs sent a model or counts, or still may."""
+
+    last_day: int
+    same_data: int
+
+
+class Exposure(NamedTuple):
+    """What all runs together have revealed.
+
+    Attributes
+    ----------
+    n_runs, n_refused : int
+        Runs that began, and runs that were refused before they did.
+    n_models : int
+        Models that left the site.
+    receivers : dict of str to int
+        To whom, and how many.
+    n_data : int
+        Different data sets from which a model was learnt that left.
+    n_trained : int
+        Different known normals that can have been in null_train of such a model, at most.
+    n_rows : int
+        Different rows that such a model can have learnt from, at most: the test rows are in the
+        mixture.
+    """
+
+    n_runs: int
+    n_refused: int
+    n_models: int
+    receivers: dict[str, int]
+    n_data: int
+    n_trained: int
+    n_rows: int
+
+
+def runs_of(entries: Iterable[Mapping[str, Any]]) -> list[LoggedRun]:
+    """Gather the entries of every run that began, the oldest first."""
+    runs: dict[str, LoggedRun] = {}
+    for entry in entries:
+        if entry.get("entry") == "begin":
+            runs[entry["run"]] = LoggedRun(entry["run"], entry["time"])
+        if entry.get("entry") != "refused" and entry.get("run") in runs:
+            runs[entry["run"]].take(entry)
+    return list(runs.values())
+
+
+def runs_spent(runs: Iterable[LoggedRun], data: str, at: str | None = None) -> RunsSpent:
+    """Count the runs of the last day, and those with these rows."""
+    since = datetime.fromisoformat(at or now()) - DAY
+    counted = [run for run in runs if run.spends]
+    recent = sum(datetime.fromisoformat(run.began) > since for run in counted)
+    return RunsSpent(recent, sum(run.data == data for run in counted))
+
+
+def exposure_of(entries: Sequence[Mapping[str, Any]]) -> Exposure:
+    """Add up what all runs revealed.
+
+    Examples
+    --------
+    >>> about = {"run": "a", "time": now()}
+    >>> data = {"entry": "data", "data": "d", "n_null": 100, "n_test": 50}
+    >>> sent = {"entry": "sent", "kind": "MODEL", "to": "south", "bytes": 300, "n_train": 40}
+    >>> found = exposure_of([about | {"entry": "begin"}, about | data, about | sent])
+    >>> found.n_models, found.n_trained, found.n_rows
+    (1, 40, 150)
+    """
+    runs = runs_of(entries)
+    receivers: dict[str, int] = {}
+    for entry in entries:
+        if entry.get("entry") == "sent" and entry.get("kind") == "MODEL":
+            receivers[entry["to"]] = receivers.get(entry["to"], 0) + 1
+    by_data: dict[str, list[LoggedRun]] = {}
+    for run in runs:
+        if run.n_models:
+            by_data.setdefault(run.data, []).append(run)
+    # Other rows train in every run, so that the numbers of the runs add up.
+    trained = [min(group[0].n_null, sum(r.n_train for r in group)) for group in by_data.values()]
+    return Exposure(
+        n_runs=len(runs),
+        n_refused=sum(entry.get("entry") == "refused" for entry in entries),
+        n_models=sum(receivers.values()),
+        receivers=dict(sorted(receivers.items())),
+        n_data=len(by_data),
+        n_trained=sum(trained),
+        n_rows=sum(group[0].n_null + group[0].n_test for group in by_data.values()),
+    )

@@ -1,0 +1,141 @@
+"""NVFlare's processes: start them with our settings, watch them, stop them with their children.
+
+The worker processes of a job have process sessions of their own, so stopping a party means to find
+and stop all descendants of its process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from conovel.federation.lifeline import PARENT
+from conovel.federation.paths import ENVIRONMENT, LOG_FILE
+from conovel.rows.private_files import FILE_MODE, UMASK, make_private_folder
+from conovel.rows.storage import read_json, write_json
+
+SERVER_MODULE = "nvflare.private.fed.app.server.server_train"
+SITE_MODULE = "nvflare.private.fed.app.client.client_train"
+STOP_SECONDS = 5.0
+
+
+def start_coordinator(kit: Path, settings: Path, state: Path) -> subprocess.Popen[bytes]:
+    """Start the coordinator's process of NVFlare."""
+    _place_store(kit)
+    org = read_json(kit / "startup" / "fed_server.json")["servers"][0]["name"]
+    options = [f"org={org}"]
+    return _start(SERVER_MODULE, "fed_server.json", options, kit, settings, state)
+
+
+def start_site(kit: Path, name: str, settings: Path, state: Path) -> subprocess.Popen[bytes]:
+    """Start a site's process of NVFlare."""
+    options = [f"uid={name}", f"org={name}"]
+    return _start(SITE_MODULE, "fed_client.json", options, kit, settings, state)
+
+
+def _start(
+    module: str, config: str, options: Sequence[str], kit: Path, settings: Path, state: Path
+) -> subprocess.Popen[bytes]:
+    make_private_folder(state)
+    command = [sys.executable, "-m", module, "-m", str(kit), "-s", config]
+    command += ["--set", "secure_train=true", "config_folder=config", *options]
+    descriptor = os.open(state / LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
+    with os.fdopen(descriptor, "ab") as log:
+        return subprocess.Popen(  # noqa: S603
+            command,
+            env=os.environ | {ENVIRONMENT: str(settings), PARENT: str(os.getpid())},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            umask=UMASK,
+        )
+
+
+def stop_tree(pid: int, seconds: float = STOP_SECONDS) -> None:
+    """End a process and its descendants: by SIGTERM, then by SIGKILL."""
+    pids = [pid, *descendants(pid)]
+    for sent, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, seconds)):
+        pids = [*dict.fromkeys(pids + descendants(pid))]
+        for one in pids:
+            with suppress(ProcessLookupError):
+                os.kill(one, sent)
+        if wait_for(partial(all_gone, pids), patience):
+            return
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a process and its descendants; stop them first, so that none restarts another."""
+    pids = [pid, *descendants(pid)]
+    for one in pids:
+        with suppress(ProcessLookupError):
+            os.kill(one, signal.SIGSTOP)
+    for one in dict.fromkeys([*pids, *descendants(pid)]):
+        with suppress(ProcessLookupError):
+            os.kill(one, signal.SIGKILL)
+
+
+def descendants(pid: int) -> list[int]:
+    """List the children of a process, their children, and so on."""
+    import psutil  # noqa: PLC0415  (an extra)
+
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.Error:  # it has ended
+        return []
+
+
+def find(*words: str) -> list[int]:
+    """List this user's processes whose command contains all these words."""
+    import psutil  # noqa: PLC0415  (an extra)
+
+    commands = {
+        process.pid: "\0".join(process.info["cmdline"] or ())
+        for process in psutil.process_iter(["cmdline", "uids"])
+        if process.info["uids"] is not None and process.info["uids"].effective == os.geteuid()
+    }
+    return [pid for pid, command in commands.items() if all(word in command for word in words)]
+
+
+def all_gone(pids: Sequence[int]) -> bool:
+    """Return whether none of these processes is running."""
+    return not any(map(is_running, pids))
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process exists and is not a zombie."""
+    import psutil  # noqa: PLC0415  (an extra)
+
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+def wait_for(happened: Callable[[], object], seconds: float, every: float = 0.1) -> bool:
+    """Wait until `happened()` is true; False if that takes too long."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(every)
+    return True
+
+
+def _place_store(kit: Path) -> None:
+    """Make the coordinator keep its jobs in the folder of its kit."""
+    path = kit / "local" / "resources.json"
+    resources = read_json(path)
+    store = kit.resolve() / "store"
+    resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = f"{store}/snapshots"
+    for component in resources["components"]:
+        if component["id"] == "job_manager":
+            component["args"]["uri_root"] = f"{store}/jobs"
+    write_json(path, resources)

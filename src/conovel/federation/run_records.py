@@ -1,0 +1,213 @@
+"""A file for every run of a party: its id, its state and how it ended.
+
+The file is made when the run begins, so that terms cannot be used twice. A run that was refused
+has a file as well. A supervisor or a person reads there what happened. Old files are removed
+(:mod:`conovel.federation.retention`); the ids of their runs are kept in a list. At a site,
+the begin, the refusal and the end of every run also go into its audit log.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from conovel.errors import ConovelError, FileError, ReplayedMessageError, SiteFailedError
+from conovel.federation.audit_log import AuditLog, now
+from conovel.federation.paths import USED_FILE
+from conovel.federation.processes import is_running
+from conovel.protocol.states import as_text
+from conovel.rows.private_files import FILE_MODE, make_private_folder
+from conovel.rows.storage import read_json, write_json
+
+RUNNING, DONE, FAILED, REFUSED = "running", "done", "failed", "refused"
+MAX_SAID = 1024  # bytes of a reason in the audit log
+GRACE_SECONDS = 10.0  # from the deadline of a run until a supervisor closes its file
+RUN_ID = re.compile(r"[0-9a-f]{32}")
+_REFUSED_FILE = re.compile(r"refused-[0-9a-f]{16}")
+
+
+class RunRecords:
+    """The runs of one party.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the files are; made if it does not exist.
+    log : AuditLog, optional
+        The audit log of a site.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     records = RunRecords(Path(folder))
+    ...     record = records.open("00" * 16, seconds=60)
+    ...     _ = record.finish(FAILED, "south vanished")
+    ...     [(run["state"], run["message"]) for run in records.runs()]
+    [('failed', 'south vanished')]
+    """
+
+    def __init__(self, folder: Path, log: AuditLog | None = None) -> None:
+        self.folder, self._log = folder, log
+        self._ended: dict[
+            Path, dict[str, Any]
+        ] = {}  # runs that have ended: their files do not change
+        make_private_folder(folder)
+
+    def open(self, run_id: str, seconds: float, job: str = "", **facts: Any) -> Record:
+        """Make the file of a run that begins; an id that was used before is refused.
+
+        `facts` go into the file and into the audit log.
+        """
+        path = self.folder / f"{run_id}.json"
+        replay = ReplayedMessageError(
+            f"run {run_id} was here before: every run needs an id of its own"
+        )
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE))
+            if run_id in self.used():
+                path.unlink()
+                raise replay
+        except FileExistsError:
+            raise replay from None
+        except OSError as error:
+            raise FileError(f"{path} cannot be written: {error}") from None
+        began = time.time()
+        content = {
+            "run_id": run_id,
+            "job": job,
+            "state": RUNNING,
+            "message": "",
+            "pid": os.getpid(),
+            "began": began,
+            "deadline": began + seconds,
+            **facts,
+        }
+        record = Record(path, content, self._log)
+        try:
+            record.tell("begin", job=job, **facts)
+        except ConovelError as error:  # what is not written down does not happen
+            record.finish(FAILED, str(error))
+            raise
+        return record
+
+    def refuse(self, run_id: str, reason: str, job: str = "", **facts: Any) -> None:
+        """Make the file of a run that is refused; a file of an earlier run of this id stays."""
+        content = {
+            "run_id": run_id,
+            "job": job,
+            "state": REFUSED,
+            "message": reason,
+            "began": time.time(),
+            **facts,
+        }
+        record = Record(self.folder / f"refused-{secrets.token_hex(8)}.json", content, self._log)
+        record.tell("refused", job=job, reason=as_text(reason, MAX_SAID), **facts)
+
+    def used(self) -> set[str]:
+        """Return the ids of runs whose files were removed."""
+        try:
+            return set((self.folder / USED_FILE).read_text(encoding="ascii").split())
+        except FileNotFoundError:
+            return set()
+        except (OSError, UnicodeDecodeError) as error:
+            raise FileError(f"{self.folder / USED_FILE} cannot be read: {error}") from None
+
+    def knows(self, job: str) -> bool:
+        """Return whether there is a file of a run, begun or refused, for a job of NVFlare."""
+        return any(run.get("job") == job for run in self.runs())
+
+    def runs(self) -> Iterator[dict[str, Any]]:
+        """Return every run, the oldest first, without files that are being written."""
+        return (run for _, run in self.files())
+
+    def files(self) -> list[tuple[Path, dict[str, Any]]]:
+        """Return the files of runs with their content, the oldest run first.
+
+        Other files of the folder are left alone, such as the ledger of a list.
+        """
+        found = []
+        for path in self.folder.glob("*.json"):
+            if not (RUN_ID.fullmatch(path.stem) or _REFUSED_FILE.fullmatch(path.stem)):
+                continue
+            run = self._ended.get(path)
+            if run is None:
+                try:
+                    run = read_json(path)
+                except ConovelError:
+                    continue
+                if run["state"] != RUNNING:
+                    self._ended[path] = run
+            found.append((path, run))
+        return sorted(found, key=lambda one: one[1]["began"])
+
+    def close_ended(self) -> list[dict[str, Any]]:
+        """Note the end of runs whose process is gone or whose deadline passed; return them."""
+        closed = []
+        for run in self.runs():
+            if run["state"] != RUNNING:
+                continue
+            late = time.time() > run["deadline"] + GRACE_SECONDS
+            if late or not is_running(run["pid"]):
+                why = "its deadline passed" if late else "its process ended"
+                record = Record(self.folder / f"{run['run_id']}.json", run, self._log)
+                said = f"{why} without an outcome: nothing was published"
+                record.finish(FAILED, said, fault=SiteFailedError.__name__)
+                closed.append(run)
+        return closed
+
+
+class Record:
+    """The file of one run, and its entries in the audit log."""
+
+    def __init__(self, path: Path, content: dict[str, Any], log: AuditLog | None = None) -> None:
+        self._path, self._content, self.log = path, content, log
+        self._lock = threading.Lock()
+        self._write()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the run has not ended."""
+        return bool(self._content["state"] == RUNNING)
+
+    def note(self, **facts: Any) -> None:
+        """Add facts to the file of a run; nothing happens once the run has ended."""
+        with self._lock:
+            if self.is_open:
+                self._content |= facts
+                self._write()
+
+    def tell(self, entry: str, *, durable: bool = True, **facts: Any) -> None:
+        """Add an entry of this run to the audit log, if there is one."""
+        if self.log is not None:
+            self.log.append(self.entry(entry, **facts), durable=durable)
+
+    def entry(self, entry: str, **facts: Any) -> dict[str, Any]:
+        """Return an entry of this run for the audit log."""
+        return {"entry": entry, "time": now(), "run": self._content["run_id"], **facts}
+
+    def finish(self, state: str, message: str, said: str = "", **facts: Any) -> bool:
+        """Note the end of the run; False if it had ended before.
+
+        `said` is what the audit log gets instead of the message, which may hold more.
+        """
+        with self._lock:
+            if not self.is_open:
+                return False
+            self._content |= {"state": state, "message": message, "ended": time.time(), **facts}
+            self._write()
+            try:
+                self.tell("end", state=state, reason=as_text(said or message, MAX_SAID))
+            except ConovelError as error:  # the end of a run is noted here at least
+                self._content["audit_log"] = str(error)
+                self._write()
+            return True
+
+    def _write(self) -> None:
+        write_json(self._path, self._content)

@@ -1,0 +1,209 @@
+"""An operator's connection to the coordinator: submit a run, watch it, fetch its outcome.
+
+Only this module and the modules that run inside NVFlare's processes import NVFlare.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from conovel.errors import FederationError
+from conovel.federation.certificates import Credentials, read_credentials
+from conovel.federation.hardening import APPS, COLLAB
+from conovel.federation.kits import require_nvflare
+from conovel.federation.settings import FederationFile
+from conovel.federation.signed_terms import sign_terms
+from conovel.federation.terms import Terms
+from conovel.rows.storage import read_json
+
+TOPIC = "conovel"  # an operator's questions to a run
+JOB_PREFIX = "conovel-"
+CONNECT_SECONDS = 20.0
+OUTCOME_FILE = "conovel_outcome.json"
+MAX_OUTCOME_BYTES = 1 << 28
+
+
+class NoOutcomeError(FederationError):
+    """NVFlare ended a job before the coordinator could write its account."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run as NVFlare lists it: the number of its job, our run id, NVFlare's status."""
+
+    number: str
+    run_id: str
+    status: str
+    submitted: str
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended. If its coordinator was killed, this stays False."""
+        return self.status.startswith("FINISHED")
+
+
+class Session:
+    """A connection of an operator; made by :func:`connect`."""
+
+    def __init__(self, session: Any, own: Credentials) -> None:
+        self._session, self._own = session, own
+
+    def connected(self) -> list[str]:
+        """Return the names of the sites that are connected to the coordinator."""
+        return sorted(client.name for client in self._do(self._session.get_connected_client_list))
+
+    def jobs(self) -> list[Job]:
+        """List the jobs that the coordinator knows, the oldest first."""
+        found = self._do(self._session.list_jobs, True)
+        jobs = [
+            Job(
+                str(job["job_id"]),
+                str(job.get("name") or job.get("job_name")).removeprefix(JOB_PREFIX),
+                str(job.get("status", "")),
+                str(job.get("submit_time_iso") or job.get("submit_time", ""))[:19],
+            )
+            for job in found
+        ]
+        return sorted(jobs, key=lambda job: job.submitted)
+
+    def submit(self, terms: Terms) -> str:
+        """Sign the terms and submit a run; return the number of its job."""
+        with tempfile.TemporaryDirectory() as folder:
+            job = Path(folder) / "conovel"
+            write_job(job, terms, sign_terms(terms, self._own))
+            return str(self._do(self._session.submit_job, str(job)))
+
+    def progress(self, job: str) -> dict[str, Any]:
+        """Ask a run for its progress; empty while it cannot answer."""
+        return self._ask(job, "progress")
+
+    def stop(self, job: str, reason: str) -> None:
+        """Break a run off: ask its coordinator, which informs all sites, or else abort the job."""
+        if not self._ask(job, "stop", reason=reason):
+            self._do(self._session.abort_job, job)
+
+    def outcome(self, job: str) -> dict[str, Any]:
+        """Fetch the account of a run that is over; empty if it is not over."""
+        if account := self._ask(job, "outcome"):
+            return account
+        meta = self._meta(job)
+        if not str(meta.get("status", "")).startswith("FINISHED"):
+            return {}
+        folder = Path(self._do(self._session.download_job_result, job))
+        try:
+            found = sorted(folder.rglob(OUTCOME_FILE))
+            if not found:
+                raise NoOutcomeError(f"the run was refused by the engine: {_refusal(meta)}")
+            if found[0].stat().st_size > MAX_OUTCOME_BYTES:
+                raise NoOutcomeError(f"the outcome has more than {MAX_OUTCOME_BYTES:,} bytes")
+            return read_json(found[0])
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _meta(self, job: str) -> dict[str, Any]:
+        return dict(self._do(self._session.get_job_meta, job))
+
+    def _ask(self, job: str, question: str, **more: str) -> dict[str, Any]:
+        """Ask the coordinator's process of a run; empty if it is not running."""
+        try:
+            answer = self._session.do_app_command(job, TOPIC, {"ask": question, **more})
+        except Exception:  # NVFlare raises its own kinds for a job that is not running
+            return {}
+        return answer if isinstance(answer, dict) else {}
+
+    def _do(self, call: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return call(*args)
+        except Exception as error:
+            raise FederationError(f"the coordinator refused or failed: {error}") from error
+
+
+@contextmanager
+def connect(file: FederationFile) -> Iterator[Session]:
+    """Connect as the operator of a federation file."""
+    require_nvflare()
+    from nvflare.fuel.flare_api.flare_api import new_secure_session  # noqa: PLC0415
+
+    if file.operator is None or file.operator_kit is None:
+        raise FederationError(f"{file.path} has no [operator]: only an operator can do this")
+    own = read_credentials(file.operator_kit)
+    try:
+        with redirect_stdout(StringIO()):  # NVFlare prints its progress
+            session = new_secure_session(
+                file.operator, str(file.operator_kit), timeout=CONNECT_SECONDS
+            )
+    except Exception as error:
+        raise FederationError(
+            f"no connection to the coordinator of {file.name}: {error}"
+            " (is it running, and is this kit of this federation?)"
+        ) from error
+    try:
+        yield Session(session, own)
+    finally:
+        session.close()
+
+
+def _refusal(meta: dict[str, Any]) -> str:
+    """Return NVFlare's reasons for not running a job, or else its status."""
+    details = [str(detail) for detail in meta.get("job_deploy_detail") or []]
+    refusals = [detail for detail in details if not detail.endswith(": OK")]
+    return "; ".join(refusals) or f"{meta.get('status')}: see the logs of the parties"
+
+
+def write_job(folder: Path, terms: Terms, signed: dict[str, Any]) -> None:
+    """Write a job: names of classes and the signed terms, no code."""
+    server = {
+        "format_version": 2,
+        "server": {"task_request_interval": 0.2},
+        "workflows": [
+            {
+                "id": "controller",
+                "path": f"{COLLAB}.controller.CollabController",
+                "args": {"server_obj_id": "conovel", "sync_task_timeout": 60},
+            }
+        ],
+        "components": [
+            {
+                "id": "conovel",
+                "path": f"{APPS}.CoordinatorApp",
+                "args": {"terms": signed},
+            }
+        ],
+    }
+    site = {
+        "format_version": 2,
+        "executors": [
+            {
+                "tasks": ["*"],
+                "executor": {
+                    "path": f"{COLLAB}.executor.CollabExecutor",
+                    "args": {"client_obj_id": "conovel"},
+                },
+            }
+        ],
+        "components": [{"id": "conovel", "path": f"{APPS}.SiteApp", "args": {}}],
+    }
+    meta = {
+        "name": f"{JOB_PREFIX}{terms.run_id}",
+        "resource_spec": {},
+        "min_clients": len(terms.agents),
+        "mandatory_clients": list(terms.agents),
+        "deploy_map": {"coordinator": ["server"], "site": list(terms.agents)},
+    }
+    files = {
+        "meta.json": meta,
+        "coordinator/config/config_fed_server.json": server,
+        "site/config/config_fed_client.json": site,
+    }
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content, indent=2) + "\n")

@@ -1,0 +1,224 @@
+r"""Signatures from party to party, which a relay between them cannot make or change.
+
+All messages between sites pass through the coordinator's machine. NVFlare encrypts them from site
+to site, but it also delivers a message that says of itself that it is not encrypted. So a site
+signs what it sends with the key of its kit, and the receiver checks that with the sender's
+certificate (:mod:`conovel.federation.certificates`).
+
+A signature covers a *context* and the data. The context says what the data are for, so that a
+signature cannot be used for anything else: for a message, the run, the sender and the receiver.
+
+A signed message has these bytes::
+
+    magic        4    b"CNS\x01"
+    c            2    bytes of the certificate, little endian; 0 if it was sent before in this run
+    s            2    bytes of the signature
+    certificate  c    DER
+    signature    s    RSA-PSS with SHA-256
+    message           the rest
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from conovel.errors import InputError, SignatureError
+from conovel.federation.certificates import (
+    KEY_BITS,
+    MAX_CERTIFICATE_BYTES,
+    NO_ROLE,
+    Authority,
+    Credentials,
+    load_certificate,
+)
+from conovel.protocol.messages import COORDINATOR
+
+MAGIC = b"CNS\x01"
+HEADER = struct.Struct("<4sHH")
+MAX_SIGNATURE_BYTES = KEY_BITS[1] // 8
+OVERHEAD = HEADER.size + MAX_CERTIFICATE_BYTES + MAX_SIGNATURE_BYTES  # the most, per message
+_PADDING: Any = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
+
+
+def sign(key: RSAPrivateKey, context: Sequence[str], data: bytes) -> bytes:
+    """Sign data for one purpose.
+
+    Parameters
+    ----------
+    key : RSAPrivateKey
+        Of the party that signs.
+    context : sequence of str
+        What the signature is for. Begin with a word for the kind, then name all that must not be
+        exchanged: the run, the sender, the receiver.
+    data : bytes
+
+    Examples
+    --------
+    A reveal that the coordinator passes on carries the signature of the agent that made it, so
+    the receivers need not trust the coordinator. The receiver is not in the context, because the
+    same bytes go to all.
+
+    >>> from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+    >>> key = generate_private_key(65537, 2048)
+    >>> reveal = b"nonce and histogram"
+    >>> signature = sign(key, ("reveal", "00" * 16, "south"), reveal)
+    >>> verify(key.public_key(), ("reveal", "00" * 16, "south"), reveal, signature)
+    True
+    >>> verify(key.public_key(), ("reveal", "00" * 16, "west"), reveal, signature)
+    False
+    """
+    return key.sign(_bytes(context, data), _PADDING, hashes.SHA256())
+
+
+def verify(key: RSAPublicKey, context: Sequence[str], data: bytes, signature: bytes) -> bool:
+    """Return whether the holder of a key signed these data for this purpose."""
+    if len(signature) > MAX_SIGNATURE_BYTES or not KEY_BITS[0] <= key.key_size <= KEY_BITS[1]:
+        return False
+    try:
+        key.verify(signature, _bytes(context, data), _PADDING, hashes.SHA256())
+    except InvalidSignature:
+        return False
+    return True
+
+
+def public_key(certificate: x509.Certificate) -> RSAPublicKey:
+    """Return the key of a certificate that :meth:`Authority.objection` has passed."""
+    key = certificate.public_key()
+    if not isinstance(key, RSAPublicKey):
+        raise InputError("the certificate has no RSA key")
+    return key
+
+
+def as_der(certificate: x509.Certificate) -> bytes:
+    """Return the bytes of a certificate as they are sent."""
+    return certificate.public_bytes(Encoding.DER)
+
+
+class MessageSigner:
+    """Signs what a site sends in one run.
+
+    Parameters
+    ----------
+    own : Credentials
+        Of the site.
+    run_id : str
+    """
+
+    def __init__(self, own: Credentials, run_id: str) -> None:
+        self._own, self._run_id = own, run_id
+        self._certificate = as_der(own.certificate)
+        self._told: set[str] = set()  # who has the certificate
+        self._lock = threading.Lock()
+
+    def __call__(self, receiver: str, message: bytes) -> bytes:
+        """Return the signed message; the first to each receiver carries the certificate."""
+        context = _context(self._run_id, self._own.name, receiver)
+        signature = sign(self._own.key, context, message)
+        with self._lock:
+            certificate = b"" if receiver in self._told else self._certificate
+            self._told.add(receiver)
+        header = HEADER.pack(MAGIC, len(certificate), len(signature))
+        return b"".join((header, certificate, signature, message))
+
+
+class MessageVerifier:
+    """Checks the signatures of what a party gets in one run.
+
+    Parameters
+    ----------
+    authority : Authority
+        Of the federation.
+    receiver : str
+        Name of the party that checks.
+    run_id : str
+    """
+
+    def __init__(self, authority: Authority, receiver: str, run_id: str) -> None:
+        self._authority, self._receiver, self._run_id = authority, receiver, run_id
+        self._known: dict[str, x509.Certificate] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, sender: str, data: bytes) -> bytes:
+        """Return the message inside signed bytes.
+
+        Raises
+        ------
+        SignatureError
+            If the site `sender` did not sign it for this party and run. It names the relay: only
+            the relay can deliver a message in the name of another site.
+        """
+        try:
+            certificate, signature, message = _split(data)
+            known = self._certificate(sender, certificate)
+        except InputError as error:
+            raise self._error(sender, str(error)) from None
+        context = _context(self._run_id, sender, self._receiver)
+        if not verify(public_key(known), context, message, signature):
+            raise self._error(sender, "its signature does not fit")
+        with self._lock:
+            self._known[sender] = known
+        return message
+
+    def _certificate(self, sender: str, sent: bytes) -> x509.Certificate:
+        with self._lock:
+            known = self._known.get(sender)
+        if sent:
+            certificate = load_certificate(sent)
+            if objection := self._authority.objection(certificate, sender, NO_ROLE):
+                raise InputError(objection)
+            if known is not None and known != certificate:
+                raise InputError("it came with another certificate than before")
+            return certificate
+        if known is None:
+            raise InputError("it came without a certificate")
+        return known
+
+    def _error(self, sender: str, why: str) -> SignatureError:
+        if self._receiver == COORDINATOR:  # it has a connection to the sender, without a relay
+            return SignatureError(f"a message of {sender} was refused: {why}", sender)
+        return SignatureError(
+            f"{self._receiver} got a message that is not signed by {sender} ({why}): the relay,"
+            f" which is the {COORDINATOR}, may have replaced it",
+            COORDINATOR,
+        )
+
+
+def not_encrypted(receiver: str, sender: str) -> SignatureError:
+    """Return the error of a message between sites that came without encryption."""
+    return SignatureError(
+        f"{receiver} got a message in the name of {sender} that is not encrypted from site to"
+        f" site: the relay, which is the {COORDINATOR}, may have replaced it",
+        COORDINATOR,
+    )
+
+
+def _context(run_id: str, sender: str, receiver: str) -> tuple[str, ...]:
+    return "message", run_id, sender, receiver
+
+
+def _bytes(context: Sequence[str], data: bytes) -> bytes:
+    # Their number, and the length of each, come first: no two contexts give the same bytes.
+    parts = [b"conovel", *(text.encode() for text in context)]
+    lengths = struct.pack(f"<{1 + len(parts)}I", len(parts), *map(len, parts))
+    return b"".join((lengths, *parts, data))
+
+
+def _split(data: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return certificate, signature and message; every length is checked before it is used."""
+    if len(data) < HEADER.size or data[: len(MAGIC)] != MAGIC:
+        raise InputError("it has no signature")
+    _, c, s = HEADER.unpack_from(data)
+    if c > MAX_CERTIFICATE_BYTES or s > MAX_SIGNATURE_BYTES or len(data) < HEADER.size + c + s:
+        raise InputError("its signature has a wrong length")
+    ends = HEADER.size + c, HEADER.size + c + s
+    return data[HEADER.size : ends[0]], data[ends[0] : ends[1]], data[ends[1] :]

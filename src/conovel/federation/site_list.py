@@ -1,0 +1,217 @@
+"""A site's part in the list over several batches: its ledger, from one run to the next.
+
+The ledger is locked from the beginning of a run to its end. Nothing is written before all sites
+have made the list. Then the batch is prepared (:mod:`conovel.runs.ledger_prepared`) when the site
+confirms, and taken when the coordinator asks to publish, which it does after every site has
+confirmed. If a run is broken off in between, the next run settles it
+(:mod:`conovel.federation.list_standing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from conovel.errors import BatchRefusedError, ConovelError, InputError, LocalProtocolError
+from conovel.federation.list_standing import Standing, is_taken, objection_to
+from conovel.federation.settings import SiteFile
+from conovel.federation.terms import Terms
+from conovel.protocol.agent import Agent
+from conovel.protocol.bodies import Kind
+from conovel.protocol.events import Outbox, messages_of
+from conovel.protocol.listing import ListingAgent, history_of
+from conovel.protocol.messages import Message
+from conovel.protocol.states import State
+from conovel.rows.storage import locked
+from conovel.runs.ledger import Ledger
+from conovel.runs.ledger_file import read_ledger
+from conovel.runs.ledger_prepared import (
+    Prepared,
+    drop_prepared,
+    read_prepared,
+    take_prepared,
+    write_prepared,
+)
+from conovel.runs.ledger_records import BatchFacts, LedgerUpdate
+from conovel.runs.site_results import SiteResult
+from conovel.site.files.memory import are_large
+from conovel.site.site import Site
+from conovel.spec.guarantee import network_over_time
+
+Decide: TypeAlias = Callable[[Site, Agent], SiteResult]
+# Of both directions; the run of the batch has its own counts before.
+_MESSAGES = frozenset({Kind.HISTORY, Kind.LISTING, Kind.COUNT, Kind.LISTED})
+
+
+def objection_to_list(terms: Terms, file: SiteFile) -> str:
+    """Return why a site does not take part in the list of a run; an empty text if it does.
+
+    The site's own file names the list. A run that continues a list tells how many rows of
+    earlier batches are on it, so it needs more than the consent to a run.
+    """
+    if not terms.list_name:
+        return ""
+    if terms.list_name != file.list_name:
+        own = f"{file.list_name!r}" if file.list_name else "none"
+        return (
+            f"it takes part in {own} and not in the list {terms.list_name!r}: the site names a"
+            " list and the file of its ledger under [list] in its site.toml"
+        )
+    if file.memory is not None or are_large(file.null, file.test):
+        return "it reads its files in pieces, and a ledger needs the rows in memory"
+    return ""
+
+
+class SiteList:
+    """The list of a run at one site.
+
+    Parameters
+    ----------
+    name : str
+        The site's name.
+    path : Path
+        Of the ledger; the file of a new list does not exist.
+    terms : Terms
+    decide : callable
+        Gives the decisions of the run by itself.
+
+    Attributes
+    ----------
+    facts : BatchFacts or None
+        What the ledger compares, once the rows are read.
+    update : LedgerUpdate or None
+        What the batch changed, once the list is made.
+    """
+
+    def __init__(self, name: str, path: Path, terms: Terms, decide: Decide) -> None:
+        self._path, self._terms, self._decide = path, terms, decide
+        self._open_files = ExitStack()
+        self._ledger = Ledger(terms.promised.level)
+        self._prepared: Prepared | None = None
+        self._standing: Standing | None = None  # between open and agree
+        self._machine = ListingAgent(name, terms.run_bytes, self._count)
+        self.facts: BatchFacts | None = None
+        self.update: LedgerUpdate | None = None
+
+    def open(self) -> list[Any]:
+        """Lock and read the ledger; tell where it stands."""
+        self._open_files.enter_context(locked(self._path, wait=False))
+        if self._path.exists():
+            self._ledger = read_ledger(self._path)
+        self._prepared = read_prepared(self._path, self._ledger)
+        self._standing = Standing.of(self._ledger, self._prepared)
+        return self._standing.to_plain()
+
+    def agree(self, standings: Any) -> str:
+        """Take or give up a prepared batch; return why the list cannot go on, or nothing."""
+        own = self._standing
+        if own is None:  # a new ledger would replace the one that was not read
+            raise LocalProtocolError("the ledger is not open, or the list has begun")
+        try:
+            if not isinstance(standings, Mapping):
+                raise InputError("the standings of the sites are a table")
+            everybody = {str(n): Standing.from_plain(told) for n, told in standings.items()}
+        except InputError as error:
+            return str(error)
+        if everybody.get(self._machine.name) != own or set(everybody) != set(self._terms.agents):
+            return "the coordinator does not tell where the ledgers stand"
+        if objection := objection_to(everybody):
+            return objection
+        if self._prepared is not None and is_taken(own, everybody):
+            take_prepared(self._path, self._prepared)
+            self._ledger = self._prepared.ledger
+        drop_prepared(self._path)
+        self._prepared = self._standing = None
+        return ""
+
+    def objection(self) -> str:
+        """Return why the ledger does not take this batch; asked before a model exists."""
+        level = self._terms.promised.level
+        if self._ledger.level != level:
+            return f"its ledger has level {self._ledger.level}, and the list of the run {level}"
+        if self._ledger.final:
+            return "its ledger has final decisions, and the list of a network has none"
+        if self.facts is None:
+            raise LocalProtocolError("the rows are not read")
+        try:
+            self._ledger.require(self.facts)
+        except BatchRefusedError as error:
+            return str(error)
+        return ""
+
+    @property
+    def error(self) -> ConovelError | None:
+        """What was wrong with the coordinator's messages about the list."""
+        return self._machine.error
+
+    def begin(self, site: Site, agent: Agent) -> Outbox:
+        """Add what the run of the batch rejected here, in memory; tell the history."""
+        if self.facts is None:
+            raise LocalProtocolError("the rows are not read")
+        result, outcome = self._decide(site, agent), agent.outcome
+        self._before = self._ledger.listed()
+        numbers = outcome.n_tests, outcome.n_rejected
+        self._ledger.add_of_network(result.rejected, numbers, self.facts, result.ids)
+        return self._machine.tell(history_of(self._ledger.history, self._ledger.level))
+
+    def has(self, message: Message) -> bool:
+        """Tell whether a message is about the list, and not about the run of the batch."""
+        return self._machine.state is not State.NEW and message.body.kind in _MESSAGES
+
+    def take(self, message: Message, sender: str) -> Outbox:
+        """Take a message about the list; look at :attr:`error` afterwards."""
+        sent = messages_of(self._machine.take(message, sender))
+        if self._machine.state is State.DONE:
+            self._ledger.list_size = self._machine.n_listed
+            self.update = self._ledger.update_since(self._before)
+        return sent
+
+    def prepare(self) -> None:
+        """Put the ledger with the batch on the disk, beside the old one."""
+        _ = self._machine.n_listed  # raises if the list is not made
+        agents = self._terms.agents
+        self._prepared = Prepared(self._terms.run_id, agents, self._ledger)
+        write_prepared(self._prepared, self._path)
+
+    def commit(self) -> None:
+        """Replace the ledger, after every site has prepared the batch."""
+        if self._prepared is None:
+            raise LocalProtocolError("the list is not prepared: the ledger stays as it was")
+        take_prepared(self._path, self._prepared)
+        self._prepared = None
+
+    def close(self) -> None:
+        """Unlock the ledger. A prepared batch stays for the next run to settle."""
+        self._prepared = None
+        self._open_files.close()
+
+    @property
+    def n_flagged(self) -> int:
+        """Rows of the batch that are on the list."""
+        return 0 if self.update is None else int(self.update.rejected.sum())
+
+    def decided(self, result: SiteResult) -> SiteResult:
+        """Let the list decide about the rows of the batch."""
+        if self.update is None:
+            raise LocalProtocolError("the list is not made")
+        return replace(result, rejected=self.update.rejected, ledger=self.update)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the list as this site knows it, as JSON types."""
+        if self.update is None:
+            raise LocalProtocolError("the list is not made")
+        name = self._machine.name
+        return {
+            "list": self._terms.list_name,
+            "level": str(self._ledger.level),
+            "guarantee": network_over_time(self._terms.promised),
+            "n_listed_in_all": self._ledger.list_size,
+            "rounds": [{"k": k, "counts": {name: count}} for k, count in self._machine.rounds],
+            "sites": {name: self.update.summary()},
+        }
+
+    def _count(self, k: int) -> int:
+        return self._ledger.count(k)

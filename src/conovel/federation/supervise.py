@@ -1,0 +1,305 @@
+"""A party's process: start NVFlare, wait until it is connected, watch it, stop it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+from conovel.errors import FederationError
+from conovel.federation import processes
+from conovel.federation.kits import require_nvflare
+from conovel.federation.metrics import (
+    MetricsAddress,
+    PartyMetrics,
+    n_connected,
+    serving,
+)
+from conovel.federation.paths import JOINED_FILE, LOG_FILE, PEERS_FILE, PID_FILE
+from conovel.federation.retention import prune
+from conovel.federation.run_monitor import RunMonitor
+from conovel.federation.settings import FederationFile, SiteFile
+from conovel.rows.private_files import UMASK, make_private_folder
+
+LINGER_SECONDS = 15.0  # in which the operator can fetch the outcome of the last run
+
+
+class Stopped(Exception):
+    """The process received a signal to end."""
+
+
+def serve_site(
+    file: SiteFile,
+    print_line: Callable[[str], None],
+    *,
+    join_seconds: float,
+    once: bool,
+    wait_seconds: float = math.inf,
+    on_done: Callable[[Path], None] = lambda folder: None,
+    metrics: MetricsAddress | None = None,
+) -> int:
+    """Run a site until it is stopped; return the exit code.
+
+    Parameters
+    ----------
+    file : SiteFile
+    print_line : callable
+        Called with one line of text for every event.
+    join_seconds : float
+        How long the coordinator may take to accept this site.
+    once : bool
+        End after one run: 0 if it was published, 3 if it was not.
+    wait_seconds : float
+        With `once`, how long to wait for that run to begin.
+    on_done : callable
+        Called with the folder of every run that was published, before the line about it.
+    metrics : MetricsAddress, optional
+        Where to serve a page of metrics.
+    """
+    require_nvflare()
+    _print_if(print_line, _check_certificate(file.kit, file.name))
+    where = _address(file.kit)
+    page = _page_of(file)
+    with (
+        _only_supervisor(file.state, file.kit),
+        serving(metrics, page),
+        _until_stopped(print_line) as code,
+    ):
+        joined = file.state / JOINED_FILE
+        joined.unlink(missing_ok=True)
+        process = processes.start_site(file.kit, file.name, file.path, file.state)
+        on_end = partial(prune, file.state, file.kit, file.keep_runs, file.results)
+        monitor = RunMonitor(
+            process,
+            file.state,
+            print_line,
+            on_done,
+            log=file.audit_log,
+            on_end=on_end,
+            on_change=page.totals.follow,
+        )
+        with _stopped_at_end(monitor):
+            if not _comes_up(process, joined.exists, join_seconds):
+                raise FederationError(
+                    f"{file.name} was not accepted by the coordinator at {where} within"
+                    f" {join_seconds:g} s: is it running there, and is this kit of its federation?"
+                    f" (see {file.state / LOG_FILE})"
+                )
+            print_line(f"{file.name} is connected to {where} and waits for runs")
+            code.append(monitor.watch(wait_seconds if once else None))
+    return code[-1]
+
+
+def serve_coordinator(
+    file: FederationFile,
+    print_line: Callable[[str], None],
+    *,
+    join_seconds: float,
+    once: bool,
+    wait_seconds: float = math.inf,
+    metrics: MetricsAddress | None = None,
+) -> int:
+    """Run the coordinator until it is stopped; return the exit code.
+
+    The arguments are those of :func:`serve_site`.
+    """
+    require_nvflare()
+    if file.coordinator_kit is None:
+        raise FederationError(f"{file.path} has no [coordinator] with a kit")
+    _print_if(print_line, _check_certificate(file.coordinator_kit))
+    ports = _ports(file.coordinator_kit)
+    kit = file.coordinator_kit
+    page = PartyMetrics(
+        "coordinator", file.state, {"state": file.state, "kit": kit}, expires=_expires(kit)
+    )
+    with (
+        _only_supervisor(file.state, kit),
+        serving(metrics, page),
+        _until_stopped(print_line) as code,
+    ):
+        for port in ports:
+            if _listens(port):
+                raise FederationError(f"port {port} is in use on this machine")
+        process = processes.start_coordinator(kit, file.path, file.state)
+        on_end = partial(prune, file.state, kit, file.keep_runs)
+        monitor = RunMonitor(
+            process,
+            file.state,
+            print_line,
+            linger=LINGER_SECONDS,
+            on_end=on_end,
+            on_change=page.totals.follow,
+        )
+        with _stopped_at_end(monitor):
+            if not _comes_up(process, lambda: all(map(_listens, ports)), join_seconds):
+                raise FederationError(
+                    f"the coordinator did not come up within {join_seconds:g} s"
+                    f" (see {file.state / LOG_FILE})"
+                )
+            print_line(
+                f"the coordinator of {file.name} listens on ports {ports[0]} and {ports[1]}"
+            )
+            code.append(monitor.watch(wait_seconds if once else None))
+    return code[-1]
+
+
+def site_is_up(file: SiteFile) -> bool:
+    """Return whether a site is served on this machine, and connected to the coordinator."""
+    return _supervisor(file.state) is not None and n_connected(file.state / PEERS_FILE) > 0
+
+
+def coordinator_is_up(file: FederationFile) -> bool:
+    """Return whether a coordinator is served on this machine, and listens."""
+    kit = file.coordinator_kit
+    if kit is None:
+        raise FederationError(f"{file.path} has no [coordinator] with a kit")
+    return _supervisor(file.state) is not None and all(map(_listens, _ports(kit)))
+
+
+def stop_party(state: Path, seconds: float = 20.0) -> bool:
+    """Stop the supervisor that uses this folder; False if there is none."""
+    pid = _supervisor(state)
+    if pid is None:
+        return False
+    os.kill(pid, signal.SIGTERM)
+    if not processes.wait_for(lambda: not processes.is_running(pid), seconds):
+        processes.stop_tree(pid)
+    return True
+
+
+def _comes_up(
+    process: subprocess.Popen[bytes], is_up: Callable[[], object], seconds: float
+) -> bool:
+    processes.wait_for(lambda: is_up() or process.poll() is not None, seconds)
+    return bool(is_up()) and process.poll() is None
+
+
+@contextmanager
+def _stopped_at_end(monitor: RunMonitor) -> Iterator[None]:
+    """Stop NVFlare and its child processes at the end; a run under way then fails."""
+    try:
+        yield
+    finally:
+        processes.stop_tree(monitor.process.pid)
+        monitor.process.wait()
+        monitor.look()
+
+
+@contextmanager
+def _only_supervisor(state: Path, kit: Path) -> Iterator[None]:
+    """Let no second supervisor serve the party; end processes that a killed one left behind."""
+    if not Path("/proc/self/stat").exists():
+        raise FederationError("agents and coordinators run on Linux only: there is no /proc here")
+    make_private_folder(state)
+    before = os.umask(
+        UMASK
+    )  # of this process and of NVFlare's, which write where we cannot choose
+    try:
+        with _pid_file(state, kit):
+            yield
+    finally:
+        os.umask(before)
+
+
+@contextmanager
+def _pid_file(state: Path, kit: Path) -> Iterator[None]:
+    with (state / PID_FILE).open("a+") as file:
+        if not _lock(file):
+            pid = _supervisor(state)
+            raise FederationError(f"process {pid} serves {state.parent} already: stop it first")
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        for orphan in processes.find("nvflare", str(kit)):
+            processes.stop_tree(orphan)
+        yield
+
+
+@contextmanager
+def _until_stopped(print_line: Callable[[str], None]) -> Iterator[list[int]]:
+    """Catch SIGTERM and SIGINT and end with exit code 0."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Stopped
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    code: list[int] = []
+    try:
+        yield code
+    except Stopped:
+        print_line("stopped")
+        code.append(0)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _supervisor(state: Path) -> int | None:
+    """Return the process that serves a party; the system drops its lock when it ends."""
+    try:
+        with (state / PID_FILE).open("r+") as file:
+            return None if _lock(file) else int(file.read())
+    except (OSError, ValueError):
+        return None
+
+
+def _lock(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _address(kit: Path) -> str:
+    try:
+        config = json.loads((kit / "startup" / "fed_client.json").read_text())
+        return str(config["servers"][0]["service"]["target"])
+    except (OSError, ValueError, LookupError) as error:
+        raise FederationError(f"{kit} is not the kit of a site: {error}") from None
+
+
+def _ports(kit: Path) -> tuple[int, int]:
+    try:
+        config = json.loads((kit / "startup" / "fed_server.json").read_text())["servers"][0]
+        return int(config["service"]["target"].rpartition(":")[2]), int(config["admin_port"])
+    except (OSError, ValueError, LookupError) as error:
+        raise FederationError(f"{kit} is not the kit of a coordinator: {error}") from None
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _check_certificate(kit: Path, name: str | None = None) -> str:
+    from conovel.federation.certificates import check_certificate  # noqa: PLC0415  (an extra)
+
+    return check_certificate(kit, name)
+
+
+def _page_of(file: SiteFile) -> PartyMetrics:
+    folders = {"state": file.state, "results": file.results, "kit": file.kit}
+    return PartyMetrics("site", file.state, folders, file.audit_log, _expires(file.kit))
+
+
+def _expires(kit: Path) -> float:
+    from conovel.federation.certificates import read_credentials  # noqa: PLC0415  (an extra)
+
+    return read_credentials(kit).certificate.not_valid_after_utc.timestamp()
+
+
+def _print_if(print_line: Callable[[str], None], text: str) -> None:
+    if text:
+        print_line(text)

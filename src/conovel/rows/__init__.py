@@ -1,0 +1,1 @@
+"""Reading rows: files, frames, dialects, schemas and encodings."""

@@ -1,0 +1,203 @@
+"""How the texts of a CSV file are written: found out from its first bytes, or said by the user.
+
+Only what is looked at is decided here; pyarrow parses the files.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from conovel.errors import ColumnError, FileError, InputError
+from conovel.rows.spelling import NA_MARKERS
+
+_HEAD = 1 << 16  # bytes that are looked at
+_ROWS = 2000
+_SEPARATORS = (",", ";", "\t", "|")
+_BOMS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+_COMMA_NUMBER = re.compile(r"\s*[+-]?\d*,\d+\s*")
+_POINT_NUMBER = re.compile(r"\s*[+-]?\d*\.\d+\s*")
+_NUMBER = re.compile(r"\s*[+-]?\d+([.,]\d+)?\s*")
+_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+# What separators are called.
+SPELLED = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "space"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a user says about files; what is None is found out.
+
+    Attributes
+    ----------
+    separator, decimal, encoding : str or None
+        Of CSV files: what stands between values, the decimal sign, the character encoding.
+    na : tuple of str
+        Further texts that stand for a missing value.
+    exclude, ignore : tuple of str
+        Columns that are no features; those to exclude must be there.
+    texts : tuple of str
+        Columns that are read as texts, even where the first ones look like numbers.
+    also : tuple of str
+        Columns that are read if they are there, and are no features: a schema was made from them.
+    missing : tuple of str
+        Columns that may have no value at all.
+    is_whole : bool
+        Whether a schema names all columns, so that any other is a mistake.
+    unpacked : str or None
+        What a file may take in memory, see :mod:`conovel.rows.unpacked`.
+    """
+
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    na: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    is_whole: bool = False
+    unpacked: str | None = None
+
+    def __post_init__(self) -> None:
+        names = {name: sign for sign, name in SPELLED.items()} | {"\\t": "\t"}
+        if self.separator is not None:
+            sign = names.get(self.separator, self.separator)
+            object.__setattr__(self, "separator", sign)
+            if len(sign) != 1 or sign in '"\r\n':
+                raise InputError(f"the separator must be one character, not {self.separator!r}")
+        if self.decimal not in (None, ".", ","):
+            raise InputError(f"the decimal sign must be '.' or ',', not {self.decimal!r}")
+        if self.encoding is not None:
+            try:
+                "".encode(self.encoding)
+            except (LookupError, TypeError, ValueError):
+                raise InputError(f"no character encoding is called {self.encoding!r}") from None
+
+
+AS_FOUND = Reading()
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How one CSV file is written."""
+
+    separator: str = ","
+    decimal: str = "."
+    encoding: str = "utf-8"
+    na: tuple[str, ...] = ()
+
+    def options(self) -> dict[str, Any]:
+        """Give pyarrow's options."""
+        whole = [mark for mark in self.na if mark.lstrip("+-").isdigit()]
+        # Numbers of a column with fractions are often written with a zero behind the point.
+        own = [*self.na, *(f"{mark}{self.decimal}0" for mark in whole)]
+        markers = sorted({*NA_MARKERS, *own})
+        return {
+            "read_options": pa_csv.ReadOptions(encoding=self.encoding),
+            "parse_options": pa_csv.ParseOptions(
+                delimiter=self.separator, newlines_in_values=True
+            ),
+            "convert_options": pa_csv.ConvertOptions(
+                null_values=markers, strings_can_be_null=True, decimal_point=self.decimal
+            ),
+        }
+
+    def describe(self) -> str:
+        """Say in words how the file is written."""
+        sign = SPELLED.get(self.separator, repr(self.separator))
+        point = "point" if self.decimal == "." else "comma"
+        return f"separator {sign}, decimal {point}, {self.encoding}"
+
+
+def without_compression(path: Path) -> str:
+    """Return the name of a file in lower case, without an ending such as ".gz"."""
+    name = path.name.lower()
+    return next((name.removesuffix(end) for end in _COMPRESSED if name.endswith(end)), name)
+
+
+def require_text_name(path: Path) -> None:
+    """Refuse a file whose name is not UTF-8, which pyarrow cannot open and no list can name."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise FileError(f"{path} cannot be read, its name is not UTF-8: rename it") from None
+
+
+def sniff(path: Path, reading: Reading = AS_FOUND) -> Dialect:
+    """Find out how a CSV file is written, as far as it was not said.
+
+    Raises
+    ------
+    ColumnError
+        If the first line holds numbers instead of names.
+    """
+    try:
+        with pa.input_stream(str(path), compression="detect") as stream:
+            head = stream.read(_HEAD)
+    except (pa.ArrowException, OSError) as error:
+        raise FileError(f"{path} cannot be read: {error}") from None
+    encoding = reading.encoding or _encoding(head)
+    text = head.decode(encoding, errors="replace").lstrip("\ufeff")
+    is_cut_off = len(head) == _HEAD
+    separator = reading.separator or _separator(text, is_cut_off, path)
+    rows = _rows(text, separator, is_cut_off)
+    if len(rows) > 1 and all(map(_NUMBER.fullmatch, rows[0])):
+        raise ColumnError(
+            f"the first line of {path} holds numbers: write a line with the names of the columns"
+            " above it"
+        )
+    decimal = reading.decimal or _decimal(rows[1:], separator)
+    return Dialect(separator, decimal, encoding, reading.na)
+
+
+def _encoding(head: bytes) -> str:
+    for mark, encoding in _BOMS.items():
+        if head.startswith(mark):
+            return encoding
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        cut_off = len(head) == _HEAD and error.start > _HEAD - 4
+        return "utf-8" if cut_off else "cp1252"
+    return "utf-8"
+
+
+def _rows(text: str, separator: str, is_cut_off: bool) -> list[list[str]]:
+    """Cut the beginning of a file into rows; a value in quotes may have several lines."""
+    # A row may be longer than what is looked at, and a quote may be open at its end.
+    found = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    rows = list(islice((row for row in found if row), _ROWS + 1))
+    return rows[:-1] if len(rows) > _ROWS or (is_cut_off and len(rows) > 1) else rows
+
+
+def _separator(text: str, is_cut_off: bool, path: Path) -> str:
+    """Take the separator that cuts all rows into the same number of values, the most of them."""
+    if without_compression(path).endswith(".tsv"):
+        return "\t"
+    best, widest = ",", 1
+    cut = {separator: _rows(text, separator, is_cut_off) for separator in _SEPARATORS}
+    for separator, rows in cut.items():
+        widths = {len(row) for row in rows}
+        if len(widths) == 1 and (width := widths.pop()) > widest:
+            best, widest = separator, width
+    if widest == 1 and any(cut.values()):  # none fits all rows: the one that cuts the first most
+        best = max(_SEPARATORS, key=lambda sign: len(cut[sign][0]) if cut[sign] else 0)
+    return best
+
+
+def _decimal(rows: Sequence[Sequence[str]], separator: str) -> str:
+    if separator == ",":
+        return "."
+    values = [value for row in rows for value in row]
+    commas = any(map(_COMMA_NUMBER.fullmatch, values))
+    return "," if commas and not any(map(_POINT_NUMBER.fullmatch, values)) else "."

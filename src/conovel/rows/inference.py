@@ -1,0 +1,289 @@
+"""A schema from the values themselves, for one site.
+
+It is a function of the known normals and the test rows as one multiset: which rows calibrate
+cannot change it (docs/theory.md, section 2). What it needs of a column is kept in a profile of
+bounded size that does not depend on the order of the rows, so that files that are read in pieces
+give the same schema as rows in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.errors import ColumnError, DataWarning
+from conovel.rows.columns import Numbers, RawColumn, Texts
+from conovel.rows.spelling import require_one_meaning, spell_number, spells_number, zone_kind
+from conovel.scorers.hashing import hash_columns
+from conovel.spec.schema import DEFAULT_PARTS, Column, Schema, column_of
+from conovel.stats.words import listed, not_there
+
+MOST_KEPT = 4096  # different values that a profile keeps
+MOST_LEVELS = 100  # of a category, besides one for the rare levels
+_RARE_ROWS = 10  # fewer rows than this have a rare level
+_FEW_TEXTS = 20  # so many different texts are always a category
+_BUCKETS = 32  # of a category with more values than a profile keeps
+_SHOWN = 5  # how many columns an error spells out
+
+
+@dataclass(eq=False)
+class Profile:
+    """What is to be known of a column to say what it is; profiles of parts can be joined.
+
+    Attributes
+    ----------
+    n, n_missing : int
+        Rows, and those without a value.
+    counts : dict
+        How often each of some values occurs: those with the smallest hashes, whole numbers of
+        rows, because a value that is kept in the end was kept whenever it occurred.
+    spells_numbers, spells_times, is_date : bool
+        What all texts of the column are.
+    """
+
+    n: int = 0
+    n_missing: int = 0
+    counts: dict[Any, tuple[int, int]] = field(default_factory=dict)  # value: (hash, rows)
+    is_cut: bool = False
+    has_numbers: bool = False
+    has_texts: bool = False
+    spells_numbers: bool = True
+    spells_times: bool = True
+    is_bool: bool = True
+    moments: frozenset[str] = frozenset()  # with a time zone, without one, or both
+
+    @classmethod
+    def of(cls, column: RawColumn) -> Profile:
+        """Look at some rows of a column."""
+        return _of_numbers(column) if isinstance(column, Numbers) else _of_texts(column)
+
+    def join(self, other: Profile) -> None:
+        """Take in what was seen of further rows."""
+        for value, (hash_, rows) in other.counts.items():
+            self.counts[value] = (hash_, rows + self.counts.get(value, (0, 0))[1])
+        self.n, self.n_missing = self.n + other.n, self.n_missing + other.n_missing
+        self.is_cut |= other.is_cut
+        self.has_numbers |= other.has_numbers
+        self.has_texts |= other.has_texts
+        self.spells_numbers &= other.spells_numbers
+        self.spells_times &= other.spells_times
+        self.is_bool &= other.is_bool
+        self.moments |= other.moments
+        self._cut()
+
+    def _cut(self) -> None:
+        if len(self.counts) > MOST_KEPT:
+            kept = sorted(self.counts.items(), key=lambda item: (item[1][0], str(item[0])))
+            self.counts, self.is_cut = dict(kept[:MOST_KEPT]), True
+
+    @property
+    def n_values(self) -> int:
+        """How many different values there are; about so many where not all are kept."""
+        if not self.is_cut:
+            return len(self.counts)
+        largest = max(hash_ for hash_, _ in self.counts.values())
+        estimate = int((MOST_KEPT - 1) * 2.0**64 / (largest + 1))
+        return min(estimate, self.n - self.n_missing)
+
+    @property
+    def kind(self) -> str:
+        """The kind of the column by its values."""
+        if not self.has_texts:
+            return "boolean" if self.is_bool else "number"
+        if self.spells_numbers:
+            return "number"
+        return "date" if self.spells_times and not self.has_numbers else "category"
+
+    def median(self) -> float:
+        """Give the middle one of the values that are kept, by their rows; a value that occurs."""
+        pairs = sorted((float(value), rows) for value, (_, rows) in self.counts.items())
+        total, seen = sum(rows for _, rows in pairs), 0
+        for value, rows in pairs:
+            seen += rows
+            if 2 * seen >= total:
+                return value
+        return 0.0
+
+    def texts(self) -> list[tuple[str, int]]:
+        """Give the values as texts with their rows, the most frequent ones first."""
+        rows_of: dict[str, int] = {}
+        for value, (_, rows) in self.counts.items():
+            text = value if isinstance(value, str) else spell_number(value)
+            rows_of[text] = rows_of.get(text, 0) + rows
+        return sorted(rows_of.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _of_numbers(column: Numbers) -> Profile:
+    present = column.values[~np.isnan(column.values)] + 0.0
+    values, rows = np.unique(present, return_counts=True)
+    hashes = hash_columns([values], values.size)
+    counts, is_cut = _smallest(values.tolist(), hashes, rows)
+    n, missing = len(column), len(column) - present.size
+    is_bool = column.kind == "bool"
+    return Profile(n, missing, counts, is_cut, has_numbers=present.size > 0, is_bool=is_bool)
+
+
+def _of_texts(column: Texts) -> Profile:
+    numbers = column.as_numbers if column.levels else None
+    rows = np.bincount(column.codes[column.codes >= 0], minlength=len(column.levels))
+    digests = (hashlib.blake2b(level.encode(), digest_size=8).digest() for level in column.levels)
+    hashes = np.array([int.from_bytes(d, "little") for d in digests], dtype=np.uint64)
+    values: Sequence[Any] = column.levels
+    spells_times = column.is_date or (numbers is None and column.as_times is not None)
+    counts, is_cut = _smallest(values, hashes, rows)
+    return Profile(
+        len(column),
+        int((column.codes < 0).sum()),
+        counts,
+        is_cut,
+        has_texts=bool(column.levels),
+        spells_numbers=numbers is not None or not column.levels,
+        spells_times=spells_times or not column.levels,
+        is_bool=not column.levels,
+        moments=frozenset(filter(None, map(zone_kind, column.levels))),
+    )
+
+
+def _smallest(
+    values: Sequence[Any], hashes: NDArray[np.uint64], rows: NDArray[np.int64]
+) -> tuple[dict[Any, tuple[int, int]], bool]:
+    kept = np.argsort(hashes, kind="stable")[:MOST_KEPT].tolist()
+    counts = {values[i]: (int(hashes[i]), int(rows[i])) for i in kept}
+    return counts, len(values) > MOST_KEPT
+
+
+def schema_from(
+    profiles: Mapping[str, Profile], asked: Mapping[str, Any] | None = None, name: str = "X"
+) -> Schema:
+    """Say what each column is.
+
+    Parameters
+    ----------
+    profiles : mapping of the name of a column to its Profile
+    asked : mapping of a name to a kind or to what a schema says of a column, optional
+        Taken as it is; what it leaves open follows from the values.
+    name : str
+        What errors call the table.
+
+    Raises
+    ------
+    ColumnError
+        Of columns that are no feature: dates, ids and free text. It names them and the options.
+    """
+    told = {} if asked is None else asked
+    ignored = [key for key, said in told.items() if kind_of_column(said) == "ignore"]
+    asked = {key: said for key, said in told.items() if key not in ignored}
+    if unknown := [key for key in asked if key not in profiles]:
+        instead = not_there(unknown[0], list(profiles))
+        raise ColumnError(f"{name} has no column {listed(unknown, _SHOWN)}: {instead}")
+    refused: list[str] = []
+    columns = []
+    for key, profile in profiles.items():
+        if key in ignored:
+            continue
+        require_one_meaning(profile.moments, f"{name}: column {key!r}")
+        if key not in asked and (why := _no_feature(key, profile)):
+            refused.append(why)
+        else:
+            if key not in asked and profile.kind == "category":
+                _warn_mixed(name, key, profile)
+            columns.append(_column(key, profile, asked.get(key, profile.kind)))
+    if refused:
+        more = f"; and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
+        raise ColumnError(f"{name}: {'; '.join(refused[:_SHOWN])}{more}")
+    return Schema((*columns, *(Column(key, "ignore") for key in ignored)))
+
+
+def kind_of_column(said: Any) -> Any:
+    """Return the kind in what is said of a column: the kind alone, or a table with it."""
+    return said.get("kind") if isinstance(said, Mapping) else said
+
+
+def _no_feature(key: str, profile: Profile) -> str:
+    """Say why a column is no feature by itself, and what to do; nothing if it is one."""
+    spelled = f"'\"{key}\"'" if "," in key else repr(key)
+    leave_out = f"leave it out (--exclude {spelled}, or schema={{{key!r}: 'ignore'}})"
+    if profile.kind == "date":
+        return (
+            f"{key!r} holds dates: {leave_out}, or ask for its weekday and hour"
+            f" (--kind '{key}=date', or schema={{{key!r}: 'date'}})"
+        )
+    present = profile.n - profile.n_missing
+    n_values = profile.n_values
+    if profile.kind == "category" and n_values > max(_FEW_TEXTS, present / 3):
+        if strange := _no_numbers(profile):
+            return (
+                f"{key!r} holds numbers, but also {', '.join(strange)}: mark these as missing"
+                f" (--na {strange[0]}), or {leave_out}"
+            )
+        about = "about " if profile.is_cut else ""
+        return (
+            f"{key!r} has {about}{n_values:,} different texts in {present:,} rows, as ids and free"
+            f" text have: {leave_out}, or take it as a category (--kind '{key}=category')"
+        )
+    return ""
+
+
+def _warn_mixed(name: str, key: str, profile: Profile) -> None:
+    """Warn of numbers that are read as a category because of a few texts among them."""
+    if strange := _no_numbers(profile):
+        warnings.warn(
+            f"{name}: {key!r} holds numbers, but also {', '.join(strange)}, so that it is taken as"
+            f" a category: mark these as missing (--na {strange[0]}), or say that it is one"
+            f" (--kind '{key}=category')",
+            DataWarning,
+            stacklevel=5,
+        )
+
+
+def _no_numbers(profile: Profile) -> list[str]:
+    """Give the first texts that are no numbers, if most values are numbers."""
+    texts = profile.texts()
+    strange = [(text, rows) for text, rows in texts if not spells_number(text)]
+    rows = sum(rows for _, rows in strange)
+    if 2 * rows >= sum(rows for _, rows in texts):
+        return []
+    return [repr(text) for text, _ in strange[:3]]
+
+
+def _column(key: str, profile: Profile, said: Any) -> Column:
+    """Complete what was asked for by what the values are."""
+    told = {"kind": said} if isinstance(said, str) else dict(said)
+    kind = told.get("kind")
+    if kind == "ignore":
+        return column_of(key, told)
+    told.setdefault("missing", profile.n_missing > 0)
+    if kind == "category" and not {"levels", "rare", "buckets"} & set(told):
+        told |= _levels(profile)
+    if kind in ("number", "boolean") and told["missing"] and not {"fill", "low"} & set(told):
+        told["fill"] = profile.median() if _spells(profile) else 0.0
+    if kind == "date" and "parts" not in told:
+        told["parts"] = [part for part in DEFAULT_PARTS if part != "hour" or _has_hours(profile)]
+    return column_of(key, told)
+
+
+def _spells(profile: Profile) -> bool:
+    return profile.spells_numbers or not profile.has_texts
+
+
+def _has_hours(profile: Profile) -> bool:
+    """Tell whether a date has a time of day: in ISO 8601 it follows the first ten characters."""
+    return any(str(value)[10:19].strip("T 0:Z") for value in profile.counts)
+
+
+def _levels(profile: Profile) -> dict[str, Any]:
+    if profile.is_cut:
+        return {"buckets": _BUCKETS}
+    texts = profile.texts()
+    least = min(_RARE_ROWS, max(2, profile.n // 100))
+    n_frequent = sum(rows >= least for _, rows in texts[:MOST_LEVELS])
+    if n_frequent == 0 or len(texts) == n_frequent + 1:  # one level shares with no other
+        n_frequent = min(len(texts), MOST_LEVELS)
+    names = [text for text, _ in texts]
+    return {"levels": names[:n_frequent], "rare": sorted(names[n_frequent:])}

@@ -1,0 +1,277 @@
+"""The two samples of a detection, with columns of any kind, as two matrices of features.
+
+Samples of plain numbers stay as they are. Otherwise each column is brought to one form in both
+samples, and a schema says how it becomes numbers: the one that was given, or one that follows
+from both samples as one multiset. So no feature depends on which rows calibrate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from conovel.errors import ColumnError
+from conovel.rows.asked import SchemaLike, as_schema, asks, columns_of, needs_schema
+from conovel.rows.columns import Numbers, RawColumn, Texts
+from conovel.rows.contents import contents_of
+from conovel.rows.encoding import Encoder
+from conovel.rows.inference import Profile, schema_from
+from conovel.rows.original import read_frames
+from conovel.rows.representation import (
+    common_kind,
+    loses_digits,
+    require_kept_kind,
+    round_to,
+    warn_rounded,
+)
+from conovel.rows.samples import Table, as_table, read_sample
+from conovel.rows.spelling import TEXT, require_one_meaning
+from conovel.rows.tables import (
+    Rows,
+    as_frame,
+    chosen_columns,
+    read_rows,
+    require_finite,
+    unify,
+    warn_constant,
+    warn_shared_rows,
+)
+from conovel.spec.made_from import MadeFrom, require_made_for
+from conovel.spec.schema import Schema
+
+
+def read_pair(
+    X_null: Any,
+    X_test: Any,
+    schema: SchemaLike = None,
+    *,
+    agreed: bool = False,
+    fixed: bool = False,
+    keep_frames: bool = False,
+) -> tuple[Rows, Rows]:
+    """Check the two samples of a detection, and give both in the same features.
+
+    Parameters
+    ----------
+    X_null, X_test : array or frame
+        Known normals, and rows to test.
+    schema : Schema, path, mapping or None
+        What the columns are; kinds of some columns complete what follows from the values.
+    agreed : bool
+        Whether the features must not follow from these samples: agents agree on them.
+    fixed : bool
+        Whether a schema that is given must follow from no row of these samples.
+    keep_frames : bool
+        Whether frames must be made again of the features, see :mod:`conovel.rows.original`.
+    """
+    said = as_schema(schema)
+    both = _both_frames(X_null, X_test, said) if keep_frames else []
+    known, tests = (
+        read_frames(*both) if both else _read_features(X_null, X_test, said, agreed=agreed)
+    )
+    if isinstance(said, Schema):
+        require_made_for(said.made_from, known.contents, tests.contents, fixed=fixed)
+    warn_constant(known, tests)
+    warn_shared_rows(known.values, tests.values)
+    return known, tests
+
+
+def _read_features(
+    X_null: Any, X_test: Any, said: Schema | Mapping[str, Any] | None, *, agreed: bool
+) -> tuple[Rows, Rows]:
+    null = read_sample(X_null, "X_null", None, said)
+    test = read_sample(X_test, "X_test", null.columns, said)
+    if null.width != test.width:
+        raise ColumnError(
+            f"X_null has {null.width} columns and X_test {test.width}:"
+            " both must hold the same features in the same order"
+        )
+    if isinstance(null, Rows) and isinstance(test, Rows) and not asks(said):
+        known, tests = unify(null, test)
+        return known, tests
+    if agreed and said is None:
+        _refuse_without_schema(X_null, X_test)
+    return _encode(as_table(null), as_table(test), said)
+
+
+def encode_samples(samples: Sequence[Any], schema: Schema, names: Sequence[str]) -> list[Rows]:
+    """Check samples that are compared and give their features, by a schema that is fixed.
+
+    Their types are those that :meth:`Encoder.kinds_to_keep` names.
+    """
+    tables = [
+        as_table(read_sample(sample, name, None, schema))
+        for sample, name in zip(samples, names, strict=True)
+    ]
+    columns = _aligned(tables)
+    kinds = Encoder(schema).kinds_to_keep(columns)
+    encoded = _all_encoded(tables, columns, schema, names)
+    return [replace(rows, kinds=kinds) for rows in encoded]
+
+
+def encode_rows(sample: Any, schema: Schema, name: str, kinds: Sequence[str]) -> Rows:
+    """Check one sample and give its features as those of rows that were encoded before.
+
+    Parameters
+    ----------
+    sample : array or frame
+    schema : Schema
+    name : str
+        What errors call the sample.
+    kinds : sequence of str
+        Types of the rows that were encoded before, as of :func:`encode_samples`.
+    """
+    table = as_table(read_sample(sample, name, None, schema))
+    before = Encoder(schema).kinds_of_columns(kinds)
+    for label, raw in table.values.items():
+        if schema[label].kind == "number" and isinstance(raw, Numbers):
+            require_kept_kind(before[label], raw.kind, f"column {label!r}", name)
+    [rows] = _all_encoded([table], _aligned([table], before), schema, [name])
+    return replace(rows, kinds=tuple(kinds))
+
+
+def _both_frames(
+    X_null: Any, X_test: Any, said: Schema | Mapping[str, Any] | None
+) -> list[nw.DataFrame[Any]]:
+    """Give both samples as frames with the same columns, if they are frames."""
+    found: list[nw.DataFrame[Any]] = []
+    columns, ignored = columns_of(said)
+    for sample, name in ((X_null, "X_null"), (X_test, "X_test")):
+        held = isinstance(sample, Rows | Table)
+        if (frame := sample.frame if held else as_frame(sample, name)) is None:
+            return []
+        kept = [j for j, label in enumerate(frame.columns) if str(label) not in ignored]
+        frame, labels = chosen_columns(frame[:, kept], name, columns)
+        columns = list(labels)
+        found.append(frame)
+    return found
+
+
+def infer_schema(X_null: Any, X_test: Any = None, *, kinds: SchemaLike = None) -> Schema:
+    """Make a first schema from both samples of a site, or from a table that is neither.
+
+    In a network all agents must have the same schema. Make one at any agent, look at it, take out
+    what others must not see, and give it to all: :class:`conovel.Network` takes it, and
+    ``schema.to_toml()`` is a file that ``conovel`` reads.
+
+    The schema keeps the number of rows and a digest of each sample it was made from. A run refuses
+    a schema that was made from its known normals alone, or from its test rows alone: such a schema
+    knows all levels of the one and not those of the other, and the guarantee would be lost. The
+    regimes `consensus` and `pooled` also refuse one from both samples of an agent.
+
+    Parameters
+    ----------
+    X_null : array or frame
+        Known normals, with `X_test`; or one table whose rows are in neither sample of the run.
+    X_test : array or frame, optional
+        Rows to test, with the same columns.
+    kinds : mapping of a column's name to its kind, optional
+        Which kinds some columns have: "number", "boolean", "category", "date" or "ignore".
+
+    Returns
+    -------
+    Schema
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"size": ["L", "M"] * 20, "age": [40.0, None] * 20})
+    >>> infer_schema(frame)["size"].levels, infer_schema(frame)["age"].fill
+    (('L', 'M'), 40.0)
+    """
+    said = as_schema(kinds)
+    samples = [read_sample(X_null, "X_null", None, said)]
+    if X_test is not None:
+        samples.append(read_sample(X_test, "X_test", samples[0].columns, said))
+    columns = _aligned(list(map(as_table, samples)))
+    if isinstance(said, Schema):
+        return said
+    found = _inferred(columns, said)
+    names = tuple(column.name for column in found.used)
+    seen = (contents_of([sample[name] for name in names]) for sample in columns)
+    return replace(found, made_from=MadeFrom(names, tuple(seen)))
+
+
+def _refuse_without_schema(X_null: Any, X_test: Any) -> None:
+    """Say which columns are no plain numbers, and that agents need a schema for them."""
+    for sample, name in ((X_null, "X_null"), (X_test, "X_test")):
+        try:
+            read_rows(sample, name)
+        except ColumnError as error:
+            raise needs_schema(error) from None
+
+
+def _aligned(
+    samples: Sequence[Table], before: Mapping[str, str] | None = None
+) -> list[dict[str, RawColumn]]:
+    """Give each column one form in all samples: texts where any has texts, or one type of number.
+
+    Then equal values have equal forms in whichever sample they stand. What every sample holds is
+    looked at, so that no form depends on which of them calibrates. `before` are the kinds of rows
+    that were encoded earlier.
+    """
+    columns = [dict(zip(samples[0].values, s.values.values(), strict=True)) for s in samples]
+    found: dict[str, tuple[str, ...]] = {}
+    for name in samples[0].values:
+        held, label = [sample[name] for sample in columns], f"column {name!r}"
+        earlier = {before[name]} - {TEXT} if before and name in before else set()
+        kinds = frozenset(earlier).union(*(raw.kinds for raw in held))
+        require_one_meaning(kinds, label)
+        found[label] = tuple(kinds)
+        if any(isinstance(raw, Texts) for raw in held):
+            for sample, raw in zip(columns, held, strict=True):
+                sample[name] = raw.texts(kinds, label)
+            continue
+        common = common_kind({*earlier, *(r.kind for r in held if isinstance(r, Numbers))})
+        for sample, raw in zip(columns, held, strict=True):
+            sample[name] = _rounded(raw, common, name)
+    if before is None:
+        warn_rounded(found, stacklevel=6)
+    return columns
+
+
+def _rounded(raw: RawColumn, common: str, name: str) -> RawColumn:
+    if isinstance(raw, Numbers) and loses_digits(raw.kind, common):
+        rounded = round_to(raw.values, common, f"column {name!r}")
+        return Numbers(rounded.astype(np.float64) + 0.0, common)
+    return replace(raw, kind=common) if isinstance(raw, Numbers) else raw
+
+
+def _inferred(
+    samples: Sequence[Mapping[str, RawColumn]], asked: Mapping[str, Any] | None
+) -> Schema:
+    profiles: dict[str, Profile] = {}
+    for name in samples[0]:
+        profiles[name] = Profile()
+        for sample in samples:
+            profiles[name].join(Profile.of(sample[name]))
+    return schema_from(profiles, asked, "X_null and X_test" if len(samples) > 1 else "X_null")
+
+
+def _encode(
+    null: Table, test: Table, said: Schema | Mapping[str, Any] | None
+) -> tuple[Rows, Rows]:
+    columns = _aligned([null, test])
+    schema = said if isinstance(said, Schema) else _inferred(columns, said)
+    known, tests = _all_encoded([null, test], columns, schema, ("X_null", "X_test"))
+    return known, tests
+
+
+def _all_encoded(
+    tables: Sequence[Table],
+    columns: Sequence[Mapping[str, RawColumn]],
+    schema: Schema,
+    names: Sequence[str],
+) -> list[Rows]:
+    encoder = Encoder(schema)
+    found = []
+    for table, held, name in zip(tables, columns, names, strict=True):
+        values = np.stack(encoder.encode(held, name), axis=1)
+        require_finite(values, encoder.features, name)
+        kinds = encoder.kinds(held)
+        found.append(Rows(values, encoder.features, table.frame, kinds, encoder, table.contents))
+    return found

@@ -1,0 +1,317 @@
+"""Rows in and decisions out: CSV and Parquet files or folders, through pyarrow."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pa_parquet
+from numpy.typing import NDArray
+
+from conovel.errors import ColumnError, FileError, SampleError
+from conovel.rows.datafiles import (
+    agree_on_features,
+    agree_on_ids,
+    column_names,
+    first_line,
+    open_files,
+    original_types,
+    require_columns,
+)
+from conovel.rows.dialects import AS_FOUND, Reading
+from conovel.rows.private_files import FILE_MODE, keep_mode, make_private_file
+from conovel.rows.spreadsheets import neutral_table
+from conovel.stats.words import listed, not_there
+
+_WRITTEN = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Feature columns of a file, and its id column if one was named."""
+
+    features: pa.Table
+    ids: NDArray[Any] | None
+
+
+def read_sample(
+    path: Path, types: pa.Schema, id_column: str | None = None, reading: Reading = AS_FOUND
+) -> Sample:
+    """Read a file, or a folder of files of one format.
+
+    Parameters
+    ----------
+    path : Path
+        File or folder; the ending tells the format.
+    types : Schema
+        Features and their types, see :func:`pick_features`.
+    id_column : str, optional
+        Column that names the rows. It is never a feature.
+    reading : Reading
+        What the user says about the files.
+    """
+    files = open_files(path, reading)
+    needed = types if id_column is None else types.append(agree_on_ids(files, id_column))
+    table = pa.concat_tables([file.read(needed) for file in files])
+    if not table.num_rows:
+        raise SampleError(f"{path} has no rows")
+    ids = table[id_column].to_numpy() if id_column is not None else None
+    return Sample(table.select(types.names), ids)
+
+
+def read_pair_of_files(
+    null: Path,
+    test: Path,
+    columns: Sequence[str] | None,
+    id_column: str | None,
+    reading: Reading = AS_FOUND,
+) -> tuple[Sample, Sample]:
+    """Read known normals and test rows; the features are those of :func:`pick_features`."""
+    types = pick_columns(null, test, columns, id_column, reading)
+    return (
+        read_sample(null, types, None, reading),
+        read_sample(test, types, id_column, reading),
+    )
+
+
+def pick_columns(
+    null: Path,
+    test: Path,
+    columns: Sequence[str] | None,
+    id_column: str | None,
+    reading: Reading = AS_FOUND,
+) -> pa.Schema:
+    """Name the features, and the columns that are read beside them: `also` of the reading."""
+    features = pick_features(null, test, columns, id_column, reading)
+    both = [open_files(path, reading) for path in (null, test)]
+    also = [
+        name
+        for name in reading.also
+        if name != id_column and all(name in file.schema.names for files in both for file in files)
+    ]
+    return pa.schema([*features, *agree_on_features(both, also)])
+
+
+def read_table(path: Path, reading: Reading = AS_FOUND) -> pa.Table:
+    """Read all columns of one sample but those to exclude."""
+    files = open_files(path, reading)
+    require_columns(files, reading.exclude)
+    names = [name for name in column_names(files) if name not in reading.exclude]
+    return read_sample(
+        path, agree_on_features([files], names, stacklevel=4), None, reading
+    ).features
+
+
+def pick_features(
+    null: Path,
+    test: Path,
+    columns: Sequence[str] | None,
+    id_column: str | None,
+    reading: Reading = AS_FOUND,
+) -> pa.Schema:
+    """Name the features, by default all columns of the null files, and give each one type.
+
+    The null files need no id column. Test files with further columns are refused, because
+    nobody can tell whether they were meant to be features. The type of a feature is the same
+    in all files of both samples, see :mod:`conovel.rows.representation`.
+    """
+    known, tests = open_files(null, reading), open_files(test, reading)
+    left_out = {id_column, *reading.exclude, *reading.ignore}
+    present = {*column_names(known), *column_names(tests)}
+    if unknown := [name for name in reading.exclude if name not in present]:
+        instead = not_there(unknown[0], sorted(present))
+        raise ColumnError(f"there is no column {listed(unknown)} to exclude: {instead}")
+    if reading.is_whole and (more := sorted(present - {*(columns or ()), *left_out})):
+        raise ColumnError(
+            f"{null} or {test} also has {', '.join(map(repr, more[:5]))}, which the schema does"
+            ' not name: add it there, with kind = "ignore" if it is no feature, or --exclude it'
+        )
+    if columns is None:
+        columns = [c for c in column_names(known) if c not in left_out]
+        extra = [c for c in column_names(tests) if c not in {*columns, *left_out}]
+        if extra and (lacking := [c for c in columns if c not in column_names(tests)]):
+            raise ColumnError(
+                f"{test} has {listed(extra)} where {null} has {listed(lacking)}: give both the"
+                " same names, or pick the features with --columns"
+            )
+        if extra:
+            raise ColumnError(
+                f"{test} also has {', '.join(map(repr, extra))}, which {null} lacks: name the"
+                " column of row ids with --id, leave columns out with --exclude, or pick the"
+                " features with --columns"
+            )
+        if not columns:
+            raise ColumnError(f"{null} has no feature columns")
+    return agree_on_features([known, tests], require_features(columns, id_column), stacklevel=4)
+
+
+def require_features(columns: Sequence[str], id_column: str | None) -> list[str]:
+    """Check the names of the features: each once, and not the one that names the rows."""
+    if twice := [name for name, n in Counter(columns).items() if n > 1]:
+        raise ColumnError(f"the column {twice[0]!r} is asked for twice: name it once")
+    if id_column in columns:
+        raise ColumnError(
+            f"the column {id_column!r} names the rows and is never a feature: leave it out of the"
+            " columns"
+        )
+    return list(columns)
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder; 0 where there is nothing."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
+    """Read some columns of a file of decisions as plain lists."""
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for file in open_files(path):
+        require_columns([file], names)
+        types = pa.schema([file.schema.field(name) for name in names])
+        for name, values in file.read(types).to_pydict().items():
+            found[name] += values
+    return found
+
+
+def read_originals(path: Path, reading: Reading = AS_FOUND) -> dict[str, pa.ChunkedArray]:
+    """Read all columns of a file or folder as they are in it, to copy them."""
+    files = open_files(path, reading)
+    types = original_types(files)
+    table = pa.concat_tables([file.read(types) for file in files])
+    return {name: table[name] for name in table.column_names}
+
+
+def beside(path: Path) -> Path:
+    """Name the JSON file that belongs to a file of decisions.
+
+    Examples
+    --------
+    >>> beside(Path("flagged.csv")).name, beside(Path("flagged.parquet")).name
+    ('flagged.csv.json', 'flagged.parquet.json')
+    """
+    return path.with_name(f"{path.name}.json")
+
+
+def write_table(path: Path, columns: Mapping[str, Any]) -> None:
+    """Write columns as CSV or Parquet, whole or not at all, for their owner alone."""
+    table = pa.table(dict(columns))
+    kind = _WRITTEN.get(path.suffix.lower())
+    if kind is None:
+        raise FileError(f"{path}: name the output .csv or .parquet")
+    if kind == "csv":
+        table = neutral_table(table)
+    write = pa_csv.write_csv if kind == "csv" else pa_parquet.write_table
+    _atomically(path, lambda temporary: write(table, str(temporary)))
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON, whole or not at all."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text, whole or not at all."""
+    _atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Write bytes, whole or not at all, and wait until the disk has them.
+
+    A process that is killed, or a machine that loses power, leaves the old file or the new one.
+    """
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    _atomically(path, write)
+    if os.name == "posix":  # the new name of the file is in the folder
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold the lock of a file, which is another file beside it.
+
+    The system drops the lock when the process ends, however it ends. A second process waits, or
+    without `wait` gets a :class:`FileError`.
+    """
+    beside = path.with_name(f".{path.name}.lock")
+    try:
+        file = os.fdopen(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_APPEND, FILE_MODE), "a+b")
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {first_line(error)}") from None
+    with file:
+        if os.name == "posix":
+            import fcntl  # noqa: PLC0415
+
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise FileError(f"{path} is in use by another process") from None
+        else:  # pragma: no cover
+            import msvcrt  # noqa: PLC0415
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined]
+        yield
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        hint = f": did you mean {beside(path)}?" if beside(path).exists() else ""
+        raise FileError(
+            f"{path} cannot be read, it is not JSON ({first_line(error)}){hint}"
+        ) from None
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {first_line(error)}") from None
+    if not isinstance(content, dict):
+        raise FileError(f"{path} does not hold a JSON object")
+    return content
+
+
+def read_bytes(path: Path, most: int) -> bytes:
+    """Read a file of at most so many bytes."""
+    try:
+        with path.open("rb") as file:
+            return file.read(most + 1)
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {first_line(error)}") from None
+
+
+def require_writable(path: Path) -> None:
+    """Fail before the work, not after it, when the output has nowhere to go."""
+    if not path.parent.is_dir():
+        raise FileError(f"{path}: the folder {path.parent} does not exist")
+    if path.suffix.lower() not in _WRITTEN:
+        raise FileError(f"{path}: name the output .csv or .parquet")
+
+
+def _atomically(path: Path, write: Any) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        make_private_file(temporary)
+        write(temporary)
+        keep_mode(path, temporary)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {first_line(error)}") from None
+    finally:
+        temporary.unlink(missing_ok=True)

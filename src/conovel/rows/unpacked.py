@@ -1,0 +1,222 @@
+"""What a file takes in memory once it is unpacked, measured before its rows are read.
+
+A compressed file of a megabyte may hold gigabytes: equal numbers take next to no bytes in Parquet,
+and equal lines in a compressed CSV file. A file that is read as a whole may take :data:`BUDGET`,
+or :data:`TIMES` its own size if that is more. Users raise the budget with the environment variable
+``CONOVEL_UNPACKED`` or, at a site of a federation, with ``unpacked`` in ``site.toml``. Files that
+are read in pieces (``memory``) need no such bound.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pa_parquet
+
+from conovel.errors import FileError, InputError
+from conovel.rows.dialects import without_compression
+
+BUDGET = 10**9  # bytes of one file
+TIMES = 20  # how many times its own size a file may take beyond that
+VARIABLE = "CONOVEL_UNPACKED"
+_VALUE = 8  # bytes of a number
+_CELL = 32  # bytes of a cell of a spreadsheet, also of an empty one
+_CHUNK = 1 << 20
+_TEXTS_AT_ONCE = 1 << 16
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_PLACE = re.compile(rb'r="([A-Z]{1,3})([0-9]{1,7})"')
+
+
+def as_bytes(amount: int | str, name: str = "memory") -> int:
+    """Read an amount of memory: a number of bytes, or a text such as "800MB" or "1.5 GB".
+
+    Examples
+    --------
+    >>> as_bytes("1.5GB")
+    1500000000
+    """
+    found = re.fullmatch(
+        r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)i?B?\s*", str(amount), re.IGNORECASE
+    )
+    if not found:
+        raise InputError(f"{name} must be like 800MB or 2GB, not {str(amount)[:80]!r}")
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+def require_room(
+    path: Path, form: str, names: Collection[str], separator: str, asked: str | None
+) -> None:
+    """Refuse a file that takes more memory than the budget when it is unpacked.
+
+    Parameters
+    ----------
+    path : Path
+    form : str
+        csv, parquet, arrow or excel.
+    names : collection of str
+        The columns that are read.
+    separator : str
+        What stands between the values of a CSV file.
+    asked : str or None
+        The budget that the user asks for; None: that of the environment, or the usual one.
+    """
+    asked = asked or os.environ.get(VARIABLE)
+    size = path.stat().st_size
+    budget = max(BUDGET, TIMES * size) if asked is None else as_bytes(asked, "unpacked")
+    measure: Mapping[str, Callable[[], int]] = {
+        "csv": lambda: _csv(path, separator, budget),
+        "parquet": lambda: _parquet(path, names, budget),
+        "arrow": lambda: _arrow(path),
+        "excel": lambda: _excel(path, budget),
+    }
+    needed = measure[form]()
+    if needed > budget:
+        raise FileError(
+            f"{path} has {size:,} bytes and takes at least {needed / 10**6:,.0f} MB when it is"
+            f" unpacked, more than the {budget / 10**6:,.0f} MB that it may. If you trust it, set"
+            f" {VARIABLE} (in site.toml: unpacked) to more, such as {needed // 10**9 + 1}GB"
+        )
+
+
+def _csv(path: Path, separator: str, budget: int) -> int:
+    """Count the values and the bytes of a compressed file, up to the budget."""
+    if without_compression(path) == path.name.lower():
+        return 0  # what it takes grows with its size
+    n_values = n_bytes = 0
+    with pa.input_stream(str(path), compression="detect") as stream:
+        while (needed := max(n_bytes, _VALUE * n_values)) <= budget:
+            chunk = stream.read(_CHUNK)
+            if not chunk:
+                break
+            n_bytes += len(chunk)
+            n_values += chunk.count(separator.encode()) + chunk.count(b"\n")
+    return needed
+
+
+def _parquet(path: Path, names: Collection[str], budget: int) -> int:
+    """Add up what the file says of its columns; of texts, what their dictionaries stand for."""
+    with pa_parquet.ParquetFile(path) as file:
+        about = file.metadata
+        needed = _VALUE * about.num_rows * len(names)
+        texts: dict[str, int] = {}  # the bytes of the largest chunk, so of the longest text
+        for g in range(about.num_row_groups):
+            group = about.row_group(g)
+            for c in range(group.num_columns):
+                chunk = group.column(c)
+                name = chunk.path_in_schema
+                if name not in names:
+                    continue
+                needed = max(needed, chunk.total_uncompressed_size)
+                if chunk.physical_type in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"):
+                    texts[name] = max(texts.get(name, 0), chunk.total_uncompressed_size)
+        if needed > budget or about.num_rows * sum(texts.values()) <= budget:
+            return int(needed)
+    with pa_parquet.ParquetFile(path, read_dictionary=list(texts)) as file:
+        for batch in file.iter_batches(_TEXTS_AT_ONCE, columns=list(texts)):
+            needed += sum(map(_text_bytes, batch.columns))
+            if needed > budget:
+                break
+    return int(needed)
+
+
+def _text_bytes(column: pa.Array) -> int:
+    """Return the bytes of texts, without making them where a dictionary stands for them."""
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    lengths = pc.binary_length(column.dictionary)
+    return pc.sum(lengths.take(column.indices)).as_py() or 0
+
+
+def _arrow(path: Path) -> int:
+    """Add up what the compressed buffers of a file say that they unpack to."""
+    needed = 0
+    with pa.memory_map(str(path)) as source:
+        source.seek(8)  # "ARROW1" and two zeros; the messages follow, as in a stream
+        for message in pa.ipc.MessageReader.open_stream(source):
+            needed += sum(_buffer_sizes(message))
+    return needed
+
+
+def _buffer_sizes(message: Any) -> list[int]:
+    """Read the sizes of the buffers of a message; a compressed one begins with its size.
+
+    The metadata are a flatbuffer (format/Message.fbs of Arrow): a Message has its header in field
+    2, a RecordBatch its buffers in field 2 and its compression in field 3, and a DictionaryBatch
+    its RecordBatch in field 1.
+    """
+    data, body = memoryview(message.metadata), memoryview(message.body or b"")
+    table = _follow(data, 0)
+    header = _field(data, table, 2)
+    if header is None or message.type not in ("record batch", "dictionary"):
+        return []
+    batch = _follow(data, header)
+    if message.type == "dictionary":
+        inner = _field(data, batch, 1)
+        if inner is None:
+            return []
+        batch = _follow(data, inner)
+    buffers, is_compressed = _field(data, batch, 2), _field(data, batch, 3) is not None
+    if buffers is None:
+        return []
+    start = _follow(data, buffers)
+    sizes = []
+    for i in range(_number(data, start, 4)):
+        offset, length = (_number(data, start + 4 + 16 * i + 8 * j, 8) for j in (0, 1))
+        if is_compressed and length >= 8:
+            length = max(_number(body, offset, 8), length - 8)  # -1: this one is not compressed
+        sizes.append(length)
+    return sizes
+
+
+def _number(data: memoryview, at: int, size: int, *, signed: bool = True) -> int:
+    if not 0 <= at <= len(data) - size:
+        raise pa.ArrowInvalid("a message contradicts itself")
+    return int.from_bytes(data[at : at + size], "little", signed=signed)
+
+
+def _follow(data: memoryview, at: int) -> int:
+    return at + _number(data, at, 4, signed=False)
+
+
+def _field(data: memoryview, table: int, number: int) -> int | None:
+    """Return where a field of a table is; None if it is left out."""
+    fields = table - _number(data, table, 4)
+    at = 4 + 2 * number
+    if at >= _number(data, fields, 2, signed=False):
+        return None
+    offset = _number(data, fields + at, 2, signed=False)
+    return table + offset if offset else None
+
+
+def _excel(path: Path, budget: int) -> int:
+    """Count the unpacked bytes, and the cells up to the last one: empty ones are made, too."""
+    needed = n_bytes = 0
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for part in archive.infolist():
+                row = column = 0
+                with archive.open(part) as stream:
+                    rest = b""
+                    while needed <= budget and (chunk := stream.read(_CHUNK)):
+                        n_bytes += len(chunk)
+                        for letters, digits in _PLACE.findall(rest + chunk):
+                            row, column = max(row, int(digits)), max(column, _column(letters))
+                        rest = chunk[-32:]
+                        needed = max(needed, n_bytes, _CELL * row * column)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError) as error:
+        raise FileError(f"{path} cannot be read: {error}") from None
+    return needed
+
+
+def _column(letters: bytes) -> int:
+    number = 0
+    for letter in letters:
+        number = 26 * number + letter - ord("A") + 1
+    return number

@@ -1,0 +1,150 @@
+"""AdaDetect on files of any size: the same decisions, in bounded memory.
+
+The path: survey both samples → gather what the scorer learns from → fit → score the
+calibration rows → score and rank the test rows, part by part → count the ranks → decide →
+write. Parts are kept until the output is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from conovel.errors import FileError, InputError
+from conovel.rows.dialects import AS_FOUND, Reading
+from conovel.rows.storage import require_writable
+from conovel.runs.detector import AdaDetect
+from conovel.runs.site_results import OneSite
+from conovel.site.explain.reasons import Reasons
+from conovel.site.files.engines import Engine
+from conovel.site.files.memory import release_unused
+from conovel.site.files.site import FileSite
+from conovel.site.files.sketch import Sketch
+from conovel.site.files.stream import Progress
+from conovel.spec.guarantee import one_site
+from conovel.spec.run_spec import RunSpec
+from conovel.spec.thin_calibration import thin_finding
+from conovel.stats.rank_counts import RankHistogram
+from conovel.stats.resolution import warn_resolution
+from conovel.stats.stepup import step_up_counts
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class FileDetection(OneSite):
+    """The decisions of one site on rows that are in files; the rows are in `out`.
+
+    Attributes
+    ----------
+    out : Path
+        The file of decisions.
+    sketch : Sketch
+        What a report draws of the rows.
+    reasons : Reasons or None
+        Why the most novel of the rejected rows were rejected.
+    """
+
+    out: Path
+    sketch: Sketch
+    counts: RankHistogram
+    reasons: Reasons | None = field(default=None, repr=False)
+
+    @property
+    def histogram(self) -> RankHistogram:
+        """How often each rank occurs."""
+        return self.counts
+
+    @property
+    def n_calibration(self) -> int:
+        """Size ℓ of the calibration sample."""
+        return self.histogram.n_calibration
+
+
+def detect_files(
+    detector: AdaDetect,
+    null: Path,
+    test: Path,
+    out: Path,
+    *,
+    columns: Sequence[str] | None = None,
+    id_column: str | None = None,
+    reading: Reading = AS_FOUND,
+    memory: int | str | None = None,
+    engine: Engine | None = None,
+    on_progress: Progress | None = None,
+    check: bool = True,
+    most_reasons: int = 0,
+    keep_columns: bool = False,
+) -> FileDetection:
+    """Decide which rows of files are novelties, and write the decisions.
+
+    The output has the bytes that reading everything into memory gives, whatever the budget
+    and the engine. If it is broken off, the same call goes on where it stopped.
+
+    Parameters
+    ----------
+    detector : AdaDetect
+        Scorer, level and all other settings. `repeats` must be 1.
+    null, test, columns, id_column, reading, memory, engine, on_progress
+        As of :class:`conovel.site.files.site.FileSite`.
+    out : Path
+        File of decisions, .csv or .parquet.
+    most_reasons : int
+        How many of the rejected rows are explained at most, the most novel first.
+    keep_columns : bool
+        Whether to copy the columns of the test files into `out`.
+    check : bool
+        Look for what speaks against the result, as of :meth:`conovel.AdaDetect.detect`.
+    """
+    require_writable(out)
+    work = detector.site_work()
+    _check_one_run(work.spec)
+    level, pi0 = work.spec.level, work.spec.pi0
+    site = FileSite(
+        null,
+        test,
+        work,
+        out.with_name(f".{out.name}.work"),
+        columns=columns,
+        id_column=id_column,
+        reading=reading,
+        schema=detector.schema,
+        memory=memory,
+        engine=engine,
+        on_progress=on_progress,
+    )
+    try:
+        if pi0 is None:
+            warn_resolution([(site.facts.n_test, site.facts.n_null - site.n_train)], level)
+        site.ranks({})
+        outcome = step_up_counts([site.histogram], level, pi0)
+        reasons = site.explain(outcome.limits[0], most_reasons) if most_reasons else None
+        site.write_detection(out, outcome.limits[0], reasons, keep_columns)
+    except (InputError, FileError):
+        site.close()  # the same inputs would only fail again
+        raise
+    size = site.histogram.n_calibration
+    thin = thin_finding(size, site.histogram.size, level, pi0)
+    found = site.findings(thin) if check else ()
+    site.close()
+    release_unused()
+    return FileDetection(
+        out=out,
+        n_train=site.n_train,
+        counts=site.histogram,
+        sketch=site.sketch,
+        stepup=outcome,
+        scorer=site.fitted.name,
+        choices=site.choices,
+        guarantee=one_site(level, pi0),
+        reasons=reasons,
+        warnings=found,
+    )
+
+
+def _check_one_run(spec: RunSpec) -> None:
+    if spec.repeats > 1:
+        raise InputError(
+            "repeats is for rows in memory, and these files are read in pieces: take repeats=1, or"
+            " read the rows and call AdaDetect(repeats=...).detect(X_null, X_test)"
+        )

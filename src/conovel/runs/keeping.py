@@ -1,0 +1,170 @@
+"""Fitting a detector that is kept.
+
+The rows that train are known normals and, where there are any, unlabelled rows that are never
+tested. The calibration rows are known normals that do not train. So the score is fixed before any
+calibration row or test row is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from conovel.errors import ColumnError, InputError, ScorerError
+from conovel.rows.asked import SchemaLike, as_schema
+from conovel.rows.encoding import Encoder
+from conovel.rows.pairs import encode_samples, infer_schema
+from conovel.rows.samples import Table, part_of, read_sample
+from conovel.rows.tables import Rows, unify, warn_constant, warn_shared_rows
+from conovel.runs.ledger_records import content_digest
+from conovel.runs.saved import KeptDetector
+from conovel.scorers.automatic import Automatic
+from conovel.scorers.base import FittedScorer, Matrix, Mixture, Scorer, TrainingSet
+from conovel.scorers.kept import Part, flat_part, from_part, to_part
+from conovel.scorers.on_frames import reads_frames
+from conovel.scorers.one_class import OneClass
+from conovel.scorers.selection import fit_best
+from conovel.site.sampling import training_sample
+from conovel.site.sent.compact import imitate
+from conovel.site.splitting import require_two, split_by_number
+from conovel.site.work import SiteWork
+from conovel.spec.made_from import require_made_for_later
+from conovel.spec.schema import Schema
+from conovel.spec.training import n_training, share_that_trains
+from conovel.spec.version import __version__
+
+MOST_NORMALS = 2000  # that are kept to explain flagged rows
+
+
+class _Samples(NamedTuple):
+    """Rows of features: normals that train, normals that calibrate, and unlabelled rows."""
+
+    train: Rows
+    calibration: Rows
+    unlabelled: Rows | None
+
+
+def keep(
+    work: SiteWork,
+    X_null: Any,
+    X_unlabelled: Any | None,
+    schema: SchemaLike,
+    tell: Callable[[str], None],
+    *,
+    explain: bool = False,
+) -> KeptDetector:
+    """Fit a score, calibrate it, and take it apart; see :meth:`conovel.AdaDetect.keep`."""
+    tell("checking rows")
+    spec = work.spec
+    if spec.repeats > 1 or spec.pi0 is not None:
+        raise InputError("a kept detector has one score and plain BH: leave repeats and pi0 out")
+    if reads_frames(list(work.candidates)):
+        raise ScorerError(
+            "a pipeline that chooses columns by name has no form that can be kept: leave that part"
+            " out, categories become numbers by the schema of the detector"
+        )
+    samples = _read(work, X_null, X_unlabelled, schema)
+    null_train, unlabelled = samples.train.values, samples.unlabelled
+    tell("fitting the score model")
+    if unlabelled is None:
+        fitted = _one_class(work.candidates, null_train).fit_nulls(null_train)
+        part, imitated = _as_part(fitted, None, spec.seed)
+    else:
+        mixture = training_sample(Mixture.of(unlabelled.values), work.max_train_rows)
+        training = TrainingSet(null_train, mixture)
+        fitted = fit_best(work.candidates, training)
+        part, imitated = _as_part(fitted, training, spec.seed)
+    tell("scoring")
+    known, encoder = samples.calibration, samples.calibration.encoder
+    return KeptDetector(
+        level=spec.level,
+        scorer=fitted.name,
+        imitated=imitated,
+        schema=encoder.schema if isinstance(encoder, Encoder) else None,
+        columns=known.columns,
+        kinds=known.kinds,
+        n_features=known.width,
+        n_train=len(null_train),
+        n_unlabelled=0 if unlabelled is None else len(unlabelled),
+        unlabelled="" if unlabelled is None else content_digest(unlabelled.values),
+        calibration_scores=np.sort(from_part(part, known.width, fitted.name).score(known.values)),
+        model=part,
+        normals=null_train[:: -(-len(null_train) // MOST_NORMALS)] if explain else null_train[:0],
+        software=__version__,
+    )
+
+
+def _read(work: SiteWork, X_null: Any, X_unlabelled: Any | None, schema: SchemaLike) -> _Samples:
+    """Check the samples and divide the known normals.
+
+    A schema that was not given follows from the rows that train, never from calibration rows:
+    their features must be made as those of rows that come later.
+    """
+    said = as_schema(schema)
+    null = read_sample(X_null, "X_null", None, said)
+    n, others = len(null), None
+    require_two(n)
+    if X_unlabelled is not None:
+        others = read_sample(X_unlabelled, "X_unlabelled", null.columns, said)
+    if isinstance(said, Schema):  # rows that come later are not among those it was made from
+        require_made_for_later(
+            said.made_from, null.contents, None if others is None else others.contents
+        )
+    # How many rows a batch will have is not known: as many as there are unlabelled rows, or as
+    # known normals. A poor guess costs resolution, never validity.
+    share = share_that_trains(work.spec, n, n if others is None else len(others), 1)
+    n_train = n_training(n, share, work.max_train_rows)
+    parts = [part_of(null, rows) for rows in split_by_number(n, n_train, work.spec.seed)]
+    samples = parts if others is None else [*parts, others]
+    if not all(isinstance(sample, Rows) for sample in samples) or said is not None:
+        learnt_from = parts[0] if others is None else others
+        fixed = infer_schema(parts[0], learnt_from, kinds=said)
+        names = ["X_null", "X_null", "X_unlabelled"][: len(samples)]
+        samples = list(encode_samples(samples, fixed, names))
+    elif others is not None:
+        _require_width(parts[0], others)
+    train, calibration, *last = unify(*(s for s in samples if isinstance(s, Rows)))
+    if last:
+        warn_constant(train, last[0])
+        warn_shared_rows(calibration.values, last[0].values)
+    return _Samples(train, calibration, last[0] if last else None)
+
+
+def _require_width(known: Rows | Table, others: Rows | Table) -> None:
+    if known.width != others.width:
+        raise ColumnError(
+            f"X_null has {known.width} columns and X_unlabelled {others.width}: both must hold the"
+            " same features in the same order"
+        )
+
+
+def learns_from_normals(candidates: Sequence[Scorer]) -> bool:
+    """Tell whether a score can be learnt without unlabelled rows."""
+    return len(candidates) == 1 and isinstance(candidates[0], OneClass | Automatic)
+
+
+def _one_class(candidates: Sequence[Scorer], null_train: Matrix) -> OneClass:
+    """Return the scorer that learns from known normals alone."""
+    only = candidates[0]
+    if not learns_from_normals(candidates) or not isinstance(only, OneClass | Automatic):
+        names = ", ".join(candidate.label for candidate in candidates)
+        raise ScorerError(
+            f"{names} learns from unlabelled rows: give X_unlabelled (--unlabelled), rows that are"
+            " never tested, or a single one-class scorer such as 'isolation-forest'"
+        )
+    return only if isinstance(only, OneClass) else only.one_class(null_train)
+
+
+def _as_part(fitted: FittedScorer, training: TrainingSet | None, seed: int) -> tuple[Part, bool]:
+    """Take a score apart, or let a forest imitate it; tell which."""
+    part = to_part(fitted)
+    if part is not None:
+        return part, False
+    if training is None:
+        raise ScorerError(
+            f"{fitted.name} has no form that can be kept: use 'isolation-forest', or give"
+            " X_unlabelled, on which a forest learns to imitate it"
+        )
+    return flat_part(imitate(fitted, training, seed), "probability"), True

@@ -1,0 +1,72 @@
+"""A network that runs B times and decides once: e-BH by counts on the averaged evidence.
+
+Every agent learns R_b, the rejections over all agents, from the outcome of run b, and knows which
+of its own rows were rejected in it. So it can answer how many of its rows have E ≥ m/(αk).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from conovel.errors import SiteVanishedError
+from conovel.runs.agents import Agent
+from conovel.runs.once_warned import in_run, once_warned
+from conovel.runs.results import NetworkRun
+from conovel.spec.guarantee import guarantee
+from conovel.spec.run_spec import RunSpec
+from conovel.spec.seeds import as_agent_seed, repeat_seeds, repeated_specs
+from conovel.stats.repeats import combine
+
+# From the settings of a run, its agents and a progress display to what it decided.
+RunOnce = Callable[[RunSpec, list[Agent], Callable[[str], None]], NetworkRun]
+
+
+def run_repeatedly(
+    spec: RunSpec, agents: Sequence[Agent], run_once: RunOnce, tell: Callable[[str], None]
+) -> NetworkRun:
+    """Run the whole protocol B times and decide on the averaged evidence.
+
+    An agent that has a seed of its own gets B seeds from it, as the network does from its seed.
+    """
+    runs = []
+    for b, one in enumerate(repeated_specs(spec)):
+        members = [replace(agent, seed=_seed(agent, b, spec.repeats)) for agent in agents]
+        with once_warned(b):
+            runs.append(run_once(one, members, in_run(tell, b, spec.repeats)))
+        if lost := runs[-1].lost:
+            raise SiteVanishedError(
+                f"{', '.join(lost)} vanished in run {b + 1} of {spec.repeats}: with repeats a run"
+                " in which an agent vanishes is broken off as a whole",
+                lost[0],
+            )
+    return _decided(spec, runs)
+
+
+def _seed(agent: Agent, b: int, repeats: int) -> int | None:
+    return None if agent.seed is None else repeat_seeds(as_agent_seed(agent.seed), repeats)[b]
+
+
+def _decided(spec: RunSpec, runs: Sequence[NetworkRun]) -> NetworkRun:
+    first = runs[0]
+    found = combine(
+        {name: np.array([run[name].rejected for run in runs]) for name in first},
+        {name: int(site.tested.sum()) for name, site in first.items()},
+        spec.test_level(len(first)),
+        [run.spec.seed for run in runs],
+        alone=spec.regime.divides_level,  # nobody learns there what others reject
+    )
+    sites = {
+        name: replace(site, rejected=found.rejected[name], repeated=found.parts[name])
+        for name, site in first.items()
+    }
+    return replace(
+        first,
+        sites=sites,
+        guarantee=guarantee(spec, uncovered=first.transcript.uncovered),
+        spec=spec,
+        runs=tuple(runs),
+        evidence_rounds=found.rounds,
+    )

@@ -1,0 +1,337 @@
+"""A detector that is kept: fitted once, used on batches that it has not seen.
+
+The score learns from known normals and, if there are any, from unlabelled rows that are never
+tested. The other known normals calibrate. So a batch is ranked without a fit, in milliseconds,
+and the guarantee of one batch is that of one site whose score is fixed (docs/theory.md,
+Section 14).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from conovel.errors import BatchRefusedError, ColumnError, ConovelError, SavedFileError
+from conovel.rows.encoding import Encoder
+from conovel.rows.pairs import encode_rows
+from conovel.rows.representation import common_kind, loses_digits, require_kept_kind, round_to
+from conovel.rows.storage import read_bytes, write_durably
+from conovel.rows.tables import Rows, as_ids, column_label, read_rows
+from conovel.runs.ledger import Ledger
+from conovel.runs.ledger_file import open_ledger, take_batch, with_update
+from conovel.runs.ledger_records import BatchFacts, columns_digest, content_digest
+from conovel.runs.saved_file import MAX_BYTES, pack, unpack
+from conovel.runs.site_results import Detection
+from conovel.scorers.base import FittedScorer, Matrix, Vector
+from conovel.scorers.kept import Part, from_part
+from conovel.site.checks.columns import batch_findings
+from conovel.site.checks.rows import with_outcome_findings
+from conovel.site.explain.column_views import views_of
+from conovel.site.explain.explainer import Explainer
+from conovel.spec.guarantee import kept_score
+from conovel.spec.schema import Schema
+from conovel.spec.thin_calibration import thin_finding
+from conovel.stats.arguments import as_callback
+from conovel.stats.levels import Level, as_level
+from conovel.stats.ranks import conformal_ranks
+from conovel.stats.resolution import warn_resolution
+from conovel.stats.stepup import step_up
+
+_SETTINGS = {
+    "level": str,
+    "scorer": str,
+    "imitated": bool,
+    "n_train": int,
+    "n_unlabelled": int,
+    "n_features": int,
+    "unlabelled": str,
+    "software": str,
+}
+MAX_FEATURES = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class KeptDetector:
+    """A fitted score with its calibration scores; :meth:`conovel.AdaDetect.keep` makes it.
+
+    Attributes
+    ----------
+    level : Fraction
+        The level at which it was made; `detect` may be given another.
+    scorer : str
+        Name of the scorer that learnt the score.
+    imitated : bool
+        Whether a forest imitates that score, because it has no form that can be kept. The
+        guarantee is the same; it may find less.
+    schema : Schema or None
+        What the columns are, where they are not plain numbers. It follows from rows that train.
+    columns : tuple of str or None
+        Names of the features.
+    kinds : tuple of str or None
+        The type of each feature, as in :class:`conovel.rows.tables.Rows`.
+    n_features, n_train, n_unlabelled : int
+        Numbers of columns, of known normals that trained, and of unlabelled rows.
+    unlabelled : str
+        Digest of the unlabelled rows, which must not be tested; empty if there were none.
+    calibration_scores : float array of shape (ℓ,)
+        Increasing.
+    model : Part
+        The score as numbers.
+    normals : float array of shape (k, d)
+        Some known normals that trained, by which flagged rows are explained; none if not asked
+        for.
+
+    See Also
+    --------
+    conovel.AdaDetect : Makes it, and tests rows with a score that learns from them.
+    conovel.Ledger : One guarantee for many batches.
+
+    Examples
+    --------
+    >>> import conovel as cn
+    >>> rng = np.random.default_rng(0)
+    >>> X_null, yesterday = rng.normal(size=(1500, 3)), rng.normal(size=(300, 3))
+    >>> yesterday[:30] += 4
+    >>> detector = cn.AdaDetect("logistic").keep(X_null, yesterday)
+    >>> today = rng.normal(size=(100, 3))
+    >>> today[:10] += 4
+    >>> int(detector.detect(today).rejected[:10].sum())
+    10
+    """
+
+    level: Fraction
+    scorer: str
+    imitated: bool
+    schema: Schema | None
+    columns: tuple[str, ...] | None
+    kinds: tuple[str, ...] | None
+    n_features: int
+    n_train: int
+    n_unlabelled: int
+    unlabelled: str
+    calibration_scores: Vector
+    model: Part
+    normals: Matrix
+    software: str
+
+    def __repr__(self) -> str:
+        return (
+            f"<KeptDetector {self.scorer}, {self.n_features} features: {self.n_train:,} known"
+            f" normals and {self.n_unlabelled:,} unlabelled rows train,"
+            f" {self.n_calibration:,} calibrate>"
+        )
+
+    @property
+    def n_calibration(self) -> int:
+        """Size ℓ of the calibration sample."""
+        return int(self.calibration_scores.size)
+
+    @cached_property
+    def fitted(self) -> FittedScorer:
+        """The score."""
+        return from_part(self.model, self.n_features, self.scorer)
+
+    @cached_property
+    def explainer(self) -> Explainer | None:
+        """What explains flagged rows, if known normals were kept for it."""
+        if not len(self.normals):
+            return None
+        encoder = None if self.schema is None else Encoder(self.schema)
+        views = views_of(encoder, self.columns or range(self.n_features))
+        return Explainer(self.fitted, self.normals, views)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the detector's bytes: what a ledger knows it by."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def score(self, X: Any) -> Vector:
+        """Score rows; higher is more novel. The score of a row does not depend on the others."""
+        return self._scores(self.read(X))
+
+    def _scores(self, rows: Rows) -> Vector:
+        return self.fitted.score(rows.values)
+
+    def read(self, X: Any, name: str = "X") -> Rows:
+        """Check rows to score, and bring them to the columns and types of the known normals."""
+        plain = ("float64",) * self.n_features
+        if self.schema is not None:
+            return encode_rows(X, self.schema, name, self.kinds or plain)
+        rows = read_rows(X, name, self.columns)
+        if (width := rows.values.shape[1]) != self.n_features:
+            raise ColumnError(
+                f"{name} has {width} columns, and the detector was made for {self.n_features}:"
+                " give it the same columns"
+            )
+        values = rows.values
+        for j, (kept, new) in enumerate(
+            zip(self.kinds or plain, rows.kinds or plain, strict=True)
+        ):
+            label, common = column_label(self.columns, j), common_kind((kept, new))
+            require_kept_kind(kept, new, label, name)
+            if kept == common and kept.startswith("float") and loses_digits(new, kept):
+                values = values.copy() if values is rows.values else values
+                values[:, j] = round_to(values[:, j], kept, label) + 0.0
+        return replace(rows, values=values, kinds=self.kinds)
+
+    def detect(
+        self,
+        X_test: Any,
+        *,
+        ids: ArrayLike | None = None,
+        level: Level | None = None,
+        on_stage: Callable[[str], None] | None = None,
+        ledger: Ledger | str | Path | None = None,
+        name: str | None = None,
+        check: bool = True,
+    ) -> Detection:
+        """Decide which rows of a batch are novelties, without a fit.
+
+        Parameters
+        ----------
+        X_test : array or frame of shape (m, d)
+            Rows to test; none of them may have been among the rows that the detector learnt from.
+        ids : array of shape (m,), optional
+            Row names.
+        level : float, str or Fraction, optional
+            Another level than the one that the detector was made with.
+        on_stage : callable, optional
+            Told the name of each stage as it begins.
+        ledger : Ledger or path, optional
+            Decide together with all earlier batches; see :class:`conovel.Ledger`.
+        name : str, optional
+            What the ledger calls the batch.
+        check : bool
+            Look for what speaks against the result. A kept detector has no known normals to
+            compare with: the outcome, the ids, columns without values and the number of
+            calibration rows are looked at.
+        """
+        tell = as_callback(on_stage, "on_stage")
+        tell("checking rows")
+        rows = self.read(X_test, "X_test")
+        names = as_ids(ids, len(rows))
+        alpha = self.level if level is None else as_level(level)
+        columns = columns_digest(self.columns, self.n_features)
+        facts = BatchFacts("kept", self.digest, columns, content_digest(rows.values))
+        if facts.content == self.unlabelled:
+            raise BatchRefusedError(
+                "these are the unlabelled rows that the detector learnt from, and the guarantee is"
+                " about rows that it has not seen: test other rows"
+            )
+        if ledger is not None:
+            open_ledger(ledger, alpha).require(facts)
+        else:
+            warn_resolution([(len(rows), self.n_calibration)], alpha)
+        tell("scoring")
+        scores = self._scores(rows)
+        ranks = conformal_ranks(self.calibration_scores, scores)
+        tell("deciding")
+        outcome = step_up([(ranks, self.n_calibration)], alpha)
+        result = Detection(
+            rejected=outcome.rejected[0],
+            ranks=ranks,
+            scores=scores,
+            tested=np.ones(len(rows), dtype=np.bool_),
+            n_calibration=self.n_calibration,
+            test_rows=rows,
+            ids=names,
+            calibration_scores=self.calibration_scores,
+            stepup=outcome,
+            n_train=self.n_train,
+            scorer=self.scorer,
+            guarantee=kept_score(alpha),
+            explainer=self.explainer,
+        )
+        thin = None
+        if ledger is None:
+            thin = thin_finding(self.n_calibration, len(rows), alpha)
+        else:
+            update = take_batch(ledger, alpha, ranks, self.n_calibration, facts, names, name)
+            result = with_update(result, update)
+        if not check:
+            return result
+        sources = () if rows.encoder is None else rows.encoder.source
+        gone = batch_findings(rows.values, rows.columns or (), sources) if sources else []
+        return with_outcome_findings(result, thin, *gone)
+
+    def to_bytes(self) -> bytes:
+        """Write the detector as bytes, see :mod:`conovel.runs.saved_file`."""
+        settings = {name: getattr(self, name) for name in _SETTINGS}
+        settings["level"] = str(self.level)
+        settings["schema"] = None if self.schema is None else self.schema.to_dict()
+        for name in ("columns", "kinds"):
+            value = getattr(self, name)
+            settings[name] = None if value is None else list(value)
+        return pack(settings, self.model, self.calibration_scores, self.normals)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> KeptDetector:
+        """Read what :meth:`to_bytes` wrote; :class:`SavedFileError` for anything else."""
+        found = unpack(data)
+        settings = dict(found.settings)
+        if set(settings) != {*_SETTINGS, "columns", "kinds", "schema"}:
+            raise SavedFileError("its settings are not those of a detector")
+        if any(type(settings[name]) is not kind for name, kind in _SETTINGS.items()):
+            raise SavedFileError("a setting has another type than expected")
+        width = settings["n_features"]
+        if (
+            not 1 <= width <= MAX_FEATURES
+            or min(settings["n_train"], settings["n_unlabelled"]) < 0
+        ):
+            raise SavedFileError("a number in its settings is out of range")
+        for name in ("columns", "kinds"):
+            settings[name] = _texts(settings[name], name, width)
+        scores = found.calibration_scores
+        if not scores.size or (np.diff(scores) < 0).any():
+            raise SavedFileError("its calibration scores are not in order")
+        if found.normals.ndim != 2 or found.normals.shape[1] != width:
+            raise SavedFileError("its known normals have another number of columns")
+        try:
+            settings["level"] = as_level(settings["level"])
+            settings["schema"] = _as_schema(settings["schema"], settings["columns"])
+            detector = cls(
+                **settings, calibration_scores=scores, model=found.model, normals=found.normals
+            )
+            detector.fitted.score(np.zeros((1, width)))
+        except ConovelError as error:
+            raise SavedFileError(f"its model is not one: {error}") from None
+        return detector
+
+    def save(self, path: str | Path) -> None:
+        """Write the detector to a file, whole or not at all."""
+        write_durably(Path(path), self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | Path) -> KeptDetector:
+        """Read what :meth:`save` wrote, and check it."""
+        try:
+            return cls.from_bytes(read_bytes(Path(path), MAX_BYTES))
+        except SavedFileError as error:
+            raise SavedFileError(f"{path} is not a detector: {error}") from None
+
+
+def _as_schema(plain: Any, columns: tuple[str, ...] | None) -> Schema | None:
+    if plain is None:
+        return None
+    schema = Schema.from_dict(plain)
+    if schema.features != columns:
+        raise SavedFileError("its features are not those of its schema")
+    return schema
+
+
+def _texts(value: Any, name: str, width: int) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise SavedFileError(f"its {name} are no texts")
+    if len(value) != width:
+        raise SavedFileError(f"it has {len(value)} {name} for {width} features")
+    return tuple(value)

@@ -1,0 +1,347 @@
+"""The reasons of flagged rows, for people: values, usual ranges, shares, and patterns."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from conovel.rows.tables import Rows
+from conovel.site.explain.column_views import COMMON, IN_RANGE, MISSING, written_values
+from conovel.site.explain.explainer import MOST_REASONS, Explained, Explainer
+from conovel.stats.arguments import as_whole
+
+TOP = 3  # reasons of a row, unless asked for more
+COMBINATION = "combination"
+_MOST_PATTERNS = 20
+MOST_EXPLAINED = 10_000  # rows whose reasons are written into files
+_SHOWN = 0.05  # the share from which on a further reason is written
+_COUNTS = 0.15  # the share from which on a reason counts for the pattern of a row
+
+
+class Reason(NamedTuple):
+    """One reason of one row: a column, or two that are seldom together.
+
+    Attributes
+    ----------
+    columns : tuple of int
+        Which columns.
+    how : str
+        Such as "high", "rather low" or "combination".
+    share : float
+        What part of all that raises the score.
+    """
+
+    columns: tuple[int, ...]
+    how: str
+    share: float
+
+
+class Pattern(NamedTuple):
+    """Flagged rows with the same reasons.
+
+    Attributes
+    ----------
+    text : str
+        The reasons in words, such as "amount high, hour low".
+    members : int array
+        Positions among the explained rows.
+    """
+
+    text: str
+    members: NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Reasons:
+    """Why some rows were flagged.
+
+    Parameters
+    ----------
+    names : sequence of str or int
+        The columns; those of an array by position.
+    rows : int array of shape (n,)
+        Where the explained rows stand in the test sample.
+    explained : Explained
+    how : array of str of shape (n, number of columns)
+    values, nearest : list of arrays of shape (n,)
+        For each column the values of the rows, and of their nearest known normals.
+    usual : list of pairs
+        For each column the usual range; for one of no numbers the commonest values.
+    ids : array of shape (n,), optional
+    novelty : int array of shape (n,), optional
+        The rows in the order of their novelty, the most novel first.
+    """
+
+    names: Sequence[str | int]
+    rows: NDArray[np.intp]
+    explained: Explained
+    how: NDArray[Any]
+    values: Sequence[NDArray[Any]]
+    nearest: Sequence[NDArray[Any]]
+    usual: Sequence[tuple[Any, Any]]
+    ids: NDArray[Any] | None = None
+    novelty: NDArray[np.intp] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        explainer: Explainer,
+        test: Rows,
+        rows: NDArray[np.intp],
+        ids: NDArray[Any] | None = None,
+    ) -> Reasons:
+        """Explain some rows of a test sample; `ids` are those of the whole sample."""
+        X, views = test.values[rows], explainer.views
+        found = explainer.explain(X)
+        nearest = explainer.null_train[found.nearest]
+        return cls(
+            [view.name for view in views],
+            rows,
+            found,
+            explainer.how(X),
+            [written_values(test, view, rows) for view in views],
+            [view.values(nearest) for view in views],
+            [view.usual(explainer.null_train) for view in views],
+            None if ids is None else ids[rows],
+        )
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def of_row(self, i: int, top: int = TOP) -> list[Reason]:
+        """Return the reasons of the i-th explained row; none without a share."""
+        order, share = self.explained.order[i].tolist(), self.explained.share[i].tolist()
+        found = []
+        if self.explained.paired[i]:
+            found.append(Reason(tuple(order[:2]), COMBINATION, sum(share[:2])))
+            order, share = order[2:], share[2:]
+        found += [
+            Reason((j,), str(self.how[i, j]), part)
+            for j, part in zip(order, share, strict=True)
+            if part > 0
+        ]
+        return found[:top]
+
+    def lines(self, top: int = TOP) -> dict[str, NDArray[Any]]:
+        """Return a table with one line for each row and reason, and two for a combination."""
+        top = as_whole(top, "top", 1, MOST_REASONS)
+        found = [
+            (i, place, reason, j)
+            for i in range(len(self))
+            for place, reason in enumerate(self.of_row(i, top), 1)
+            for j in reason.columns
+        ]
+        at = np.array([i for i, *_ in found], dtype=np.intp)
+        column = np.array([j for *_, j in found], dtype=np.intp)
+        names = np.array([*self.names, ""], dtype=object)
+        other = [
+            next((k for k in reason.columns if k != j), len(self.names)) for *_, reason, j in found
+        ]
+        table: dict[str, NDArray[Any]] = {} if self.ids is None else {"id": self.ids[at]}
+        return table | {
+            "row": self.rows[at],
+            "reason": np.array([place for _, place, *_ in found], dtype=np.int64),
+            "column": names[column],
+            "how": np.array([reason.how for *_, reason, _ in found], dtype=object),
+            "with": names[np.array(other, dtype=np.intp)],
+            "value": self._column(self.values[j][i] for i, *_, j in found),
+            "normal_low": self._column(self.usual[j][0] for *_, j in found),
+            "normal_high": self._column(self.usual[j][1] for *_, j in found),
+            "nearest_normal": self._column(self.nearest[j][i] for i, *_, j in found),
+            "share": np.array([reason.share for *_, reason, _ in found], dtype=np.float64),
+        }
+
+    def _column(self, values: Iterable[Any]) -> NDArray[Any]:
+        """Return numbers where all columns are numbers, else texts."""
+        if all(of_column.dtype.kind == "f" for of_column in self.values):
+            return np.array(list(values), dtype=np.float64)
+        return np.array([spelled(value) for value in values], dtype=object)
+
+    def counting(self, i: int, top: int = TOP) -> list[Reason]:
+        """Return the first reason of a row, and others of at least 5 % of its score."""
+        found = self.of_row(i, top)
+        return found[:1] + [reason for reason in found[1:] if reason.share >= _SHOWN]
+
+    def texts(self, top: int = TOP) -> list[list[str]]:
+        """Return the reasons of every row in words, without those that hardly count."""
+        return [[self.text(i, r) for r in self.counting(i, top)] for i in range(len(self))]
+
+    @cached_property
+    def _told(self) -> dict[str, list[str]]:
+        """For each explained row the texts that a file of decisions has."""
+        pattern = np.empty(len(self), dtype=object)
+        for found in self.patterns():
+            pattern[found.members] = found.text
+        texts = self.texts()
+        told = {
+            f"reason_{place + 1}": [own[place] if place < len(own) else None for own in texts]
+            for place in range(TOP)
+        }
+        return {**told, "pattern": pattern.tolist()}
+
+    def file_columns(self, start: int, stop: int) -> dict[str, pa.Array]:
+        """Return the columns of a file of decisions for the rows from `start` to `stop`.
+
+        A row that is not explained has no text.
+        """
+        first, last = np.searchsorted(self.rows, [start, stop])
+        at = self.rows[first:last] - start
+        columns = {}
+        for name, texts in self._told.items():
+            held = np.full(stop - start, None, dtype=object)
+            held[at] = texts[first:last]
+            columns[name] = pa.array(held, pa.string())
+        return columns
+
+    def to_dict(self, n_flagged: int) -> dict[str, Any]:
+        """Give the reasons as plain JSON types, for a report.
+
+        Parameters
+        ----------
+        n_flagged : int
+            How many rows were flagged; more than were explained, if they are too many.
+        """
+        order = np.arange(len(self)) if self.novelty is None else self.novelty
+        patterns = self.patterns()
+        pattern_of = np.zeros(len(self), dtype=np.intp)
+        for place, pattern in enumerate(patterns):
+            pattern_of[pattern.members] = place
+        return {
+            "flagged": n_flagged,
+            "columns": [
+                {"name": self._named(j), "usual": self._range(j)} for j in range(len(self.names))
+            ],
+            "patterns": [pattern.text for pattern in patterns],
+            "rows": [self._row_as_plain(i, int(pattern_of[i])) for i in order.tolist()],
+        }
+
+    def _row_as_plain(self, i: int, pattern: int) -> dict[str, Any]:
+        return {
+            "row": str(self.rows[i] if self.ids is None else self.ids[i]),
+            "pattern": pattern,
+            "reasons": [
+                {
+                    "columns": list(reason.columns),
+                    "how": reason.how,
+                    "values": [spelled(self.values[j][i]) for j in reason.columns],
+                    "nearest": [spelled(self.nearest[j][i]) for j in reason.columns],
+                    "share": round(reason.share, 4),
+                }
+                for reason in self.counting(i)
+            ],
+        }
+
+    def text(self, i: int, reason: Reason) -> str:
+        """Write one reason of the i-th row.
+
+        Such as ``amount high: 8120, normally 3 to 950 (61 %)``.
+        """
+        values = ", ".join(spelled(self.values[j][i]) for j in reason.columns)
+        shown = "" if values == MISSING else f": {values}"
+        return f"{self.label(reason)}{shown}, {self.usual_text(reason)} ({reason.share:.0%})"
+
+    def usual_text(self, reason: Reason) -> str:
+        """Say what is usual in the column of a reason."""
+        if reason.how == COMBINATION:
+            return "each usual, seldom together"
+        (j,) = reason.columns
+        return f"normally {self._range(j)}"
+
+    def _range(self, j: int) -> str:
+        return " to ".join(spelled(end) for end in self.usual[j] if end != "")
+
+    def _named(self, j: int) -> str:
+        name = self.names[j]
+        return name if isinstance(name, str) else f"column {name}"
+
+    def label(self, reason: Reason) -> str:
+        """Name a reason in a few words."""
+        names = " with ".join(map(self._named, reason.columns))
+        return names if reason.how == COMBINATION else f"{names} {reason.how}"
+
+    def patterns(self, top: int = TOP) -> list[Pattern]:
+        """Group the rows by the reasons that they share, the largest pattern first.
+
+        A row's reasons are its first, and others with at least 15 % of its score and an unusual
+        value. Of all sets of
+        reasons, the one is taken that says most about most rows: 1, 3 or 6 times the number of
+        rows for one, two or three reasons. Then the same for the rows that are left, and so on.
+        After 20 patterns, the others are one.
+        """
+        rows_of: dict[tuple[str, ...], set[int]] = defaultdict(set)
+        for i in range(len(self)):
+            own = self._counted(i, top)
+            for size in range(1, len(own) + 1):
+                for part in combinations(own, size):
+                    rows_of[part].add(i)
+        left = set(range(len(self)))
+        found: list[Pattern] = []
+        while left and len(found) < _MOST_PATTERNS:
+            best = max(rows_of, key=lambda part: (_weight(len(part)) * len(rows_of[part]), part))
+            members = rows_of.pop(best)
+            found.append(_pattern(", ".join(best), members))
+            left -= members
+            for part in [part for part in rows_of if not rows_of[part].isdisjoint(members)]:
+                rows_of[part] -= members
+        found.sort(key=lambda pattern: -len(pattern.members))
+        return [*found, _pattern("other reasons", left)] if left else found
+
+    def _counted(self, i: int, top: int) -> tuple[str, ...]:
+        first, *others = self.of_row(i, top) or [Reason((), "unexplained", 0.0)]
+        telling = (r for r in others if r.share >= _COUNTS and r.how not in (IN_RANGE, COMMON))
+        counted = [first, *telling]
+        return tuple(sorted(self.label(r._replace(how=_direction(r.how))) for r in counted))
+
+
+def most_novel(
+    rows: NDArray[np.intp], ranks: NDArray[np.int64], scores: NDArray[np.float64], most: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the most novel of some rows by rank, then by score.
+
+    Returns
+    -------
+    rows : int array
+        In the order of their places.
+    novelty : int array
+        Positions among them, the most novel first.
+    """
+    chosen = rows[np.lexsort((-scores, ranks))[:most]]
+    places = np.argsort(chosen)
+    return chosen[places], np.argsort(places)
+
+
+def _pattern(text: str, members: set[int]) -> Pattern:
+    return Pattern(text, np.array(sorted(members), dtype=np.intp))
+
+
+def _weight(n_reasons: int) -> int:
+    return n_reasons * (n_reasons + 1) // 2
+
+
+def _direction(how: str) -> str:
+    return how.removeprefix("rather ")
+
+
+def spelled(value: Any) -> str:
+    """Write a value with as many digits as a person reads.
+
+    Examples
+    --------
+    >>> spelled(8120.0), spelled(0.0291712), spelled(41533.62)
+    ('8120', '0.02917', '41534')
+    """
+    if not isinstance(value, float):  # as numpy's float64 is
+        return str(value)
+    if np.isnan(value):
+        return MISSING
+    if 1e4 <= abs(value) < 1e15 or (float(value).is_integer() and abs(value) < 1e15):
+        return f"{value:.0f}"
+    return f"{value:.4g}"

@@ -1,0 +1,1 @@
+"""What a peer receives about the rows of a site."""
