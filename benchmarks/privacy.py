@@ -36,7 +36,7 @@ from conovel.experiments.privacy import (
     read_bytes,
 )
 from conovel.experiments.shadows import Exchange
-from conovel.spec.privacy import as_privacy
+from conovel.spec.settings import as_privacy
 
 LINEAR = LogisticRegression(max_iter=1000)
 SHALLOW = RandomForestClassifier(100, max_depth=5, random_state=0)

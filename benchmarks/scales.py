@@ -34,9 +34,8 @@ from conovel.scorers.base import log_odds
 from conovel.site import common_scale
 from conovel.site.composite import all_scores
 from conovel.site.site import LocalSite
-from conovel.stats.cells import CellHistogram
+from conovel.stats.cells import CellHistogram, PooledBlock
 from conovel.stats.grouped import pooled_cut
-from conovel.stats.pooled import PooledBlock
 
 LEVEL, X = Fraction(1, 10), Fraction(3, 20)
 KINDS = ("composite", "mean", "own")

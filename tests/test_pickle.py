@@ -16,7 +16,7 @@ from conovel.errors import ConovelError, ConovelWarning
 from conovel.experiments.gaussian import gaussian_design
 from conovel.rows.storage import write_table
 from conovel.runs.file_detection import detect_files
-from conovel.spec.composites import COMPOSITES
+from conovel.spec.settings import COMPOSITES
 
 ROWS = samples(1, n_null=200, n_test=80, n_novel=20, shift=4.0, d=3)
 LEVEL = 0.25

@@ -28,7 +28,7 @@ PACKAGE = ROOT / "src" / "conovel"
 TABLE = GENERATED / "walk.md"
 MARK = 8191.25  # a value that only the row has
 # Reading the arguments of a call, and errors: no step of a row's way.
-ASIDE = ("stats/arguments.py", "stats/levels.py", "errors.py", "__init__.py")
+ASIDE = ("stats/levels.py", "stats/levels.py", "errors.py", "__init__.py")
 
 
 class Step(NamedTuple):

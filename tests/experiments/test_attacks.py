@@ -29,7 +29,7 @@ from conovel.experiments.privacy import (
 )
 from conovel.experiments.shadows import ROLES, Exchange, draw_shadow
 from conovel.site.sent.private_surrogate import make_private_surrogate
-from conovel.spec.privacy import as_privacy
+from conovel.spec.settings import as_privacy
 
 DEEP = RandomForestClassifier(10, random_state=0)
 

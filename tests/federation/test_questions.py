@@ -6,7 +6,7 @@ from support.federation import SITES
 from support.spikes import spike_model
 
 from conovel.models.wire import schema_digest
-from conovel.spec.groups_of_rows import LEAST_ROWS
+from conovel.spec.training import LEAST_ROWS
 
 VICTIM, HOSTILE = "north", "south"
 TERMS = {"regime": "joint", "level": "0.1", "train_fraction": "1/2", "seed": 0}

@@ -19,7 +19,7 @@ from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.states import State
 from conovel.spec.facts import Facts
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.rank_counts import RankHistogram, as_block
+from conovel.stats.ranks import RankHistogram, as_block
 
 FACTS = Facts(n_null=30, n_test=5, n_features=3, schema=SCHEMA)
 AGENTS = ("north", "south")

@@ -38,9 +38,9 @@ from conovel.protocol.committed import (
 from conovel.protocol.fields import MAX_STEPS
 from conovel.protocol.messages import COORDINATOR, Message, decode, encode
 from conovel.protocol.states import State
-from conovel.spec.counting import REVEAL_TO
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.rank_counts import RankHistogram, as_block
+from conovel.spec.settings import REVEAL_TO
+from conovel.stats.ranks import RankHistogram, as_block
 from conovel.stats.stepup import fast_lsu
 
 networks = st.lists(block(), min_size=2, max_size=5).filter(lambda b: any(r for r, _ in b))

@@ -54,7 +54,7 @@ from conovel.protocol.states import TRANSITIONS, State
 from conovel.runs.work import perform
 from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.rank_counts import RankHistogram, as_block
+from conovel.stats.ranks import RankHistogram, as_block
 
 # Faults: whatever the state, the run ends, everybody hears of it, and nothing is decided
 

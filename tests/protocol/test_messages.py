@@ -34,10 +34,10 @@ from conovel.protocol.bodies import (
     Step,
 )
 from conovel.protocol.messages import HEADER, Message, as_name, decode, encode
-from conovel.spec.composites import COMPOSITES
 from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import REGIMES
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.settings import COMPOSITES
 
 text = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), max_size=12)
 names = st.lists(text, max_size=4, unique=True).map(lambda n: tuple(sorted(n)))

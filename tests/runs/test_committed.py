@@ -12,9 +12,9 @@ from conovel.experiments.liars import LiarDesign, by_cells, by_ranks, draw
 from conovel.protocol.audit import verify
 from conovel.report import network_content
 from conovel.report.page import render
-from conovel.spec.counting import choose_counting, choose_liars
 from conovel.spec.regimes import as_regime
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.settings import choose_counting, choose_liars
 
 NAMES = ("north", "south", "west")
 REGIMES = ("counts", "split", "full", "joint")

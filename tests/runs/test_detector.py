@@ -20,7 +20,7 @@ from conovel.errors import ColumnError, InputError, LevelError, ResolutionWarnin
 from conovel.scorers.registry import as_candidates
 from conovel.site.splitting import split_null
 from conovel.spec.seeds import detector_seeds
-from conovel.stats.arguments import as_seed
+from conovel.stats.levels import as_seed
 
 FAST = ExtraTreesClassifier(20, max_depth=4)
 

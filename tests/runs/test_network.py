@@ -24,9 +24,9 @@ from conovel.errors import (
 from conovel.experiments.gaussian import gaussian_design
 from conovel.protocol.audit import verify
 from conovel.site.site import LocalSite
-from conovel.spec.composites import COMPOSITES
 from conovel.spec.regimes import REGIMES, block_sizes
 from conovel.spec.seeds import agent_seeds
+from conovel.spec.settings import COMPOSITES
 from conovel.spec.training import train_share
 
 FAST = ExtraTreesClassifier(20, max_depth=4)

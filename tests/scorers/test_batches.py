@@ -19,7 +19,7 @@ from conovel.scorers.refined import Refined, shrunken_logistic
 from conovel.scorers.registry import NAMED, as_candidates
 from conovel.site.composite import fit_composite
 from conovel.site.sent.compact import PROFILES, fit_compact
-from conovel.spec.composites import COMPOSITES
+from conovel.spec.settings import COMPOSITES
 
 D = 11  # from 8 columns on, numpy adds in another order where they are contiguous
 SIZES = (1, 2, 7, 8, 9, 64)

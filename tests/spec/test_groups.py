@@ -18,9 +18,8 @@ from conovel.spec.groups import (
     told_weights,
 )
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.cells import ROOMS, RoomWanted, choose_room
+from conovel.stats.cells import ROOMS, PooledBlock, RoomWanted, choose_room
 from conovel.stats.grouped import PooledGroup, grouped_cut
-from conovel.stats.pooled import PooledBlock
 
 SPEC = RunSpec.of(regime="joint", level="1/10")
 numbers = st.builds(Numbers, st.integers(2, 3000), st.integers(0, 400))

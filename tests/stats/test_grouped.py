@@ -12,9 +12,8 @@ from support.pooled import Agent, exact_group_fdr, random_network, reference_gro
 from support.strategies import levels
 
 from conovel.errors import InputError, SampleError
-from conovel.stats.cells import CellHistogram
+from conovel.stats.cells import CellHistogram, PooledBlock, floor_cell
 from conovel.stats.grouped import PooledGroup, grouped_cut, pooled_cut, shares_of
-from conovel.stats.pooled import PooledBlock, floor_cell
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.stepup import step_up
 

@@ -10,13 +10,13 @@ from support.pooled import reference_floor, reference_masks
 from support.strategies import levels
 
 from conovel.errors import InputError, LevelError, SampleError
-from conovel.stats.grouped import PooledOutcome, pooled_cut
-from conovel.stats.pooled import (
+from conovel.stats.cells import (
     PooledBlock,
     common_weight,
     fixed_threshold_evidence,
     floor_cell,
 )
+from conovel.stats.grouped import PooledOutcome, pooled_cut
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.stepup import step_up
 

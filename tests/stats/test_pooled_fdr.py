@@ -21,9 +21,9 @@ from support.pooled import (
     random_network,
 )
 
+from conovel.stats.cells import PooledBlock, fixed_threshold_evidence, floor_cell
 from conovel.stats.evidence import Evidence, e_bh, joined
 from conovel.stats.grouped import pooled_cut
-from conovel.stats.pooled import PooledBlock, fixed_threshold_evidence, floor_cell
 
 SHARES = [Fraction(1, 5), Fraction(1, 4), Fraction(1, 3), Fraction(1, 2), Fraction(2, 3)]
 LEVELS = [Fraction(1, 3), Fraction(1, 2), Fraction(2, 3), Fraction(9, 10)]

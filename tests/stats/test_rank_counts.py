@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conovel.stats.rank_counts import RankHistogram
+from conovel.stats.ranks import RankHistogram
 from conovel.stats.stepup import adjusted_pvalues
 
 

@@ -13,8 +13,7 @@ from statsmodels.stats.multitest import multipletests
 from support.strategies import blocks_of, float_levels, levels, problems, score_samples
 
 from conovel.errors import InputError, LevelError, ResolutionWarning, SampleError
-from conovel.stats.rank_counts import RankHistogram, rank_limit
-from conovel.stats.ranks import conformal_ranks
+from conovel.stats.ranks import RankHistogram, conformal_ranks, rank_limit
 from conovel.stats.resolution import resolution
 from conovel.stats.stepup import (
     adjusted_pvalues,

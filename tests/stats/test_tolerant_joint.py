@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from support.pooled import Agent, by_floor, kept_without_floor, orders, random_network
 
 from conovel.errors import InputError
+from conovel.stats.cells import PooledBlock, most_above
 from conovel.stats.grouped import PooledGroup, grouped_cut, shares_of
-from conovel.stats.pooled import PooledBlock, most_above
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 

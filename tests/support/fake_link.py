@@ -26,7 +26,7 @@ from conovel.spec.regimes import as_regime
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import CellHistogram
 from conovel.stats.consensus import FoldHistogram, FoldHistograms
-from conovel.stats.rank_counts import RankHistogram, as_block
+from conovel.stats.ranks import RankHistogram, as_block
 from support.paths import DOCS
 
 RUN_ID = bytes(range(16))

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from conovel.stats.cells import PooledBlock, common_weight, floor_cell
 from conovel.stats.grouped import PooledGroup, grouped_cut, pooled_cut
-from conovel.stats.pooled import PooledBlock, common_weight, floor_cell
 
 
 class Agent(NamedTuple):

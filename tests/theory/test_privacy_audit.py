@@ -25,7 +25,7 @@ from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.sent.noise import SecretNoise
 from conovel.site.sent.private_surrogate import LENGTH, START, make_private_surrogate, noisy_sums
 from conovel.site.sent.public_units import Units, public_units
-from conovel.spec.privacy import as_privacy
+from conovel.spec.settings import as_privacy
 
 KNOWN = Units(np.zeros(2), np.ones(2))
 UNKNOWN = public_units(None, 2)

@@ -36,9 +36,9 @@ from conovel.scorers.registry import NAMED
 from conovel.scorers.weighted_forests import WeightedForests
 from conovel.site.sent.noise import SecretNoise
 from conovel.site.splitting import split_null
-from conovel.spec.composites import COMPOSITES
 from conovel.spec.regimes import REGIMES
 from conovel.spec.seeds import detector_seeds
+from conovel.spec.settings import COMPOSITES
 from conovel.spec.training import train_share
 from conovel.stats.ranks import conformal_ranks
 

@@ -22,10 +22,9 @@ from conovel.protocol.joint import decide_groups
 from conovel.spec.groups import Group
 from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec
+from conovel.stats.cells import PooledBlock
 from conovel.stats.null_proportion import Quantile, Storey
-from conovel.stats.pooled import PooledBlock
-from conovel.stats.rank_counts import rank_limit
-from conovel.stats.ranks import conformal_ranks
+from conovel.stats.ranks import conformal_ranks, rank_limit
 
 THEORY = (DOCS / "theory.md").read_text(encoding="utf-8")
 

@@ -91,7 +91,7 @@ def privacy(
 
 def _exchanges(bits: str, epsilon: str | None, scorer: list[str]) -> list[Exchange]:
     from conovel.experiments.shadows import Exchange  # noqa: PLC0415
-    from conovel.spec.privacy import as_privacy  # noqa: PLC0415
+    from conovel.spec.settings import as_privacy  # noqa: PLC0415
 
     found = []
     for text in split_names(bits):

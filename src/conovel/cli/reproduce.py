@@ -85,7 +85,7 @@ def reproduce(
     from conovel.cli.limit import read_shifts  # noqa: PLC0415
     from conovel.experiments.plans import Options  # noqa: PLC0415
     from conovel.experiments.reproduce import reproduce as run  # noqa: PLC0415
-    from conovel.spec.composites import as_composite  # noqa: PLC0415
+    from conovel.spec.settings import as_composite  # noqa: PLC0415
     from conovel.stats.levels import as_level  # noqa: PLC0415
 
     default_trials = {"agents": 20, "real": 20, "grid": 10}.get(experiment, 100)

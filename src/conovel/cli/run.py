@@ -132,11 +132,14 @@ def run(
     from conovel.federation.terms import Terms  # noqa: PLC0415
     from conovel.rows.asked import as_whole_schema  # noqa: PLC0415
     from conovel.rows.storage import write_json  # noqa: PLC0415
-    from conovel.spec.counting import choose_counting, choose_liars  # noqa: PLC0415
     from conovel.spec.listing import of_batch  # noqa: PLC0415
-    from conovel.spec.precision import exposure_note  # noqa: PLC0415
     from conovel.spec.regimes import choose_regime  # noqa: PLC0415
     from conovel.spec.run_spec import RunSpec  # noqa: PLC0415
+    from conovel.spec.settings import (  # noqa: PLC0415
+        choose_counting,
+        choose_liars,
+        exposure_note,
+    )
 
     chosen = choose_regime(regime, estimates_nulls=pi0 is not None, on_dropout=on_dropout)
     _silence_nvflare()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from conovel.runs.agents import Agent
     from conovel.runs.carrying import Phase
     from conovel.runs.results import NetworkRun
-    from conovel.spec.precision import Bits
+    from conovel.spec.settings import Bits
 
     Truth = dict[str, NDArray[np.bool_]]
 
@@ -235,7 +235,7 @@ def read_bits(text: str) -> Bits:
     >>> read_bits("4"), read_bits("float64"), read_bits("compact:300")
     (4, None, 'compact:300')
     """
-    from conovel.spec.precision import as_bits  # noqa: PLC0415
+    from conovel.spec.settings import as_bits  # noqa: PLC0415
 
     if text in ("float64", "none"):
         return None

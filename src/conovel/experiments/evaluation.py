@@ -22,8 +22,7 @@ from conovel.runs.detector import AdaDetect
 from conovel.runs.once_warned import once_warned
 from conovel.scorers.classifier import ScorerLike
 from conovel.spec.findings import Finding, subject, worst_of
-from conovel.stats.arguments import RandomState, as_callback, as_seed, as_whole
-from conovel.stats.levels import Level, as_level
+from conovel.stats.levels import Level, RandomState, as_callback, as_level, as_seed, as_whole
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.words import counted
 

@@ -15,9 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.stats.cells import CellHistogram, RoomWanted, choose_room
+from conovel.stats.cells import CellHistogram, PooledBlock, RoomWanted, choose_room, most_above
 from conovel.stats.grouped import pooled_cut
-from conovel.stats.pooled import PooledBlock, most_above
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.stepup import step_up
 

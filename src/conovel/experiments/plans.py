@@ -15,7 +15,7 @@ from conovel.experiments.published import QUANTIZED_AT, SHIFTS
 from conovel.experiments.realdata import real_sources
 from conovel.experiments.shared import Cell
 from conovel.experiments.tasks import Gaussian, Learner, Row, RowSource, Task
-from conovel.spec.precision import Bits
+from conovel.spec.settings import Bits
 
 PRECISIONS: tuple[Bits, ...] = (None, 6, 4, 2, 1, "compact")
 AGENTS = (3, 9, 30)

@@ -26,9 +26,8 @@ from conovel.site.sent.private_surrogate import make_private_surrogate
 from conovel.site.sent.public_ranges import public_ranges
 from conovel.site.sent.public_units import public_units
 from conovel.site.sent.surrogate import decode, make_surrogate
-from conovel.spec.precision import COMPACT, Bits
-from conovel.spec.privacy import Privacy
 from conovel.spec.schema import Schema, SchemaDigest
+from conovel.spec.settings import COMPACT, Bits, Privacy
 
 OUTLYING = 6.0  # standard deviations
 WIDTHS = (1, 5)  # features in which a canary is outlying

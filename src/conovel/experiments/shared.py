@@ -30,10 +30,10 @@ from conovel.scorers.registry import as_candidates
 from conovel.site.sent.surrogate import flat_of
 from conovel.site.site import Block, LocalSite
 from conovel.site.work import SiteWork
-from conovel.spec.precision import Bits
 from conovel.spec.regimes import as_regime
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import agent_seeds
+from conovel.spec.settings import Bits
 from conovel.stats.levels import Level, as_level
 from conovel.stats.resolution import resolution
 

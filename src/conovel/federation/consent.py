@@ -15,14 +15,19 @@ from conovel.models.wire import FAMILIES
 from conovel.protocol.bodies import Left, Roster, Start
 from conovel.protocol.messages import Message
 from conovel.site.splitting import TrainingRows
-from conovel.spec.composites import COMPOSITES
-from conovel.spec.counting import REVEAL_TO, TO_COORDINATOR, TO_MEMBERS
-from conovel.spec.precision import COMPACT, MAX_BITS, check_bits
 from conovel.spec.regimes import REGIMES, as_deployable
 from conovel.spec.schema import Schema, differing_columns
+from conovel.spec.settings import (
+    COMPACT,
+    COMPOSITES,
+    MAX_BITS,
+    REVEAL_TO,
+    TO_COORDINATOR,
+    TO_MEMBERS,
+    check_bits,
+)
 from conovel.spec.training import n_training
-from conovel.stats.arguments import as_whole
-from conovel.stats.levels import as_fraction, as_level
+from conovel.stats.levels import as_fraction, as_level, as_whole
 from conovel.stats.tolerant import as_liars
 from conovel.stats.words import counted
 
@@ -92,7 +97,7 @@ class Limits:
         such as may leave the site.
     min_group_rows : int or str
         How many rows of the site each level of a peer's score, and each cell of counts, hold at
-        least: ``"own rule"``, which is :func:`conovel.spec.groups_of_rows.least_rows`, or a
+        least: ``"own rule"``, which is :func:`conovel.spec.training.least_rows`, or a
         number. With 1, a peer's model can ask for single rows.
     max_runs_per_day, max_runs_per_data : int
         The most runs in 24 hours, and with the same rows, that send a model or counts.

@@ -37,7 +37,7 @@ from conovel.protocol.messages import decode
 from conovel.protocol.plain_bodies import as_plain
 from conovel.protocol.states import State, as_text
 from conovel.protocol.transcript import Entry, Transcript
-from conovel.stats.arguments import is_finite_number
+from conovel.stats.levels import is_finite_number
 
 # Messages that a site has to answer.
 QUESTIONS = frozenset(

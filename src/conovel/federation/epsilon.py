@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from conovel.errors import PrivacyError
 from conovel.federation.exposure import LoggedRun
-from conovel.spec.privacy import Privacy, as_privacy
 from conovel.spec.regimes import REGIMES
+from conovel.spec.settings import Privacy, as_privacy
 from conovel.stats.words import counted
 
 

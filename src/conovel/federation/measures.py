@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from conovel.runs.work import RowsAtWork
 from conovel.stats.cells import CellHistogram
 from conovel.stats.consensus import FoldHistograms
-from conovel.stats.rank_counts import RankHistogram
+from conovel.stats.ranks import RankHistogram
 
 IN, OUT = "in", "out"
 

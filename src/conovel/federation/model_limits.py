@@ -8,7 +8,7 @@ from conovel.errors import WireError
 from conovel.federation.consent import FLOAT64, Limits
 from conovel.federation.terms import Terms
 from conovel.models.wire import family_of, n_nodes_of
-from conovel.spec.precision import MAX_BITS, Bits
+from conovel.spec.settings import MAX_BITS, Bits
 
 
 def objection_to_precision(limits: Limits, terms: Terms, bits: Bits) -> str:

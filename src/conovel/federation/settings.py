@@ -17,8 +17,8 @@ from conovel.federation.consent import Limits
 from conovel.federation.metrics import MetricsAddress
 from conovel.federation.paths import AUDIT_FILE, state_of
 from conovel.protocol.messages import as_name
-from conovel.spec.precision import as_bits
 from conovel.spec.schema import Schema
+from conovel.spec.settings import as_bits
 from conovel.spec.toml_text import MAX_BYTES, read_toml
 from conovel.stats.words import briefly
 

@@ -13,12 +13,12 @@ from typing import Any
 from conovel.errors import InputError
 from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.messages import as_name
-from conovel.spec.counting import COMMITTED
 from conovel.spec.listing import of_list, require_listable
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import run_id_of_terms
-from conovel.stats.arguments import is_finite_number
+from conovel.spec.settings import COMMITTED
+from conovel.stats.levels import is_finite_number
 from conovel.stats.tolerant import as_liars
 from conovel.stats.words import briefly
 

@@ -42,14 +42,14 @@ from conovel.protocol.events import Outbox
 from conovel.protocol.joint import group_of, own_floor, rooms_of, told_groups
 from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.states import Machine, State
-from conovel.spec.counting import TO_MEMBERS
 from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.settings import TO_MEMBERS
 from conovel.stats.cells import CellHistogram
 from conovel.stats.cells import rooms as rooms_allowed
 from conovel.stats.consensus import FoldHistograms
-from conovel.stats.rank_counts import RankHistogram
+from conovel.stats.ranks import RankHistogram
 
 V = TypeVar("V")
 Counted: TypeAlias = RankHistogram | CellHistogram | FoldHistograms

@@ -10,8 +10,8 @@ from conovel.protocol.bodies import Kind, Outcome
 from conovel.protocol.committed import ROUND, CommittedCounts, Decided, decide, reveal_ranks
 from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.transcript import Sizes, Transcript
-from conovel.spec.counting import TO_MEMBERS
-from conovel.stats.rank_counts import RankHistogram
+from conovel.spec.settings import TO_MEMBERS
+from conovel.stats.ranks import RankHistogram
 
 
 def message_findings(transcript: Transcript, outcome: Outcome) -> Iterator[str]:

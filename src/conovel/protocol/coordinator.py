@@ -55,11 +55,11 @@ from conovel.protocol.joint import block_of, decide_groups, rooms_of, told_cells
 from conovel.protocol.messages import COORDINATOR, Message, as_name
 from conovel.protocol.states import Cue, Machine, State
 from conovel.spec.consensus import N_FOLDS, told_types, types_of
-from conovel.spec.counting import TO_MEMBERS
 from conovel.spec.groups import Group, Numbers, divide, told_weights
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.pooled import PooledBlock
+from conovel.spec.settings import TO_MEMBERS
+from conovel.stats.cells import PooledBlock
 from conovel.stats.tolerant import as_liars
 
 

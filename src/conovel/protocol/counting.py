@@ -14,7 +14,7 @@ from typing import TypeAlias
 from conovel.errors import CountOutOfRangeError, CountRisingError
 from conovel.protocol.bodies import Below, Step
 from conovel.stats.null_proportion import NullProportion
-from conovel.stats.rank_counts import RankHistogram, rank_limit
+from conovel.stats.ranks import RankHistogram, rank_limit
 from conovel.stats.stepup import step_up_counts
 
 Question: TypeAlias = Below | Step

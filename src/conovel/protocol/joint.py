@@ -10,9 +10,8 @@ from conovel.errors import CountOutOfRangeError
 from conovel.protocol.bodies import Histogram, Ready
 from conovel.spec.groups import Group
 from conovel.spec.joint import N_CELLS
-from conovel.stats.cells import ROOMS, CellHistogram, choose_room
+from conovel.stats.cells import ROOMS, CellHistogram, PooledBlock, choose_room
 from conovel.stats.grouped import PooledGroup, PooledOutcome, grouped_cut
-from conovel.stats.pooled import PooledBlock
 
 _ONE_TEST_IN = (50, 10)  # is expected to be rejected, if not more; one guess each
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from conovel.spec.counting import ROUNDS, TO_COORDINATOR
+from conovel.spec.settings import ROUNDS, TO_COORDINATOR
 
 # What a deployment's records say they are: the account of the coordinator, and a site's own.
 FORMATS = {"run": "conovel-outcome-2", "agent": "conovel-site-run-2"}

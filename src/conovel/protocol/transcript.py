@@ -41,7 +41,7 @@ from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.messages import COORDINATOR, Message, decode
 from conovel.protocol.plain_bodies import as_body, as_exact, as_plain, as_text
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.arguments import is_finite_number
+from conovel.stats.levels import is_finite_number
 from conovel.stats.words import briefly
 
 FORMAT = "conovel-transcript-2"

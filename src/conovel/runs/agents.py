@@ -11,7 +11,7 @@ from conovel.errors import InputError
 from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.messages import as_name
 from conovel.scorers.classifier import ScorerLike
-from conovel.spec.precision import Bits
+from conovel.spec.settings import Bits
 from conovel.spec.shown import Shown
 
 INHERIT: Any = "as the network"

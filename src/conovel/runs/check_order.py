@@ -29,9 +29,8 @@ from conovel.site.checks.columns import column_findings
 from conovel.site.checks.drift import ColumnDrift, Drift, find_drift
 from conovel.site.checks.sample import Looked, stride_of
 from conovel.spec.findings import Finding, named
-from conovel.stats.arguments import RandomState, as_array
-from conovel.stats.levels import Level, as_level
-from conovel.stats.permutations import permutation_p_value
+from conovel.stats.levels import Level, RandomState, as_array, as_level
+from conovel.stats.ranks import permutation_p_value
 from conovel.stats.words import counted, not_there
 
 if TYPE_CHECKING:

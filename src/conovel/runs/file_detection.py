@@ -25,7 +25,7 @@ from conovel.site.files.stream import Progress
 from conovel.spec.guarantee import one_site
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.thin_calibration import thin_finding
-from conovel.stats.rank_counts import RankHistogram
+from conovel.stats.ranks import RankHistogram
 from conovel.stats.resolution import warn_resolution
 from conovel.stats.stepup import step_up_counts
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from conovel.errors import BatchRefusedError, InputError
 from conovel.runs.ledger_records import BatchFacts, Entry, LedgerUpdate, ListedRow, Needs, Score
 from conovel.spec.guarantee import over_time
-from conovel.stats.arguments import as_whole
 from conovel.stats.batches import (
     Batch,
     final_by_evidence,
@@ -29,7 +28,7 @@ from conovel.stats.batches import (
     list_by_ranks,
     rejections_reach,
 )
-from conovel.stats.levels import Level, as_level
+from conovel.stats.levels import Level, as_level, as_whole
 from conovel.stats.words import counted
 
 MAX_BATCHES = 100_000

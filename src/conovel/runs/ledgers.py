@@ -36,9 +36,9 @@ from conovel.runs.results import NetworkRun
 from conovel.scorers.spelling import spell, spell_scorer
 from conovel.spec.guarantee import network_over_time
 from conovel.spec.listing import of_batch, require_listable
-from conovel.spec.precision import Bits
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import run_id_of
+from conovel.spec.settings import Bits
 from conovel.stats.repeats import EvidenceRound
 
 # From the settings of a run, its agents and a progress display to what it decided.

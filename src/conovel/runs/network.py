@@ -44,15 +44,13 @@ from conovel.spec.consensus import Agreed
 from conovel.spec.guarantee import guarantee
 from conovel.spec.joint import N_CELLS
 from conovel.spec.made_from import require_made_for, together
-from conovel.spec.precision import Bits
-from conovel.spec.privacy import PrivacyLike
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.schema import Schema, differing_columns
 from conovel.spec.seeds import agent_seeds, as_agent_seed, nonce_of, run_id_of
+from conovel.spec.settings import Bits, PrivacyLike
 from conovel.spec.shown import Shown
 from conovel.spec.version import __version__
-from conovel.stats.arguments import RandomState, as_callback, as_seed, as_whole
-from conovel.stats.levels import Level
+from conovel.stats.levels import Level, RandomState, as_callback, as_seed, as_whole
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.stepup import step_up
 

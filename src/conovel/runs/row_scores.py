@@ -12,8 +12,8 @@ from sklearn.utils.metaestimators import available_if
 from conovel.runs.keeping import keep, learns_from_normals
 from conovel.runs.saved import KeptDetector
 from conovel.scorers.registry import as_candidates
-from conovel.stats.arguments import as_callback
-from conovel.stats.rank_counts import rank_limit
+from conovel.stats.levels import as_callback
+from conovel.stats.ranks import rank_limit
 
 
 class RowScores:

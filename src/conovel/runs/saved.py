@@ -39,8 +39,7 @@ from conovel.site.explain.explainer import Explainer
 from conovel.spec.guarantee import kept_score
 from conovel.spec.schema import Schema
 from conovel.spec.thin_calibration import thin_finding
-from conovel.stats.arguments import as_callback
-from conovel.stats.levels import Level, as_level
+from conovel.stats.levels import Level, as_callback, as_level
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.resolution import warn_resolution
 from conovel.stats.stepup import step_up

@@ -25,7 +25,7 @@ from conovel.spec.consensus import Agreed
 from conovel.spec.findings import Finding, headline
 from conovel.spec.guarantee import Guarantee
 from conovel.stats.cells import reaches
-from conovel.stats.rank_counts import RankHistogram, within_limit
+from conovel.stats.ranks import RankHistogram, within_limit
 from conovel.stats.repeats import Repeated, repeated_resolution
 from conovel.stats.resolution import Resolution, resolution
 from conovel.stats.stepup import StepUp, adjusted_pvalues

@@ -25,7 +25,7 @@ from conovel.protocol.events import (
 from conovel.protocol.transcript import Transcript
 from conovel.stats.cells import CellHistogram
 from conovel.stats.consensus import FoldHistograms
-from conovel.stats.rank_counts import RankHistogram
+from conovel.stats.ranks import RankHistogram
 
 
 class RowsAtWork(Protocol):

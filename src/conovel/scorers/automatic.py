@@ -27,7 +27,7 @@ from conovel.scorers.randomised_trees import RandomisedTrees
 from conovel.scorers.selection import Selection
 from conovel.scorers.shrunken_logistic import ShrunkenLogistic
 from conovel.scorers.weighted_forests import WeightedForests
-from conovel.stats.arguments import as_whole
+from conovel.stats.levels import as_whole
 
 # Below this many numbers, threads spend more time waiting for each other than working.
 _NUMBERS_FOR_THREADS = 1_000_000

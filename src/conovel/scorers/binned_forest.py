@@ -19,7 +19,7 @@ from conovel.models.forest import Forest
 from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet, Vector
 from conovel.scorers.bins import Bins, Places, as_integers, balanced
 from conovel.scorers.compiled_forest import available
-from conovel.stats.arguments import as_whole
+from conovel.stats.levels import as_whole
 
 _NO_LIMIT = 1 << 20
 _SPACE = 1 << 18  # nodes that are written before they are copied

@@ -18,7 +18,7 @@ from scipy.special import ndtri
 
 from conovel.errors import InputError
 from conovel.scorers.base import Matrix, Vector
-from conovel.stats.arguments import as_whole
+from conovel.stats.levels import as_whole
 
 Places: TypeAlias = Literal["value", "normal", "bin"]
 

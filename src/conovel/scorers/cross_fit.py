@@ -39,7 +39,7 @@ from conovel.scorers.hashing import content_folds
 from conovel.scorers.one_class import OneClass
 from conovel.scorers.reading import last_step
 from conovel.scorers.shrunken_logistic import ShrunkenLogistic
-from conovel.stats.arguments import as_whole
+from conovel.stats.levels import as_whole
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.stepup import adjusted_pvalues
 

@@ -23,7 +23,7 @@ from conovel.scorers.classifier import ScorerLike, as_scorer
 from conovel.scorers.compiled_forest import CompiledForest
 from conovel.scorers.one_class import OneClass
 from conovel.scorers.refined import Refined, shallow_trees, shrunken_logistic
-from conovel.stats.arguments import Generators, as_seed
+from conovel.stats.levels import Generators, as_seed
 
 NAMED: Mapping[str, Callable[[], ScorerLike]] = {
     "automatic": Automatic,

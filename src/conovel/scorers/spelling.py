@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.stats.arguments import Generators
+from conovel.stats.levels import Generators
 
 DRAWN = "drawn anew"  # what a generator of random numbers, or none, is for each batch
 _DEEPEST = 20

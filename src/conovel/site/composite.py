@@ -25,7 +25,7 @@ from conovel.scorers.base import (
 from conovel.scorers.selection import CAUTIOUS, HoldOut, Selection
 from conovel.site.scale import as_probability
 from conovel.site.stacking import stack
-from conovel.spec.composites import AUTO, STACKED
+from conovel.spec.settings import AUTO, STACKED
 
 _COMBINE: Mapping[str, Callable[[Matrix], Vector]] = {
     "mean": mean_of,

@@ -49,7 +49,7 @@ from conovel.site.sent.bounds import Bounds
 from conovel.site.sent.compact import grow_imitation
 from conovel.site.sent.distance_model import CONFORMS, distance_model
 from conovel.spec.consensus import FEWEST_LEARNT, fold_sizes
-from conovel.spec.precision import MAX_BITS, Bits
+from conovel.spec.settings import MAX_BITS, Bits
 
 _FEWEST_TRAINED = 10  # rows of null_train
 _REFITS = 6

@@ -26,7 +26,7 @@ class SiteWork:
         How many rows of either kind are learnt from at most.
     group_rows : int or None
         How many of the site's rows each level of a peer's score, and each cell of counts, hold at
-        least. None follows :func:`conovel.spec.groups_of_rows.least_rows`.
+        least. None follows :func:`conovel.spec.training.least_rows`.
     noise : NoiseSource
         Of models with differential privacy; not secret in tests alone.
     """

@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.training import MAX_TRAIN_ROWS, n_training, share_that_trains
-from conovel.stats.cells import ROOMS, RoomWanted, choose_room
+from conovel.stats.cells import ROOMS, PooledBlock, RoomWanted, choose_room, most_above
 from conovel.stats.grouped import PooledGroup, grouped_cut
-from conovel.stats.pooled import PooledBlock, most_above
 
 # The share of all tests that is expected to be rejected: groups are worth most at this share.
 _DISCOVERIES = Fraction(1, 10)

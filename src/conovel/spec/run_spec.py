@@ -13,15 +13,23 @@ from fractions import Fraction
 from typing import Any
 
 from conovel.errors import InputError, PrivacyError
-from conovel.spec.composites import AUTO, as_composite
-from conovel.spec.counting import COMMITTED, ROUNDS, TO_COORDINATOR, check_counting
-from conovel.spec.precision import COMPACT, Bits, as_bits
-from conovel.spec.privacy import Privacy, as_privacy
 from conovel.spec.regimes import AUTO as AUTO_REGIME
 from conovel.spec.regimes import Regime, as_regime, choose_regime
 from conovel.spec.schema import Schema, SchemaDigest, differing_columns
-from conovel.stats.arguments import as_whole
-from conovel.stats.levels import as_level
+from conovel.spec.settings import (
+    AUTO,
+    COMMITTED,
+    COMPACT,
+    ROUNDS,
+    TO_COORDINATOR,
+    Bits,
+    Privacy,
+    as_bits,
+    as_composite,
+    as_privacy,
+    check_counting,
+)
+from conovel.stats.levels import as_level, as_whole
 from conovel.stats.null_proportion import NullProportion, as_estimator
 from conovel.stats.repeats import as_repeats
 from conovel.stats.tolerant import as_liars
@@ -44,7 +52,7 @@ class RunSpec:
     composite : str
         How an agent's own score and its peers' models go together.
     bits : int, str or None
-        How models are sent, see :mod:`conovel.spec.precision`.
+        How models are sent, see :mod:`conovel.spec.settings`.
     pi0 : NullProportion or None
         Estimator of the proportion of nulls. A text such as "storey:1/2" is read.
     seed : int
@@ -61,7 +69,7 @@ class RunSpec:
     liars : int
         How many agents may lie about their counts. Above 0 needs committed counting.
     counting : {"rounds", "committed"}
-        How counts are told, see :mod:`conovel.spec.counting`.
+        How counts are told, see :mod:`conovel.spec.settings`.
     reveal_to : {"coordinator", "members"}
         Who sees the counts that agents reveal in committed counting.
     schema : Schema, SchemaDigest or None

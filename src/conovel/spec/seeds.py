@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.arguments import SEED_BITS, RandomState, as_seed, as_whole
+from conovel.stats.levels import SEED_BITS, RandomState, as_seed, as_whole
 from conovel.stats.repeats import run_level
 
 

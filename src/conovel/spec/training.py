@@ -98,3 +98,26 @@ def share_that_trains(
         n_tests //= n_agents
     asked = None if by_rule else spec.train_fraction
     return as_share(asked, n_null, n_tests, spec.test_level(n_agents))
+
+
+# A site with fewer rows than these has a few novelties, which groups of five rows would hide
+# (docs/privacy.md).
+_FEW_ROWS = 400
+LEAST_ROWS, LEAST_ROWS_OF_FEW = 5, 3
+
+
+def least_rows(n_rows: int) -> int:
+    """Return how many rows a leaf, a level or a cell that leaves a site stands for, at least.
+
+    Parameters
+    ----------
+    n_rows : int
+        The rows that a model is learnt from: null_train and the mixture together. This number
+        does not depend on which rows of the mixture are calibration rows.
+
+    Examples
+    --------
+    >>> least_rows(1_300), least_rows(133)
+    (5, 3)
+    """
+    return LEAST_ROWS if n_rows >= _FEW_ROWS else LEAST_ROWS_OF_FEW

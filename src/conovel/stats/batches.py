@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.stats.evidence import accepted_values
-from conovel.stats.rank_counts import RankHistogram, rank_limit, within_limit
+from conovel.stats.ranks import RankHistogram, rank_limit, within_limit
 from conovel.stats.stepup import descend
 
 # Where the evidence of a batch stops (docs/results/over-time.md has the measurements). A list so

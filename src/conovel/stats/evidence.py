@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import InputError, SampleError
-from conovel.stats.arguments import as_array, as_whole
-from conovel.stats.levels import Level, as_level
+from conovel.stats.levels import Level, as_array, as_level, as_whole
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,9 +31,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import InputError, SampleError
-from conovel.stats.arguments import as_array
-from conovel.stats.levels import Level, as_level
-from conovel.stats.pooled import PooledBlock, check_blocks, common_weight, most_above
+from conovel.stats.cells import PooledBlock, check_blocks, common_weight, most_above
+from conovel.stats.levels import Level, as_array, as_level
 from conovel.stats.tolerant import as_liars
 
 
@@ -51,7 +50,7 @@ class PooledGroup:
         one agent, and it has no floor.
     weight : int, Fraction or None
         The weight w of a calibration row; None is the smallest that the theorem allows,
-        :func:`conovel.stats.pooled.common_weight`.
+        :func:`conovel.stats.cells.common_weight`.
     expected : sequence of int, or None
         How many rejections the group may expect, by one or more guesses; None: as many as it has
         tests. Shares are in proportion to it (:func:`shares_of`). Like x and floors, it must not
@@ -173,7 +172,7 @@ class PooledOutcome:
         cells : int array of shape (m_j,)
             The cell of each test row.
         floor : int
-            The agent's floor (:func:`conovel.stats.pooled.floor_cell`).
+            The agent's floor (:func:`conovel.stats.cells.floor_cell`).
 
         Examples
         --------

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import InputError
-from conovel.stats.arguments import as_whole
 from conovel.stats.evidence import Evidence, averaged
+from conovel.stats.levels import as_whole
 from conovel.stats.resolution import Resolution, resolution
 
 MAX_REPEATS = 100

@@ -9,9 +9,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from conovel.errors import ResolutionWarning
-from conovel.stats.arguments import as_whole
-from conovel.stats.levels import Level, as_level
-from conovel.stats.rank_counts import rank_limit
+from conovel.stats.levels import Level, as_level, as_whole
+from conovel.stats.ranks import rank_limit
 from conovel.stats.words import counted
 
 

@@ -5,7 +5,7 @@ among ℓ calibration scores is rejected together with k - 1 others iff
 
     r / (ℓ + 1)  <=  α k / m        i.e.        r  <=  floor(α k (ℓ + 1) / m),
 
-and `rank_limit` (:mod:`conovel.stats.rank_counts`) is the only place where that is computed.
+and `rank_limit` (:mod:`conovel.stats.ranks`) is the only place where that is computed.
 BH rejects the largest k for which k ranks stay within their limit. FastLSU (Madar and Batista
 2016) finds it from above: start at k = m, count, lower k to the count, until it stays. Agents
 only exchange the counts.
@@ -29,8 +29,14 @@ from conovel.errors import (
 )
 from conovel.stats.levels import Level, as_level
 from conovel.stats.null_proportion import NullProportion, as_estimator
-from conovel.stats.rank_counts import RankHistogram, as_block, as_ranks, rank_limit, within_limit
-from conovel.stats.ranks import as_scores
+from conovel.stats.ranks import (
+    RankHistogram,
+    as_block,
+    as_ranks,
+    as_scores,
+    rank_limit,
+    within_limit,
+)
 from conovel.stats.resolution import warn_resolution
 from conovel.stats.tolerant import as_liars, least_total
 

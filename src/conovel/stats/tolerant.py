@@ -18,8 +18,8 @@ from itertools import accumulate
 from typing import Any
 
 from conovel.errors import InputError
-from conovel.stats.arguments import as_whole
-from conovel.stats.rank_counts import RankHistogram, first_k, rank_limit
+from conovel.stats.levels import as_whole
+from conovel.stats.ranks import RankHistogram, first_k, rank_limit
 
 GRID_BITS = 13  # of a value of k; a k is above the next smaller one by less than 1/4,096 of it
 

@@ -14,7 +14,7 @@ from conovel.site.checks.drift import (
     level_of_each,
     settled,
 )
-from conovel.stats.permutations import permutation_p_value
+from conovel.stats.ranks import permutation_p_value
 
 
 def names(d):

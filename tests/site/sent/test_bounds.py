@@ -16,8 +16,8 @@ from conovel.site.sent.bounds import REACH, find_bounds
 from conovel.site.sent.compact import _grow
 from conovel.site.sent.public_ranges import Ranges, public_ranges
 from conovel.site.sent.surrogate import make_surrogate
-from conovel.spec.groups_of_rows import LEAST_ROWS, LEAST_ROWS_OF_FEW
 from conovel.spec.schema import Schema
+from conovel.spec.training import LEAST_ROWS, LEAST_ROWS_OF_FEW
 
 LINEAR = as_scorer(LinearDiscriminantAnalysis())  # has no flat form
 TREES = as_scorer(ExtraTreesClassifier(20, max_depth=4, random_state=0))

@@ -32,8 +32,8 @@ from conovel.site.sent.private_surrogate import (
     tail_sums,
 )
 from conovel.site.sent.public_units import Units, public_units
-from conovel.spec.privacy import Privacy, as_privacy
 from conovel.spec.schema import Schema
+from conovel.spec.settings import Privacy, as_privacy
 
 EPSILON = as_privacy(4)
 NUMBERS = st.floats(-1e30, 1e30, width=64) | st.sampled_from([-1e38, 0.0, 1e-300, 1.0, 4.0, 1e38])

@@ -36,8 +36,8 @@ from conovel.scorers.mahalanobis import mahalanobis_distance
 from conovel.site.sent.surrogate import make_surrogate
 from conovel.site.site import LocalSite
 from conovel.site.work import SiteWork
-from conovel.spec.precision import as_bits
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.settings import as_bits
 
 TREES = [
     RandomForestClassifier(5, random_state=0),

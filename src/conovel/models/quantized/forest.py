@@ -41,7 +41,7 @@ from conovel.models.portable_math import expit
 from conovel.models.quantized.canonical import LEAF, Tree, flatten, prune
 from conovel.models.quantized.dense import QuantizedDense, quantize_layers
 from conovel.models.quantized.grids import FeatureGrids, Lattice, SharedGrids, Uniform, single
-from conovel.spec.precision import MAX_BITS
+from conovel.spec.settings import MAX_BITS
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import ModelError
-from conovel.spec.precision import check_bits
+from conovel.spec.settings import check_bits
 
 STEPS = 2048  # steps that a lattice may have: 8 in each octave from 2^-128 to 2^128
 MAX_INDEX = 1 << 24  # multiples of a step stay below this: no finer than single precision

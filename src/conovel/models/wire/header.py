@@ -20,7 +20,7 @@ from conovel.errors import (
     TruncatedError,
     VersionError,
 )
-from conovel.spec.precision import MAX_BITS
+from conovel.spec.settings import MAX_BITS
 
 MAGIC = b"cnv"
 VERSION = 1

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from conovel.errors import LimitError, StructureError
 from conovel.models.quantized.canonical import LEAF, Node, Tree
 from conovel.models.wire.range_coder import Coder, FrequencyTable, symbol
-from conovel.spec.precision import MAX_BITS
+from conovel.spec.settings import MAX_BITS
 
 MAX_DEPTH = 256
 # Contexts of the bit that says whether a node is a split: for the first EARLY splits of a tree,

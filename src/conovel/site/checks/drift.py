@@ -19,7 +19,7 @@ from scipy.stats import ks_2samp, mannwhitneyu, rankdata
 
 from conovel.site.checks.sample import stride_of
 from conovel.spec.findings import Finding, named, percent
-from conovel.stats.permutations import permutation_p_value
+from conovel.stats.ranks import permutation_p_value
 
 LEVEL = Fraction(1, 100)  # chance of a false finding, of up to 20 agents together
 _MOST_SHARES = 20  # p-values are not small enough for smaller shares of the level

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from conovel.rows.tables import Rows
 from conovel.site.explain.column_views import COMMON, IN_RANGE, MISSING, written_values
 from conovel.site.explain.explainer import MOST_REASONS, Explained, Explainer
-from conovel.stats.arguments import as_whole
+from conovel.stats.levels import as_whole
 
 TOP = 3  # reasons of a row, unless asked for more
 COMBINATION = "combination"

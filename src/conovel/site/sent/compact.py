@@ -39,7 +39,7 @@ from conovel.models.wire import NO_SCHEMA
 from conovel.scorers.base import FittedScorer, Matrix, TrainingSet, Vector, log_odds
 from conovel.site.scale import as_probability
 from conovel.site.sent.bounds import Bounds, find_bounds
-from conovel.spec.groups_of_rows import least_rows
+from conovel.spec.training import least_rows
 
 __all__ = ["DEFAULT", "PROFILES", "Profile", "encode_compact", "fit_compact", "imitate"]
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import MissingExtraError, PrivacyError
-from conovel.spec.privacy import Privacy
+from conovel.spec.settings import Privacy
 
 Integers: TypeAlias = NDArray[np.int64]
 _ROOM = 1 + 1e-9  # scales are a little larger than needed, so that rounding never costs privacy

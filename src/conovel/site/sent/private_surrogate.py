@@ -35,8 +35,7 @@ from conovel.site.sent.noise import (
     total_rho,
 )
 from conovel.site.sent.public_units import Units
-from conovel.spec.precision import Bits
-from conovel.spec.privacy import Privacy
+from conovel.spec.settings import Bits, Privacy
 
 _QUARTILE_SHARE = 1 / 4  # of ρ, where the unit of some column is not public
 # Quartiles are looked for among these numbers: 16 in each power of ten from 0.001 to a million,
@@ -97,7 +96,7 @@ def make_private_surrogate(
     >>> from conovel.scorers.base import Mixture
     >>> from conovel.site.sent.noise import SecretNoise
     >>> from conovel.site.sent.public_units import public_units
-    >>> from conovel.spec.privacy import as_privacy
+    >>> from conovel.spec.settings import as_privacy
     >>> rows = np.random.default_rng(0).normal(size=(400, 2))
     >>> training = TrainingSet(rows[:200], Mixture.of(rows[200:]))
     >>> asked = public_units(None, 2), as_privacy(4), SecretNoise()

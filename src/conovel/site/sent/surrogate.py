@@ -28,7 +28,7 @@ from conovel.scorers.normality import normality
 from conovel.scorers.selection import fit_best
 from conovel.site.sent.bounds import SHAPE_REACH, Bounds, find_bounds
 from conovel.site.sent.compact import encode_compact, imitate
-from conovel.spec.precision import Bits, as_bits
+from conovel.spec.settings import Bits, as_bits
 
 __all__ = ["decode", "encode", "flat_of", "make_surrogate"]
 
@@ -134,7 +134,7 @@ def make_surrogate(
     Parameters
     ----------
     bits : None, int or str
-        See :mod:`conovel.spec.precision`. A compact model imitates, see
+        See :mod:`conovel.spec.settings`. A compact model imitates, see
         :mod:`conovel.site.sent.compact`, and so does what is sent for a model without a flat form.
     local : FittedScorer or None
         What is sent itself, where `bits` is a precision and it is made of numbers; None: nothing
