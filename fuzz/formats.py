@@ -129,7 +129,7 @@ def judge_run(plain: Any) -> str:
 
 def change_detector(random: Random, data: bytes) -> bytes:
     """Change the header as a tree, or bytes anywhere; length and checksum are right."""
-    from conovel.runs.saved_file import _START  # noqa: PLC0415
+    from conovel.runs.kept_file import _START  # noqa: PLC0415
 
     content = data[:-32]
     magic, version, size = _START.unpack_from(content)
@@ -146,7 +146,7 @@ def change_detector(random: Random, data: bytes) -> bytes:
 
 def judge_detector(data: bytes) -> str:
     """Read a detector and score a row, or get an error."""
-    from conovel.runs.saved import KeptDetector  # noqa: PLC0415
+    from conovel.runs.kept import KeptDetector  # noqa: PLC0415
 
     try:
         kept = KeptDetector.from_bytes(data)

@@ -87,9 +87,9 @@ def test_the_page_on_upgrades_has_the_numbers_of_the_code():
     from conovel.models.wire.header import VERSION as MODELS
     from conovel.protocol.messages import VERSION as MESSAGES
     from conovel.protocol.not_checked import FORMATS
+    from conovel.runs.kept_file import VERSION as DETECTORS
     from conovel.runs.ledger_file import FORMAT as LEDGERS
-    from conovel.runs.ledger_prepared import FORMAT as PREPARED
-    from conovel.runs.saved_file import VERSION as DETECTORS
+    from conovel.runs.ledger_file import PREPARED_FORMAT as PREPARED
 
     text = (HOW_TO / "upgrades.md").read_text(encoding="utf-8")
     told = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|", text, re.MULTILINE))

@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from conovel.runs.check_order import Check as Check
     from conovel.runs.check_order import check as check
     from conovel.runs.detector import AdaDetect as AdaDetect
+    from conovel.runs.kept import KeptDetector as KeptDetector
     from conovel.runs.ledger import Ledger as Ledger
     from conovel.runs.ledger_records import LedgerUpdate as LedgerUpdate
     from conovel.runs.network import Network as Network
     from conovel.runs.results import NetworkRun as NetworkRun
-    from conovel.runs.saved import KeptDetector as KeptDetector
     from conovel.runs.site_results import Detection as Detection
     from conovel.runs.site_results import SiteResult as SiteResult
     from conovel.scorers.automatic import Automatic as Automatic

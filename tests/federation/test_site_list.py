@@ -436,7 +436,7 @@ def test_a_site_is_lost_when_others_may_have_written(when, sites, tmp_path):
 @pytest.mark.slow
 def test_a_site_is_killed_before_it_removes_the_prepared_batch(sites, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("conovel.runs.ledger_prepared.drop_prepared", lambda path: None)
+        patch.setattr("conovel.runs.ledger_file.drop_prepared", lambda path: None)
         assert sites.run(0)["state"] == "done"
     assert len(sites.texts()) == 6
     goes_on(sites, tmp_path, [(0, 4), (1, 4)])

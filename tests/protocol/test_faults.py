@@ -51,7 +51,7 @@ from conovel.protocol.events import FitModels
 from conovel.protocol.joint import block_of
 from conovel.protocol.messages import COORDINATOR, decode
 from conovel.protocol.states import TRANSITIONS, State
-from conovel.runs.work import perform
+from conovel.runs.carrying import perform
 from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.ranks import RankHistogram, as_block

@@ -19,7 +19,7 @@ from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.events import Send, messages_of
 from conovel.protocol.messages import COORDINATOR, Message, encode
 from conovel.protocol.transcript import Transcript
-from conovel.runs.work import perform
+from conovel.runs.carrying import perform
 from conovel.spec.facts import Facts
 from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import as_regime

@@ -220,7 +220,7 @@ def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
     from conovel.cli.kept import read_batch  # noqa: PLC0415
     from conovel.errors import InputError  # noqa: PLC0415
     from conovel.report import of_detection  # noqa: PLC0415
-    from conovel.runs.saved import KeptDetector  # noqa: PLC0415
+    from conovel.runs.kept import KeptDetector  # noqa: PLC0415
 
     if files.null is not None or files.columns is not None:
         raise InputError(

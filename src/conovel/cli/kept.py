@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from conovel.rows.dialects import Reading
+    from conovel.runs.kept import KeptDetector
     from conovel.runs.ledger_records import LedgerUpdate, ListedRow
-    from conovel.runs.saved import KeptDetector
 
 _SHOWN = 10  # rows that a table names
 

@@ -28,8 +28,7 @@ def ledger(
     require_there(path)
     from conovel.rows.storage import require_writable, write_table  # noqa: PLC0415
     from conovel.runs.ledger import Ledger  # noqa: PLC0415
-    from conovel.runs.ledger_file import list_columns  # noqa: PLC0415
-    from conovel.runs.ledger_prepared import read_prepared  # noqa: PLC0415
+    from conovel.runs.ledger_file import list_columns, read_prepared  # noqa: PLC0415
     from conovel.spec.guarantee import over_time  # noqa: PLC0415
 
     if out is not None:

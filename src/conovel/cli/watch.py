@@ -272,7 +272,7 @@ def _read_notes(path: Path) -> dict[str, tuple[int, int, int]]:
 
 def _kept_test(detector: Path, ledger: Path, level: str | None, options: FileOptions) -> Test:
     from conovel.cli.kept import read_batch  # noqa: PLC0415
-    from conovel.runs.saved import KeptDetector  # noqa: PLC0415
+    from conovel.runs.kept import KeptDetector  # noqa: PLC0415
 
     kept, reading = KeptDetector.load(detector), options.reading
 

@@ -2,7 +2,7 @@
 
 A run may have been broken off while its batch went into the ledgers. Then some sites have the
 batch in their ledger, and the others have it prepared; or nobody has it, and some have it prepared
-(:mod:`conovel.runs.ledger_prepared`). All sites get the standings of all and decide alike.
+(:mod:`conovel.runs.ledger_file`). All sites get the standings of all and decide alike.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from conovel.errors import InputError
 from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.listing import history_of
 from conovel.runs.ledger import MAX_BATCHES, Ledger
-from conovel.runs.ledger_prepared import Prepared
+from conovel.runs.ledger_file import Prepared
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from conovel.runs.work import RowsAtWork
+from conovel.runs.carrying import RowsAtWork
 from conovel.stats.cells import CellHistogram
 from conovel.stats.consensus import FoldHistograms
 from conovel.stats.ranks import RankHistogram

@@ -49,7 +49,7 @@ from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.messages import COORDINATOR, decode
 from conovel.protocol.states import State
 from conovel.protocol.transcript import Transcript
-from conovel.runs.work import note_sent, perform
+from conovel.runs.carrying import note_sent, perform
 from conovel.site.site import Site
 from conovel.spec.version import __version__
 from conovel.stats.words import counted

@@ -26,7 +26,7 @@ from conovel.rows.pairs import read_pair
 from conovel.rows.private_files import FOLDER_MODE, make_private_folder
 from conovel.rows.storage import read_pair_of_files, write_json, write_table
 from conovel.rows.tables import as_ids
-from conovel.runs.ledgers import agent_settings, network_facts
+from conovel.runs.ledger_network import agent_settings, network_facts
 from conovel.runs.site_results import SiteResult, decide
 from conovel.scorers.registry import as_candidates
 from conovel.site.checks.rows import check_rows, with_findings

@@ -1,7 +1,7 @@
 """A site's part in the list over several batches: its ledger, from one run to the next.
 
 The ledger is locked from the beginning of a run to its end. Nothing is written before all sites
-have made the list. Then the batch is prepared (:mod:`conovel.runs.ledger_prepared`) when the site
+have made the list. Then the batch is prepared (:mod:`conovel.runs.ledger_file`) when the site
 confirms, and taken when the coordinator asks to publish, which it does after every site has
 confirmed. If a run is broken off in between, the next run settles it
 (:mod:`conovel.federation.list_standing`).
@@ -27,10 +27,10 @@ from conovel.protocol.messages import Message
 from conovel.protocol.states import State
 from conovel.rows.storage import locked
 from conovel.runs.ledger import Ledger
-from conovel.runs.ledger_file import read_ledger
-from conovel.runs.ledger_prepared import (
+from conovel.runs.ledger_file import (
     Prepared,
     drop_prepared,
+    read_ledger,
     read_prepared,
     take_prepared,
     write_prepared,

@@ -1,21 +1,99 @@
-"""Carrying messages between the machines of a network in one process, and losing some agents."""
+"""The work that a protocol's events ask for, done at a site: the one place that joins the two."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from typing import Any, Literal, Protocol, TypeAlias
 
-from conovel.errors import ConovelError, InputError, RunAbortedError, SiteFailedError
+from conovel.errors import ConovelError, InputError, RunAbortedError, SiteFailedError, WireError
+from conovel.models.wire import paper_bits
 from conovel.protocol import agent as protocol
-from conovel.protocol.bodies import Body, Kind, Start
+from conovel.protocol.bodies import Body, Kind, Model, Start
 from conovel.protocol.coordinator import Coordinator
-from conovel.protocol.events import Send, messages_of
+from conovel.protocol.events import (
+    CompareRows,
+    Event,
+    FitModels,
+    Outbox,
+    RankRows,
+    RefitModels,
+    Send,
+    Work,
+    messages_of,
+)
 from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.transcript import Transcript
 from conovel.runs.agents import Agent
-from conovel.runs.work import note_sent, perform
 from conovel.site.site import LocalSite
+from conovel.stats.cells import CellHistogram
+from conovel.stats.consensus import FoldHistograms
+from conovel.stats.ranks import RankHistogram
+
+
+class RowsAtWork(Protocol):
+    """What a driver asks of a site."""
+
+    def models(self, index: int, names: Sequence[str], weight: Fraction) -> Mapping[str, bytes]:
+        """Make a model for every peer: names in canonical order, `index` is one's own place.
+
+        `weight` is that of the agent's group in the regime `joint`.
+        """
+
+    def ranks(self, models: Mapping[str, bytes]) -> RankHistogram | CellHistogram:
+        """Rank the tested rows with the peers' models.
+
+        Raises
+        ------
+        ModelRefusedError
+            If a model cannot be decoded; its `culprit` is the peer.
+        """
+
+    def refit(self, models: Mapping[str, bytes]) -> Sequence[bytes]:
+        """Learn again with the first models of the peers; give a model for each fold."""
+
+    def compare(self, models: Mapping[str, tuple[bytes, ...]]) -> FoldHistograms:
+        """Count rows by the score of each fold, made of these models of all agents."""
+
+
+def perform(agent: protocol.Agent, site: RowsAtWork, events: Iterable[Event]) -> Outbox:
+    """Do the work that events ask for, and what follows from it; return the messages to send."""
+    outbox: Outbox = []
+    waiting = deque(events)
+    while waiting:
+        event = waiting.popleft()
+        if isinstance(event, Send):
+            outbox.append(event)
+        else:
+            waiting.extend(_work(agent, site, event))
+    return outbox
+
+
+def _work(agent: protocol.Agent, site: RowsAtWork, event: Work) -> Sequence[Event]:
+    try:
+        match event:
+            case FitModels():
+                return agent.models_ready(site.models(event.index, event.agents, event.weight))
+            case RefitModels():
+                return agent.refit_ready(site.refit(event.models))
+            case CompareRows():
+                return agent.ranks_ready(site.compare(event.models))
+            case RankRows():
+                return agent.ranks_ready(site.ranks(event.models))
+    except Exception as error:  # whatever goes wrong at a site ends the run
+        return agent.site_failed(error)
+
+
+def note_sent(transcript: Transcript, sent: Send) -> None:
+    """Take a message down, and for a model what the paper charges for it."""
+    body, price = sent.message.body, None
+    if isinstance(body, Model):
+        with suppress(WireError):  # its receiver will refuse it
+            price = paper_bits(body.blob)
+    transcript.note(sent.message, len(sent.data), price)
+
 
 Phase: TypeAlias = Literal["hello", "models", "counts"]
 _LAST_WORD = {"models": {Kind.ROSTER}, "counts": {Kind.BELOW, Kind.STEP, Kind.COMMITMENTS}}

@@ -22,7 +22,7 @@ from conovel.rows.asked import SchemaLike
 from conovel.rows.pairs import read_pair
 from conovel.rows.tables import as_frame
 from conovel.runs.detector import AdaDetect
-from conovel.runs.once_warned import once_warned
+from conovel.runs.repeats import once_warned
 from conovel.runs.site_results import Detection
 from conovel.scorers.classifier import ScorerLike
 from conovel.site.checks.columns import column_findings

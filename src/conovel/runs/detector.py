@@ -24,7 +24,7 @@ from conovel.rows.tables import Rows, as_ids
 from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, take_batch, with_update
 from conovel.runs.ledger_records import refitted_facts
-from conovel.runs.once_warned import in_run, once_warned
+from conovel.runs.repeats import in_run, once_warned
 from conovel.runs.row_scores import RowScores
 from conovel.runs.site_results import Detection, decide
 from conovel.scorers.classifier import ScorerLike

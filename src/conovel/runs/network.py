@@ -30,9 +30,8 @@ from conovel.rows.tables import as_ids, pool_pairs, unify
 from conovel.runs.agents import Agent, as_agents, is_inherited
 from conovel.runs.carrying import Phase, as_dropouts, carry, raise_first_fault
 from conovel.runs.checks import check_sites, warn_thin, with_checks
-from conovel.runs.ledgers import as_folder, run_with_ledger
-from conovel.runs.once_warned import once_warned
-from conovel.runs.repeats import run_repeatedly
+from conovel.runs.ledger_network import as_folder, run_with_ledger
+from conovel.runs.repeats import once_warned, run_repeatedly
 from conovel.runs.results import NetworkRun
 from conovel.runs.site_results import decide
 from conovel.scorers.classifier import ScorerLike

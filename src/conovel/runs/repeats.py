@@ -6,19 +6,41 @@ of its own rows were rejected in it. So it can answer how many of its rows have 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 
-from conovel.errors import SiteVanishedError
+from conovel.errors import ConovelWarning, SiteVanishedError
 from conovel.runs.agents import Agent
-from conovel.runs.once_warned import in_run, once_warned
 from conovel.runs.results import NetworkRun
 from conovel.spec.guarantee import guarantee
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import as_agent_seed, repeat_seeds, repeated_specs
 from conovel.stats.repeats import combine
+
+
+@contextmanager
+def once_warned(b: int) -> Iterator[None]:
+    """Silence our warnings in all runs but the first: rows and numbers are the same in all."""
+    with warnings.catch_warnings():
+        if b:
+            warnings.simplefilter("ignore", ConovelWarning)
+        yield
+
+
+def in_run(tell: Callable[[str], None], b: int, repeats: int) -> Callable[[str], None]:
+    """Name the run before each stage of it.
+
+    Examples
+    --------
+    >>> in_run(print, 0, 5)("scoring")
+    run 1 of 5: scoring
+    """
+    return lambda stage: tell(f"run {b + 1} of {repeats}: {stage}")
+
 
 # From the settings of a run, its agents and a progress display to what it decided.
 RunOnce = Callable[[RunSpec, list[Agent], Callable[[str], None]], NetworkRun]

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
 
-from conovel.runs.keeping import keep, learns_from_normals
-from conovel.runs.saved import KeptDetector
+from conovel.runs.kept import KeptDetector
+from conovel.runs.kept_fit import keep, learns_from_normals
 from conovel.scorers.registry import as_candidates
 from conovel.stats.levels import as_callback
 from conovel.stats.ranks import rank_limit

@@ -1,6 +1,6 @@
 """An agent's own work: fit, make models for the peers, score, rank. No row leaves it.
 
-A driver asks for this work (:mod:`conovel.runs.work`); the network in one process and a
+A driver asks for this work (:mod:`conovel.runs.carrying`); the network in one process and a
 deployment between organisations run the same code.
 """
 

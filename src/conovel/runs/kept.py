@@ -25,10 +25,10 @@ from conovel.rows.pairs import encode_rows
 from conovel.rows.representation import common_kind, loses_digits, require_kept_kind, round_to
 from conovel.rows.storage import read_bytes, write_durably
 from conovel.rows.tables import Rows, as_ids, column_label, read_rows
+from conovel.runs.kept_file import MAX_BYTES, pack, unpack
 from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, take_batch, with_update
 from conovel.runs.ledger_records import BatchFacts, columns_digest, content_digest
-from conovel.runs.saved_file import MAX_BYTES, pack, unpack
 from conovel.runs.site_results import Detection
 from conovel.scorers.base import FittedScorer, Matrix, Vector
 from conovel.scorers.kept import Part, from_part
@@ -262,7 +262,7 @@ class KeptDetector:
         return with_outcome_findings(result, thin, *gone)
 
     def to_bytes(self) -> bytes:
-        """Write the detector as bytes, see :mod:`conovel.runs.saved_file`."""
+        """Write the detector as bytes, see :mod:`conovel.runs.kept_file`."""
         settings = {name: getattr(self, name) for name in _SETTINGS}
         settings["level"] = str(self.level)
         settings["schema"] = None if self.schema is None else self.schema.to_dict()

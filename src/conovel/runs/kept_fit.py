@@ -18,8 +18,8 @@ from conovel.rows.encoding import Encoder
 from conovel.rows.pairs import encode_samples, infer_schema
 from conovel.rows.samples import Table, part_of, read_sample
 from conovel.rows.tables import Rows, unify, warn_constant, warn_shared_rows
+from conovel.runs.kept import KeptDetector
 from conovel.runs.ledger_records import content_digest
-from conovel.runs.saved import KeptDetector
 from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import FittedScorer, Matrix, Mixture, Scorer, TrainingSet
 from conovel.scorers.kept import Part, flat_part, from_part, to_part
