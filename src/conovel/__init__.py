@@ -109,7 +109,7 @@ _HOMES = {
     "Guarantee": "spec.guarantee",
     "GuaranteeWarning": "errors",
     "InputError": "errors",
-    "KeptDetector": "runs.saved",
+    "KeptDetector": "runs.kept",
     "Ledger": "runs.ledger",
     "LedgerUpdate": "runs.ledger_records",
     "LevelError": "errors",
