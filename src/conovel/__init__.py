@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from conovel.stats.evidence import e_bh as e_bh
     from conovel.stats.null_proportion import Quantile as Quantile
     from conovel.stats.null_proportion import Storey as Storey
+    from conovel.stats.ranks import adjusted_pvalues as adjusted_pvalues
     from conovel.stats.ranks import conformal_pvalues as conformal_pvalues
     from conovel.stats.ranks import conformal_ranks as conformal_ranks
     from conovel.stats.repeats import EvidenceRound as EvidenceRound
@@ -78,7 +79,6 @@ if TYPE_CHECKING:
     from conovel.stats.resolution import Resolution as Resolution
     from conovel.stats.resolution import resolution as resolution
     from conovel.stats.stepup import StepUp as StepUp
-    from conovel.stats.stepup import adjusted_pvalues as adjusted_pvalues
     from conovel.stats.stepup import benjamini_hochberg as benjamini_hochberg
     from conovel.stats.stepup import fast_lsu as fast_lsu
     from conovel.stats.stepup import reject as reject
@@ -143,7 +143,7 @@ _HOMES = {
     "Transcript": "protocol.transcript",
     "ValueTypeError": "errors",
     "WireError": "errors",
-    "adjusted_pvalues": "stats.stepup",
+    "adjusted_pvalues": "stats.ranks",
     "benjamini_hochberg": "stats.stepup",
     "check": "runs.check_order",
     "conformal_pvalues": "stats.ranks",

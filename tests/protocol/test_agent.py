@@ -19,7 +19,8 @@ from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.states import State
 from conovel.spec.facts import Facts
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.ranks import RankHistogram, as_block
+from conovel.stats.ranks import as_block
+from conovel.stats.stepup import RankHistogram
 
 FACTS = Facts(n_null=30, n_test=5, n_features=3, schema=SCHEMA)
 AGENTS = ("north", "south")

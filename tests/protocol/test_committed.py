@@ -40,8 +40,8 @@ from conovel.protocol.messages import COORDINATOR, Message, decode, encode
 from conovel.protocol.states import State
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.settings import REVEAL_TO
-from conovel.stats.ranks import RankHistogram, as_block
-from conovel.stats.stepup import fast_lsu
+from conovel.stats.ranks import as_block
+from conovel.stats.stepup import RankHistogram, fast_lsu
 
 networks = st.lists(block(), min_size=2, max_size=5).filter(lambda b: any(r for r, _ in b))
 levels = st.sampled_from([Fraction(1, 10), Fraction(1, 5), Fraction(1, 2), Fraction(7, 9)])

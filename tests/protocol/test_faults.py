@@ -54,7 +54,8 @@ from conovel.protocol.states import TRANSITIONS, State
 from conovel.runs.carrying import perform
 from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.ranks import RankHistogram, as_block
+from conovel.stats.ranks import as_block
+from conovel.stats.stepup import RankHistogram
 
 # Faults: whatever the state, the run ends, everybody hears of it, and nothing is decided
 

@@ -29,8 +29,7 @@ from conovel.protocol.counting import limit_of
 from conovel.protocol.messages import COORDINATOR, decode
 from conovel.protocol.states import TRANSITIONS, Cue, Machine, State
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.ranks import RankHistogram
-from conovel.stats.stepup import benjamini_hochberg, fast_lsu
+from conovel.stats.stepup import RankHistogram, benjamini_hochberg, fast_lsu
 
 networks = st.lists(block(), min_size=2, max_size=6).filter(lambda b: any(r for r, _ in b))
 levels = st.sampled_from([Fraction(1, 10), Fraction(1, 5), Fraction(1, 2), Fraction(7, 9)])

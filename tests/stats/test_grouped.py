@@ -63,10 +63,10 @@ def test_the_rule_equals_its_definition(network, level):
     shares = shares_of(groups, level)
     scored = []
     for group, share in zip(groups, shares, strict=True):
-        several = group.x is not None and sum(b.takes_part for b in group.blocks) > 1
-        taking = [b for b in group.blocks if b.takes_part or group.x is None]
+        several = group.room is not None and sum(b.takes_part for b in group.blocks) > 1
+        taking = [b for b in group.blocks if b.takes_part or group.room is None]
         w = max((Fraction(b.n_test, b.n_calibration + 1) for b in taking), default=0)
-        a = level * (1 - group.x) if several else level
+        a = level * (1 - group.room) if several else level
         rows = [
             cells_in([getattr(b, f"{kind}_counts") for b in group.blocks])
             for kind in ("calibration", "test")
@@ -176,7 +176,7 @@ def test_shares_follow_what_groups_expect():
 
 def test_groups_need_the_same_cells_and_x():
     block = PooledBlock(2, 19, [0, 1], [0, 1])
-    with pytest.raises(InputError, match="2 agents needs x"):
+    with pytest.raises(InputError, match="2 agents needs a room"):
         PooledGroup([block, block])
     with pytest.raises(SampleError, match="same cells"):
         grouped_cut([PooledGroup([block]), PooledGroup([PooledBlock(1, 9, [1], [0])])], 0.1)

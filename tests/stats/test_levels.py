@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conovel.errors import InputError, LevelError
-from conovel.stats.levels import MAX_BITS, MAX_EXPONENT, MAX_TEXT, as_fraction, as_level
+from conovel.stats.levels import MAX_EXPONENT, MAX_FRACTION_BITS, MAX_TEXT, as_fraction, as_level
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,9 @@ def test_texts_and_exponents_are_bounded_before_they_are_expanded():
 
 
 def test_a_level_has_at_most_so_many_digits():
-    assert as_level(Fraction(1, 2 ** (MAX_BITS - 1))).denominator.bit_length() == MAX_BITS
+    assert (
+        as_level(Fraction(1, 2 ** (MAX_FRACTION_BITS - 1))).denominator.bit_length()
+        == MAX_FRACTION_BITS
+    )
     with pytest.raises(LevelError, match="too many digits"):
-        as_level(Fraction(1, 2**MAX_BITS))
+        as_level(Fraction(1, 2**MAX_FRACTION_BITS))

@@ -12,8 +12,7 @@ from support.strategies import blocks_of, levels, problems
 
 from conovel.errors import GuaranteeWarning, InputError, LevelError, SampleError
 from conovel.stats.null_proportion import NullProportion, Quantile, Storey, as_estimator
-from conovel.stats.ranks import RankHistogram
-from conovel.stats.stepup import benjamini_hochberg, fast_lsu
+from conovel.stats.stepup import RankHistogram, benjamini_hochberg, fast_lsu
 
 pytestmark = pytest.mark.filterwarnings("ignore::conovel.errors.ResolutionWarning")
 quiet = pytest.mark.filterwarnings("ignore::conovel.errors.GuaranteeWarning")

@@ -199,8 +199,8 @@ GOOD = PooledBlock(2, 19, [0, 1], [0, 1])
         (lambda: pooled_cut([GOOD, PooledBlock(1, 9, [1], [0])], 0.1, 0.1), SampleError, "cells"),
         (lambda: pooled_cut([PooledBlock(0, 9, [0], [1])], 0.1, 0.1), SampleError, "nothing"),
         (lambda: pooled_cut([GOOD], 1.5, 0.1), LevelError, "level"),
-        (lambda: pooled_cut([GOOD], 0.1, 1), LevelError, "x must lie"),
-        (lambda: pooled_cut([GOOD], 0.1, 0), LevelError, "x must lie"),
+        (lambda: pooled_cut([GOOD], 0.1, 1), LevelError, "room must lie"),
+        (lambda: pooled_cut([GOOD], 0.1, 0), LevelError, "room must lie"),
         (lambda: pooled_cut([GOOD, GOOD], 0.1, 0.09), InputError, "block 0 has 2 .* allows 1"),
         (lambda: pooled_cut([GOOD], 0.1, 0.1, weight=0.1), InputError, "a Fraction"),
         (
@@ -213,7 +213,7 @@ GOOD = PooledBlock(2, 19, [0, 1], [0, 1])
             InputError,
             "block 0 has 1 mixture rows .* 0 calibration rows allows 0",
         ),
-        (lambda: floor_cell([1], 3, 1.0), LevelError, "x must lie"),
+        (lambda: floor_cell([1], 3, 1.0), LevelError, "room must lie"),
         (lambda: floor_cell([1], -3, 0.1), InputError, "n_calibration"),
         (
             lambda: fixed_threshold_evidence([GOOD, PooledBlock(1, 0, [0, 1], [0, 0])]),

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conovel.stats.ranks import RankHistogram
-from conovel.stats.stepup import adjusted_pvalues
+from conovel.stats.ranks import adjusted_pvalues
+from conovel.stats.stepup import RankHistogram
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=40))

@@ -9,14 +9,8 @@ from hypothesis import strategies as st
 
 from conovel.errors import InputError
 from conovel.stats.evidence import averaged, e_bh, rejection_evidence
-from conovel.stats.repeats import (
-    MAX_REPEATS,
-    as_repeats,
-    combine,
-    read_flags,
-    repeated_resolution,
-    run_level,
-)
+from conovel.stats.levels import MAX_REPEATS, as_repeats
+from conovel.stats.repeats import combine, read_flags, repeated_resolution, run_level
 
 
 @st.composite

@@ -13,10 +13,10 @@ from statsmodels.stats.multitest import multipletests
 from support.strategies import blocks_of, float_levels, levels, problems, score_samples
 
 from conovel.errors import InputError, LevelError, ResolutionWarning, SampleError
-from conovel.stats.ranks import RankHistogram, conformal_ranks, rank_limit
-from conovel.stats.resolution import resolution
+from conovel.stats.ranks import adjusted_pvalues, conformal_ranks
+from conovel.stats.resolution import rank_limit, resolution
 from conovel.stats.stepup import (
-    adjusted_pvalues,
+    RankHistogram,
     benjamini_hochberg,
     descend,
     fast_lsu,

@@ -16,7 +16,9 @@ from support.strategies import levels
 import conovel as cn
 from conovel.errors import InputError
 from conovel.experiments.liars import LEVEL, LiarDesign, by_cells, by_ranks, draw
-from conovel.stats.ranks import RankHistogram, as_block, first_k, rank_limit
+from conovel.stats.ranks import as_block
+from conovel.stats.resolution import first_k, rank_limit
+from conovel.stats.stepup import RankHistogram
 from conovel.stats.tolerant import CountSteps, count_steps, largest_k, on_grid, rises_at
 
 exact_levels = levels.map(lambda level: Fraction(str(level)))

@@ -23,7 +23,7 @@ def cells_by_definition(groups, level, liars):
 
     def cell_of(group, share, k):
         blocks = [b for b in group.blocks if b.takes_part]
-        level_used = level * (1 - group.x) if len(blocks) > 1 else level
+        level_used = level * (1 - group.room) if len(blocks) > 1 else level
         for t in range(len(group.blocks[0].test_counts)):
             above = sum(sum(b.calibration_counts[t:]) for b in group.blocks)
             if group.w and group.w * (1 + above) <= level_used * min(share * k, group.n_test):

@@ -26,7 +26,8 @@ from conovel.spec.regimes import as_regime
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import CellHistogram
 from conovel.stats.consensus import FoldHistogram, FoldHistograms
-from conovel.stats.ranks import RankHistogram, as_block
+from conovel.stats.ranks import as_block
+from conovel.stats.stepup import RankHistogram
 from support.paths import DOCS
 
 RUN_ID = bytes(range(16))

@@ -24,7 +24,8 @@ from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import PooledBlock
 from conovel.stats.null_proportion import Quantile, Storey
-from conovel.stats.ranks import conformal_ranks, rank_limit
+from conovel.stats.ranks import conformal_ranks
+from conovel.stats.resolution import rank_limit
 
 THEORY = (DOCS / "theory.md").read_text(encoding="utf-8")
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from conovel.errors import ColumnError, InputError, SampleError
 from conovel.rows.tables import as_frame
 from conovel.site.checks.columns import looks_like_id
-from conovel.stats.levels import as_array
+from conovel.stats.ranks import as_array
 from conovel.stats.words import counted, not_there
 
 _NORMAL = ("0", "0.0", "false", "normal", "benign", "no", "ok", "none", "inlier")

@@ -27,8 +27,7 @@ from conovel.spec.settings import (
     check_bits,
 )
 from conovel.spec.training import n_training
-from conovel.stats.levels import as_fraction, as_level, as_whole
-from conovel.stats.tolerant import as_liars
+from conovel.stats.levels import as_fraction, as_level, as_liars, as_whole
 from conovel.stats.words import counted
 
 OWN_RULE = "own rule"  # the share that the site would choose itself

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from conovel.runs.carrying import RowsAtWork
 from conovel.stats.cells import CellHistogram
 from conovel.stats.consensus import FoldHistograms
-from conovel.stats.ranks import RankHistogram
+from conovel.stats.stepup import RankHistogram
 
 IN, OUT = "in", "out"
 

@@ -18,8 +18,7 @@ from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import run_id_of_terms
 from conovel.spec.settings import COMMITTED
-from conovel.stats.levels import is_finite_number
-from conovel.stats.tolerant import as_liars
+from conovel.stats.levels import as_liars, is_finite_number
 from conovel.stats.words import briefly
 
 MAX_SECONDS = 7 * 24 * 3600

@@ -55,7 +55,7 @@ from conovel.spec.facts import Facts
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import CellHistogram
 from conovel.stats.consensus import FoldHistograms
-from conovel.stats.ranks import RankHistogram
+from conovel.stats.stepup import RankHistogram
 
 
 class Agent(CountingAgent):

@@ -46,10 +46,9 @@ from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.settings import TO_MEMBERS
-from conovel.stats.cells import CellHistogram
-from conovel.stats.cells import rooms as rooms_allowed
+from conovel.stats.cells import CellHistogram, allowed_rooms
 from conovel.stats.consensus import FoldHistograms
-from conovel.stats.ranks import RankHistogram
+from conovel.stats.stepup import RankHistogram
 
 V = TypeVar("V")
 Counted: TypeAlias = RankHistogram | CellHistogram | FoldHistograms
@@ -164,7 +163,7 @@ class CountingAgent(Machine):
     ) -> CellHistogram:
         self._rooms = dict(rooms)
         room, is_alone = rooms[self.name], len(self._in_group(rooms, "x")) == 1
-        allowed = (Fraction(0),) if is_alone else rooms_allowed(self.spec.liars)
+        allowed = (Fraction(0),) if is_alone else allowed_rooms(self.spec.liars)
         self._insist(room in allowed, f"x must be {' or '.join(map(str, allowed))}, not {room}")
         self._floor = own_floor(histogram, room, is_alone=is_alone, level=self.spec.level)
         return histogram.above(self._floor)

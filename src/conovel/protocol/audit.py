@@ -35,8 +35,8 @@ from conovel.protocol.transcript import Transcript
 from conovel.spec.guarantee import guarantee
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import run_id_of, run_id_of_terms
-from conovel.stats.ranks import RankHistogram, as_block, within_limit
-from conovel.stats.stepup import step_up
+from conovel.stats.ranks import as_block
+from conovel.stats.stepup import RankHistogram, step_up, within_limit
 from conovel.stats.words import counted
 
 

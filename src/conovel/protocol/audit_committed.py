@@ -11,7 +11,7 @@ from conovel.protocol.committed import ROUND, CommittedCounts, Decided, decide, 
 from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.transcript import Sizes, Transcript
 from conovel.spec.settings import TO_MEMBERS
-from conovel.stats.ranks import RankHistogram
+from conovel.stats.stepup import RankHistogram
 
 
 def message_findings(transcript: Transcript, outcome: Outcome) -> Iterator[str]:

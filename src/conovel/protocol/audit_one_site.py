@@ -11,9 +11,9 @@ import numpy as np
 from conovel.spec.guarantee import Guarantee, kept_score, one_site, over_time
 from conovel.stats.levels import as_level
 from conovel.stats.null_proportion import as_estimator
-from conovel.stats.ranks import as_block, rank_limit, within_limit
-from conovel.stats.resolution import resolution
-from conovel.stats.stepup import step_up
+from conovel.stats.ranks import as_block
+from conovel.stats.resolution import rank_limit, resolution
+from conovel.stats.stepup import step_up, within_limit
 from conovel.stats.words import counted
 
 

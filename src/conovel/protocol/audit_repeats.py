@@ -13,15 +13,8 @@ from conovel.protocol.transcript import Transcript
 from conovel.spec.guarantee import guarantee, one_site
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import repeated_specs
-from conovel.stats.levels import as_level
-from conovel.stats.repeats import (
-    Combined,
-    as_repeats,
-    combine,
-    read_flags,
-    repeated_resolution,
-    run_level,
-)
+from conovel.stats.levels import as_level, as_repeats
+from conovel.stats.repeats import Combined, combine, read_flags, repeated_resolution, run_level
 from conovel.stats.words import counted
 
 

@@ -22,7 +22,7 @@ from conovel.spec.groups import Group
 from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import CellHistogram
-from conovel.stats.ranks import RankHistogram
+from conovel.stats.stepup import RankHistogram
 from conovel.stats.tolerant import CountSteps, count_steps, largest_k, rises_at
 
 NONCE_BYTES = 32

@@ -60,7 +60,7 @@ from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.settings import TO_MEMBERS
 from conovel.stats.cells import PooledBlock
-from conovel.stats.tolerant import as_liars
+from conovel.stats.levels import as_liars
 
 
 class Coordinator(Machine):

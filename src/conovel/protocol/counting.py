@@ -14,8 +14,8 @@ from typing import TypeAlias
 from conovel.errors import CountOutOfRangeError, CountRisingError
 from conovel.protocol.bodies import Below, Step
 from conovel.stats.null_proportion import NullProportion
-from conovel.stats.ranks import RankHistogram, rank_limit
-from conovel.stats.stepup import step_up_counts
+from conovel.stats.resolution import rank_limit
+from conovel.stats.stepup import RankHistogram, step_up_counts
 
 Question: TypeAlias = Below | Step
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.stats.ranks import rank_limit
+from conovel.stats.resolution import rank_limit
 
 FORMAT = "conovel-picture-1"
 MOST_ROWS = 100  # rows listed, the most novel first

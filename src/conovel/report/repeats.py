@@ -19,8 +19,7 @@ from conovel.report.tables import MOST_COLUMNS, MOST_ROUNDS, revealed_rows
 from conovel.report.view import MOST_SITES, Section, Story, Table
 from conovel.spec.findings import percent
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.levels import as_level
-from conovel.stats.repeats import MAX_REPEATS
+from conovel.stats.levels import MAX_REPEATS, as_level
 from conovel.stats.words import counted
 
 _HOW = (

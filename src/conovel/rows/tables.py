@@ -37,7 +37,7 @@ from conovel.rows.representation import (
 )
 from conovel.scorers.hashing import content_hash
 from conovel.spec.made_from import Contents
-from conovel.stats.levels import as_array
+from conovel.stats.ranks import as_array
 
 _SHOWN = 5  # how many offending columns an error spells out
 LARGEST = float(np.finfo(np.float32).max)  # scikit-learn's trees read single precision

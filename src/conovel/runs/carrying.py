@@ -30,7 +30,7 @@ from conovel.runs.agents import Agent
 from conovel.site.site import LocalSite
 from conovel.stats.cells import CellHistogram
 from conovel.stats.consensus import FoldHistograms
-from conovel.stats.ranks import RankHistogram
+from conovel.stats.stepup import RankHistogram
 
 
 class RowsAtWork(Protocol):

@@ -26,11 +26,11 @@ from conovel.runs.repeats import once_warned
 from conovel.runs.site_results import Detection
 from conovel.scorers.classifier import ScorerLike
 from conovel.site.checks.columns import column_findings
-from conovel.site.checks.drift import ColumnDrift, Drift, find_drift
+from conovel.site.checks.drift import ColumnDrift, Drift, find_drift, permutation_p_value
 from conovel.site.checks.sample import Looked, stride_of
 from conovel.spec.findings import Finding, named
-from conovel.stats.levels import Level, RandomState, as_array, as_level
-from conovel.stats.ranks import permutation_p_value
+from conovel.stats.levels import Level, RandomState, as_level
+from conovel.stats.ranks import as_array
 from conovel.stats.words import counted, not_there
 
 if TYPE_CHECKING:

@@ -43,9 +43,9 @@ from conovel.spec.schema import Schema
 from conovel.spec.seeds import detector_seeds, repeat_seeds
 from conovel.spec.thin_calibration import thin_finding
 from conovel.spec.training import MAX_TRAIN_ROWS
-from conovel.stats.levels import Level, RandomState, as_callback, as_seed, as_whole
+from conovel.stats.levels import Level, RandomState, as_callback, as_repeats, as_seed, as_whole
 from conovel.stats.null_proportion import NullProportion
-from conovel.stats.repeats import as_repeats, combine, run_level
+from conovel.stats.repeats import combine, run_level
 from conovel.stats.resolution import warn_resolution
 from conovel.stats.stepup import step_up
 

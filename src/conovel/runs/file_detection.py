@@ -25,9 +25,8 @@ from conovel.site.files.stream import Progress
 from conovel.spec.guarantee import one_site
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.thin_calibration import thin_finding
-from conovel.stats.ranks import RankHistogram
 from conovel.stats.resolution import warn_resolution
-from conovel.stats.stepup import step_up_counts
+from conovel.stats.stepup import RankHistogram, step_up_counts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

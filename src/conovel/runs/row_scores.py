@@ -13,7 +13,7 @@ from conovel.runs.kept import KeptDetector
 from conovel.runs.kept_fit import keep, learns_from_normals
 from conovel.scorers.registry import as_candidates
 from conovel.stats.levels import as_callback
-from conovel.stats.ranks import rank_limit
+from conovel.stats.resolution import rank_limit
 
 
 class RowScores:

@@ -25,10 +25,10 @@ from conovel.spec.consensus import Agreed
 from conovel.spec.findings import Finding, headline
 from conovel.spec.guarantee import Guarantee
 from conovel.stats.cells import reaches
-from conovel.stats.ranks import RankHistogram, within_limit
+from conovel.stats.ranks import adjusted_pvalues
 from conovel.stats.repeats import Repeated, repeated_resolution
 from conovel.stats.resolution import Resolution, resolution
-from conovel.stats.stepup import StepUp, adjusted_pvalues
+from conovel.stats.stepup import RankHistogram, StepUp, within_limit
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

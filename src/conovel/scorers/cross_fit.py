@@ -40,8 +40,7 @@ from conovel.scorers.one_class import OneClass
 from conovel.scorers.reading import last_step
 from conovel.scorers.shrunken_logistic import ShrunkenLogistic
 from conovel.stats.levels import as_whole
-from conovel.stats.ranks import conformal_ranks
-from conovel.stats.stepup import adjusted_pvalues
+from conovel.stats.ranks import adjusted_pvalues, conformal_ranks
 
 # Rows count as likely novelties while at most this share of the rows above them is expected to
 # be normal. The first share that gives _LIKELY_ROWS_NEEDED rows is taken.

@@ -50,7 +50,8 @@ from conovel.spec.regimes import block_sizes, own_block
 from conovel.spec.training import MAX_TRAIN_ROWS, least_rows, n_training, share_that_trains
 from conovel.stats.cells import CellHistogram
 from conovel.stats.consensus import FoldHistograms
-from conovel.stats.ranks import RankHistogram, conformal_ranks
+from conovel.stats.ranks import conformal_ranks
+from conovel.stats.stepup import RankHistogram
 
 
 class Site(ABC):

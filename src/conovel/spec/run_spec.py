@@ -29,10 +29,8 @@ from conovel.spec.settings import (
     as_privacy,
     check_counting,
 )
-from conovel.stats.levels import as_level, as_whole
+from conovel.stats.levels import as_level, as_liars, as_repeats, as_whole
 from conovel.stats.null_proportion import NullProportion, as_estimator
-from conovel.stats.repeats import as_repeats
-from conovel.stats.tolerant import as_liars
 from conovel.stats.words import briefly
 
 MAX_SEED = 2**128 - 1  # what numpy draws as fresh entropy fits

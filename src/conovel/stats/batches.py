@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.stats.evidence import accepted_values
-from conovel.stats.ranks import RankHistogram, rank_limit, within_limit
-from conovel.stats.stepup import descend
+from conovel.stats.resolution import rank_limit
+from conovel.stats.stepup import RankHistogram, descend, within_limit
 
 # Where the evidence of a batch stops (docs/results/over-time.md has the measurements). A list so
 # far stops at half the level, and no later than if one row in 20 were rejected: otherwise the rows

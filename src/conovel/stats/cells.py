@@ -11,20 +11,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import InputError, SampleError
-from conovel.stats.levels import Level, as_array, as_level, as_whole
+from conovel.stats.levels import Level, as_level, as_whole
+from conovel.stats.ranks import as_array
 
-# Values of x: the share of ℓ + 1 that may lie above a floor. 1 - x of the level is left.
+# The room x of a group: the share of ℓ + 1 that may lie above a floor; 1 - x of the level is left.
 ROOMS = (Fraction(1, 20), Fraction(1, 10), Fraction(3, 20), Fraction(1, 5), Fraction(3, 10))
 
 _LEAST_ROOM = Fraction(1, 40)  # where liars are tolerated: what is above floors is subtracted
 
 
-def rooms(liars: int) -> tuple[Fraction, ...]:
-    """Return the values that x may have, ascending.
+def allowed_rooms(liars: int) -> tuple[Fraction, ...]:
+    """Return the rooms that a group may have, ascending.
 
     Examples
     --------
-    >>> len(rooms(0)), str(rooms(1)[0])
+    >>> len(allowed_rooms(0)), str(allowed_rooms(1)[0])
     (5, '1/40')
     """
     return (_LEAST_ROOM, *ROOMS) if liars else ROOMS
@@ -121,7 +122,7 @@ class RoomWanted(NamedTuple):
 
 
 def choose_room(agents: Sequence[RoomWanted], level: Fraction, liars: int = 0) -> Fraction:
-    """Choose x, the share of ℓ + 1 that may lie above a floor, from numbers alone.
+    """Choose the room x, the share of ℓ + 1 that may lie above a floor, from numbers alone.
 
     None of the numbers depends on which rows are calibration rows. There is room for novelties
     up to 15 % of the test rows, at every agent, together with the normal rows that the level
@@ -144,7 +145,7 @@ def choose_room(agents: Sequence[RoomWanted], level: Fraction, liars: int = 0) -
     Returns
     -------
     Fraction
-        One of :func:`rooms`.
+        One of :func:`allowed_rooms`.
 
     Examples
     --------
@@ -158,7 +159,7 @@ def choose_room(agents: Sequence[RoomWanted], level: Fraction, liars: int = 0) -
     weight = max((Fraction(a.n_test, a.n_calibration + 1) for a in agents), default=Fraction(0))
     by_numbers = Fraction(0) if liars else share * weight + share * level
     total = sum(a.n_wanted for a in agents)
-    for room in rooms(liars):
+    for room in allowed_rooms(liars):
         served = sum(min(a.n_wanted, room * (a.n_calibration + 1) // 1) for a in agents)
         if room >= by_numbers and 10 * served >= 9 * total:
             return room
@@ -234,7 +235,7 @@ def common_weight(blocks: Sequence[PooledBlock]) -> Fraction:
     return max((Fraction(*size) for size in sizes), default=Fraction(0))
 
 
-def floor_cell(mixture_counts: ArrayLike, n_calibration: int, x: Level) -> int:
+def floor_cell(mixture_counts: ArrayLike, n_calibration: int, room: Level) -> int:
     """Return the lowest cell with at most x(ℓ + 1) mixture rows at or above it.
 
     The counts are those of *all* mixture rows of the agent, calibration rows and test rows
@@ -247,8 +248,8 @@ def floor_cell(mixture_counts: ArrayLike, n_calibration: int, x: Level) -> int:
         Mixture rows in each cell of the common scale, the lowest cell first.
     n_calibration : int
         Calibration rows ℓ of the agent.
-    x : float, str or Fraction
-        Between 0 and 1, the same for all agents.
+    room : float, str or Fraction
+        The room x: between 0 and 1, the same for all agents.
 
     Returns
     -------
@@ -257,14 +258,14 @@ def floor_cell(mixture_counts: ArrayLike, n_calibration: int, x: Level) -> int:
 
     Examples
     --------
-    >>> floor_cell([50, 20, 4, 3, 1], n_calibration=70, x=0.1)
+    >>> floor_cell([50, 20, 4, 3, 1], n_calibration=70, room=0.1)
     3
-    >>> floor_cell([50, 20], n_calibration=70, x=0.1)
+    >>> floor_cell([50, 20], n_calibration=70, room=0.1)
     2
     """
     counts = _as_counts(mixture_counts, "mixture_counts")
     size = as_whole(n_calibration, "n_calibration")
-    most = most_above(size, as_level(x, "x"))
+    most = most_above(size, as_level(room, "room"))
     above = 0
     for cell in reversed(range(len(counts))):
         above += counts[cell]
@@ -313,9 +314,9 @@ def fixed_threshold_evidence(blocks: Sequence[PooledBlock]) -> Fraction:
     return m / total if total else Fraction(0)
 
 
-def most_above(n_calibration: int, x: Fraction) -> int:
+def most_above(n_calibration: int, room: Fraction) -> int:
     """Return the largest number of mixture rows that may be above a floor, floor(x(ℓ + 1))."""
-    return x.numerator * (n_calibration + 1) // x.denominator
+    return room.numerator * (n_calibration + 1) // room.denominator
 
 
 def _as_counts(counts: Any, name: str) -> tuple[int, ...]:

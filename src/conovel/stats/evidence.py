@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import InputError, SampleError
-from conovel.stats.levels import Level, as_array, as_level, as_whole
+from conovel.stats.levels import Level, as_level, as_whole
+from conovel.stats.ranks import as_array
 
 
 @dataclass(frozen=True, eq=False)

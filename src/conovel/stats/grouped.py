@@ -2,7 +2,7 @@
 
 The agents are divided into groups. For a cell t of the common scale let C_g(t) and R_g(t) be
 the numbers of calibration and test rows of group g at or above t and their agent's floor. Group
-g has m_g tests, a weight w_g, an x_g, the level a_g = α(1 - x_g) and a share π_g. If there are
+g has m_g tests, a weight w_g, a room x_g, the level a_g = α(1 - x_g) and a share π_g. If there are
 k rejections in all, group g stops at the lowest cell T_g(k) with
 
     w_g (1 + C_g(t))  <=  a_g min(π_g k, m_g)
@@ -32,8 +32,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import InputError, SampleError
 from conovel.stats.cells import PooledBlock, check_blocks, common_weight, most_above
-from conovel.stats.levels import Level, as_array, as_level
-from conovel.stats.tolerant import as_liars
+from conovel.stats.levels import Level, as_level, as_liars
+from conovel.stats.ranks import as_array
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class PooledGroup:
     ----------
     blocks : sequence of PooledBlock
         One per agent, all on the same cells.
-    x : float, str, Fraction or None
-        No agent has more than x(ℓ_j + 1) mixture rows above its floor. Where only one agent
-        takes part, x and the floor are not needed, and the whole level is used. None: there is
-        one agent, and it has no floor.
+    room : float, str, Fraction or None
+        The room x: no agent has more than x(ℓ_j + 1) mixture rows above its floor. Where one agent
+        alone takes part, x and the floor are not needed, and all of the level is used. None: one
+        agent, without a floor.
     weight : int, Fraction or None
         The weight w of a calibration row; None is the smallest that the theorem allows,
         :func:`conovel.stats.cells.common_weight`.
@@ -64,17 +64,17 @@ class PooledGroup:
     """
 
     blocks: Sequence[PooledBlock]
-    x: Level | None = None
+    room: Level | None = None
     weight: Rational | None = None
     expected: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         check_blocks(self.blocks)
         object.__setattr__(self, "blocks", tuple(self.blocks))
-        if self.x is not None:
-            object.__setattr__(self, "x", as_level(self.x, "x"))
+        if self.room is not None:
+            object.__setattr__(self, "room", as_level(self.room, "room"))
         elif len(self.blocks) > 1:
-            raise InputError(f"a group of {len(self.blocks)} agents needs x and floors")
+            raise InputError(f"a group of {len(self.blocks)} agents needs a room and floors")
         if self.weight is not None:
             object.__setattr__(self, "weight", _as_weight(self.weight, self._least_weight))
         if self.is_several:
@@ -102,18 +102,18 @@ class PooledGroup:
         if not self.is_several:
             return self.n_test
         return sum(
-            min(block.n_test, most_above(block.n_calibration, Fraction(self.x or 0)))
+            min(block.n_test, most_above(block.n_calibration, Fraction(self.room or 0)))
             for block in self.blocks
             if block.takes_part
         )
 
     def level_used(self, level: Fraction) -> Fraction:
         """Return (1 - x)·α, or α where one agent alone takes part (Corollary 3)."""
-        return (1 - Fraction(self.x or 0)) * level if self.is_several else level
+        return (1 - Fraction(self.room or 0)) * level if self.is_several else level
 
     @property
     def _least_weight(self) -> Fraction:
-        if self.x is not None:
+        if self.room is not None:
             return common_weight(self.blocks)
         # Without a floor the counts may be cut off where no row can be rejected. That cut sees
         # the calibration rows, so the weight must not depend on what is above it.
@@ -123,17 +123,17 @@ class PooledGroup:
     @property
     def is_several(self) -> bool:
         """Whether several agents take part."""
-        return self.x is not None and sum(block.takes_part for block in self.blocks) > 1
+        return self.room is not None and sum(block.takes_part for block in self.blocks) > 1
 
     def _check_floors(self) -> None:
         """Refuse an agent with tests that has too many mixture rows above its floor."""
         for place, block in enumerate(self.blocks):
-            most = most_above(block.n_calibration, Fraction(self.x or 0))
+            most = most_above(block.n_calibration, Fraction(self.room or 0))
             if block.n_test and block.n_above > most:
                 raise InputError(
-                    f"block {place} has {block.n_above} mixture rows above its floor, and x ="
-                    f" {self.x} with {block.n_calibration} calibration rows allows {most}: see"
-                    " floor_cell"
+                    f"block {place} has {block.n_above} mixture rows above its floor, and a"
+                    f" room of {self.room} with {block.n_calibration} calibration rows allows"
+                    f" {most}: see floor_cell"
                 )
 
 
@@ -293,7 +293,7 @@ def _relied_on(sides: Sequence[_Side], k: int, liars: int) -> int:
 def pooled_cut(
     blocks: Sequence[PooledBlock],
     level: Level,
-    x: Level,
+    room: Level,
     weight: Rational | None = None,
     liars: int = 0,
 ) -> PooledOutcome:
@@ -301,7 +301,7 @@ def pooled_cut(
 
     Parameters
     ----------
-    blocks, x, weight
+    blocks, room, weight
         See :class:`PooledGroup`. An agent may be empty, but not all of them.
     level : float, str or Fraction
         Target false discovery rate α over all agents together.
@@ -316,13 +316,13 @@ def pooled_cut(
     --------
     >>> north = PooledBlock(10, 69, [0, 0, 1, 3], [0, 2, 0, 0])
     >>> south = PooledBlock(10, 69, [0, 0, 0, 2], [0, 3, 1, 0])
-    >>> outcome = pooled_cut([north, south], level=0.1, x=0.1)
+    >>> outcome = pooled_cut([north, south], level=0.1, room=0.1)
     >>> outcome.cell, outcome.n_rejected, outcome.n_calibration_above
     (2, 6, 1)
     >>> outcome.weight, outcome.level_used
     (Fraction(1, 7), Fraction(9, 100))
     """
-    [outcome] = grouped_cut([PooledGroup(blocks, x, weight)], level, liars)
+    [outcome] = grouped_cut([PooledGroup(blocks, room, weight)], level, liars)
     return outcome
 
 

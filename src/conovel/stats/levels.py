@@ -9,9 +9,8 @@ from numbers import Integral, Rational
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from conovel.errors import InputError, LevelError, SampleError
+from conovel.errors import InputError, LevelError
 from conovel.stats.words import briefly
 
 Level: TypeAlias = float | str | Rational
@@ -160,16 +159,6 @@ def as_seed_number(number: Any, name: str, *, others: str = "") -> int:
     return seed
 
 
-def as_array(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Convert to an array of any shape and type."""
-    try:
-        return np.asarray(values)
-    except (TypeError, ValueError):
-        raise SampleError(
-            f"{name} cannot become an array: its parts have different lengths"
-        ) from None
-
-
 def as_callback(function: Any, name: str) -> Any:
     """Check that an argument is a function; None becomes a function that does nothing."""
     if function is None:
@@ -177,3 +166,31 @@ def as_callback(function: Any, name: str) -> Any:
     if not callable(function):
         raise InputError(f"{name} must be a function, not {briefly(function)}")
     return function
+
+
+_MOST_AGENTS = 10**9  # more than any network has; a number that every message can hold
+
+
+def as_liars(liars: Any, n_agents: int | None = None) -> int:
+    """Check how many lying agents are tolerated: fewer than there are agents.
+
+    Examples
+    --------
+    >>> as_liars(1, n_agents=3)
+    1
+    """
+    number = as_whole(liars, "liars", most=_MOST_AGENTS)
+    if n_agents is not None and number >= n_agents:
+        raise InputError(
+            f"liars must be smaller than the number of agents, {n_agents}, not {number}: nothing"
+            " can be decided if everybody may lie"
+        )
+    return number
+
+
+MAX_REPEATS = 100
+
+
+def as_repeats(repeats: Any) -> int:
+    """Check a number of runs."""
+    return as_whole(repeats, "repeats", 1, MAX_REPEATS)

@@ -7,16 +7,12 @@ A higher score is more novel, everywhere in conovel. The rank of a test score ``
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import InputError, SampleError
-from conovel.stats.levels import as_array
 
 # From this many queries on, a guide table saves time (benchmarks/statistics.py).
 _GUIDE_QUERIES = 20_000
@@ -146,122 +142,6 @@ def _guided_count_below(
     return below
 
 
-class RankHistogram:
-    """How often each rank occurs at one agent; a step-up needs nothing else.
-
-    Parameters
-    ----------
-    ranks : int array of shape (m,)
-        Conformal ranks between 1 and ``n_calibration + 1``.
-    n_calibration : int
-        Size ℓ of the calibration sample they refer to.
-    """
-
-    def __init__(self, ranks: NDArray[np.int64], n_calibration: int) -> None:
-        if ranks.size < n_calibration:
-            self._set(*np.unique(ranks, return_counts=True), n_calibration)
-        else:
-            histogram = np.bincount(ranks)
-            values = np.flatnonzero(histogram)
-            self._set(values, histogram[values], n_calibration)
-
-    @classmethod
-    def of_counts(cls, counts: NDArray[np.int64], n_calibration: int) -> RankHistogram:
-        """Make a histogram from the number of times each rank occurs, rank 0 first.
-
-        Examples
-        --------
-        >>> RankHistogram.of_counts(np.array([0, 2, 1, 4]), n_calibration=2).at_most(2)
-        3
-        """
-        values = np.flatnonzero(counts)
-        return cls.of_pairs(values, counts[values], n_calibration)
-
-    @classmethod
-    def of_pairs(
-        cls, values: NDArray[np.int64], counts: NDArray[np.int64], n_calibration: int
-    ) -> RankHistogram:
-        """Make a histogram from ranks in increasing order and how often each occurs.
-
-        Examples
-        --------
-        >>> RankHistogram.of_pairs(np.array([1, 3]), np.array([2, 4]), n_calibration=2).at_most(2)
-        2
-        """
-        histogram = cls.__new__(cls)
-        histogram._set(values, counts, n_calibration)
-        return histogram
-
-    def _set(
-        self, values: NDArray[np.int64], counts: NDArray[np.int64], n_calibration: int
-    ) -> None:
-        self.n_calibration = n_calibration
-        self.size = int(counts.sum())
-        self._values = values
-        self._cumulative = np.concatenate([[0], np.cumsum(counts)])
-
-    def adjusted(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the ranks that occur, and the adjusted p-value of each (`adjusted_pvalues`)."""
-        scaled = (self._values * self.size) / ((self.n_calibration + 1) * self._cumulative[1:])
-        return self._values, np.minimum.accumulate(scaled[::-1])[::-1]
-
-    def smallest(self, k: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the k-th smallest rank for every k from 1 to the number of ranks."""
-        return np.asarray(self._values[np.searchsorted(self._cumulative[1:], k)])
-
-    def at_most(self, rank: int) -> int:
-        """Count the ranks that are at most `rank`."""
-        return int(self._cumulative[np.searchsorted(self._values, rank, side="right")])
-
-    def pairs(self, most: int) -> list[tuple[int, int]]:
-        """Return the ranks up to `most` that occur, ascending, with how often each occurs.
-
-        Examples
-        --------
-        >>> RankHistogram(np.array([3, 1, 3]), n_calibration=4).pairs(3)
-        [(1, 1), (3, 2)]
-        """
-        n = int(np.searchsorted(self._values, most, side="right"))
-        times = np.diff(self._cumulative[: n + 1])
-        return list(zip(self._values[:n].tolist(), times.tolist(), strict=True))
-
-    def below(self, p_value: Fraction) -> int:
-        """Count the p-values strictly below `p_value`, exactly."""
-        return self.at_most(math.ceil(p_value * (self.n_calibration + 1)) - 1)
-
-
-def rank_limit(slope: Fraction, k: int, n_calibration: int) -> int:
-    """Largest rank that BH rejects when it rejects `k` in all: floor(slope·k·(ℓ+1)).
-
-    `slope` is α/m, or α divided by the estimated number of nulls. Python integers do not
-    overflow, so m and ℓ may be of any size.
-    """
-    return slope.numerator * int(k) * (int(n_calibration) + 1) // slope.denominator
-
-
-def first_k(slope: Fraction, rank: int, n_calibration: int) -> int:
-    """Smallest k whose limit admits a rank: the inverse of :func:`rank_limit`.
-
-    Examples
-    --------
-    >>> k = first_k(Fraction(1, 50), 6, 99)
-    >>> k, rank_limit(Fraction(1, 50), k, 99), rank_limit(Fraction(1, 50), k - 1, 99)
-    (3, 6, 4)
-    """
-    return -(-rank * slope.denominator // (slope.numerator * (int(n_calibration) + 1)))
-
-
-def within_limit(ranks: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
-    """Return which ranks are rejected; a row that is not tested has rank 0.
-
-    Examples
-    --------
-    >>> within_limit(np.array([0, 1, 2, 3]), 2)
-    array([False,  True,  True, False])
-    """
-    return np.asarray((ranks >= 1) & (ranks <= limit))
-
-
 def as_block(ranks: ArrayLike, n_calibration: int) -> tuple[NDArray[np.int64], int]:
     """Check one block: integer ranks between 1 and ℓ + 1."""
     array = as_array(ranks, "ranks")
@@ -306,60 +186,43 @@ def as_ranks(
     return array, sizes
 
 
-ENOUGH = 10  # draws at least as extreme as the observed order, after which no more are made
-
-
-class Draws(NamedTuple):
-    """What the permutations gave.
-
-    Attributes
-    ----------
-    p_value : Fraction
-        Of the largest of all statistics.
-    adjusted : float array of shape (d,)
-        Of each statistic, adjusted for the number of statistics (single-step max-T).
-    n_draws : int
-        How many permutations were drawn.
-    """
-
-    p_value: Fraction
-    adjusted: NDArray[np.float64]
-    n_draws: int
-
-
-def permutation_p_value(
-    observed: NDArray[np.float64], draw: Callable[[], float], most: int
-) -> Draws:
-    """Compare statistics with the largest statistic of random permutations.
-
-    Draws stop once :data:`ENOUGH` of them were at least as large as the largest observed
-    statistic: samples without anything to be seen cost a few draws only. The p-value is then h/B
-    with h = 10 and B draws, and otherwise (1 + exceedances)/(1 + B): Besag and Clifford (1991).
-    See docs/theory.md, "The check of the known normals".
+def adjusted_pvalues(ranks: ArrayLike, n_calibration: int | ArrayLike) -> NDArray[np.float64]:
+    """BH-adjusted p-values: the smallest level at which each row is rejected ("q-value").
 
     Parameters
     ----------
-    observed : float array of shape (d,)
-        The statistics of the observed order.
-    draw : callable
-        Gives the largest of the d statistics of one random permutation.
-    most : int
-        The largest number of draws.
+    ranks : int array of shape (m,)
+        Conformal ranks.
+    n_calibration : int, or int array of shape (m,)
+        Calibration size ℓ, one for all tests or one per test.
+
+    Returns
+    -------
+    float64 array of shape (m,)
+        At most 1.
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
-    >>> permutation_p_value(np.array([9.0, 0.1]), rng.normal, 99).p_value
-    Fraction(1, 100)
+    >>> adjusted_pvalues([1, 1, 2, 9, 20], n_calibration=19)
+    array([0.125     , 0.125     , 0.16666667, 0.5625    , 1.        ])
     """
-    largest = observed.max(initial=-np.inf)
-    reached = 0
-    drawn: list[float] = []
-    while len(drawn) < most and reached < ENOUGH:
-        drawn.append(draw())
-        reached += drawn[-1] >= largest
-    n = len(drawn)
-    p_value = Fraction(ENOUGH, n) if reached == ENOUGH else Fraction(1 + reached, 1 + n)
-    above = n - np.searchsorted(np.sort(drawn), observed)  # draws at least as large
-    adjusted = np.maximum((1 + above) / (1 + n), float(p_value))
-    return Draws(p_value, np.minimum(adjusted, 1.0), n)
+    ranks, sizes = as_ranks(ranks, n_calibration)
+    m = ranks.size
+    # Quotients of integers below 2**53 are rounded correctly: equal p-values give equal
+    # floats and, for ℓ below 9e7, different ones different floats.
+    order = np.argsort(ranks / (sizes + 1), kind="stable")
+    steps = np.arange(1, m + 1)
+    scaled = (ranks[order] * m) / ((sizes[order] + 1) * steps)
+    adjusted = np.empty(m)
+    adjusted[order] = np.minimum.accumulate(scaled[::-1])[::-1]
+    return adjusted
+
+
+def as_array(values: ArrayLike, name: str) -> NDArray[Any]:
+    """Convert to an array of any shape and type."""
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError):
+        raise SampleError(
+            f"{name} cannot become an array: its parts have different lengths"
+        ) from None

@@ -17,17 +17,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import InputError
 from conovel.stats.evidence import Evidence, averaged
-from conovel.stats.levels import as_whole
 from conovel.stats.resolution import Resolution, resolution
 
-MAX_REPEATS = 100
 # β/α. docs/results/repeats.md has the measurement behind it.
 RUN_SHARE = Fraction(2, 5)
 
@@ -219,11 +217,6 @@ def combine(
 def run_level(level: Fraction) -> Fraction:
     """Return the level β of each run."""
     return level * RUN_SHARE
-
-
-def as_repeats(repeats: Any) -> int:
-    """Check a number of runs."""
-    return as_whole(repeats, "repeats", 1, MAX_REPEATS)
 
 
 def repeated_resolution(n_calibration: int, m: int, level: Fraction) -> Resolution:

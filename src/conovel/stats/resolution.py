@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from conovel.errors import ResolutionWarning
 from conovel.stats.levels import Level, as_level, as_whole
-from conovel.stats.ranks import rank_limit
 from conovel.stats.words import counted
 
 
@@ -70,3 +69,24 @@ def warn_resolution(blocks: Sequence[tuple[int, int]], level: Fraction) -> None:
             ResolutionWarning,
             stacklevel=3,
         )
+
+
+def rank_limit(slope: Fraction, k: int, n_calibration: int) -> int:
+    """Largest rank that BH rejects when it rejects `k` in all: floor(slope·k·(ℓ+1)).
+
+    `slope` is α/m, or α divided by the estimated number of nulls. Python integers do not
+    overflow, so m and ℓ may be of any size.
+    """
+    return slope.numerator * int(k) * (int(n_calibration) + 1) // slope.denominator
+
+
+def first_k(slope: Fraction, rank: int, n_calibration: int) -> int:
+    """Smallest k whose limit admits a rank: the inverse of :func:`rank_limit`.
+
+    Examples
+    --------
+    >>> k = first_k(Fraction(1, 50), 6, 99)
+    >>> k, rank_limit(Fraction(1, 50), k, 99), rank_limit(Fraction(1, 50), k - 1, 99)
+    (3, 6, 4)
+    """
+    return -(-rank * slope.denominator // (slope.numerator * (int(n_calibration) + 1)))

@@ -13,6 +13,7 @@ only exchange the counts.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,18 +28,10 @@ from conovel.errors import (
     InputError,
     SampleError,
 )
-from conovel.stats.levels import Level, as_level
+from conovel.stats.levels import Level, as_level, as_liars
 from conovel.stats.null_proportion import NullProportion, as_estimator
-from conovel.stats.ranks import (
-    RankHistogram,
-    as_block,
-    as_ranks,
-    as_scores,
-    rank_limit,
-    within_limit,
-)
-from conovel.stats.resolution import warn_resolution
-from conovel.stats.tolerant import as_liars, least_total
+from conovel.stats.ranks import as_block, as_ranks, as_scores
+from conovel.stats.resolution import rank_limit, warn_resolution
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -247,7 +240,7 @@ def descend(
 
     Returns the counts of every round and the final limits. The map from k to the count is
     nondecreasing, so the descent stops at its greatest fixed point, which is BH's k. With
-    `liars`, the count leaves out the largest ones (:func:`conovel.stats.tolerant.least_total`).
+    `liars`, the count leaves out the largest ones (:func:`conovel.stats.stepup.least_total`).
     """
     k, last = sum(h.size for h in histograms), -1
     rounds: list[tuple[int, ...]] = []
@@ -309,33 +302,107 @@ def reject(
     return np.zeros(m, dtype=np.bool_)
 
 
-def adjusted_pvalues(ranks: ArrayLike, n_calibration: int | ArrayLike) -> NDArray[np.float64]:
-    """BH-adjusted p-values: the smallest level at which each row is rejected ("q-value").
+class RankHistogram:
+    """How often each rank occurs at one agent; a step-up needs nothing else.
 
     Parameters
     ----------
     ranks : int array of shape (m,)
-        Conformal ranks.
-    n_calibration : int, or int array of shape (m,)
-        Calibration size ℓ, one for all tests or one per test.
+        Conformal ranks between 1 and ``n_calibration + 1``.
+    n_calibration : int
+        Size ℓ of the calibration sample they refer to.
+    """
 
-    Returns
-    -------
-    float64 array of shape (m,)
-        At most 1.
+    def __init__(self, ranks: NDArray[np.int64], n_calibration: int) -> None:
+        if ranks.size < n_calibration:
+            self._set(*np.unique(ranks, return_counts=True), n_calibration)
+        else:
+            histogram = np.bincount(ranks)
+            values = np.flatnonzero(histogram)
+            self._set(values, histogram[values], n_calibration)
+
+    @classmethod
+    def of_counts(cls, counts: NDArray[np.int64], n_calibration: int) -> RankHistogram:
+        """Make a histogram from the number of times each rank occurs, rank 0 first.
+
+        Examples
+        --------
+        >>> RankHistogram.of_counts(np.array([0, 2, 1, 4]), n_calibration=2).at_most(2)
+        3
+        """
+        values = np.flatnonzero(counts)
+        return cls.of_pairs(values, counts[values], n_calibration)
+
+    @classmethod
+    def of_pairs(
+        cls, values: NDArray[np.int64], counts: NDArray[np.int64], n_calibration: int
+    ) -> RankHistogram:
+        """Make a histogram from ranks in increasing order and how often each occurs.
+
+        Examples
+        --------
+        >>> RankHistogram.of_pairs(np.array([1, 3]), np.array([2, 4]), n_calibration=2).at_most(2)
+        2
+        """
+        histogram = cls.__new__(cls)
+        histogram._set(values, counts, n_calibration)
+        return histogram
+
+    def _set(
+        self, values: NDArray[np.int64], counts: NDArray[np.int64], n_calibration: int
+    ) -> None:
+        self.n_calibration = n_calibration
+        self.size = int(counts.sum())
+        self._values = values
+        self._cumulative = np.concatenate([[0], np.cumsum(counts)])
+
+    def adjusted(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the ranks that occur, and the adjusted p-value of each (`adjusted_pvalues`)."""
+        scaled = (self._values * self.size) / ((self.n_calibration + 1) * self._cumulative[1:])
+        return self._values, np.minimum.accumulate(scaled[::-1])[::-1]
+
+    def smallest(self, k: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the k-th smallest rank for every k from 1 to the number of ranks."""
+        return np.asarray(self._values[np.searchsorted(self._cumulative[1:], k)])
+
+    def at_most(self, rank: int) -> int:
+        """Count the ranks that are at most `rank`."""
+        return int(self._cumulative[np.searchsorted(self._values, rank, side="right")])
+
+    def pairs(self, most: int) -> list[tuple[int, int]]:
+        """Return the ranks up to `most` that occur, ascending, with how often each occurs.
+
+        Examples
+        --------
+        >>> RankHistogram(np.array([3, 1, 3]), n_calibration=4).pairs(3)
+        [(1, 1), (3, 2)]
+        """
+        n = int(np.searchsorted(self._values, most, side="right"))
+        times = np.diff(self._cumulative[: n + 1])
+        return list(zip(self._values[:n].tolist(), times.tolist(), strict=True))
+
+    def below(self, p_value: Fraction) -> int:
+        """Count the p-values strictly below `p_value`, exactly."""
+        return self.at_most(math.ceil(p_value * (self.n_calibration + 1)) - 1)
+
+
+def within_limit(ranks: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
+    """Return which ranks are rejected; a row that is not tested has rank 0.
 
     Examples
     --------
-    >>> adjusted_pvalues([1, 1, 2, 9, 20], n_calibration=19)
-    array([0.125     , 0.125     , 0.16666667, 0.5625    , 1.        ])
+    >>> within_limit(np.array([0, 1, 2, 3]), 2)
+    array([False,  True,  True, False])
     """
-    ranks, sizes = as_ranks(ranks, n_calibration)
-    m = ranks.size
-    # Quotients of integers below 2**53 are rounded correctly: equal p-values give equal
-    # floats and, for ℓ below 9e7, different ones different floats.
-    order = np.argsort(ranks / (sizes + 1), kind="stable")
-    steps = np.arange(1, m + 1)
-    scaled = (ranks[order] * m) / ((sizes[order] + 1) * steps)
-    adjusted = np.empty(m)
-    adjusted[order] = np.minimum.accumulate(scaled[::-1])[::-1]
-    return adjusted
+    return np.asarray((ranks >= 1) & (ranks <= limit))
+
+
+def least_total(counts: Sequence[int], liars: int) -> int:
+    """Add up all counts but the `liars` largest.
+
+    Examples
+    --------
+    >>> least_total([4, 1000, 2], liars=1)
+    6
+    """
+    return sum(sorted(counts)[: len(counts) - liars])

@@ -15,44 +15,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
 
-from conovel.errors import InputError
-from conovel.stats.levels import as_whole
-from conovel.stats.ranks import RankHistogram, first_k, rank_limit
+from conovel.stats.resolution import first_k, rank_limit
+from conovel.stats.stepup import RankHistogram, least_total
 
 GRID_BITS = 13  # of a value of k; a k is above the next smaller one by less than 1/4,096 of it
-
-
-_MOST_AGENTS = 10**9  # more than any network has; a number that every message can hold
-
-
-def as_liars(liars: Any, n_agents: int | None = None) -> int:
-    """Check how many lying agents are tolerated: fewer than there are agents.
-
-    Examples
-    --------
-    >>> as_liars(1, n_agents=3)
-    1
-    """
-    number = as_whole(liars, "liars", most=_MOST_AGENTS)
-    if n_agents is not None and number >= n_agents:
-        raise InputError(
-            f"liars must be smaller than the number of agents, {n_agents}, not {number}: nothing"
-            " can be decided if everybody may lie"
-        )
-    return number
-
-
-def least_total(counts: Sequence[int], liars: int) -> int:
-    """Add up all counts but the `liars` largest.
-
-    Examples
-    --------
-    >>> least_total([4, 1000, 2], liars=1)
-    6
-    """
-    return sum(sorted(counts)[: len(counts) - liars])
 
 
 def on_grid(k: int) -> int:

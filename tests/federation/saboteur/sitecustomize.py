@@ -81,7 +81,7 @@ def claim_everything(agent):
     """Count every own row as if it had the smallest rank."""
     import numpy as np
 
-    from conovel.stats.ranks import RankHistogram
+    from conovel.stats.stepup import RankHistogram
 
     known = agent._histogram
     agent._histogram = RankHistogram(np.ones(known.size, dtype=int), known.n_calibration)

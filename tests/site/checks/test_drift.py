@@ -12,9 +12,9 @@ from conovel.site.checks.drift import (
     drift_finding,
     find_drift,
     level_of_each,
+    permutation_p_value,
     settled,
 )
-from conovel.stats.ranks import permutation_p_value
 
 
 def names(d):

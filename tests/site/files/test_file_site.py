@@ -29,7 +29,7 @@ from conovel.site.work import SiteWork
 from conovel.spec.groups import Numbers, needed_calibration, planned_calibration
 from conovel.spec.regimes import as_regime
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.ranks import RankHistogram
+from conovel.stats.stepup import RankHistogram
 
 LEVEL = Fraction(1, 5)
 TREES = ExtraTreesClassifier(8, max_depth=4)

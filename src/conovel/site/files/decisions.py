@@ -20,7 +20,7 @@ from conovel.rows.datafiles import first_line
 from conovel.rows.private_files import keep_mode, make_private_file
 from conovel.rows.spreadsheets import neutral_table
 from conovel.site.explain.reasons import Reasons
-from conovel.stats.ranks import RankHistogram, within_limit
+from conovel.stats.stepup import RankHistogram, within_limit
 
 _GROUP = 1 << 20  # rows of a Parquet row group: pyarrow's own default, whatever the pieces
 

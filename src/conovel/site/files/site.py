@@ -54,7 +54,7 @@ from conovel.spec.made_from import require_made_for
 from conovel.spec.regimes import own_block
 from conovel.spec.schema import Schema
 from conovel.stats.cells import CellHistogram, reaches
-from conovel.stats.ranks import RankHistogram, within_limit
+from conovel.stats.stepup import RankHistogram, within_limit
 
 
 class FileSite(Site):
