@@ -115,8 +115,8 @@ def judge_message(data: bytes) -> str:
 
 def judge_run(plain: Any) -> str:
     """Verify a run: sentences, and nothing raised."""
-    from conovel.protocol.audit import verify  # noqa: PLC0415
     from conovel.protocol.not_checked import not_checked  # noqa: PLC0415
+    from conovel.protocol.replay import verify  # noqa: PLC0415
 
     found = verify(plain)
     if not all(isinstance(one, str) and one for one in found):

@@ -249,13 +249,13 @@ Transcript(run_id='', spec=None, agents=<factory>, roster=(), n_tests=0, left=<f
     weights=<factory>, rooms=<factory>, histograms=<factory>, folds=<factory>,
     commitments=<factory>, reveals=<factory>, rounds=<factory>, outcome=None, abort=None,
     entries=<factory>)
-Transcript.agreed
 Transcript.cell_counts
 Transcript.charged(entry)
 Transcript.from_dict(plain)
 Transcript.n_rounds
 Transcript.note(message, n_bytes, paper_bits=None)
 Transcript.record(data, paper_bits=None)
+Transcript.settings
 Transcript.to_dict()
 Transcript.totals()
 Transcript.uncovered

@@ -5,7 +5,7 @@ from support.federation import SCORER, SITES, in_one_process
 
 from conovel.experiments.gaussian import gaussian_design
 from conovel.federation.loopback import OPERATOR, Loopback
-from conovel.protocol.audit import verify
+from conovel.protocol.replay import verify
 from conovel.rows.storage import read_json
 from conovel.stats.stepup import fast_lsu
 

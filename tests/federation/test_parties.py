@@ -23,7 +23,7 @@ from conovel.federation.consent import Limits
 from conovel.federation.operator_commands import checked
 from conovel.federation.processes import wait_for
 from conovel.federation.settings import read_site
-from conovel.protocol.audit import verify
+from conovel.protocol.replay import verify
 from conovel.protocol.states import State
 from conovel.rows.storage import write_table
 from conovel.spec.seeds import site_seed

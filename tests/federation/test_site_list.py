@@ -19,8 +19,8 @@ from conovel.federation.consent import Limits
 from conovel.federation.list_standing import Standing, objection_to
 from conovel.federation.processes import wait_for
 from conovel.federation.settings import read_site
-from conovel.protocol.audit import verify
 from conovel.protocol.bodies import Kind
+from conovel.protocol.replay import verify
 from conovel.report.story import story_of
 from conovel.rows.storage import write_table
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import conovel as cn
-from conovel.protocol.audit import verify
+from conovel.protocol.replay import verify
 
 RNG = np.random.default_rng(7)
 

@@ -9,7 +9,7 @@ from support.forgeries import assert_every_forgery_is_found
 import conovel as cn
 from conovel.errors import InputError, SiteVanishedError
 from conovel.experiments.liars import LiarDesign, by_cells, by_ranks, draw
-from conovel.protocol.audit import verify
+from conovel.protocol.replay import verify
 from conovel.report import network_content
 from conovel.report.page import render
 from conovel.spec.regimes import as_regime

@@ -9,9 +9,9 @@ from support.scorers import FunctionScore
 
 import conovel as cn
 from conovel.errors import InputError, ResolutionWarning
-from conovel.protocol.audit import verify
 from conovel.protocol.bodies import Ready
 from conovel.protocol.joint import crowded_apart
+from conovel.protocol.replay import verify
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.common_scale import fit_scale
 from conovel.spec.groups import Group

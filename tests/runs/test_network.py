@@ -22,7 +22,7 @@ from conovel.errors import (
     SiteVanishedError,
 )
 from conovel.experiments.gaussian import gaussian_design
-from conovel.protocol.audit import verify
+from conovel.protocol.replay import verify
 from conovel.site.site import LocalSite
 from conovel.spec.regimes import REGIMES, block_sizes
 from conovel.spec.seeds import agent_seeds

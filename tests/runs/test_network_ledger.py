@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import conovel as cn
-from conovel.protocol.audit import verify
 from conovel.protocol.not_checked import not_checked
+from conovel.protocol.replay import verify
 from conovel.report.picture import network_content
 from conovel.report.story import story_of
 from conovel.runs import ledgers

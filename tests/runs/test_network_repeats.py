@@ -10,7 +10,7 @@ from support.forgeries import assert_every_forgery_is_found
 import conovel as cn
 from conovel.errors import InputError, SiteVanishedError
 from conovel.federation.terms import Terms
-from conovel.protocol.audit import verify
+from conovel.protocol.replay import verify
 from conovel.report import network_content
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import repeated_specs

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import conovel as cn
-from conovel.protocol.audit import verify
+from conovel.protocol.replay import verify
 
 ROWS = {"east": 40, "north": 30, "south": 50}  # test rows of each agent
 LEVEL = 0.2

@@ -3,8 +3,8 @@
 import copy
 from fnmatch import fnmatchcase
 
-from conovel.protocol.audit import verify
 from conovel.protocol.not_checked import not_checked
+from conovel.protocol.replay import verify
 
 
 def leaves(plain, path=()):

@@ -13,9 +13,9 @@ import pytest
 import conovel as cn
 from conovel.errors import ConovelWarning
 from conovel.models.portable_math import expit
-from conovel.protocol.audit import verify
 from conovel.protocol.bodies import Ready
 from conovel.protocol.consensus import joined_folds
+from conovel.protocol.replay import verify
 from conovel.rows.pairs import read_pair
 from conovel.scorers.registry import as_candidates
 from conovel.site.consensus import cells_of, draw_folds

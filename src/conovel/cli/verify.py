@@ -22,8 +22,8 @@ def verify(
     something does not.
     """
     require_there(run)
-    from conovel.protocol.audit import verify as audit  # noqa: PLC0415
     from conovel.protocol.not_checked import not_checked  # noqa: PLC0415
+    from conovel.protocol.replay import verify as audit  # noqa: PLC0415
     from conovel.rows.storage import read_json  # noqa: PLC0415
 
     content = read_json(run)

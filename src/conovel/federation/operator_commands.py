@@ -11,7 +11,7 @@ from conovel.errors import FederationError, InputError
 from conovel.federation import accounts
 from conovel.federation.session import NoOutcomeError, Session
 from conovel.federation.terms import Terms
-from conovel.protocol.audit import verify
+from conovel.protocol.replay import verify
 
 POLL_SECONDS = 0.3
 LAUNCH_SECONDS = 120.0  # in which a process at every site must start

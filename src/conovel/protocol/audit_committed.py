@@ -16,7 +16,7 @@ from conovel.stats.stepup import RankHistogram
 
 def message_findings(transcript: Transcript, outcome: Outcome) -> Iterator[str]:
     """Check that each member sent and got what belongs to committed counting, and no other did."""
-    spec = transcript.agreed
+    spec = transcript.settings
     here = [name for name in outcome.participants if name in transcript.agents]
     here = here if spec.is_committed else []
     to_all = [(ROUND, COORDINATOR, name) for name in here]
@@ -45,7 +45,7 @@ def reveal_findings(
     A site knows its own counts, and those of others if they are revealed to members.
     """
     try:
-        if transcript.agreed.is_committed:
+        if transcript.settings.is_committed:
             yield from _reveal_findings(transcript, sizes, outcome)
     except ConovelError as error:  # a reveal that does not match, or cannot be true
         yield str(error)
@@ -69,12 +69,12 @@ def _reveal_findings(
         yield f"the counts began with {transcript.n_tests} tests, not {outcome.n_tests}"
     if transcript.rounds or transcript.histograms or any(transcript.left.values()):
         yield "committed counting has no other counts, and loses no agent during them"
-    if known == members and not transcript.agreed.regime.pools_calibration:
+    if known == members and not transcript.settings.regime.pools_calibration:
         yield from _outcome_findings(transcript, outcome)
 
 
 def _outcome_findings(transcript: Transcript, outcome: Outcome) -> Iterator[str]:
-    spec, reveals = transcript.agreed, transcript.reveals
+    spec, reveals = transcript.settings, transcript.reveals
     n_tests = sum(reveal.n_tested for reveal in reveals.values())
     if n_tests != outcome.n_tests:
         yield f"the outcome is about {outcome.n_tests} tests, and there were {n_tests}"
@@ -87,6 +87,6 @@ def _outcome_findings(transcript: Transcript, outcome: Outcome) -> Iterator[str]
 def rank_findings(transcript: Transcript, name: str, histogram: RankHistogram) -> Iterator[str]:
     """Check that what an agent revealed follows from its ranks."""
     told: Any = transcript.reveals.get(name)
-    level, n_tests = transcript.agreed.level, transcript.n_tests
+    level, n_tests = transcript.settings.level, transcript.n_tests
     if told is None or told != reveal_ranks(told.nonce, histogram, level, n_tests):
         yield f"{name} revealed other counts than those of its ranks"

@@ -30,7 +30,7 @@ def planned_types(transcript: Transcript, outcome: Outcome) -> tuple[str, ...]:
     if not all(0 <= n < 1 << 64 for rows in numbers.values() for n in rows):
         raise InputError("a number of rows is negative, or too large for a HELLO")
     n_invited = len({*outcome.participants, *outcome.left_out, *outcome.dropped})
-    return types_of(numbers, transcript.agreed, n_invited)
+    return types_of(numbers, transcript.settings, n_invited)
 
 
 def outcome_findings(
@@ -75,7 +75,7 @@ def _count_findings(
         for fold, counts in enumerate(both):
             check_counts(name, ready[name], counts, fold)
     check_score(folds)
-    found = decide_consensus(folds, ready, types, transcript.agreed.level)
+    found = decide_consensus(folds, ready, types, transcript.settings.level)
     n_rejected = sum(found.n_rejected)
     if (outcome.n_rejected, outcome.slope, outcome.rounds) != (n_rejected, Fraction(0), N_FOLDS):
         yield f"the outcome has {outcome.n_rejected} rejections, the counts {n_rejected}"
@@ -90,9 +90,9 @@ def foreign_findings(transcript: Transcript) -> Iterator[str]:
     conforms = transcript.outcome.conforms if transcript.outcome else ()
     seals = {Kind.SEAL.name, Kind.SEALED.name} & {entry.kind for entry in transcript.entries}
     if seals:
-        yield f"{transcript.agreed.regime.name} seals no models, and here are seals"
+        yield f"{transcript.settings.regime.name} seals no models, and here are seals"
     if transcript.folds or conforms:
-        yield f"{transcript.agreed.regime.name} has no folds, and here are some"
+        yield f"{transcript.settings.regime.name} has no folds, and here are some"
 
 
 def decision_findings(

@@ -30,14 +30,14 @@ def planned_groups(transcript: Transcript, outcome: Outcome) -> tuple[Group, ...
     if not all(0 <= n < 1 << 64 for rows in numbers.values() for n in rows):
         raise InputError("a number of rows is negative, or too large for a HELLO")
     n_invited = len({*outcome.participants, *outcome.left_out, *outcome.dropped})
-    return divide(numbers, transcript.agreed, n_invited)
+    return divide(numbers, transcript.settings, n_invited)
 
 
 def decided_groups(
     transcript: Transcript, sizes: Mapping[str, Sizes], groups: tuple[Group, ...]
 ) -> tuple[GroupOutcome, ...]:
     """Decide again from the histograms of those who stayed to the end."""
-    spec, rooms, counts = transcript.agreed, transcript.rooms, transcript.cell_counts
+    spec, rooms, counts = transcript.settings, transcript.rooms, transcript.cell_counts
     ready = {name: s.ready for name, s in sizes.items() if name not in transcript.left}
     blocks = {
         name: block_of(name, one, counts[name], rooms[name], spec.level)
@@ -60,7 +60,7 @@ def outcome_findings(
     if transcript.weights != dict(zip(transcript.roster, weights, strict=True)):
         yield "the weights of the roster are not those that follow from the hellos"
     ready = {name: s.ready for name, s in sizes.items()}
-    rooms = rooms_of(groups, ready, transcript.agreed.level, transcript.agreed.liars)
+    rooms = rooms_of(groups, ready, transcript.settings.level, transcript.settings.liars)
     if transcript.rooms != rooms:
         for name in sorted(rooms.keys() | transcript.rooms.keys()):
             told, follows = transcript.rooms.get(name), rooms.get(name)
@@ -86,7 +86,7 @@ def foreign_findings(transcript: Transcript) -> Iterator[str]:
     cells = transcript.outcome.cells if transcript.outcome else ()
     told = (wanted, cells, transcript.weights, transcript.rooms, transcript.histograms)
     if any(told):
-        yield f"{transcript.agreed.regime.name} has no cells, and here are some"
+        yield f"{transcript.settings.regime.name} has no cells, and here are some"
 
 
 def decision_findings(

@@ -27,7 +27,9 @@ COUNT_ROUNDS = tuple(range(1, 1 + N_FOLDS))
 
 
 def model_rounds(regime: Regime) -> tuple[int, ...]:
-    """Return the rounds in which an agent sends models to its peers."""
+    """Return the rounds in which an agent sends models to its peers; none where it sends none."""
+    if not regime.exchanges_models:
+        return ()
     return (FIRST_ROUND, *SECOND_ROUNDS, OPENING_ROUND) if regime.composite_null else (0,)
 
 

@@ -83,7 +83,7 @@ def groups_of(
     """
     outcome = transcript.outcome
     known = set(transcript.agents), set(transcript.cell_counts)
-    if outcome is None or not transcript.agreed.regime.pools_calibration:
+    if outcome is None or not transcript.settings.regime.pools_calibration:
         return ()
     if not set(transcript.roster) <= known[0] or not set(outcome.participants) <= known[1]:
         return ()

@@ -2,7 +2,7 @@
 
 A transcript is made from the bytes that went over the wire and from nothing else. It holds no
 row and no model, but all that the outcome follows from, so that
-:func:`conovel.protocol.audit.verify`
+:func:`conovel.protocol.replay.verify`
 can derive the outcome again.
 """
 
@@ -158,7 +158,7 @@ class Transcript:
     entries: list[Entry] = field(default_factory=list)
 
     @property
-    def agreed(self) -> RunSpec:
+    def settings(self) -> RunSpec:
         """The settings of the run; :class:`InputError` if nobody said hello."""
         if self.spec is None:
             raise InputError("nobody said hello: the transcript has no settings")

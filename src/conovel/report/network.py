@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ConovelError, InputError, RunFileError
-from conovel.protocol.audit import verify
 from conovel.protocol.bodies import Step
 from conovel.protocol.group_records import AgentGroup, groups_of
+from conovel.protocol.replay import verify
 from conovel.protocol.transcript import Transcript
 from conovel.report.checked import Checked
 from conovel.report.picture import SiteRanks, lines_of, picture
@@ -47,7 +47,7 @@ def network_story(run: Checked) -> Story:
     """Describe a run of several sites: the decisions that the file has, and the messages."""
     try:
         transcript = Transcript.from_dict(run.object("transcript").value)
-        spec = transcript.agreed
+        spec = transcript.settings
     except InputError as error:
         raise RunFileError(f"transcript: {shortened(str(error), 300)}") from None
     if not all(0 <= n < 2**63 for n in _numbers(transcript)):
@@ -160,7 +160,7 @@ def _headline(transcript: Transcript, drawn: Picture | None) -> tuple[str, int |
         alone = len(drawn.sites) == 1 < len(transcript.roster)
         whose = f" of {shortened(next(iter(drawn.sites)))}" if alone else ""
         return f"{n_rejected:,} of {counted(tested, 'row')}{whose} flagged as novel", n_rejected
-    if outcome and transcript.agreed.regime.uses_counts:
+    if outcome and transcript.settings.regime.uses_counts:
         n_rejected = outcome.n_rejected
         return f"{n_rejected:,} of {counted(outcome.n_tests, 'row')} flagged as novel", n_rejected
     return "Every site decided for itself", None
@@ -190,7 +190,7 @@ def promise(run: Checked, transcript: Transcript) -> dict[str, Any]:
     exact, outcome = shortened(run.text("guarantee", ""), 2000), transcript.outcome
     if not exact or (outcome is None and transcript.entries):
         return {}
-    spec = transcript.agreed
+    spec = transcript.settings
     regime, bound = spec.regime, percent(float(spec.level))
     statement = (
         "Among all flagged rows of all sites together, the expected share of false alarms is at"
@@ -276,7 +276,7 @@ def _tolerance(spec: RunSpec) -> str:
 
 def _reveals(transcript: Transcript) -> Section:
     table = reveal_rows(transcript)
-    words = [f"The sites never compare rows. {_COMMITTED}", _tolerance(transcript.agreed)]
+    words = [f"The sites never compare rows. {_COMMITTED}", _tolerance(transcript.settings)]
     return Section(table.caption, words, tables=[table])
 
 
@@ -287,11 +287,11 @@ def _cells(transcript: Transcript, groups: tuple[AgentGroup, ...]) -> Section:
         " step-up decides for all groups."
     ]
     if transcript.reveals:
-        words += [_COMMITTED, _tolerance(transcript.agreed)]
+        words += [_COMMITTED, _tolerance(transcript.settings)]
     tables = [cell_rows(transcript)]
     if groups:
         tables.insert(0, group_rows(transcript, groups))
-        words += _notable(groups, transcript.agreed)
+        words += _notable(groups, transcript.settings)
     return Section("The counts", words, tables=tables)
 
 
@@ -325,7 +325,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _messages(transcript: Transcript) -> list[Section]:
-    regime = transcript.agreed.regime
+    regime = transcript.settings.regime
     revealed = revealed_rows(regime)
     words = f"What left each site in the regime “{regime.name}”."
     sections = [Section(revealed.caption, [words], tables=[revealed])]

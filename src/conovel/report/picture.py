@@ -192,7 +192,7 @@ def correct_counts(rejected: NDArray[np.bool_], is_novel: NDArray[np.bool_]) -> 
 
 def lines_of(transcript: Transcript, blocks: Mapping[str, SiteRanks]) -> list[Line]:
     """Find the step-ups of a network run: one for all through counts, or one per site."""
-    spec = transcript.agreed
+    spec = transcript.settings
     level, estimator = spec.level, spec.pi0
     outcome, names = transcript.outcome, tuple(blocks)
     if spec.regime.divides_level:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from conovel.errors import InputError, RunFileError
-from conovel.protocol.audit import verify
 from conovel.protocol.audit_repeats import combined
+from conovel.protocol.replay import verify
 from conovel.protocol.transcript import Transcript
 from conovel.report.checked import Checked
 from conovel.report.network import promise, read_truth, realised, settings_of
@@ -89,8 +89,8 @@ def repeated_network_story(run: Checked) -> Story:
             Transcript.from_dict(one.object("transcript").value)
             for one in run.objects("runs")[:MAX_REPEATS]
         ]
-        seeds = [transcript.agreed.seed for transcript in transcripts]
-        level = str(transcripts[0].agreed.level) if transcripts else str(spec.level)
+        seeds = [transcript.settings.seed for transcript in transcripts]
+        level = str(transcripts[0].settings.level) if transcripts else str(spec.level)
     except InputError as error:
         raise RunFileError(f"runs: {shortened(str(error), 300)}") from None
     each = [one.integer("n_rejected") for one in run.objects("runs")[:MAX_REPEATS]]

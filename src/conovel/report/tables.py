@@ -211,7 +211,7 @@ def group_rows(transcript: Transcript, groups: Sequence[AgentGroup]) -> Table:
                     str(number) if group.can_reject else f"{number}, cannot flag",
                     spelled(float(group.weight)),
                     str(group.x) if group.x else "no floor",
-                    f"{float(1 - group.level_used / transcript.agreed.level):.0%}",
+                    f"{float(1 - group.level_used / transcript.settings.level):.0%}",
                     f"{transcript.agents[name].n_calibration:,}",
                     "none" if group.cell is None else f"{group.cell:,}",
                     floor if group.x else "no floor",

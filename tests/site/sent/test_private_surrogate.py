@@ -14,7 +14,7 @@ import conovel as cn
 from conovel.errors import InputError, MissingExtraError, PrivacyError
 from conovel.experiments.gaussian import gaussian_design
 from conovel.models.wire import decode, family_of
-from conovel.protocol.audit import verify
+from conovel.protocol.replay import verify
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.sampling import training_sample
 from conovel.site.sent import noise as noise_module

@@ -74,7 +74,7 @@ def verify(run: Mapping[str, Any]) -> list[str]:
             return ["this is no result of a run: it has no transcript"]
         transcript = Transcript.from_dict(plain["transcript"])
         found = list(_Audit(transcript, plain).findings())
-        return found + list(list_findings(plain, transcript.agreed))
+        return found + list(list_findings(plain, transcript.settings))
     except (ConovelError, LookupError, TypeError, ValueError, AttributeError) as error:
         return [str(error) or type(error).__name__]
 
@@ -85,7 +85,7 @@ class _Audit:
     def __init__(self, transcript: Transcript, run: Mapping[str, Any]) -> None:
         self.run = run
         self.transcript = transcript
-        self.spec = transcript.agreed
+        self.spec = transcript.settings
         self.regime = self.spec.regime
         self.roster = transcript.roster
         # A site's own record holds its own hello and counts, not those of the others.

@@ -11,10 +11,10 @@ import conovel as cn
 from conovel.cli.verify import _with_ranks
 from conovel.errors import ConovelError, InputError, LevelError, MalformedMessageError
 from conovel.federation.terms import Terms
-from conovel.protocol.audit import verify
 from conovel.protocol.bodies import Roster
 from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.messages import Message, decode, encode
+from conovel.protocol.replay import verify
 from conovel.protocol.transcript import Transcript
 from conovel.report import network_content
 from conovel.report.page import render
