@@ -36,9 +36,9 @@ from conovel.scorers.base import FittedScorer, Mixture, Scorer, TrainingSet
 from conovel.scorers.classifier import as_scorer
 from conovel.scorers.from_sklearn import to_flat
 from conovel.scorers.registry import scorer_by_name
+from conovel.site.blocks import split_null
 from conovel.site.sent.compact import DEFAULT, PROFILES, fit_compact
 from conovel.site.sent.surrogate import fit_imitated
-from conovel.site.splitting import split_null
 
 LEVEL = Fraction(1, 10)
 K = 3

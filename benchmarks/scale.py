@@ -61,7 +61,7 @@ def in_pieces(folder: Path, budget: str) -> dict[str, float]:
     """Detect on the files; the fit is timed on its own, too."""
     from conovel import AdaDetect
     from conovel.runs.file_detection import detect_files
-    from conovel.site.files.engines import LocalEngine
+    from conovel.site.engines import LocalEngine
 
     begun: dict[str, float] = {}
     n_rejected = detect_files(
@@ -150,7 +150,7 @@ def main() -> None:
 
 def run(place: Path, sizes: list[int], budget: str, repeat: int) -> None:
     """Let the size grow, then compare at the last one."""
-    from conovel.site.files.memory import as_memory
+    from conovel.site.memory import as_memory
 
     growth = Table(title=f"cost per row as a multiple of the first size; budget {budget}")
     for head in ("test rows", *GROWING, "peak / budget"):

@@ -16,8 +16,8 @@ from support.excel import write_excel
 
 import conovel as cn
 from conovel.rows.datafiles import DataFile
+from conovel.rows.pieces import FileSource
 from conovel.rows.storage import beside, read_table
-from conovel.site.files.source import FileSource
 
 N_NULL, N_TEST, N_NOVEL = 400, 60, 12
 RNG = np.random.default_rng(0)

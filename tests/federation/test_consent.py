@@ -12,7 +12,7 @@ from conovel.federation.epsilon import EpsilonSpent
 from conovel.federation.exposure import RunsSpent
 from conovel.protocol.bodies import Left, Outcome, Roster, Start
 from conovel.protocol.messages import COORDINATOR, decode
-from conovel.site.splitting import TrainingRows
+from conovel.site.blocks import TrainingRows
 from conovel.spec.schema import Schema
 
 AGENTS = ("north", "south", "west")

@@ -28,7 +28,7 @@ from conovel.federation.secret import own_secret
 from conovel.federation.settings import read_federation, read_site
 from conovel.federation.terms import Terms
 from conovel.runs.network import Network
-from conovel.site.splitting import TrainingRows
+from conovel.site.blocks import TrainingRows
 from conovel.spec.regimes import as_regime
 from conovel.spec.seeds import as_agent_seed, site_seed
 

@@ -18,12 +18,12 @@ from support.roles import in_files as roles_in_files
 
 import conovel as cn
 from conovel.errors import InputError
+from conovel.rows.file_columns import codec_from_files
+from conovel.rows.pieces import FileSource
 from conovel.rows.storage import pick_features, read_pair_of_files, write_table
 from conovel.runs.file_detection import detect_files
 from conovel.scorers.on_frames import FrameEstimator, reads_frames
-from conovel.site.files.look import codec_from_files
-from conovel.site.files.memory import MemoryPlan
-from conovel.site.files.source import FileSource
+from conovel.site.memory import MemoryPlan
 
 pytestmark = pytest.mark.filterwarnings("ignore::conovel.errors.DataWarning")
 

@@ -7,7 +7,7 @@ import pytest
 
 from conovel.rows.private_files import make_private_folder
 from conovel.rows.storage import locked, write_durably, write_json, write_table, write_text
-from conovel.site.files.decisions import write_rows
+from conovel.site.output import write_rows
 
 
 @pytest.fixture(autouse=True)

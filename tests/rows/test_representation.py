@@ -15,10 +15,10 @@ from conovel.errors import ColumnError, DataWarning
 from conovel.experiments.gaussian import Labelled
 from conovel.experiments.shared import Cell, Trial
 from conovel.rows.pairs import read_pair
+from conovel.rows.pieces import FileSource
 from conovel.rows.storage import read_pair_of_files
 from conovel.runs.file_detection import detect_files
 from conovel.site.files.site import FileSite
-from conovel.site.files.source import FileSource
 from conovel.site.work import SiteWork
 from conovel.spec.run_spec import RunSpec
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from conovel.rows.spreadsheets import neutral_table, neutral_texts
 from conovel.rows.storage import write_table
-from conovel.site.files.decisions import write_rows
+from conovel.site.output import write_rows
 
 BEGINNINGS = tuple("=+-@\t\r\n＝＋－＠")
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")

@@ -10,7 +10,7 @@ from support.strategies import coarse_rows
 
 import conovel as cn
 from conovel.scorers.base import Mixture
-from conovel.site.sampling import training_sample
+from conovel.site.blocks import training_sample
 
 
 @given(coarse_rows, st.integers(1, 80), st.randoms(use_true_random=False))

@@ -33,9 +33,9 @@ from conovel.runs.file_detection import detect_files
 from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
 from conovel.scorers.classifier import as_scorer
 from conovel.scorers.registry import as_candidates
-from conovel.site.files.memory import MemoryPlan
 from conovel.site.files.site import FileSite
 from conovel.site.files.stream import Stream
+from conovel.site.memory import MemoryPlan
 from conovel.site.work import SiteWork
 from conovel.spec.run_spec import RunSpec
 from conovel.stats import ranks

@@ -34,8 +34,8 @@ from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import Mixture
 from conovel.scorers.registry import NAMED
 from conovel.scorers.weighted_forests import WeightedForests
+from conovel.site.blocks import split_null
 from conovel.site.sent.noise import SecretNoise
-from conovel.site.splitting import split_null
 from conovel.spec.regimes import REGIMES
 from conovel.spec.seeds import detector_seeds
 from conovel.spec.settings import COMPOSITES

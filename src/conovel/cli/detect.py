@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from conovel.runs.detector import AdaDetect
     from conovel.runs.file_detection import FileDetection
     from conovel.runs.site_results import Detection
+    from conovel.site.engines import Engine
     from conovel.site.explain.reasons import Reasons
-    from conovel.site.files.engines import Engine
 
 
 @with_file_options()
@@ -255,7 +255,7 @@ def _with_normals(
 def _wants_pieces(files: DetectFiles, memory: str | None, engine: Engine | None) -> bool:
     """Return whether the files are read in pieces; the results are the same."""
     from conovel.errors import InputError  # noqa: PLC0415
-    from conovel.site.files.memory import are_large  # noqa: PLC0415
+    from conovel.site.memory import are_large  # noqa: PLC0415
 
     wanted = memory is not None or engine is not None
     if wanted and files.out is None:
@@ -268,7 +268,7 @@ def _wants_pieces(files: DetectFiles, memory: str | None, engine: Engine | None)
 def _engine(name: str, scheduler: str | None) -> Engine | None:
     if not is_dask(name, scheduler):
         return None
-    from conovel.site.files.dask_engine import DaskEngine  # noqa: PLC0415
+    from conovel.site.engines import DaskEngine  # noqa: PLC0415
 
     return DaskEngine(str(scheduler))
 

@@ -49,7 +49,7 @@ class DetectFiles(NamedTuple):
 def write_decisions(result: Detection, why: Reasons | None, files: DetectFiles) -> None:
     """Write the file of decisions, if one was asked for."""
     from conovel.rows.storage import read_originals, write_table  # noqa: PLC0415
-    from conovel.site.files.decisions import free_name  # noqa: PLC0415
+    from conovel.site.output import free_name  # noqa: PLC0415
 
     if files.out is None:
         return

@@ -133,7 +133,7 @@ def trials_on(engine: str, scheduler: str | None) -> AbstractContextManager[None
     """Choose where the trials run."""
     if not is_dask(engine, scheduler):
         return nullcontext()
-    from conovel.site.files.dask_engine import joblib_on  # noqa: PLC0415
+    from conovel.site.engines import joblib_on  # noqa: PLC0415
 
     return joblib_on(str(scheduler))
 

@@ -14,7 +14,7 @@ from conovel.federation.terms import Terms
 from conovel.models.wire import FAMILIES
 from conovel.protocol.bodies import Left, Roster, Start
 from conovel.protocol.messages import Message
-from conovel.site.splitting import TrainingRows
+from conovel.site.blocks import TrainingRows
 from conovel.spec.regimes import REGIMES, as_deployable
 from conovel.spec.schema import Schema, differing_columns
 from conovel.spec.settings import (

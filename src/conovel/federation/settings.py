@@ -324,7 +324,7 @@ def _schema(
 def _memory(value: str | None) -> str | None:
     if value is None:
         return None
-    from conovel.site.files.memory import as_memory  # noqa: PLC0415  (loads scikit-learn)
+    from conovel.site.memory import as_memory  # noqa: PLC0415  (loads scikit-learn)
 
     as_memory(value)  # raises if it is not an amount of memory
     return value

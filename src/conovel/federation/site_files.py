@@ -33,8 +33,8 @@ from conovel.site.checks.rows import check_rows, with_findings
 from conovel.site.checks.sample import Looked
 from conovel.site.consensus_site import open_site
 from conovel.site.files.consensus_site import FileConsensusSite
-from conovel.site.files.memory import are_large
 from conovel.site.files.site import FileSite
+from conovel.site.memory import are_large
 from conovel.site.site import LocalSite, Site
 from conovel.site.work import SiteWork
 from conovel.spec.findings import Finding

@@ -37,7 +37,7 @@ from conovel.runs.ledger_file import (
 )
 from conovel.runs.ledger_records import BatchFacts, LedgerUpdate
 from conovel.runs.site_results import SiteResult
-from conovel.site.files.memory import are_large
+from conovel.site.memory import are_large
 from conovel.site.site import Site
 from conovel.spec.guarantee import network_over_time
 

@@ -31,10 +31,10 @@ from conovel.scorers.classifier import ScorerLike
 from conovel.scorers.on_frames import reads_frames
 from conovel.scorers.registry import as_candidates
 from conovel.scorers.spelling import spell, spell_scorer, spell_seed
+from conovel.site.blocks import require_two
 from conovel.site.checks.rows import check_rows, with_findings
 from conovel.site.checks.sample import Looked
 from conovel.site.site import LocalSite
-from conovel.site.splitting import require_two
 from conovel.site.work import SiteWork
 from conovel.spec.findings import Finding
 from conovel.spec.guarantee import one_site
@@ -80,7 +80,7 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
     max_train_rows : int
         The scorer learns from no more known normals than this, the others calibrate, and
         from about as many rows of the mixture, a sample by content; see
-        :mod:`conovel.site.sampling`.
+        :mod:`conovel.site.blocks`.
     repeats : int
         The number B of runs, from 1 to 100. One run depends on its random split of the known
         normals. With B runs, each with a seed of its own and at level 2α/5, evidence is averaged

@@ -16,12 +16,12 @@ from conovel.rows.dialects import AS_FOUND, Reading
 from conovel.rows.storage import require_writable
 from conovel.runs.detector import AdaDetect
 from conovel.runs.site_results import OneSite
+from conovel.site.engines import Engine
 from conovel.site.explain.reasons import Reasons
-from conovel.site.files.engines import Engine
-from conovel.site.files.memory import release_unused
 from conovel.site.files.site import FileSite
-from conovel.site.files.sketch import Sketch
 from conovel.site.files.stream import Progress
+from conovel.site.memory import release_unused
+from conovel.site.sketch import Sketch
 from conovel.spec.guarantee import one_site
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.thin_calibration import thin_finding

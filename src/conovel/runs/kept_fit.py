@@ -26,9 +26,8 @@ from conovel.scorers.kept import Part, flat_part, from_part, to_part
 from conovel.scorers.on_frames import reads_frames
 from conovel.scorers.one_class import OneClass
 from conovel.scorers.selection import fit_best
-from conovel.site.sampling import training_sample
+from conovel.site.blocks import require_two, split_by_number, training_sample
 from conovel.site.sent.compact import imitate
-from conovel.site.splitting import require_two, split_by_number
 from conovel.site.work import SiteWork
 from conovel.spec.made_from import require_made_for_later
 from conovel.spec.schema import Schema

@@ -20,6 +20,7 @@ from conovel.models.quantized.forest import QuantizedForest
 from conovel.models.wire import Surrogate, schema_digest
 from conovel.rows.tables import Rows
 from conovel.scorers.base import Matrix, Mixture, Scale, Vector, mean_of
+from conovel.site.blocks import training_sample
 from conovel.site.consensus import (
     ConsensusScore,
     FoldTraining,
@@ -30,7 +31,6 @@ from conovel.site.consensus import (
 )
 from conovel.site.explain.column_views import views_of
 from conovel.site.explain.explainer import Explainer
-from conovel.site.sampling import training_sample
 from conovel.site.site import LocalSite, Site
 from conovel.site.work import SiteWork
 from conovel.spec.consensus import N_FOLDS

@@ -29,18 +29,17 @@ from conovel.scorers.base import (
     Vector,
 )
 from conovel.scorers.selection import Selection, fit_best
+from conovel.site.blocks import TrainingRows, split_by_number, training_sample
 from conovel.site.common_scale import CommonScale, fit_scale
 from conovel.site.composite import fit_composite
 from conovel.site.explain.column_views import views_of
 from conovel.site.explain.explainer import Explainer
 from conovel.site.levels import with_levels
-from conovel.site.sampling import training_sample
 from conovel.site.sent.bounds import Bounds, find_bounds
 from conovel.site.sent.private_surrogate import make_private_surrogate
 from conovel.site.sent.public_ranges import public_ranges
 from conovel.site.sent.public_units import public_units
 from conovel.site.sent.surrogate import decode, make_surrogate
-from conovel.site.splitting import TrainingRows, split_by_number
 from conovel.site.work import SiteWork
 from conovel.spec.consensus import fewest_learnt
 from conovel.spec.facts import Facts

@@ -11,14 +11,14 @@ from support.files import in_memory, make_files
 import conovel as cn
 from conovel.errors import ClusterError
 from conovel.runs.file_detection import detect_files
-from conovel.site.files.memory import MemoryPlan
+from conovel.site.memory import MemoryPlan
 
 distributed = pytest.importorskip("distributed")
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    from conovel.site.files.dask_engine import DaskEngine
+    from conovel.site.engines import DaskEngine
 
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
@@ -93,7 +93,7 @@ def test_trials_on_a_cluster_give_the_rows_of_this_process(tmp_path, cluster):
 
 
 def test_a_scheduler_that_does_not_answer_is_named():
-    from conovel.site.files.dask_engine import DaskEngine
+    from conovel.site.engines import DaskEngine
 
     with pytest.raises(ClusterError, match=r"tcp://127\.0\.0\.1:1"):
         DaskEngine("tcp://127.0.0.1:1", timeout=0.5)

@@ -6,7 +6,7 @@ import pyarrow.parquet as pa_parquet
 
 
 def test_row_groups_do_not_follow_the_pieces(tmp_path, monkeypatch):
-    from conovel.site.files import decisions
+    from conovel.site import output as decisions
 
     monkeypatch.setattr(decisions, "_GROUP", 100)
     table = pa.table({"score": np.arange(450.0)})

@@ -16,6 +16,7 @@ from conovel.errors import ColumnError, FileError, SampleError, SiteFailedError
 from conovel.protocol.consensus import agreed_of
 from conovel.protocol.states import State
 from conovel.rows.pairs import read_pair
+from conovel.rows.pieces import FileSource
 from conovel.rows.storage import write_table
 from conovel.runs.site_results import decide
 from conovel.scorers.refined import Refined, shallow_trees, shrunken_logistic
@@ -24,7 +25,6 @@ from conovel.site.composite import Composite, fit_composite
 from conovel.site.consensus_site import open_site
 from conovel.site.files.consensus_site import FileConsensusSite
 from conovel.site.files.site import FileSite
-from conovel.site.files.source import FileSource
 from conovel.site.work import SiteWork
 from conovel.spec.groups import Numbers, needed_calibration, planned_calibration
 from conovel.spec.regimes import as_regime

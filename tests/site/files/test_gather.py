@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from support.files import in_memory, in_pieces, trees
 from support.strategies import coarse_rows
 
+from conovel.rows.pieces import Piece
 from conovel.scorers.base import Mixture
+from conovel.site.blocks import training_sample
 from conovel.site.checks.sample import Strided, stride_of
 from conovel.site.files.gather import Cells, Early, Gathering, RowCounter, gather, survey
-from conovel.site.files.source import Piece
 from conovel.site.files.stream import Stream
-from conovel.site.sampling import training_sample
 
 
 def mapped(rows, size):

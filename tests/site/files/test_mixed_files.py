@@ -15,7 +15,7 @@ from conovel.rows.asked import columns_read
 from conovel.rows.dialects import AS_FOUND
 from conovel.rows.storage import read_pair_of_files, write_table
 from conovel.runs.file_detection import detect_files
-from conovel.site.files.memory import MemoryPlan
+from conovel.site.memory import MemoryPlan
 
 N_NULL, N_TEST = 30, 12
 N = N_NULL + N_TEST

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.files import N_TEST, cut, draw, in_pieces, left_in, make_files, trees
 
 from conovel.errors import ColumnError, FileError
-from conovel.site.files.source import FileSource
+from conovel.rows.pieces import FileSource
 
 
 @settings(max_examples=20)

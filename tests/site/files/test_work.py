@@ -7,7 +7,7 @@ import signal
 import pytest
 from support.files import N_NULL, N_TEST, cut, in_memory, in_pieces, left_in, trees
 
-from conovel.site.files.engines import LocalEngine
+from conovel.site.engines import LocalEngine
 
 
 def run_in_child(files, out, die_at, hook):

@@ -16,7 +16,7 @@ from conovel.experiments.gaussian import gaussian_design
 from conovel.models.wire import decode, family_of
 from conovel.protocol.replay import verify
 from conovel.scorers.base import Mixture, TrainingSet
-from conovel.site.sampling import training_sample
+from conovel.site.blocks import training_sample
 from conovel.site.sent import noise as noise_module
 from conovel.site.sent.noise import SecretNoise, gaussian_scale, selection_scale, total_rho
 from conovel.site.sent.private_surrogate import (

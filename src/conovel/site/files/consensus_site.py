@@ -16,18 +16,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from conovel.errors import InputError
+from conovel.rows.pieces import mask_of
 from conovel.scorers.base import Matrix, Mixture
 from conovel.site.consensus import ConsensusScore, FoldTraining, cells_of, draw_folds
 from conovel.site.consensus_site import FoldWork, MeanScore, count_cells
 from conovel.site.explain.column_views import views_of
 from conovel.site.explain.explainer import Explainer
 from conovel.site.explain.reasons import Reasons, most_novel
-from conovel.site.files.decisions import count_ranks, with_reasons, write_rows
 from conovel.site.files.site import FileSite
-from conovel.site.files.sketch import Sketch
-from conovel.site.files.source import mask_of
 from conovel.site.files.stream import Stream
+from conovel.site.output import count_ranks, with_reasons, write_rows
 from conovel.site.roaming import Roaming
+from conovel.site.sketch import Sketch
 from conovel.spec.consensus import N_FOLDS, Agreed
 from conovel.spec.joint import N_CELLS
 from conovel.stats.cells import reaches

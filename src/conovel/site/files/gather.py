@@ -2,7 +2,7 @@
 
 The first pass counts rows, and by the hash of their content how many fall into each of many
 cells. No row occurs more often than its cell counts, so that the second pass knows for nearly
-every row that none of its copies will be taken (:mod:`conovel.site.sampling`), and keeps the
+every row that none of its copies will be taken (:mod:`conovel.site.blocks`), and keeps the
 others, each distinct row once.
 
 Where the number of rows is known beforehand, the first pass keeps the rows of which copies
@@ -19,11 +19,11 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.rows.pieces import Piece
 from conovel.scorers.base import Matrix, Mixture, TrainingSet, Vector
 from conovel.scorers.hashing import content_hash
+from conovel.site.blocks import copies_taken, thin
 from conovel.site.checks.sample import Strided
-from conovel.site.files.source import Piece
-from conovel.site.sampling import copies_taken, thin
 
 T = TypeVar("T")
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.rows.pieces import FileSource
+from conovel.rows.work_folder import Work
 from conovel.scorers.base import Matrix, Mixture, ScoreModel, Vector
-from conovel.site.files.engines import Engine
-from conovel.site.files.source import FileSource
-from conovel.site.files.work import Work
+from conovel.site.engines import Engine
 
 # Rounds whose rows are gathered in one pass over the files. The plan of memory has room for eight
 # pieces at work, and a round is as large as a piece.

@@ -23,29 +23,28 @@ from conovel.rows.asked import SchemaLike, asks, columns_read, needs_schema, res
 from conovel.rows.datafiles import are_numbers, not_numbers
 from conovel.rows.dialects import AS_FOUND, Reading
 from conovel.rows.encoding import Encoder, FeatureMap
+from conovel.rows.file_columns import codec_from_files, contents_in_files, infer_from_files
 from conovel.rows.original import with_frames
+from conovel.rows.pieces import FileSource, mask_of
 from conovel.rows.storage import pick_features
 from conovel.scorers.base import FittedScorer, TrainingSet, Vector
 from conovel.scorers.on_frames import reads_frames
 from conovel.site.common_scale import CommonScale
+from conovel.site.engines import Engine, LocalEngine
 from conovel.site.explain.column_views import views_of
 from conovel.site.explain.explainer import Explainer
 from conovel.site.explain.reasons import MOST_EXPLAINED, Reasons, most_novel
-from conovel.site.files.decisions import (
+from conovel.site.files.stream import Progress, Stream, silent
+from conovel.site.memory import DEFAULT_MEMORY, MemoryPlan, as_memory
+from conovel.site.output import (
     Decider,
     count_ranks,
     with_originals,
     with_reasons,
     write_rows,
 )
-from conovel.site.files.engines import Engine, LocalEngine
-from conovel.site.files.look import codec_from_files, contents_in_files, infer_from_files
-from conovel.site.files.memory import DEFAULT_MEMORY, MemoryPlan, as_memory
-from conovel.site.files.seen import SeenDecisions
-from conovel.site.files.sketch import Sketch
-from conovel.site.files.source import FileSource, mask_of
-from conovel.site.files.stream import Progress, Stream, silent
 from conovel.site.site import Site
+from conovel.site.sketch import SeenDecisions, Sketch
 from conovel.site.work import SiteWork
 from conovel.spec.facts import Facts
 from conovel.spec.findings import Finding

@@ -18,15 +18,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from conovel.errors import SampleError
+from conovel.rows.pieces import FileSource, mask_of
 from conovel.rows.tables import Rows, warn_constant
+from conovel.rows.work_folder import Work
 from conovel.scorers.base import Matrix, Mixture, ScoreModel, TrainingSet, Vector, is_by_row
 from conovel.site.checks.sample import Looked, Strided, most_rows
-from conovel.site.files.engines import Engine
+from conovel.site.engines import Engine
 from conovel.site.files.gather import Cells, Early, Gathering, gather, survey
-from conovel.site.files.memory import MemoryPlan, release_unused, require_room_to_fit
 from conovel.site.files.rounds import Sample, scores_by_rounds
-from conovel.site.files.source import FileSource, mask_of
-from conovel.site.files.work import Work
+from conovel.site.memory import MemoryPlan, release_unused, require_room_to_fit
 from conovel.spec.version import __version__
 
 Progress: TypeAlias = Callable[[str, int, int | None], None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -39,7 +40,6 @@ from conovel.rows.storage import require_features
 from conovel.rows.tables import LARGEST, Rows, read_rows, require_finite
 from conovel.scorers.base import Matrix, Vector
 from conovel.scorers.hashing import hash_columns
-from conovel.site.files.ordered import in_order
 
 T = TypeVar("T")
 _THREADS = 2  # beside those that read and score
@@ -82,7 +82,7 @@ class Piece:
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
-        """:func:`conovel.site.sampling.content_hash` of the rows."""
+        """:func:`conovel.site.blocks.content_hash` of the rows."""
         return hash_columns(self.columns, len(self))
 
     def rows(self, chosen: NDArray[np.bool_] | slice = slice(None)) -> Matrix:
@@ -339,3 +339,32 @@ def _batches(file: DataFile, types: pa.Schema, size: int) -> Iterator[pa.Table]:
                 yield file.converted(pa.Table.from_batches([batch]), types)
     except READ_ERRORS as error:
         raise file.unreadable(error) from None
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Promise(Protocol[T_co]):
+    """A result that will be there."""
+
+    def result(self) -> T_co:
+        """Wait for it."""
+
+
+def in_order(promises: Iterable[Promise[T]], n_waiting: int) -> Iterator[T]:
+    """Wait for results in their order, while so many later ones are already under way.
+
+    Examples
+    --------
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> with ThreadPoolExecutor(2) as pool:
+    ...     list(in_order((pool.submit(pow, n, 2) for n in range(5)), n_waiting=2))
+    [0, 1, 4, 9, 16]
+    """
+    waiting: deque[Promise[T]] = deque()
+    for promise in promises:
+        waiting.append(promise)
+        if len(waiting) > n_waiting:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()

@@ -17,8 +17,8 @@ from conovel.rows.datafiles import open_files
 from conovel.rows.dialects import Reading
 from conovel.rows.inference import Profile, schema_from
 from conovel.rows.original import ColumnValues, FrameCodec
+from conovel.rows.pieces import FileSource
 from conovel.rows.tables import entirely_missing, require_finite
-from conovel.site.files.source import FileSource
 from conovel.spec.made_from import NOTHING, Contents, MadeFrom
 from conovel.spec.schema import Schema
 
