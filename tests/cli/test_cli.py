@@ -13,8 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from conovel.cli import app
-from conovel.cli.panels import PANELS
+from conovel.cli import PANELS, app
 from conovel.spec.version import __version__
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.forgeries import assert_every_forgery_is_found
 
-from conovel.cli.verify import _with_ranks
+from conovel.cli.results import _with_ranks
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from sklearn.linear_model import LogisticRegression
 
 import conovel as cn
 from conovel.cli import main
-from conovel.cli.number_tables import print_numbers
 from conovel.cli.run import _print_account
+from conovel.cli.show import print_numbers
 from conovel.spec.exits import NO
 
 LONG = "Rotational speed of the second spindle [rpm], as the control unit reports it"

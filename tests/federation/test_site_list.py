@@ -21,7 +21,7 @@ from conovel.federation.processes import wait_for
 from conovel.federation.settings import read_site
 from conovel.protocol.bodies import Kind
 from conovel.protocol.replay import verify
-from conovel.report.story import story_of
+from conovel.report.page import story_of
 from conovel.rows.storage import write_table
 
 LEVEL = Fraction(1, 5)

@@ -8,7 +8,7 @@ import pytest
 from support.forgeries import assert_every_forgery_is_found
 
 import conovel as cn
-from conovel.cli.verify import _with_ranks
+from conovel.cli.results import _with_ranks
 from conovel.errors import ConovelError, InputError, LevelError, MalformedMessageError
 from conovel.federation.terms import Terms
 from conovel.protocol.bodies import Roster

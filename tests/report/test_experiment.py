@@ -5,7 +5,7 @@ from support.reports import SCRIPT, Page, sections
 
 from conovel.errors import FileError, RunFileError
 from conovel.report import render
-from conovel.report.story import story_of
+from conovel.report.page import story_of
 
 
 @pytest.fixture

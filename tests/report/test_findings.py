@@ -7,7 +7,7 @@ import pytest
 import conovel as cn
 from conovel.errors import RunFileError
 from conovel.report import render
-from conovel.report.story import story_of
+from conovel.report.page import story_of
 
 DRIFT = cn.Finding(
     "drift",

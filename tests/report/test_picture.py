@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 
 import conovel as cn
 from conovel.report import render
-from conovel.report.picture import SiteRanks, most_novel, picture, score_histogram
-from conovel.report.picture_content import BINS, MOST_POINTS, Line, thinned
+from conovel.report.picture import (
+    BINS,
+    MOST_POINTS,
+    Line,
+    SiteRanks,
+    most_novel,
+    picture,
+    score_histogram,
+    thinned,
+)
 
 
 @given(st.integers(1, 10**7), st.integers(0, 10**7))

@@ -5,9 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conovel.report.drawing import BOTTOM, LEFT, RIGHT, TOP, Bar, Dot, round_values
-from conovel.report.picture_content import thinned
-from conovel.report.plots import p_value_plot, rounds_plot, score_plot, step_up_plot
+from conovel.report.picture import thinned
+from conovel.report.plots import (
+    BOTTOM,
+    LEFT,
+    RIGHT,
+    TOP,
+    Bar,
+    Dot,
+    p_value_plot,
+    round_values,
+    rounds_plot,
+    score_plot,
+    step_up_plot,
+)
 from conovel.report.view import Curve, Histogram
 
 

@@ -10,7 +10,7 @@ from support.reports import PLAIN, SCRIPT, Page, has_reasons, sections
 import conovel as cn
 from conovel.errors import RunFileError
 from conovel.report import network_content, of_detection, render
-from conovel.report.story import story_of
+from conovel.report.page import story_of
 
 
 @pytest.fixture(scope="module")

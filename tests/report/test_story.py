@@ -11,7 +11,7 @@ from conovel.cli.simulate import _group_lines
 from conovel.errors import RunFileError
 from conovel.report import network_content, render
 from conovel.report.network import settings_of
-from conovel.report.story import story_of
+from conovel.report.page import story_of
 from conovel.spec.run_spec import RunSpec
 
 

@@ -9,8 +9,8 @@ import pytest
 import conovel as cn
 from conovel.protocol.not_checked import not_checked
 from conovel.protocol.replay import verify
-from conovel.report.picture import network_content
-from conovel.report.story import story_of
+from conovel.report.page import story_of
+from conovel.report.run_pictures import network_content
 from conovel.runs import ledgers
 from conovel.stats.evidence import e_bh
 

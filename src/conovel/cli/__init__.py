@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 import traceback
 import warnings
+from collections.abc import Mapping
 from types import TracebackType
+from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 from conovel.cli import (
     agent,
@@ -18,28 +21,56 @@ from conovel.cli import (
     federation,
     fit,
     ledger,
-    limit,
     privacy,
-    report,
     reproduce,
+    results,
     run,
     schema,
-    show_model,
     simulate,
-    verify,
     watch,
-)
-from conovel.cli.panels import (
-    EVERY_DAY,
-    FEDERATIONS,
-    NETWORKS,
-    ONE_SITE,
-    RESULTS,
-    PanelCommand,
 )
 from conovel.cli.show import say
 from conovel.errors import ConovelError, ConovelWarning
 from conovel.spec.exits import ERROR
+
+ONE_SITE = "One site"
+EVERY_DAY = "Batch after batch"
+NETWORKS = "Networks in one process"
+FEDERATIONS = "Between organisations"
+RESULTS = "Results"
+
+_MANY = 12  # from so many options on, a command has several panels
+PANELS: Mapping[str, tuple[str, ...]] = {
+    "Columns": ("columns", "id_column", "exclude", "keep", "kind", "schema"),
+    "How CSV files are read": ("separator", "decimal", "encoding", "na"),
+    "What is learnt": ("scorer", "train_fraction", "max_train_rows", "seed", "repeats", "grower"),
+    "Models that are sent": ("composite", "bits", "privacy"),
+    "The Gaussian design, without --agent": ("delta", "agents", "nulls", "tests"),
+    "Counts, and members who fail or lie": (
+        "counting",
+        "reveal_to",
+        "liars",
+        "on_dropout",
+        "drop",
+        "stage_seconds",
+        "run_seconds",
+    ),
+    EVERY_DAY: ("detector", "ledger", "final", "batches", "list_name"),
+    "Large files": ("memory", "engine", "scheduler"),
+    "What is checked and shown": ("reasons", "keep_columns", "explain", "check", "plot", "json"),
+}
+_PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
+
+
+class PanelCommand(TyperCommand):
+    """A command whose many options are shown in panels; few options stay together."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for param in self.params if len(self.params) >= _MANY else ():
+            if not param.required:
+                param.rich_help_panel = _PANEL_OF.get(str(param.name))  # type: ignore[attr-defined]
+
 
 app = typer.Typer(
     name="conovel",
@@ -54,7 +85,7 @@ app = typer.Typer(
 for panel, commands in {
     ONE_SITE: (detect.detect, check.check, evaluate.evaluate, schema.schema),
     EVERY_DAY: (fit.fit, watch.watch, ledger.ledger),
-    NETWORKS: (simulate.simulate, reproduce.reproduce, limit.limit),
+    NETWORKS: (simulate.simulate, reproduce.reproduce, reproduce.limit),
     FEDERATIONS: (
         privacy.privacy,
         agent.coordinate,
@@ -64,7 +95,7 @@ for panel, commands in {
         run.stop,
         audit.audit,
     ),
-    RESULTS: (report.report, verify.verify, show_model.inspect),
+    RESULTS: (results.report, results.verify, results.inspect),
 }.items():
     for command in commands:
         app.command(command.__name__, cls=PanelCommand, rich_help_panel=panel)(command)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conovel.cli.number_tables import print_numbers
 from conovel.cli.show import (
     print_findings,
     print_fitted,
     print_json,
+    print_numbers,
     require_there,
     split_names,
     stages,

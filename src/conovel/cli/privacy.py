@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conovel.cli.number_tables import print_numbers
-from conovel.cli.show import bars, print_fitted, print_json, require_there, split_names
+from conovel.cli.show import (
+    bars,
+    print_fitted,
+    print_json,
+    print_numbers,
+    require_there,
+    split_names,
+)
 from conovel.cli.simulate import read_bits
 from conovel.cli.tables import FileOptions, named_samples, with_file_options
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conovel.cli.number_tables import print_numbers
 from conovel.cli.show import (
     print_findings,
     print_fitted,
     print_json,
+    print_numbers,
     say,
     split_names,
     stages,

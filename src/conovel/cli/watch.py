@@ -76,7 +76,7 @@ def watch(
     if not folder.is_dir():
         raise FileError(f"{folder} is not a folder")
     require_there(detector, null, options.schema)
-    from conovel.cli.kept import begin_ledger  # noqa: PLC0415
+    from conovel.cli.ledger import begin_ledger  # noqa: PLC0415
     from conovel.rows.storage import require_writable  # noqa: PLC0415
 
     if out is not None:
@@ -271,7 +271,7 @@ def _read_notes(path: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def _kept_test(detector: Path, ledger: Path, level: str | None, options: FileOptions) -> Test:
-    from conovel.cli.kept import read_batch  # noqa: PLC0415
+    from conovel.cli.ledger import read_batch  # noqa: PLC0415
     from conovel.runs.kept import KeptDetector  # noqa: PLC0415
 
     kept, reading = KeptDetector.load(detector), options.reading

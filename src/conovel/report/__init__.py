@@ -8,8 +8,8 @@ checked and escaped.
 from __future__ import annotations
 
 from conovel.report.page import page_of, render, write_report
-from conovel.report.picture import correct_counts, network_content, of_detection, of_network
-from conovel.report.streamed import of_files
+from conovel.report.picture import of_detection
+from conovel.report.run_pictures import correct_counts, network_content, of_files, of_network
 
 __all__ = [
     "correct_counts",

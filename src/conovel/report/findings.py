@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from conovel.report.checked import Checked
-from conovel.report.drawing import (
+from conovel.report.picture import shortened
+from conovel.report.plots import (
     BOTTOM,
     TOP,
     Dot,
@@ -17,8 +17,7 @@ from conovel.report.drawing import (
     x_scale,
     y_scale,
 )
-from conovel.report.picture_content import shortened
-from conovel.report.view import Section, Story, Table
+from conovel.report.view import Checked, Section, Story, Table
 from conovel.spec.findings import KINDS, Finding, named, presumed, subject, worst_of
 
 _MOST = 50  # findings on a page

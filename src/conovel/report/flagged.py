@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from conovel.report.checked import Checked
-from conovel.report.picture_content import shortened
-from conovel.report.view import MOST_SITES
+from conovel.report.picture import shortened
+from conovel.report.view import MOST_SITES, Checked
 from conovel.site.explain.reasons import COMBINATION, MOST_EXPLAINED
 
 _MOST_COLUMNS = 2_000

@@ -14,11 +14,10 @@ from conovel.protocol.bodies import Step
 from conovel.protocol.group_records import AgentGroup, groups_of
 from conovel.protocol.replay import verify
 from conovel.protocol.transcript import Transcript
-from conovel.report.checked import Checked
-from conovel.report.picture import SiteRanks, lines_of, picture
-from conovel.report.picture_content import shortened
+from conovel.report.picture import SiteRanks, picture, shortened
 from conovel.report.plots import rounds_plot
 from conovel.report.roaming import flow_section, fold_section
+from conovel.report.run_pictures import lines_of
 from conovel.report.sections import (
     NOT_CLAIMED,
     lead,
@@ -37,7 +36,7 @@ from conovel.report.tables import (
     revealed_rows,
     round_rows,
 )
-from conovel.report.view import Picture, Section, Story, read_picture
+from conovel.report.view import Checked, Picture, Section, Story, read_picture
 from conovel.spec.findings import percent
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.words import counted

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conovel.errors import RunFileError
-from conovel.report.flagged import page_script
-from conovel.report.picture import network_content, of_detection
-from conovel.report.story import story_of
+from conovel.errors import InputError, RunFileError
+from conovel.report.experiment import evaluation_story, experiment_story
+from conovel.report.findings import check_story, with_findings
+from conovel.report.flagged import page_script, read_flagged
+from conovel.report.network import network_story
+from conovel.report.picture import of_detection, shortened
+from conovel.report.repeats import repeated_detection_story, repeated_network_story
+from conovel.report.run_pictures import network_content
+from conovel.report.sections import (
+    NOT_CLAIMED,
+    lead,
+    row_sections,
+    selection_section,
+    settings_section,
+    threshold_fact,
+)
+from conovel.report.view import Checked, Section, Story, Table, read_picture
 from conovel.rows.storage import read_json, write_text
+from conovel.spec.findings import percent
 from conovel.spec.version import __version__
+from conovel.stats.levels import as_level
+from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -27,7 +44,7 @@ def render(content: Mapping[str, Any], folder: Path | None = None) -> str:
     Parameters
     ----------
     content : mapping
-        A result as its command wrote it; see :func:`conovel.report.story.story_of`.
+        A result as its command wrote it; see :func:`conovel.report.page.story_of`.
     folder : Path, optional
         Folder of the figures that it names.
     """
@@ -71,3 +88,167 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def story_of(content: Mapping[str, Any], folder: Path | None = None) -> Story:
+    """Read the result of any command.
+
+    Parameters
+    ----------
+    content : mapping
+        What ``conovel detect``, ``simulate``, a deployment or ``reproduce`` wrote.
+    folder : Path, optional
+        Folder of the file, which also has the figures of an experiment.
+
+    Examples
+    --------
+    >>> story_of({"level": "1/10"})
+    Traceback (most recent call last):
+    ...
+    conovel.errors.RunFileError: command is missing
+    """
+    run = Checked(content)
+    story = replace(_story(run, folder), flagged=read_flagged(run))
+    return with_findings(with_ledger(story, run), run)
+
+
+def _story(run: Checked, folder: Path | None) -> Story:
+    command = run.text("command")
+    if command == "detect":
+        return repeated_detection_story(run) if "repeats" in run else detection_story(run)
+    if command == "check":
+        return check_story(run)
+    if command == "evaluate":
+        return evaluation_story(run)
+    if command == "reproduce":
+        return experiment_story(run, folder)
+    if "runs" in run:
+        return repeated_network_story(run)
+    if "transcript" not in run:
+        run.refuse("transcript", f"is missing, and a result of {shortened(command)!r} needs it")
+    return network_story(run)
+
+
+def detection_story(run: Checked) -> Story:
+    """Describe the decisions of one site."""
+    n_rejected, n_test = run.integer("n_rejected"), run.integer("n_test")
+    n_calibration, scorer = run.integer("n_calibration"), run.text("scorer")
+    level, guarantee = _level(run), run.object("guarantee")
+    drawn = read_picture(run.object("picture"))
+    facts = [
+        ("false alarms, at most on average", percent(level)),
+        ("rows tested", f"{n_test:,}"),
+        ("known normals to train on", f"{run.integer('n_train'):,}"),
+        ("known normals to compare with", f"{n_calibration:,}"),
+        *threshold_fact(drawn),
+    ]
+    if "pi0" in run:
+        facts.append(("share of normals, estimated", f"{run.number('pi0'):.3f}"))
+    return Story(
+        kind="One site",
+        headline=f"{n_rejected:,} of {counted(n_test, 'row')} flagged as novel",
+        lead=lead(n_rejected, level),
+        facts=facts,
+        guarantee=guarantee.text("statement"),
+        assumptions=guarantee.texts("assumptions"),
+        caveats=[NOT_CLAIMED],
+        sections=[
+            *row_sections(drawn),
+            *selection_section(run, scorer),
+            settings_section(
+                [
+                    ("known normals", run.text("null", "")),
+                    ("detector", run.text("detector", "")),
+                    ("rows to test", run.text("test", "")),
+                    ("level", run.text("level")),
+                    ("scorer", scorer),
+                ]
+            ),
+        ],
+    )
+
+
+def _level(run: Checked) -> float:
+    try:
+        return float(as_level(run.text("level")))
+    except InputError:
+        run.refuse("level", "is not a level between 0 and 1")
+
+
+_MOST_ROWS = 200
+_SHOWN = 15
+_WORDS = (
+    "A ledger decides about the rows of all batches together. The rows below came on the list, or"
+    " went off it, when this batch was added."
+)
+
+
+def with_ledger(story: Story, run: Checked) -> Story:
+    """Let a page speak of the list of all batches, if a ledger decided."""
+    if "ledger" not in run:
+        return story
+    told = run.object("ledger")
+    if "sites" in told:
+        return _network(story, told)
+    n_listed, n_tests = told.integer("n_listed"), told.integer("n_tests")
+    number, name = told.integer("batch"), shortened(told.text("name"))
+    promise = story.facts[0][1] if story.facts else ""
+    lead = (
+        f"{name} is batch {number:,}. The list of all batches so far has {n_listed:,} of"
+        f" {counted(n_tests, 'row')}, and on average at most {promise} of them are false alarms."
+    )
+    facts = [*story.facts, ("rows on the list of all batches", f"{n_listed:,}")]
+    section = Section("The list so far", [_WORDS], tables=_tables(told))
+    return replace(story, lead=lead, facts=facts, sections=[section, *story.sections])
+
+
+def _network(story: Story, told: Checked) -> Story:
+    """Add the list of a network; the rest of the page is about the run of the batch alone."""
+    sites = told.object("sites")
+    by_name = {name: sites.object(name) for name in sites}
+    table = Table(
+        "The list so far",
+        ["agent", "batch", "rows on the list", "rows tested"],
+        [
+            [
+                shortened(name),
+                f"{site.integer('batch'):,}",
+                f"{site.integer('n_listed'):,}",
+                # The coordinator does not know it.
+                f"{site.integer('n_tests'):,}" if "n_tests" in site else "–",
+            ]
+            for name, site in by_name.items()
+        ],
+    )
+    words = [
+        told.text("guarantee"),
+        "The rest of this page is about the run of this batch, at half the level.",
+    ]
+    tables, facts = [table], story.facts
+    if "n_listed_in_all" in told:
+        n_listed = told.integer("n_listed_in_all")
+        facts = [*facts, ("rows on the list of all batches and sites", f"{n_listed:,}")]
+    for site in by_name.values():
+        if len(by_name) == 1:  # a site's own page: which rows they are
+            words.insert(1, _WORDS)
+            tables += _tables(site)
+    section = Section("The list so far", words, tables=tables)
+    return replace(story, facts=facts, sections=[section, *story.sections])
+
+
+def _tables(told: Checked) -> list[Table]:
+    found = []
+    for key, caption in (("joined", "Rows that joined the list"), ("left", "Rows that left it")):
+        rows = told.objects(key)
+        if not rows:
+            continue
+        cells = [
+            [
+                shortened(row.text("id")) if "id" in row else f"row {row.integer('row'):,}",
+                shortened(row.text("batch")),
+            ]
+            for row in rows[:_MOST_ROWS]
+        ]
+        more = f"{len(rows) - _MOST_ROWS:,} more." if len(rows) > _MOST_ROWS else ""
+        found.append(Table(caption, ["row", "batch"], cells, more, frozenset({1}), _SHOWN))
+    return found

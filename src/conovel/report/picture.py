@@ -5,7 +5,8 @@ The commands write them under ``"picture"`` in the file of results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -13,27 +14,43 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.report.picture_content import (
-    BINS,
-    FORMAT,
-    MOST_ROWS,
-    P_VALUE_BINS,
-    Line,
-    curve_content,
-    p_value_edges,
-    row_content,
-    site_content,
-    thinned,
-)
-from conovel.report.repeats_content import RepeatedRows, of_repeats
-from conovel.site.explain.reasons import MOST_EXPLAINED
-from conovel.stats.null_proportion import NullProportion
-from conovel.stats.stepup import step_up
+from conovel.stats.resolution import rank_limit
 
 if TYPE_CHECKING:
-    from conovel.protocol.transcript import Transcript
-    from conovel.runs.results import NetworkRun
-    from conovel.runs.site_results import Detection, SiteResult
+    from conovel.runs.site_results import Detection
+
+FORMAT = "conovel-picture-1"
+MOST_ROWS = 100  # rows listed, the most novel first
+MOST_POINTS = 400  # points of a step-up
+MOST_LETTERS = 80  # of a row's name
+BINS = 30  # of scores
+P_VALUE_BINS = 20
+
+
+@dataclass(frozen=True)
+class Line:
+    """One step-up: p-values are compared with ``slope · k``.
+
+    Attributes
+    ----------
+    sites : tuple of str
+        Sites whose rows take part and are known here.
+    slope : Fraction
+        α/m, or α over the estimated number of nulls.
+    n_rejected : int
+        The k it ended with, over all sites that took part.
+    whole : bool
+        False if rows of other sites took part, which are not known here.
+    is_step_up : bool
+        False in the regime `joint`, where cells decide. The line then only says which rank was
+        the largest rejected one.
+    """
+
+    sites: tuple[str, ...]
+    slope: Fraction
+    n_rejected: int
+    whole: bool = True
+    is_step_up: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +78,27 @@ class SiteRanks:
     def p_values(self) -> NDArray[np.float64]:
         """Conformal p-values."""
         return self.ranks / (self.n_calibration + 1)
+
+
+def of_detection(detection: Detection) -> dict[str, Any]:
+    """Summarise the decisions at one site."""
+    if detection.repeated is not None:
+        from conovel.report.run_pictures import of_repeats, repeated_rows  # noqa: PLC0415
+
+        return of_repeats(repeated_rows({detection.name: detection}))
+    outcome = detection.stepup
+    slope = outcome.level / (detection.ranks.size * (outcome.pi0 or 1))
+    block = SiteRanks(
+        ranks=detection.ranks,
+        rejected=detection.rejected,
+        n_calibration=detection.n_calibration,
+        names=row_names(detection.ids, detection.ranks.size),
+        scores=detection.scores,
+        calibration_scores=detection.calibration_scores,
+    )
+    if detection.ledger is not None:  # all batches so far decide, not this one by itself
+        return picture({"": block}, [by_largest_rank("", block)])
+    return picture({"": block}, [Line(("",), slope, detection.n_rejected)])
 
 
 def picture(blocks: Mapping[str, SiteRanks], lines: Sequence[Line]) -> dict[str, Any]:
@@ -99,114 +137,7 @@ def picture(blocks: Mapping[str, SiteRanks], lines: Sequence[Line]) -> dict[str,
     }
 
 
-def of_detection(detection: Detection) -> dict[str, Any]:
-    """Summarise the decisions at one site."""
-    if detection.repeated is not None:
-        return of_repeats(_repeated_rows({detection.name: detection}))
-    outcome = detection.stepup
-    slope = outcome.level / (detection.ranks.size * (outcome.pi0 or 1))
-    block = SiteRanks(
-        ranks=detection.ranks,
-        rejected=detection.rejected,
-        n_calibration=detection.n_calibration,
-        names=row_names(detection.ids, detection.ranks.size),
-        scores=detection.scores,
-        calibration_scores=detection.calibration_scores,
-    )
-    if detection.ledger is not None:  # all batches so far decide, not this one by itself
-        return picture({"": block}, [_by_largest_rank("", block)])
-    return picture({"": block}, [Line(("",), slope, detection.n_rejected)])
-
-
-def _repeated_rows(sites: Mapping[str, SiteResult]) -> dict[str, RepeatedRows]:
-    return {
-        name: RepeatedRows(site.repeated, site.rejected, site.n_calibration, site.ids)
-        for name, site in sites.items()
-        if site.repeated is not None
-    }
-
-
-def of_network(run: NetworkRun) -> dict[str, Any]:
-    """Summarise the decisions of a network."""
-    if run.runs:
-        return of_repeats(_repeated_rows(run.sites))
-    blocks = {}
-    for name, site in run.items():
-        if name in run.lost:
-            continue
-        rows = np.flatnonzero(site.tested)
-        blocks[name] = SiteRanks(
-            ranks=site.ranks[rows],
-            rejected=site.rejected[rows],
-            n_calibration=site.n_calibration,
-            names=row_names(site.ids, site.tested.size)[rows],
-            scores=site.scores[rows],
-        )
-    return picture(blocks, lines_of(run.transcript, blocks))
-
-
-def network_content(
-    run: NetworkRun, truth: Mapping[str, NDArray[np.bool_]] | None = None
-) -> dict[str, Any]:
-    """Return a run as JSON types, with its picture, and with the truth if it is known.
-
-    Parameters
-    ----------
-    run : NetworkRun
-    truth : mapping of bool arrays, optional
-        In a simulation, which test rows of each site are novel.
-    """
-    content = {**run.to_dict(), "picture": of_network(run), "reasons": network_reasons(run)}
-    if truth is not None:
-        content["truth"] = {
-            name: correct_counts(site.rejected, truth[name]) for name, site in run.items()
-        }
-    return content
-
-
-def network_reasons(run: NetworkRun) -> dict[str, Any]:
-    """Say why rows were flagged, at every site of a network in one process."""
-    explained = {name: site for name, site in run.items() if site.explainer is not None}
-    most = MOST_EXPLAINED // max(len(explained), 1)
-    return {
-        name: site.most_novel_reasons(most).to_dict(site.n_rejected)
-        for name, site in explained.items()
-    }
-
-
-def correct_counts(rejected: NDArray[np.bool_], is_novel: NDArray[np.bool_]) -> dict[str, int]:
-    """Count novelties, those that were found, and false alarms, in a simulation.
-
-    Examples
-    --------
-    >>> correct_counts(np.array([True, True, False]), np.array([True, False, True]))
-    {'novel': 2, 'found': 1, 'false': 1}
-    """
-    found = int((rejected & is_novel).sum())
-    return {
-        "novel": int(is_novel.sum()),
-        "found": found,
-        "false": int(rejected.sum()) - found,
-    }
-
-
-def lines_of(transcript: Transcript, blocks: Mapping[str, SiteRanks]) -> list[Line]:
-    """Find the step-ups of a network run: one for all through counts, or one per site."""
-    spec = transcript.settings
-    level, estimator = spec.level, spec.pi0
-    outcome, names = transcript.outcome, tuple(blocks)
-    if spec.regime.divides_level:
-        level = spec.test_level(len(transcript.roster))
-        return [_decided({name: block}, level, estimator) for name, block in blocks.items()]
-    if outcome is None:  # rows were pooled, and no message was sent
-        return [_decided(blocks, level, estimator)]
-    if spec.regime.decides_by_cells:
-        return [_by_largest_rank(name, block) for name, block in blocks.items()]
-    whole = set(outcome.participants) <= set(names)
-    return [Line(names, outcome.slope, outcome.step.k, whole)]
-
-
-def _by_largest_rank(name: str, block: SiteRanks) -> Line:
+def by_largest_rank(name: str, block: SiteRanks) -> Line:
     """Say which rank of a site was the largest rejected one where no step-up of it decided."""
     k = int(block.rejected.sum())
     largest = int(block.ranks[block.rejected].max(initial=0))
@@ -282,15 +213,6 @@ def row_names(ids: NDArray[Any] | None, m: int) -> NDArray[Any]:
     return np.arange(m) if ids is None else ids
 
 
-def _decided(
-    blocks: Mapping[str, SiteRanks], level: Fraction, estimator: NullProportion | None
-) -> Line:
-    pairs = [(block.ranks, block.n_calibration) for block in blocks.values()]
-    m = sum(ranks.size for ranks, _ in pairs)
-    outcome = step_up(pairs, level, estimator)
-    return Line(tuple(blocks), level / (m * (outcome.pi0 or 1)), outcome.n_rejected)
-
-
 def _curve(line: Line, blocks: Sequence[SiteRanks]) -> dict[str, Any]:
     p_values = np.sort(np.concatenate([block.p_values for block in blocks]))
     here = sum(int(block.rejected.sum()) for block in blocks)
@@ -327,3 +249,99 @@ def _site(block: SiteRanks, line: Line) -> dict[str, Any]:
         lowest_rejected_score=None if flagged is None or not flagged.size else flagged.min(),
         scores=score_histogram(block),
     )
+
+
+def curve_content(
+    line: Line,
+    n_tests: int,
+    n_rejected_here: int,
+    places: NDArray[np.int64],
+    p_values: Iterable[float],
+) -> dict[str, Any]:
+    """Return a step-up as JSON types: the p-values at some places, and the line."""
+    return {
+        "sites": list(line.sites),
+        "n_tests": n_tests,
+        "n_rejected": line.n_rejected,
+        "n_rejected_here": n_rejected_here,
+        "slope": float(line.slope),
+        "whole": line.whole,
+        "k": places.tolist(),
+        "p_value": [short(p) for p in p_values],
+    }
+
+
+def site_content(
+    line: Line,
+    *,
+    n_tested: int,
+    n_calibration: int,
+    n_rejected: int,
+    lowest_rejected_score: float | None,
+    scores: dict[str, list[Any]] | None,
+) -> dict[str, Any]:
+    """Return the numbers of one site as JSON types."""
+    lowest = lowest_rejected_score
+    return {
+        "n_tested": n_tested,
+        "n_calibration": n_calibration,
+        "n_rejected": n_rejected,
+        "limit": rank_limit(line.slope, line.n_rejected, n_calibration),
+        "fewest": math.ceil(1 / (line.slope * (n_calibration + 1))),
+        "lowest_rejected_score": None if lowest is None else short(lowest),
+        "scores": scores,
+    }
+
+
+def row_content(
+    site: str, name: object, score: float | None, rank: int, n_calibration: int, rejected: bool
+) -> dict[str, Any]:
+    """Return one row and its decision as JSON types."""
+    return {
+        "site": site,
+        "row": shortened(str(name)),
+        "score": None if score is None else short(score),
+        "rank": rank,
+        "p_value": short(rank / (n_calibration + 1)),
+        "rejected": rejected,
+    }
+
+
+def p_value_edges() -> list[float]:
+    """Return the edges of the bins of p-values."""
+    return [short(edge) for edge in np.linspace(0, 1, P_VALUE_BINS + 1)]
+
+
+def thinned(m: int, n_rejected: int, most: int = MOST_POINTS) -> NDArray[np.int64]:
+    """Pick the places 1 ≤ k ≤ m of a step-up that are drawn.
+
+    The picture ends at three times the number of rejections, so that the crossing is visible.
+    The places around the crossing are always included.
+
+    Examples
+    --------
+    >>> thinned(1000, 5)[[0, -1]]
+    array([ 1, 40])
+    >>> thinned(10**6, 10**5).size <= MOST_POINTS + 2
+    True
+    """
+    last = min(m, max(40, 3 * n_rejected))
+    even = np.linspace(1, last, min(last, most)).round().astype(np.int64)
+    near = np.array([n_rejected, n_rejected + 1])
+    return np.union1d(even, near[(near >= 1) & (near <= m)])
+
+
+def shortened(text: str, most: int = MOST_LETTERS) -> str:
+    """Cut a long name.
+
+    Examples
+    --------
+    >>> shortened("north-east", 6)
+    'north…'
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def short(number: float) -> float:
+    """Round to six digits, which is enough for any drawing."""
+    return float(f"{number:.6g}")

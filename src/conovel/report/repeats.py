@@ -10,13 +10,12 @@ from conovel.errors import InputError, RunFileError
 from conovel.protocol.audit_repeats import combined
 from conovel.protocol.replay import verify
 from conovel.protocol.transcript import Transcript
-from conovel.report.checked import Checked
 from conovel.report.network import promise, read_truth, realised, settings_of
-from conovel.report.picture_content import MOST_ROWS, shortened
-from conovel.report.repeats_content import FORMAT, RepeatedRows, of_repeats
+from conovel.report.picture import MOST_ROWS, shortened
+from conovel.report.run_pictures import REPEATS_FORMAT, RepeatedRows, of_repeats
 from conovel.report.sections import NOT_CLAIMED, lead, settings_section
 from conovel.report.tables import MOST_COLUMNS, MOST_ROUNDS, revealed_rows
-from conovel.report.view import MOST_SITES, Section, Story, Table
+from conovel.report.view import MOST_SITES, Checked, Section, Story, Table
 from conovel.spec.findings import percent
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.levels import MAX_REPEATS, as_level
@@ -169,8 +168,8 @@ def _number_of(runs: Runs, told: Checked) -> int:
 
 
 def _row_sections(drawn: Checked, runs: Runs) -> list[Section]:
-    if drawn.text("format") != FORMAT:
-        drawn.refuse("format", f"is not {FORMAT}")
+    if drawn.text("format") != REPEATS_FORMAT:
+        drawn.refuse("format", f"is not {REPEATS_FORMAT}")
     repeats = len(runs.n_rejected)
     rows = _novel_rows(drawn, repeats)
     times = drawn.object("times")

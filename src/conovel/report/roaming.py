@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from conovel.protocol.transcript import Transcript
-from conovel.report.checked import Checked
-from conovel.report.picture_content import shortened
-from conovel.report.view import Section, Table
+from conovel.report.picture import shortened
+from conovel.report.view import Checked, Section, Table
 from conovel.spec.consensus import N_FOLDS
 
 _MOST_SITES = 30  # in one table of the flow: it has a column for each

@@ -10,8 +10,8 @@ from conovel.protocol.counting import Question
 from conovel.protocol.group_records import AgentGroup
 from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.transcript import Transcript
-from conovel.report.drawing import spelled
-from conovel.report.picture_content import shortened
+from conovel.report.picture import shortened
+from conovel.report.plots import spelled
 from conovel.report.view import MOST_SITES, Picture, Table
 from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import Regime

@@ -6,7 +6,7 @@ import pytest
 from support.reports import sections
 
 from conovel.errors import RunFileError
-from conovel.report.story import story_of
+from conovel.report.page import story_of
 
 
 def chosen(content):

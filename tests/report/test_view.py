@@ -6,7 +6,7 @@ import pytest
 
 from conovel.errors import RunFileError
 from conovel.report import render
-from conovel.report.story import story_of
+from conovel.report.page import story_of
 
 
 @pytest.mark.parametrize(
