@@ -221,6 +221,19 @@ def judge_terms(plain: Any) -> str:
     return "read"
 
 
+def judge_json(text: str) -> str:
+    """Parse JSON, and make the limits of a site of it."""
+    from conovel.federation.consent import Limits  # noqa: PLC0415
+    from conovel.spec.records import as_record, read_json  # noqa: PLC0415
+
+    try:
+        as_record(Limits, read_json(text.encode(errors="replace"), "consent.json"))
+    except InputError as error:
+        str(error)
+        return "InputError"
+    return "read"
+
+
 def change_signed(random: Random, der: bytes) -> bytes:
     """Change what an authority or a party has signed, and sign it again in most."""
     if not random.randrange(4):
@@ -320,6 +333,7 @@ FORMATS: dict[str, Format] = {
     "site": Format(valid.sites, mutation.of_text, judge_site),
     "federation": Format(valid.federations, mutation.of_text, judge_federation),
     "schemas": Format(valid.schemas, mutation.of_text, judge_schema),
+    "records": Format(valid.records, mutation.of_text, judge_json),
     "terms": Format(valid.terms, mutation.of_tree, judge_terms),
     "certificates": Format(valid.certificates, change_signed, judge_certificate),
     "requests": Format(valid.requests, change_signed, judge_request),

@@ -203,6 +203,16 @@ def schemas() -> list[str]:
     return [SCHEMA]
 
 
+def records() -> list[str]:
+    """Write limits of sites as JSON."""
+    limits: list[dict[str, Any]] = [
+        {"regimes": ["full", "joint"], "max_level": 0.1, "min_agents": 3},
+        {"max_bits": "compact", "model_families": ["forest"], "max_peer_share": 2.5},
+        {"max_epsilon": "1/2", "min_train_share": "own rule", "reveal_to": "members"},
+    ]
+    return [json.dumps(one) for one in limits]
+
+
 def terms() -> list[Any]:
     """Terms of runs."""
     from conovel.federation.terms import Terms  # noqa: PLC0415

@@ -20,9 +20,9 @@ from conovel.rows.dialects import Reading
 from conovel.runs import saved_file
 from conovel.runs.ledger_file import _checksum, ledger_of_plain
 from conovel.scorers.kept import Part, from_part
+from conovel.spec.records import MAX_BYTES, read_toml
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.schema import Schema
-from conovel.spec.toml_text import MAX_BYTES, read_toml
 from fuzz import mutation, valid
 from fuzz.formats import FORMATS
 from fuzz.run import try_one

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta
 
 from conovel.errors import InputError
 from conovel.federation.epsilon import EpsilonSpent, shown
@@ -15,20 +17,19 @@ from conovel.models.wire import FAMILIES
 from conovel.protocol.bodies import Left, Roster, Start
 from conovel.protocol.messages import Message
 from conovel.site.blocks import TrainingRows
+from conovel.spec.records import Positive, check_fields
 from conovel.spec.regimes import REGIMES, as_deployable
 from conovel.spec.schema import Schema, differing_columns
 from conovel.spec.settings import (
     COMPACT,
     COMPOSITES,
     MAX_BITS,
-    REVEAL_TO,
-    TO_COORDINATOR,
     TO_MEMBERS,
     check_bits,
 )
 from conovel.spec.training import n_training
 from conovel.stats.levels import as_fraction, as_level, as_liars, as_whole
-from conovel.stats.words import counted
+from conovel.stats.words import briefly, counted
 
 OWN_RULE = "own rule"  # the share that the site would choose itself
 FLOAT64 = "float64"
@@ -36,18 +37,8 @@ NO_BOUND = "none"
 # Why a run is refused, for all parties; and numbers for the site's own record.
 Objection: TypeAlias = tuple[str, str]
 NONE: Objection = ("", "")
-_LEAST = {
-    "min_agents": 2,
-    "max_bytes_in": 1,
-    "max_seconds": 1,
-    "min_train_rows": 1,
-    "min_calibration_rows": 1,
-    "max_runs_per_day": 1,
-    "max_runs_per_data": 1,
-    "max_peer_share": 0,
-    "max_forest_bytes": 1,
-    "max_nodes_in": 1,
-}
+_Seconds: TypeAlias = Annotated[float, Meta(ge=1)]
+_Number: TypeAlias = str | int | float
 
 
 @dataclass(frozen=True)
@@ -118,49 +109,43 @@ class Limits:
     regimes: tuple[str, ...] = tuple(
         name for name, r in REGIMES.items() if r.deployable and not r.decides_by_cells
     )
-    max_level: str = "1/2"
-    min_agents: int = 2
-    max_bytes_in: int = 256 * 2**20
-    max_seconds: float = 24 * 3600.0
-    min_train_rows: int = 20
-    min_train_share: str = OWN_RULE
+    max_level: _Number = "1/2"
+    min_agents: Annotated[int, Meta(ge=2)] = 2
+    max_bytes_in: Positive = 256 * 2**20
+    max_seconds: _Seconds = 24 * 3600.0
+    min_train_rows: Positive = 20
+    min_train_share: _Number = OWN_RULE
     min_liars: int = 0
-    reveal_to: str = TO_COORDINATOR
-    min_calibration_rows: int = 10
+    reveal_to: Literal["coordinator", "members"] = "coordinator"
+    min_calibration_rows: Positive = 10
     max_bits: int | str = MAX_BITS
     model_families: tuple[str, ...] = FAMILIES
-    max_forest_bytes: int = 16 * 2**10  # the paper's forests of depth 5 have up to 9,000
+    max_forest_bytes: Positive = 16 * 2**10  # the paper's forests of depth 5 have up to 9,000
     composites: tuple[str, ...] = tuple(c for c in COMPOSITES if c not in ("max", "min"))
-    max_nodes_in: int = 16 * 2**10
+    max_nodes_in: Positive = 16 * 2**10
     min_group_rows: int | str = OWN_RULE
-    max_runs_per_day: int = 24
-    max_runs_per_data: int = 10
-    max_peer_share: float = 100.0
-    max_epsilon: str = NO_BOUND
+    max_runs_per_day: Positive = 24
+    max_runs_per_data: Positive = 10
+    max_peer_share: Annotated[float, Meta(ge=0)] = 100.0
+    max_epsilon: _Number = NO_BOUND
 
     def __post_init__(self) -> None:
-        if isinstance(self.regimes, str) or not isinstance(self.regimes, Sequence):
-            raise InputError("regimes must be a list of names")
-        object.__setattr__(self, "regimes", tuple(as_deployable(r).name for r in self.regimes))
-        object.__setattr__(self, "max_level", str(as_level(self.max_level, "max_level")))
+        put = object.__setattr__
+        check_fields(self)
+        put(self, "regimes", tuple(as_deployable(r).name for r in self.regimes))
+        put(self, "max_level", str(as_level(self.max_level, "max_level")))
         if self.min_train_share != OWN_RULE:
             share = as_level(self.min_train_share, "min_train_share")
-            object.__setattr__(self, "min_train_share", str(share))
+            put(self, "min_train_share", str(share))
         if self.max_epsilon != NO_BOUND:
-            object.__setattr__(self, "max_epsilon", str(_as_max_epsilon(self.max_epsilon)))
+            put(self, "max_epsilon", str(_as_max_epsilon(self.max_epsilon)))
         as_liars(self.min_liars)
-        if not isinstance(self.reveal_to, str) or self.reveal_to not in REVEAL_TO:
-            raise InputError(f"reveal_to must be {' or '.join(REVEAL_TO)}, not {self.reveal_to!r}")
         if self.max_bits not in (COMPACT, FLOAT64):
-            object.__setattr__(self, "max_bits", _as_max_bits(self.max_bits))
+            put(self, "max_bits", _as_max_bits(self.max_bits))
         for key, allowed in (("model_families", FAMILIES), ("composites", COMPOSITES)):
-            object.__setattr__(self, key, _as_names(getattr(self, key), key, allowed))
+            put(self, key, _as_names(getattr(self, key), key, allowed))
         if self.min_group_rows != OWN_RULE:
             as_whole(self.min_group_rows, "min_group_rows", least=1)
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
-                raise InputError(f"{name} must be a number from {least}, not {value!r}")
 
     @staticmethod
     def objection_to_schema(terms: Terms, own: Schema | None) -> str:
@@ -372,16 +357,16 @@ class Limits:
         return f"a run of {n_agents} agents is too small: this site asks for {self.min_agents}"
 
 
-def _as_max_epsilon(epsilon: Any) -> Fraction:
-    found = as_fraction(str(epsilon), "max_epsilon")
-    if found <= 0 or isinstance(epsilon, bool):
+def _as_max_epsilon(epsilon: _Number) -> Fraction:
+    exact = as_fraction(str(epsilon), "max_epsilon")
+    if exact <= 0:
         raise InputError(f"max_epsilon must be a number above 0 or {NO_BOUND!r}, not {epsilon!r}")
-    return found
+    return exact
 
 
-def _as_max_bits(bits: Any) -> int:
+def _as_max_bits(bits: int | str) -> int:
     try:
-        return check_bits(bits)
+        return check_bits(bits)  # type: ignore[arg-type]
     except InputError:
         raise InputError(
             f"max_bits must be an integer from 1 to {MAX_BITS}, {COMPACT!r} or {FLOAT64!r}, not"
@@ -389,8 +374,7 @@ def _as_max_bits(bits: Any) -> int:
         ) from None
 
 
-def _as_names(names: Any, key: str, allowed: Sequence[str]) -> tuple[str, ...]:
-    is_list = isinstance(names, Sequence) and not isinstance(names, str)
-    if not is_list or not set(map(str, names)) <= set(allowed):
-        raise InputError(f"{key} must be a list of {', '.join(allowed)}, not {names!r}")
+def _as_names(names: Sequence[str], key: str, allowed: Sequence[str]) -> tuple[str, ...]:
+    if not set(names) <= set(allowed):
+        raise InputError(f"{key} must be a list of {', '.join(allowed)}, not {briefly(names)}")
     return tuple(dict.fromkeys(names))

@@ -13,14 +13,17 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from conovel.errors import FederationError, InputError, MissingExtraError
+from msgspec import Meta
+
+from conovel.errors import FederationError, MissingExtraError
 from conovel.federation.audit_log import AuditLog
 from conovel.federation.paths import PEERS_FILE
 from conovel.federation.run_totals import RunTotals
 from conovel.models.wire.header import VERSION as MODEL_VERSION
 from conovel.protocol.messages import VERSION as MESSAGE_VERSION
+from conovel.spec.records import check_fields
 from conovel.spec.version import __version__
 
 STALE_SECONDS = 100.0  # three heartbeats: an older number of connected parties does not count
@@ -37,12 +40,11 @@ class MetricsAddress:
         An address of this machine. The default can be reached from this machine only.
     """
 
-    port: int
+    port: Annotated[int, Meta(ge=1, le=65535)]
     address: str = "127.0.0.1"
 
     def __post_init__(self) -> None:
-        if not 0 < self.port < 65536:
-            raise InputError(f"{self.port} is not a port: use a number from 1 to 65535")
+        check_fields(self)
 
 
 @dataclass(frozen=True, eq=False)  # a registry needs a hash

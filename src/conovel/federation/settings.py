@@ -6,10 +6,12 @@ misspelt name would not limit anything. Paths are relative to the file that cont
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+from msgspec import Meta
 
 from conovel.errors import ConovelError, FileError, InputError
 from conovel.federation.audit_log import AuditLog
@@ -17,74 +19,90 @@ from conovel.federation.consent import Limits
 from conovel.federation.metrics import MetricsAddress
 from conovel.federation.paths import AUDIT_FILE, state_of
 from conovel.protocol.messages import as_name
+from conovel.spec.records import MAX_BYTES, Positive, as_record, read_toml
 from conovel.spec.schema import Schema
 from conovel.spec.settings import as_bits
-from conovel.spec.toml_text import MAX_BYTES, read_toml
-from conovel.stats.words import briefly
 
 if TYPE_CHECKING:
     from conovel.rows.dialects import Reading
 
 AS_PROPOSED: Any = "as the run proposes"
 KEEP_RUNS = 100
-_NUMBER = int | float
+_Texts: TypeAlias = Annotated[tuple[str, ...], Meta(min_length=1)]
 
-_METRICS = {"port": (int, False), "address": (str, False)}
-_SITE: Mapping[str, Mapping[str, tuple[Any, bool]]] = {  # key: (type, whether it is needed)
-    "site": {
-        "name": (str, True),
-        "kit": (str, True),
-        "results": (str, False),
-        "keep_runs": (int, False),
-    },
-    "data": {
-        "null": (str, True),
-        "test": (str, True),
-        "columns": (list, False),
-        "id": (str, False),
-        "memory": (str, False),
-        "unpacked": (str, False),
-        "exclude": (list, False),
-        "schema": (str, False),
-        "set": (str, False),
-        "separator": (str, False),
-        "decimal": (str, False),
-        "encoding": (str, False),
-        "na": (list, False),
-        "check": (bool, False),
-    },
-    "model": {"scorer": (str | list, False), "bits": (int | str, False)},
-    "list": {"name": (str, False), "ledger": (str, False)},
-    "consent": {
-        "regimes": (list, False),
-        "max_level": (_NUMBER | str, False),
-        "min_agents": (int, False),
-        "max_bytes_in": (int, False),
-        "max_seconds": (_NUMBER, False),
-        "min_train_rows": (int, False),
-        "min_train_share": (_NUMBER | str, False),
-        "min_liars": (int, False),
-        "reveal_to": (str, False),
-        "min_calibration_rows": (int, False),
-        "max_bits": (int | str, False),
-        "max_forest_bytes": (int, False),
-        "composites": (list, False),
-        "max_nodes_in": (int, False),
-        "min_group_rows": (int | str, False),
-        "model_families": (list, False),
-        "max_runs_per_day": (int, False),
-        "max_runs_per_data": (int, False),
-        "max_peer_share": (_NUMBER, False),
-        "max_epsilon": (_NUMBER | str, False),
-    },
-    "metrics": _METRICS,
-}
-_FEDERATION: Mapping[str, Mapping[str, tuple[Any, bool]]] = {
-    "federation": {"name": (str, True), "sites": (list, True)},
-    "coordinator": {"kit": (str, False), "keep_runs": (int, False)},
-    "operator": {"name": (str, False), "kit": (str, False)},
-    "metrics": _METRICS,
-}
+
+@dataclass(frozen=True)
+class _SiteTable:
+    name: str
+    kit: str
+    results: str = "results"
+    keep_runs: Positive = KEEP_RUNS
+
+
+@dataclass(frozen=True)
+class _DataTable:
+    null: str
+    test: str
+    columns: _Texts | None = None
+    id: str | None = None
+    memory: str | None = None
+    unpacked: str | None = None
+    exclude: _Texts | None = None
+    schema: str | None = None
+    set: str | None = None
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    na: _Texts | None = None
+    check: bool = True
+
+
+@dataclass(frozen=True)
+class _ModelTable:
+    scorer: str | _Texts | None = None
+    bits: int | str | None = None
+
+
+@dataclass(frozen=True)
+class _ListTable:
+    name: str  # as in conovel run --list
+    ledger: str
+
+
+@dataclass(frozen=True)
+class _SiteTables:
+    site: _SiteTable
+    data: _DataTable
+    model: _ModelTable = _ModelTable()
+    list: _ListTable | None = None
+    consent: Limits = field(default_factory=Limits)
+    metrics: MetricsAddress | None = None
+
+
+@dataclass(frozen=True)
+class _FederationTable:
+    name: str
+    sites: _Texts
+
+
+@dataclass(frozen=True)
+class _CoordinatorTable:
+    kit: str | None = None
+    keep_runs: Positive = KEEP_RUNS
+
+
+@dataclass(frozen=True)
+class _OperatorTable:
+    name: str | None = None
+    kit: str | None = None
+
+
+@dataclass(frozen=True)
+class _FederationTables:
+    federation: _FederationTable
+    coordinator: _CoordinatorTable = _CoordinatorTable()
+    operator: _OperatorTable = _OperatorTable()
+    metrics: MetricsAddress | None = None
 
 
 @dataclass(frozen=True)
@@ -174,35 +192,36 @@ class FederationFile:
 
 def read_site(path: Path) -> SiteFile:
     """Read ``site.toml``; an error names the table and the key."""
-    tables = _read(path, _SITE)
+    tables = as_record(_SiteTables, _read(path), str(path))
     folder = path.resolve().parent
-    site, data, model = tables["site"], tables["data"], tables["model"]
+    site, data, model, own_list = tables.site, tables.data, tables.model, tables.list
     try:
-        bits = model.get("bits", AS_PROPOSED)
-        if bits is not AS_PROPOSED:
-            bits = as_bits(None if bits == "float64" else bits)
-        columns = _texts("columns", data["columns"]) if "columns" in data else None
+        bits = AS_PROPOSED
+        if model.bits is not None:
+            bits = as_bits(None if model.bits == "float64" else model.bits)
+        columns = None if data.columns is None else list(data.columns)
         reading = _reading(data)
         return SiteFile(
             path=path.resolve(),
-            name=as_name(site["name"]),
-            kit=folder / site["kit"],
-            results=folder / site.get("results", "results"),
-            null=folder / data["null"],
-            test=folder / data["test"],
+            name=as_name(site.name),
+            kit=folder / site.kit,
+            results=folder / site.results,
+            null=folder / data.null,
+            test=folder / data.test,
             columns=columns,
-            id_column=data.get("id"),
-            memory=_memory(data.get("memory")),
+            id_column=data.id,
+            memory=_memory(data.memory),
             reading=reading,
-            schema=_schema(folder, data.get("schema"), reading.exclude, columns),
-            check=data.get("check", True),
-            scorer=_scorers(model.get("scorer")),
+            schema=_schema(folder, data.schema, reading.exclude, columns),
+            check=data.check,
+            scorer=_scorers(model.scorer),
             bits=bits,
-            limits=Limits(**tables["consent"]),
-            keep_runs=_keep_runs(site),
-            metrics=_metrics(tables["metrics"]),
-            data_set=as_name(data["set"]) if "set" in data else "",
-            **_list_of(folder, tables["list"]),
+            limits=tables.consent,
+            keep_runs=site.keep_runs,
+            metrics=tables.metrics,
+            data_set="" if data.set is None else as_name(data.set),
+            list_name="" if own_list is None else as_name(own_list.name),
+            ledger=None if own_list is None else folder / own_list.ledger,
         )
     except ConovelError as error:
         raise InputError(f"{path}: {error}") from error
@@ -210,103 +229,46 @@ def read_site(path: Path) -> SiteFile:
 
 def read_federation(path: Path) -> FederationFile:
     """Read ``federation.toml``."""
-    tables = _read(path, _FEDERATION)
+    tables = as_record(_FederationTables, _read(path), str(path))
     folder = path.resolve().parent
-    federation, operator = tables["federation"], tables["operator"]
-
-    def kit(table: Mapping[str, Any]) -> Path | None:
-        return folder / table["kit"] if "kit" in table else None
-
     try:
-        sites = [as_name(name) for name in _texts("sites", federation["sites"])]
-        keep_runs = _keep_runs(tables["coordinator"])
-        metrics = _metrics(tables["metrics"])
+        sites = sorted(map(as_name, tables.federation.sites))
     except ConovelError as error:
         raise InputError(f"{path}: {error}") from error
+    kits = tables.coordinator.kit, tables.operator.kit
+    coordinator_kit, operator_kit = (None if kit is None else folder / kit for kit in kits)
     return FederationFile(
         path=path.resolve(),
-        name=federation["name"],
-        sites=tuple(sorted(sites)),
-        coordinator_kit=kit(tables["coordinator"]),
-        operator=operator.get("name"),
-        operator_kit=kit(operator),
-        keep_runs=keep_runs,
-        metrics=metrics,
+        name=tables.federation.name,
+        sites=tuple(sites),
+        coordinator_kit=coordinator_kit,
+        operator=tables.operator.name,
+        operator_kit=operator_kit,
+        keep_runs=tables.coordinator.keep_runs,
+        metrics=tables.metrics,
     )
 
 
-def _read(path: Path, known: Mapping[str, Mapping[str, tuple[Any, bool]]]) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error}") from None
-    plain = read_toml(content, str(path))
-    if unknown := sorted(set(plain) - set(known)):
-        raise InputError(
-            f"{path}: [{unknown[0]}] is not a table of this file; choose from {_list(known)}"
-        )
-    tables = {}
-    for name, keys in known.items():
-        table = tables[name] = plain.get(name, {})
-        if not isinstance(table, dict):
-            raise InputError(f"{path}: {name} must be a table, [{name}]")
-        if unknown := sorted(set(table) - set(keys)):
-            raise InputError(
-                f"{path}: [{name}] has no key {unknown[0]!r}; choose from {_list(keys)}"
-            )
-        for key, (kind, needed) in keys.items():
-            if needed and key not in table:
-                raise InputError(f"{path}: [{name}] needs the key {key!r}")
-            if key in table and not _is_a(table[key], kind):
-                raise InputError(f"{path}: {key} in [{name}] cannot be {briefly(table[key])}")
-    return tables
+    tables = read_toml(content, str(path))
+    return {name: table for name, table in tables.items() if table != {}}
 
 
-def _is_a(value: Any, kind: Any) -> bool:
-    if isinstance(value, bool):  # in Python, it is an integer, too
-        return kind is bool
-    return isinstance(value, kind)
-
-
-def _list(names: Mapping[str, Any]) -> str:
-    return ", ".join(names)
-
-
-def _texts(key: str, values: list[Any]) -> list[str]:
-    if not values or not all(isinstance(value, str) for value in values):
-        raise InputError(f"{key} must be a list of names, not {briefly(values)}")
-    return values
-
-
-def _keep_runs(table: Mapping[str, Any]) -> int:
-    n = int(table.get("keep_runs", KEEP_RUNS))
-    if n < 1:
-        raise InputError(f"keep_runs must be a number from 1, not {n}")
-    return n
-
-
-def _metrics(table: Mapping[str, Any]) -> MetricsAddress | None:
-    if table and "port" not in table:
-        raise InputError("[metrics] needs the key 'port'")
-    return MetricsAddress(**table) if table else None
-
-
-def _list_of(folder: Path, table: Mapping[str, Any]) -> dict[str, Any]:
-    if not table:
-        return {}
-    if set(table) != {"name", "ledger"}:
-        raise InputError("[list] needs both keys: name, as in conovel run --list, and ledger")
-    return {"list_name": as_name(table["name"]), "ledger": folder / table["ledger"]}
-
-
-def _reading(data: Mapping[str, Any]) -> Reading:
+def _reading(data: _DataTable) -> Reading:
     from conovel.rows.dialects import Reading  # noqa: PLC0415  (loads pyarrow)
 
-    na, exclude = (tuple(_texts(k, data[k])) if k in data else () for k in ("na", "exclude"))
-    separator, decimal, encoding = map(data.get, ("separator", "decimal", "encoding"))
     return Reading(
-        separator, decimal, encoding, na, exclude, unpacked=_unpacked(data.get("unpacked"))
+        data.separator,
+        data.decimal,
+        data.encoding,
+        data.na or (),
+        data.exclude or (),
+        unpacked=_unpacked(data.unpacked),
     )
 
 
@@ -339,12 +301,12 @@ def _unpacked(value: str | None) -> str | None:
     return value
 
 
-def _scorers(value: str | list[Any] | None) -> list[str] | None:
+def _scorers(value: str | tuple[str, ...] | None) -> list[str] | None:
     if value is None:
         return None
     from conovel.scorers.registry import scorer_by_name  # noqa: PLC0415  (loads scikit-learn)
 
-    names = [value] if isinstance(value, str) else _texts("scorer", value)
+    names = [value] if isinstance(value, str) else list(value)
     for name in names:
         scorer_by_name(name)  # raises if there is no such scorer
     return names

@@ -16,7 +16,7 @@ from typing import Any
 
 from conovel.errors import InputError
 from conovel.spec.made_from import MadeFrom
-from conovel.spec.toml_text import read_toml
+from conovel.spec.records import read_toml
 from conovel.stats.levels import is_finite_number
 from conovel.stats.words import briefly
 
