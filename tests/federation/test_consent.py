@@ -10,9 +10,9 @@ from conovel.errors import InputError
 from conovel.federation.consent import NONE, Limits
 from conovel.federation.epsilon import EpsilonSpent
 from conovel.federation.exposure import RunsSpent
-from conovel.protocol.bodies import Left, Outcome, Roster, Start
-from conovel.protocol.messages import COORDINATOR, decode
+from conovel.protocol.messages import decode
 from conovel.site.blocks import TrainingRows
+from conovel.spec.bodies import COORDINATOR, Left, Outcome, Roster, Start
 from conovel.spec.schema import Schema
 
 AGENTS = ("north", "south", "west")

@@ -14,10 +14,10 @@ from conovel.federation.run_records import RunRecords
 from conovel.federation.secret import own_secret
 from conovel.federation.settings import read_site
 from conovel.protocol.agent import Agent
-from conovel.protocol.bodies import Count
-from conovel.protocol.messages import Message, encode
+from conovel.protocol.messages import encode
 from conovel.protocol.replay import verify
 from conovel.rows.storage import read_json
+from conovel.spec.bodies import Count, Message
 
 RUNS = [("full", 3), ("counts", 2), ("split", 1), ("joint", 4), ("consensus", 7)]
 

@@ -26,9 +26,8 @@ from conovel.federation.run_records import RunRecords
 from conovel.federation.settings import read_site
 from conovel.models.forest import Forest
 from conovel.models.wire import encode
-from conovel.protocol.bodies import Roster, Start
-from conovel.protocol.messages import Message
 from conovel.rows.storage import write_table
+from conovel.spec.bodies import Message, Roster, Start
 
 N_NULL, N_TEST = 200, 60
 OPENS = {"HELLO", "ROSTER", "ABORT"}  # what a run may say before a model exists

@@ -35,7 +35,7 @@ from conovel.federation.signatures import (
     verify,
 )
 from conovel.federation.signed_terms import check_signed_terms, sign_terms
-from conovel.protocol.messages import COORDINATOR
+from conovel.spec.bodies import COORDINATOR
 
 RUN, OTHER = "ab" * 16, "cd" * 16
 MESSAGE = b"a model of south" * 4

@@ -19,10 +19,10 @@ from conovel.federation.consent import Limits
 from conovel.federation.list_standing import Standing, objection_to
 from conovel.federation.processes import wait_for
 from conovel.federation.settings import read_site
-from conovel.protocol.bodies import Kind
 from conovel.protocol.replay import verify
 from conovel.report.page import story_of
 from conovel.rows.storage import write_table
+from conovel.spec.bodies import Kind
 
 LEVEL = Fraction(1, 5)
 pytestmark = pytest.mark.filterwarnings("ignore::conovel.errors.ResolutionWarning")

@@ -12,11 +12,21 @@ from support.fake_link import RUN_ID, SCHEMA, forge
 
 from conovel import errors
 from conovel.protocol.agent import Agent
-from conovel.protocol.bodies import Abort, Count, Hello, Left, Model, Outcome, Ready, Roster, Start
-from conovel.protocol.bodies import Step as Question
 from conovel.protocol.events import FitModels, RankRows
-from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.states import State
+from conovel.spec.bodies import (
+    COORDINATOR,
+    Abort,
+    Count,
+    Hello,
+    Left,
+    Model,
+    Outcome,
+    Ready,
+    Roster,
+    Start,
+)
+from conovel.spec.bodies import Step as Question
 from conovel.spec.facts import Facts
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.ranks import as_block

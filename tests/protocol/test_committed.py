@@ -27,17 +27,21 @@ from support.fake_link import (
 )
 
 from conovel import errors
+from conovel.deciding.committed import CommittedCounts, claim_of, commitment, reveal_ranks
 from conovel.protocol.agent import Agent
-from conovel.protocol.bodies import Commit, Commitments, Kind, Ready, Reveal, Reveals
-from conovel.protocol.committed import (
-    CommittedCounts,
-    claim_of,
-    commitment,
-    reveal_ranks,
-)
-from conovel.protocol.fields import MAX_STEPS
-from conovel.protocol.messages import COORDINATOR, Message, decode, encode
+from conovel.protocol.messages import decode, encode
 from conovel.protocol.states import State
+from conovel.spec.bodies import (
+    COORDINATOR,
+    Commit,
+    Commitments,
+    Kind,
+    Message,
+    Ready,
+    Reveal,
+    Reveals,
+)
+from conovel.spec.fields import MAX_STEPS
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.settings import REVEAL_TO
 from conovel.stats.ranks import as_block

@@ -15,6 +15,7 @@ from support.fake_link import (
     sites_for,
 )
 
+from conovel.deciding.folds import agreed_of, check_score
 from conovel.errors import (
     CommitmentError,
     CountOutOfRangeError,
@@ -23,15 +24,14 @@ from conovel.errors import (
     SiteVanishedError,
     UnexpectedMessageError,
 )
-from conovel.protocol.bodies import FoldCounts, Kind, Model, Outcome, Ready, Seal, Sealed
-from conovel.protocol.consensus import agreed_of, check_score, score_digest
-from conovel.protocol.messages import COORDINATOR, decode, encode
-from conovel.protocol.sealed_models import check_opened, opening_of, seal_of
+from conovel.learning.consensus import check_opened, opening_of, score_digest, seal_of
+from conovel.protocol.messages import decode, encode
 from conovel.protocol.states import State
+from conovel.spec.bodies import COORDINATOR, FoldCounts, Kind, Model, Outcome, Ready, Seal, Sealed
 from conovel.spec.consensus import types_of
 from conovel.spec.groups import Numbers
-from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec
+from conovel.stats.cells import N_CELLS
 
 BLOCKS = [([1, 1, 1, 2, 150, 160], 199), ([1, 1, 170, 180], 199), ([1, 120], 199)]
 

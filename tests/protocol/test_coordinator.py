@@ -9,10 +9,9 @@ import pytest
 from support.fake_link import RUN_ID, SCHEMA, forge
 
 from conovel import errors
-from conovel.protocol.bodies import Abort, Count, Hello, Left, Ready, Roster, Start, Step
 from conovel.protocol.coordinator import Coordinator
-from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.states import State
+from conovel.spec.bodies import COORDINATOR, Abort, Count, Hello, Left, Ready, Roster, Start, Step
 from conovel.spec.run_spec import RunSpec
 
 SLOPE = Fraction(1, 20)

@@ -16,10 +16,9 @@ from support.fake_link import (
 )
 
 from conovel import errors
-from conovel.protocol.bodies import Abort, Below
-from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.replay import verify
 from conovel.protocol.states import State
+from conovel.spec.bodies import COORDINATOR, Abort, Below
 from conovel.stats.stepup import fast_lsu
 
 

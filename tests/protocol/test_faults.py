@@ -25,8 +25,15 @@ from support.fake_link import (
 )
 
 from conovel import errors
+from conovel.deciding.cells import block_of
+from conovel.deciding.counts import CountCheck, limit_of
 from conovel.protocol.agent import Agent
-from conovel.protocol.bodies import (
+from conovel.protocol.events import FitModels
+from conovel.protocol.messages import decode
+from conovel.protocol.states import TRANSITIONS, State
+from conovel.runs.carrying import perform
+from conovel.spec.bodies import (
+    COORDINATOR,
     Below,
     Commit,
     Commitments,
@@ -46,14 +53,8 @@ from conovel.protocol.bodies import (
     Start,
     Step,
 )
-from conovel.protocol.counting import CountCheck, limit_of
-from conovel.protocol.events import FitModels
-from conovel.protocol.joint import block_of
-from conovel.protocol.messages import COORDINATOR, decode
-from conovel.protocol.states import TRANSITIONS, State
-from conovel.runs.carrying import perform
-from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec
+from conovel.stats.cells import N_CELLS
 from conovel.stats.ranks import as_block
 from conovel.stats.stepup import RankHistogram
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conovel import errors
-from conovel.protocol.bodies import Count, Listed, Listing
 from conovel.protocol.listing import ListingAgent, ListingCoordinator, history_of
-from conovel.protocol.messages import COORDINATOR, Message, encode
+from conovel.protocol.messages import encode
 from conovel.protocol.states import State
+from conovel.spec.bodies import COORDINATOR, Count, Listed, Listing, Message
 from conovel.stats.batches import rejections_reach
 from conovel.stats.evidence import e_bh
 

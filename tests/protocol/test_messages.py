@@ -17,8 +17,9 @@ from conovel.errors import (
     MalformedMessageError,
     VersionMismatchError,
 )
-from conovel.protocol import fields
-from conovel.protocol.bodies import (
+from conovel.protocol.messages import HEADER, as_name, decode, encode
+from conovel.spec import fields
+from conovel.spec.bodies import (
     BODIES,
     IN_ROUNDS,
     LAYOUT,
@@ -27,17 +28,17 @@ from conovel.protocol.bodies import (
     Count,
     Kind,
     Left,
+    Message,
     Model,
     Ready,
     Reveal,
     Roster,
     Step,
 )
-from conovel.protocol.messages import HEADER, Message, as_name, decode, encode
-from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import REGIMES
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.settings import COMPOSITES
+from conovel.stats.cells import N_CELLS
 
 text = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), max_size=12)
 names = st.lists(text, max_size=4, unique=True).map(lambda n: tuple(sorted(n)))

@@ -11,13 +11,13 @@ import conovel as cn
 from conovel.cli.results import _with_ranks
 from conovel.errors import ConovelError, InputError, LevelError, MalformedMessageError
 from conovel.federation.terms import Terms
-from conovel.protocol.bodies import Roster
-from conovel.protocol.fields import MAX_AGENTS
-from conovel.protocol.messages import Message, decode, encode
+from conovel.protocol.messages import decode, encode
 from conovel.protocol.replay import verify
 from conovel.protocol.transcript import Transcript
 from conovel.report import network_content
 from conovel.report.page import render
+from conovel.spec.bodies import Message, Roster
+from conovel.spec.fields import MAX_AGENTS
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.levels import as_level
 

@@ -22,12 +22,12 @@ from support.fake_link import (
 )
 
 from conovel import errors
+from conovel.deciding.counts import limit_of
 from conovel.errors import GuaranteeWarning
-from conovel.protocol.bodies import Below, Kind
 from conovel.protocol.coordinator import Coordinator
-from conovel.protocol.counting import limit_of
-from conovel.protocol.messages import COORDINATOR, decode
+from conovel.protocol.messages import decode
 from conovel.protocol.states import TRANSITIONS, Cue, Machine, State
+from conovel.spec.bodies import COORDINATOR, Below, Kind
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.stepup import RankHistogram, benjamini_hochberg, fast_lsu
 

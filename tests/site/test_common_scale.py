@@ -9,7 +9,7 @@ from support.scorers import FunctionScore
 from conovel.models.portable_math import expit
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.common_scale import fit_scale
-from conovel.spec.joint import N_CELLS
+from conovel.stats.cells import N_CELLS
 
 FIRST_COLUMN = FunctionScore(lambda rows: rows[:, 0])
 

@@ -19,10 +19,10 @@ from conovel.site.common_scale import fit_scale
 from conovel.site.levels import LevelledModel, group_starts, with_levels
 from conovel.site.site import LocalSite
 from conovel.site.work import SiteWork
-from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import site_seed
 from conovel.spec.training import least_rows
+from conovel.stats.cells import N_CELLS
 
 OPEN = {"group_rows": 1}  # as if a site had no such walls
 FIRST_COLUMN = FunctionScore(lambda X: X[:, 0])

@@ -14,17 +14,16 @@ from hypothesis import strategies as st
 
 from conovel.errors import GuaranteeWarning, ResolutionWarning
 from conovel.protocol.agent import Agent
-from conovel.protocol.bodies import Model
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.events import Send, messages_of
-from conovel.protocol.messages import COORDINATOR, Message, encode
+from conovel.protocol.messages import encode
 from conovel.protocol.transcript import Transcript
 from conovel.runs.carrying import perform
+from conovel.spec.bodies import COORDINATOR, Message, Model
 from conovel.spec.facts import Facts
-from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import as_regime
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.cells import CellHistogram
+from conovel.stats.cells import N_CELLS, CellHistogram
 from conovel.stats.consensus import FoldHistogram, FoldHistograms
 from conovel.stats.ranks import as_block
 from conovel.stats.stepup import RankHistogram

@@ -10,7 +10,7 @@ from conovel.federation.signatures import MessageSigner, MessageVerifier
 from conovel.federation.site_driver import SiteDriver
 from conovel.federation.site_files import SiteFiles
 from conovel.federation.site_list import objection_to_list
-from conovel.protocol.messages import COORDINATOR
+from conovel.spec.bodies import COORDINATOR
 from support.certificates import authority, credentials
 
 

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 import conovel as cn
 from conovel.protocol.agent import Agent
-from conovel.protocol.bodies import Model
+from conovel.spec.bodies import Model
 
 RECORDED = Path(__file__).parents[1] / "recorded.json"
 NAMES = ("north", "south", "west")

@@ -27,7 +27,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 import conovel as cn
 from conovel.protocol.agent import Agent
-from conovel.protocol.bodies import Model
 from conovel.protocol.messages import decode
 from conovel.runs.file_detection import detect_files
 from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
@@ -37,6 +36,7 @@ from conovel.site.files.site import FileSite
 from conovel.site.files.stream import Stream
 from conovel.site.memory import MemoryPlan
 from conovel.site.work import SiteWork
+from conovel.spec.bodies import Model
 from conovel.spec.run_spec import RunSpec
 from conovel.stats import ranks
 from support.fake_link import Link

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 import conovel as cn
+from conovel.deciding.folds import joined_folds
 from conovel.errors import ConovelWarning
 from conovel.models.portable_math import expit
-from conovel.protocol.bodies import Ready
-from conovel.protocol.consensus import joined_folds
 from conovel.protocol.replay import verify
 from conovel.rows.pairs import read_pair
 from conovel.scorers.registry import as_candidates
 from conovel.site.consensus import cells_of, draw_folds
 from conovel.site.consensus_site import ConsensusSite, count_cells
 from conovel.site.work import SiteWork
-from conovel.spec.joint import N_CELLS
+from conovel.spec.bodies import Ready
 from conovel.spec.run_spec import RunSpec
+from conovel.stats.cells import N_CELLS
 from conovel.stats.consensus import Calibration, Fold, decide_folds
 
 NAMES = ("east", "north", "west")

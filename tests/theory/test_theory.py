@@ -14,15 +14,14 @@ from scipy.optimize import brentq
 from support.exact_fdr import FAR, Site, outcomes
 from support.paths import DOCS
 
+from conovel.deciding.cells import decide_groups
+from conovel.deciding.counts import CountCheck, Counting, limit_of
 from conovel.errors import InputError, SampleError
 from conovel.experiments.gaussian import centres, novelty_centre
-from conovel.protocol.bodies import Ready, Step
-from conovel.protocol.counting import CountCheck, Counting, limit_of
-from conovel.protocol.joint import decide_groups
+from conovel.spec.bodies import Ready, Step
 from conovel.spec.groups import Group
-from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.cells import PooledBlock
+from conovel.stats.cells import N_CELLS, PooledBlock
 from conovel.stats.null_proportion import Quantile, Storey
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.resolution import rank_limit

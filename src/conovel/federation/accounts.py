@@ -7,9 +7,9 @@ from typing import Any
 
 from conovel.errors import ConovelError
 from conovel.federation.terms import Terms
-from conovel.protocol.bodies import Outcome
 from conovel.protocol.not_checked import FORMATS
 from conovel.protocol.transcript import Transcript
+from conovel.spec.bodies import Outcome
 from conovel.spec.guarantee import guarantee
 
 FORMAT = FORMATS["run"]

@@ -48,9 +48,9 @@ from conovel.federation.site_driver import SiteDriver
 from conovel.federation.site_files import SiteFiles
 from conovel.federation.site_list import objection_to_list
 from conovel.federation.terms import Terms
-from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.states import as_text
 from conovel.rows.storage import write_json
+from conovel.spec.bodies import COORDINATOR
 from conovel.stats.words import counted
 
 SERVER = "server"  # what Collab calls the coordinator

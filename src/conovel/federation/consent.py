@@ -14,9 +14,8 @@ from conovel.federation.epsilon import EpsilonSpent, shown
 from conovel.federation.exposure import RunsSpent
 from conovel.federation.terms import Terms
 from conovel.models.wire import FAMILIES
-from conovel.protocol.bodies import Left, Roster, Start
-from conovel.protocol.messages import Message
 from conovel.site.blocks import TrainingRows
+from conovel.spec.bodies import Left, Message, Roster, Start
 from conovel.spec.records import Positive, check_fields
 from conovel.spec.regimes import REGIMES, as_deployable
 from conovel.spec.schema import Schema, differing_columns

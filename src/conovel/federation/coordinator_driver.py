@@ -28,15 +28,15 @@ from conovel.federation.measures import IN, OUT, Measures
 from conovel.federation.site_driver import Deliver
 from conovel.federation.terms import Terms
 from conovel.federation.worker_thread import WorkerThread
-from conovel.protocol.bodies import Kind
-from conovel.protocol.consensus import model_rounds
+from conovel.learning.consensus import model_rounds
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.events import Outbox, messages_of
-from conovel.protocol.fields import MAX_TEXT_BYTES
 from conovel.protocol.messages import decode
 from conovel.protocol.plain_bodies import as_plain
 from conovel.protocol.states import State, as_text
 from conovel.protocol.transcript import Entry, Transcript
+from conovel.spec.bodies import Kind
+from conovel.spec.fields import MAX_TEXT_BYTES
 from conovel.stats.levels import is_finite_number
 
 # Messages that a site has to answer.

@@ -6,11 +6,10 @@ from typing import Any
 
 from conovel.errors import ConovelError
 from conovel.federation.terms import Terms
-from conovel.protocol.bodies import Abort, Kind
 from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.listing import ListingCoordinator
-from conovel.protocol.messages import Message
 from conovel.protocol.states import State
+from conovel.spec.bodies import Abort, Kind, Message
 from conovel.spec.guarantee import network_over_time
 
 LIST_MESSAGES = frozenset({Kind.LISTING, Kind.LISTED})  # of the coordinator

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from conovel.protocol.fields import MAX_AGENTS
 from conovel.rows.storage import write_json
+from conovel.spec.fields import MAX_AGENTS
 
 APPS = "conovel.federation.apps"
 COLLAB = "nvflare.collab.runtime"

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from conovel.errors import InputError
-from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.listing import history_of
 from conovel.runs.ledger import MAX_BATCHES, Ledger
 from conovel.runs.ledger_file import Prepared
+from conovel.spec.fields import MAX_AGENTS
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 

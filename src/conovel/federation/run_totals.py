@@ -13,8 +13,8 @@ from typing import Any
 from conovel import errors
 from conovel.federation.measures import IN, OUT, Volume, read_measures
 from conovel.federation.run_records import DONE, FAILED, REFUSED, RUNNING
-from conovel.protocol.bodies import Kind
 from conovel.protocol.states import State
+from conovel.spec.bodies import Kind
 
 OTHER = "other"
 _KINDS = frozenset({*Kind.__members__, "OPENING", "no message"})

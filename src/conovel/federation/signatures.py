@@ -41,7 +41,7 @@ from conovel.federation.certificates import (
     Credentials,
     load_certificate,
 )
-from conovel.protocol.messages import COORDINATOR
+from conovel.spec.bodies import COORDINATOR
 
 MAGIC = b"CNS\x01"
 HEADER = struct.Struct("<4sHH")

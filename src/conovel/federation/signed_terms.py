@@ -29,7 +29,7 @@ from conovel.federation.signatures import (
     verify,
 )
 from conovel.federation.terms import Terms
-from conovel.protocol.messages import COORDINATOR
+from conovel.spec.bodies import COORDINATOR
 from conovel.spec.seeds import canonical_json
 
 MAX_TERMS_BYTES = 1 << 22  # a schema of many categories is the largest part

@@ -40,17 +40,17 @@ from conovel.federation.site_files import SiteFiles
 from conovel.federation.site_list import SiteList
 from conovel.federation.terms import Terms
 from conovel.federation.worker_thread import WorkerThread
+from conovel.learning.consensus import opens_seal
 from conovel.models.wire.header import VERSION as WIRE_VERSION
 from conovel.protocol.agent import Agent
-from conovel.protocol.bodies import Model, Roster
-from conovel.protocol.committed import NONCE_BYTES
-from conovel.protocol.consensus import opens_seal
 from conovel.protocol.events import Outbox, messages_of
-from conovel.protocol.messages import COORDINATOR, decode
+from conovel.protocol.messages import decode
 from conovel.protocol.states import State
 from conovel.protocol.transcript import Transcript
 from conovel.runs.carrying import note_sent, perform
 from conovel.site.site import Site
+from conovel.spec.bodies import COORDINATOR, Model, Roster
+from conovel.spec.fields import NONCE_BYTES
 from conovel.spec.version import __version__
 from conovel.stats.words import counted
 

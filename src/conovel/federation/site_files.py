@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from numpy.typing import NDArray
 
+from conovel.deciding.folds import agreed_of
 from conovel.errors import FileError
 from conovel.federation.accounts import guarantee_of
 from conovel.federation.secret import own_secret
@@ -17,7 +18,6 @@ from conovel.federation.settings import AS_PROPOSED, SiteFile
 from conovel.federation.site_list import SiteList
 from conovel.federation.terms import Terms
 from conovel.protocol.agent import Agent
-from conovel.protocol.consensus import agreed_of
 from conovel.protocol.not_checked import FORMATS
 from conovel.protocol.plain_bodies import as_plain
 from conovel.protocol.transcript import Transcript

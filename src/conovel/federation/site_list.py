@@ -20,10 +20,8 @@ from conovel.federation.list_standing import Standing, is_taken, objection_to
 from conovel.federation.settings import SiteFile
 from conovel.federation.terms import Terms
 from conovel.protocol.agent import Agent
-from conovel.protocol.bodies import Kind
 from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.listing import ListingAgent, history_of
-from conovel.protocol.messages import Message
 from conovel.protocol.states import State
 from conovel.rows.storage import locked
 from conovel.runs.ledger import Ledger
@@ -39,6 +37,7 @@ from conovel.runs.ledger_records import BatchFacts, LedgerUpdate
 from conovel.runs.site_results import SiteResult
 from conovel.site.memory import are_large
 from conovel.site.site import Site
+from conovel.spec.bodies import Kind, Message
 from conovel.spec.guarantee import network_over_time
 
 Decide: TypeAlias = Callable[[Site, Agent], SiteResult]

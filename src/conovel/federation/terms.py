@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from conovel.errors import InputError
-from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.messages import as_name
+from conovel.spec.fields import MAX_AGENTS
 from conovel.spec.listing import of_list, require_listable
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec

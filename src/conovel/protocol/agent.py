@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
+from conovel.deciding.counts import decide_alone
 from conovel.errors import (
     ConovelError,
     InputError,
@@ -20,25 +21,18 @@ from conovel.errors import (
     UnexpectedMessageError,
     UnknownSenderError,
 )
-from conovel.protocol.agent_counting import Counted, CountingAgent
-from conovel.protocol.bodies import (
-    Hello,
-    Kind,
-    Left,
-    Model,
-    Ready,
-    Roster,
-    Seal,
-    Sealed,
-)
-from conovel.protocol.consensus import (
+from conovel.learning.consensus import (
     FIRST_ROUND,
     OPENING_ROUND,
     SECOND_ROUNDS,
+    check_opened,
     model_rounds,
+    opening_of,
     score_digest,
+    seal_of,
 )
-from conovel.protocol.counting import decide_alone
+from conovel.learning.model_box import ModelBox
+from conovel.protocol.agent_counting import Counted, CountingAgent
 from conovel.protocol.events import (
     CompareRows,
     Event,
@@ -47,10 +41,20 @@ from conovel.protocol.events import (
     RankRows,
     RefitModels,
 )
-from conovel.protocol.messages import COORDINATOR, Message, as_name
-from conovel.protocol.model_box import ModelBox
-from conovel.protocol.sealed_models import check_opened, opening_of, seal_of
+from conovel.protocol.messages import as_name
 from conovel.protocol.states import Cue, State
+from conovel.spec.bodies import (
+    COORDINATOR,
+    Hello,
+    Kind,
+    Left,
+    Message,
+    Model,
+    Ready,
+    Roster,
+    Seal,
+    Sealed,
+)
 from conovel.spec.facts import Facts
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import CellHistogram

@@ -10,8 +10,25 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TypeAlias, TypeVar
 
+from conovel.deciding.cells import group_of, own_floor, rooms_of, told_groups
+from conovel.deciding.committed import (
+    ROUND,
+    CommittedCounts,
+    Decided,
+    as_nonce,
+    commitment,
+    decide,
+    reveal_cells,
+    reveal_ranks,
+    slope_of,
+)
+from conovel.deciding.counts import Question, limit_of
+from conovel.deciding.folds import fold_counts, fold_faults
 from conovel.errors import OutcomeMismatchError, RemoteProtocolError, UnexpectedMessageError
-from conovel.protocol.bodies import (
+from conovel.protocol.events import Outbox
+from conovel.protocol.states import Machine, State
+from conovel.spec.bodies import (
+    COORDINATOR,
     Below,
     Body,
     Commit,
@@ -25,28 +42,10 @@ from conovel.protocol.bodies import (
     Start,
     Step,
 )
-from conovel.protocol.committed import (
-    ROUND,
-    CommittedCounts,
-    Decided,
-    as_nonce,
-    commitment,
-    decide,
-    reveal_cells,
-    reveal_ranks,
-    slope_of,
-)
-from conovel.protocol.consensus import fold_counts, fold_faults
-from conovel.protocol.counting import Question, limit_of
-from conovel.protocol.events import Outbox
-from conovel.protocol.joint import group_of, own_floor, rooms_of, told_groups
-from conovel.protocol.messages import COORDINATOR
-from conovel.protocol.states import Machine, State
-from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.settings import TO_MEMBERS
-from conovel.stats.cells import CellHistogram, allowed_rooms
+from conovel.stats.cells import N_CELLS, CellHistogram, allowed_rooms
 from conovel.stats.consensus import FoldHistograms
 from conovel.stats.stepup import RankHistogram
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from conovel.deciding.committed import ROUND, CommittedCounts, Decided, decide, reveal_ranks
 from conovel.errors import ConovelError
-from conovel.protocol.bodies import Kind, Outcome
-from conovel.protocol.committed import ROUND, CommittedCounts, Decided, decide, reveal_ranks
-from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.transcript import Sizes, Transcript
+from conovel.spec.bodies import COORDINATOR, Kind, Outcome
 from conovel.spec.settings import TO_MEMBERS
 from conovel.stats.stepup import RankHistogram
 

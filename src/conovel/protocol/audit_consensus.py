@@ -8,19 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from conovel.deciding.folds import check_counts, check_score, decide_consensus, told_limits
 from conovel.errors import InputError
-from conovel.protocol.bodies import Kind, Outcome
-from conovel.protocol.consensus import (
-    check_counts,
-    check_score,
-    decide_consensus,
-    told_limits,
-)
 from conovel.protocol.transcript import Sizes, Transcript
+from conovel.spec.bodies import Kind, Outcome
 from conovel.spec.consensus import N_FOLDS, fold_sizes, told_types, types_of
 from conovel.spec.groups import Numbers
-from conovel.spec.joint import N_CELLS
-from conovel.stats.cells import reaches
+from conovel.stats.cells import N_CELLS, reaches
 
 
 def planned_types(transcript: Transcript, outcome: Outcome) -> tuple[str, ...]:

@@ -8,19 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from conovel.errors import InputError
-from conovel.protocol.bodies import Outcome
-from conovel.protocol.joint import (
+from conovel.deciding.cells import (
     GroupOutcome,
     block_of,
     decide_groups,
     rooms_of,
     told_cells,
 )
+from conovel.errors import InputError
 from conovel.protocol.transcript import Sizes, Transcript
+from conovel.spec.bodies import Outcome
 from conovel.spec.groups import Group, Numbers, divide, told_weights
-from conovel.spec.joint import N_CELLS
-from conovel.stats.cells import reaches
+from conovel.stats.cells import N_CELLS, reaches
 
 
 def planned_groups(transcript: Transcript, outcome: Outcome) -> tuple[Group, ...]:

@@ -11,6 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+from conovel.deciding.cells import block_of, decide_groups, rooms_of, told_cells
+from conovel.deciding.committed import ROUND, CommittedCounts, decide
+from conovel.deciding.counts import CountCheck, Counting
+from conovel.deciding.folds import (
+    COUNT_ROUNDS,
+    check_counts,
+    check_score,
+    decide_consensus,
+    told_limits,
+)
 from conovel.errors import (
     ConovelError,
     CountOutOfRangeError,
@@ -23,7 +33,11 @@ from conovel.errors import (
     UnexpectedMessageError,
     VersionMismatchError,
 )
-from conovel.protocol.bodies import (
+from conovel.protocol.events import Outbox, messages_of
+from conovel.protocol.messages import as_name
+from conovel.protocol.states import Cue, Machine, State
+from conovel.spec.bodies import (
+    COORDINATOR,
     Commit,
     Commitments,
     Count,
@@ -31,6 +45,7 @@ from conovel.protocol.bodies import (
     Hello,
     Histogram,
     Left,
+    Message,
     Outcome,
     Ready,
     Reveal,
@@ -40,21 +55,8 @@ from conovel.protocol.bodies import (
     Sealed,
     Start,
 )
-from conovel.protocol.committed import ROUND, CommittedCounts, decide
-from conovel.protocol.consensus import (
-    COUNT_ROUNDS,
-    check_counts,
-    check_score,
-    decide_consensus,
-    told_limits,
-)
-from conovel.protocol.counting import CountCheck, Counting
-from conovel.protocol.events import Outbox, messages_of
-from conovel.protocol.fields import MAX_AGENTS
-from conovel.protocol.joint import block_of, decide_groups, rooms_of, told_cells
-from conovel.protocol.messages import COORDINATOR, Message, as_name
-from conovel.protocol.states import Cue, Machine, State
 from conovel.spec.consensus import N_FOLDS, told_types, types_of
+from conovel.spec.fields import MAX_AGENTS
 from conovel.spec.groups import Group, Numbers, divide, told_weights
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
-from conovel.protocol.messages import Message
+from conovel.spec.bodies import Message
 
 
 @dataclass(frozen=True)

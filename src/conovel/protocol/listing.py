@@ -23,10 +23,10 @@ from conovel.errors import (
     SpecMismatchError,
     UnexpectedMessageError,
 )
-from conovel.protocol.bodies import Count, History, Kind, Listed, Listing
 from conovel.protocol.events import Event, Outbox, messages_of
-from conovel.protocol.messages import COORDINATOR, Message, as_name
+from conovel.protocol.messages import as_name
 from conovel.protocol.states import Cue, Machine, State, Trigger
+from conovel.spec.bodies import COORDINATOR, Count, History, Kind, Listed, Listing, Message
 
 LISTING_TRANSITIONS: dict[tuple[State, Trigger], frozenset[State]] = {
     (State.NEW, Cue.TELL): frozenset({State.LISTING}),

@@ -1,7 +1,7 @@
 """Messages between agents and their coordinator, and the one byte form of each.
 
 A message is a fixed little-endian header, the two names, and a body
-(:mod:`conovel.protocol.bodies`) whose layout is its dataclass, field after field
+(:mod:`conovel.spec.bodies`) whose layout is its dataclass, field after field
 (docs/protocol.md). Bytes from a peer are hostile: they are
 consumed exactly, and must be the very bytes that the message they give encodes to.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from conovel.errors import (
     InputError,
@@ -18,36 +18,13 @@ from conovel.errors import (
     MalformedMessageError,
     VersionMismatchError,
 )
-from conovel.protocol.bodies import BODIES, IN_ROUNDS, LAYOUT, Body
-from conovel.protocol.fields import NAME, Reader, Unfit, pack, unpack
+from conovel.spec.bodies import BODIES, COORDINATOR, IN_ROUNDS, LAYOUT, Message
+from conovel.spec.fields import NAME, Reader, Unfit, pack, unpack
 
 MAGIC = b"CNVL"
 VERSION = 4
 HEADER = struct.Struct("<4sBB16sIII")  # magic, version, kind, run id, round, length, crc32
 CHECKED_BYTES = HEADER.size - 4  # the checksum covers everything but itself
-COORDINATOR = "coordinator"  # reserved; that party may well live at one of the agents
-
-
-@dataclass(frozen=True)
-class Message:
-    """A body with its address.
-
-    Attributes
-    ----------
-    run_id : bytes
-        16 bytes that no other run has.
-    sender, receiver : str
-        Name of an agent, or ``"coordinator"``.
-    round : int
-        Which round of counts it belongs to, from 1; 0 outside of them.
-    body : Body
-    """
-
-    run_id: bytes
-    sender: str
-    receiver: str
-    round: int
-    body: Body
 
 
 def encode(message: Message) -> bytes:
@@ -60,7 +37,7 @@ def encode(message: Message) -> bytes:
 
     Examples
     --------
-    >>> from conovel.protocol.bodies import Count
+    >>> from conovel.spec.bodies import Count
     >>> data = encode(Message(bytes(16), "north", "coordinator", 1, Count(7)))
     >>> len(data), decode(data).body
     (60, Count(count=7))

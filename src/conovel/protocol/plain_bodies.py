@@ -8,8 +8,9 @@ from fractions import Fraction
 from operator import index
 from typing import Any, TypeVar
 
-from conovel.protocol.bodies import LAYOUT, Body
-from conovel.protocol.fields import (
+from conovel.protocol.messages import encode
+from conovel.spec.bodies import LAYOUT, Body, Message
+from conovel.spec.fields import (
     COUNTS,
     DIGEST,
     FRACTION,
@@ -21,7 +22,6 @@ from conovel.protocol.fields import (
     U64S,
     Field,
 )
-from conovel.protocol.messages import Message, encode
 from conovel.stats.levels import as_fraction
 
 B = TypeVar("B", bound=Body)

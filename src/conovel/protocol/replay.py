@@ -18,20 +18,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.deciding.counts import CountCheck, Counting, decide_alone, limit_of
 from conovel.errors import ConovelError
+from conovel.learning.consensus import model_rounds
 from conovel.protocol import audit_consensus, audit_joint
 from conovel.protocol.audit_committed import message_findings, rank_findings, reveal_findings
 from conovel.protocol.audit_list import list_findings
 from conovel.protocol.audit_one_site import one_site_findings
 from conovel.protocol.audit_repeats import network_findings
 from conovel.protocol.audit_repeats import one_site_findings as repeated_one_site
-from conovel.protocol.bodies import IN_ROUNDS, Kind, Outcome
-from conovel.protocol.consensus import model_rounds
-from conovel.protocol.counting import CountCheck, Counting, decide_alone, limit_of
 from conovel.protocol.group_records import are_groups_of
-from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.not_checked import FORMATS, kind_of
 from conovel.protocol.transcript import Transcript
+from conovel.spec.bodies import COORDINATOR, IN_ROUNDS, Kind, Outcome
 from conovel.spec.guarantee import guarantee
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import run_id_of, run_id_of_terms

@@ -27,10 +27,10 @@ from conovel.errors import (
     UnexpectedMessageError,
     UnknownSenderError,
 )
-from conovel.protocol.bodies import Abort, Body, Kind, Left, Outcome
 from conovel.protocol.events import Event, Outbox, Send
-from conovel.protocol.fields import MAX_NAME_BYTES, MAX_TEXT_BYTES
-from conovel.protocol.messages import Message, decode, encode
+from conovel.protocol.messages import decode, encode
+from conovel.spec.bodies import Abort, Body, Kind, Left, Message, Outcome
+from conovel.spec.fields import MAX_NAME_BYTES, MAX_TEXT_BYTES
 
 
 class State(Enum):

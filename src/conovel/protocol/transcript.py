@@ -16,8 +16,12 @@ from fractions import Fraction
 from operator import index
 from typing import Any, NamedTuple
 
+from conovel.deciding.counts import Question
 from conovel.errors import ConovelError, InputError, SiteVanishedError
-from conovel.protocol.bodies import (
+from conovel.protocol.messages import decode
+from conovel.protocol.plain_bodies import as_body, as_exact, as_plain, as_text
+from conovel.spec.bodies import (
+    COORDINATOR,
     Abort,
     Below,
     Commit,
@@ -28,6 +32,7 @@ from conovel.protocol.bodies import (
     Histogram,
     Kind,
     Left,
+    Message,
     Outcome,
     Ready,
     Reveal,
@@ -36,10 +41,7 @@ from conovel.protocol.bodies import (
     Start,
     Step,
 )
-from conovel.protocol.counting import Question
-from conovel.protocol.fields import MAX_AGENTS
-from conovel.protocol.messages import COORDINATOR, Message, decode
-from conovel.protocol.plain_bodies import as_body, as_exact, as_plain, as_text
+from conovel.spec.fields import MAX_AGENTS
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.levels import is_finite_number
 from conovel.stats.words import briefly

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ConovelError, InputError, RunFileError
-from conovel.protocol.bodies import Step
 from conovel.protocol.group_records import AgentGroup, groups_of
 from conovel.protocol.replay import verify
 from conovel.protocol.transcript import Transcript
@@ -37,6 +36,7 @@ from conovel.report.tables import (
     round_rows,
 )
 from conovel.report.view import Checked, Picture, Section, Story, read_picture
+from conovel.spec.bodies import Step
 from conovel.spec.findings import percent
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.words import counted

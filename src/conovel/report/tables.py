@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from conovel.protocol.bodies import Step
-from conovel.protocol.counting import Question
+from conovel.deciding.counts import Question
 from conovel.protocol.group_records import AgentGroup
-from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.transcript import Transcript
 from conovel.report.picture import shortened
 from conovel.report.plots import spelled
 from conovel.report.view import MOST_SITES, Picture, Table
-from conovel.spec.joint import N_CELLS
+from conovel.spec.bodies import COORDINATOR, Step
 from conovel.spec.regimes import Regime
+from conovel.stats.cells import N_CELLS
 
 MOST_MESSAGES = 300
 MOST_ROUNDS = 200

@@ -8,8 +8,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, TypeVar
 
 from conovel.errors import RunFileError
-from conovel.protocol.fields import MAX_AGENTS
 from conovel.report.picture import BINS, FORMAT, MOST_POINTS, MOST_ROWS, shortened
+from conovel.report.view import Checked
+from conovel.spec.fields import MAX_AGENTS
 
 if TYPE_CHECKING:
     from conovel.report.flagged import FlaggedRows

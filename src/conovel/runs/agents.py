@@ -8,9 +8,9 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from conovel.errors import InputError
-from conovel.protocol.fields import MAX_AGENTS
 from conovel.protocol.messages import as_name
 from conovel.scorers.classifier import ScorerLike
+from conovel.spec.fields import MAX_AGENTS
 from conovel.spec.settings import Bits
 from conovel.spec.shown import Shown
 

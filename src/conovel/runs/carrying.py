@@ -11,7 +11,6 @@ from typing import Any, Literal, Protocol, TypeAlias
 from conovel.errors import ConovelError, InputError, RunAbortedError, SiteFailedError, WireError
 from conovel.models.wire import paper_bits
 from conovel.protocol import agent as protocol
-from conovel.protocol.bodies import Body, Kind, Model, Start
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.events import (
     CompareRows,
@@ -24,10 +23,10 @@ from conovel.protocol.events import (
     Work,
     messages_of,
 )
-from conovel.protocol.messages import COORDINATOR
 from conovel.protocol.transcript import Transcript
 from conovel.runs.agents import Agent
 from conovel.site.site import LocalSite
+from conovel.spec.bodies import COORDINATOR, Body, Kind, Model, Start
 from conovel.stats.cells import CellHistogram
 from conovel.stats.consensus import FoldHistograms
 from conovel.stats.stepup import RankHistogram

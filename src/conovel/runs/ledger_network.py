@@ -19,7 +19,6 @@ from urllib.parse import quote
 from conovel.errors import ConovelError, FileError, InputError, RunAbortedError, SiteVanishedError
 from conovel.protocol.events import Send
 from conovel.protocol.listing import ListingAgent, ListingCoordinator, history_of
-from conovel.protocol.messages import COORDINATOR
 from conovel.rows.private_files import FOLDER_MODE
 from conovel.rows.samples import raw_numbers, read_sample
 from conovel.rows.storage import locked
@@ -34,6 +33,7 @@ from conovel.runs.ledger_records import (
 )
 from conovel.runs.results import NetworkRun
 from conovel.scorers.spelling import spell, spell_scorer
+from conovel.spec.bodies import COORDINATOR
 from conovel.spec.guarantee import network_over_time
 from conovel.spec.listing import of_batch, require_listable
 from conovel.spec.run_spec import RunSpec

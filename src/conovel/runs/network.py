@@ -15,13 +15,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from conovel.deciding.folds import agreed_of
 from conovel.errors import (
     ColumnError,
     ConovelError,
 )
 from conovel.models.wire.header import VERSION as WIRE_VERSION
 from conovel.protocol import agent as protocol
-from conovel.protocol.consensus import agreed_of
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.transcript import Transcript
 from conovel.rows.asked import SchemaLike, as_whole_schema
@@ -41,7 +41,6 @@ from conovel.site.site import LocalSite, Ranked
 from conovel.site.work import SiteWork
 from conovel.spec.consensus import Agreed
 from conovel.spec.guarantee import guarantee
-from conovel.spec.joint import N_CELLS
 from conovel.spec.made_from import require_made_for, together
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.schema import Schema, differing_columns
@@ -49,6 +48,7 @@ from conovel.spec.seeds import agent_seeds, as_agent_seed, nonce_of, run_id_of
 from conovel.spec.settings import Bits, PrivacyLike
 from conovel.spec.shown import Shown
 from conovel.spec.version import __version__
+from conovel.stats.cells import N_CELLS
 from conovel.stats.levels import Level, RandomState, as_callback, as_seed, as_whole
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.stepup import step_up

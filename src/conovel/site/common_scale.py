@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from conovel.models.portable_math import expit
 from conovel.scorers.base import ScoreModel, TrainingSet, Vector, log_odds
-from conovel.spec.joint import N_CELLS
+from conovel.stats.cells import N_CELLS
 
 _LARGEST = float(np.finfo(np.float64).max)
 _CLOSEST = 1e-12  # probabilities stay this far from 0 and 1 before their log-odds are taken

@@ -34,7 +34,7 @@ from conovel.site.explain.explainer import Explainer
 from conovel.site.site import LocalSite, Site
 from conovel.site.work import SiteWork
 from conovel.spec.consensus import N_FOLDS
-from conovel.spec.joint import N_CELLS
+from conovel.stats.cells import N_CELLS
 from conovel.stats.consensus import FoldHistogram, FoldHistograms, conforming_limit
 from conovel.stats.ranks import conformal_ranks
 

@@ -44,10 +44,9 @@ from conovel.site.work import SiteWork
 from conovel.spec.consensus import fewest_learnt
 from conovel.spec.facts import Facts
 from conovel.spec.groups import needed_calibration
-from conovel.spec.joint import N_CELLS
 from conovel.spec.regimes import block_sizes, own_block
 from conovel.spec.training import MAX_TRAIN_ROWS, least_rows, n_training, share_that_trains
-from conovel.stats.cells import CellHistogram
+from conovel.stats.cells import N_CELLS, CellHistogram
 from conovel.stats.consensus import FoldHistograms
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.stepup import RankHistogram

@@ -14,6 +14,8 @@ from conovel.errors import InputError, SampleError
 from conovel.stats.levels import Level, as_level, as_whole
 from conovel.stats.ranks import as_array
 
+# Cells of the common scale. More cells reveal more; docs/results/joint.md has power against cells.
+N_CELLS = 128
 # The room x of a group: the share of ℓ + 1 that may lie above a floor; 1 - x of the level is left.
 ROOMS = (Fraction(1, 20), Fraction(1, 10), Fraction(3, 20), Fraction(1, 5), Fraction(3, 10))
 

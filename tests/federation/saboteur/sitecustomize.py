@@ -151,8 +151,8 @@ def replace_call(message, model):
     from nvflare.fuel.f3.streaming.stream_const import StreamHeaderKey
     from nvflare.fuel.utils import fobs
 
-    from conovel.protocol.bodies import Model
-    from conovel.protocol.messages import Message, encode
+    from conovel.protocol.messages import encode
+    from conovel.spec.bodies import Message, Model
 
     if message.get_header(StreamHeaderKey.CHANNEL) != MSG_CHANNEL:
         return

@@ -12,8 +12,8 @@ from support.files import N_NULL, N_TEST, cut, draw, make_files, named, write_fo
 from support.scorers import FunctionScore
 
 import conovel as cn
+from conovel.deciding.folds import agreed_of
 from conovel.errors import ColumnError, FileError, SampleError, SiteFailedError
-from conovel.protocol.consensus import agreed_of
 from conovel.protocol.states import State
 from conovel.rows.pairs import read_pair
 from conovel.rows.pieces import FileSource

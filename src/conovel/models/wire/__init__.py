@@ -16,8 +16,9 @@ from conovel.models.quantized.canonical import LEAF, depth
 from conovel.models.quantized.dense import QuantizedDense
 from conovel.models.quantized.forest import QuantizedForest, uniform
 from conovel.models.wire import forests, header, networks
-from conovel.models.wire.header import MAX_BYTES, NO_SCHEMA, Header, schema_digest
+from conovel.models.wire.header import NO_SCHEMA, Header, schema_digest
 from conovel.models.wire.range_coder import BitCounter, Coder, Decoder, Encoder
+from conovel.spec.fields import MAX_MODEL_BYTES as MAX_BYTES
 
 __all__ = [
     "FAMILIES",

@@ -20,13 +20,13 @@ from conovel.errors import (
     TruncatedError,
     VersionError,
 )
+from conovel.spec.fields import MAX_MODEL_BYTES as MAX_BYTES
 from conovel.spec.settings import MAX_BITS
 
 MAGIC = b"cnv"
 VERSION = 1
 FOREST, NETWORK = 1, 2
 
-MAX_BYTES = 1 << 24  # the whole message
 MAX_FEATURES = (1 << 16) - 1
 MAX_PARTS = (1 << 16) - 1  # trees of a forest, layers of a network
 MAX_ITEMS = 1 << 20  # nodes of a forest, weights of a network

@@ -29,8 +29,7 @@ from conovel.site.output import count_ranks, with_reasons, write_rows
 from conovel.site.roaming import Roaming
 from conovel.site.sketch import Sketch
 from conovel.spec.consensus import N_FOLDS, Agreed
-from conovel.spec.joint import N_CELLS
-from conovel.stats.cells import reaches
+from conovel.stats.cells import N_CELLS, reaches
 from conovel.stats.consensus import FoldHistogram, FoldHistograms, conforming_limit
 
 

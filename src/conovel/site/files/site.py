@@ -27,8 +27,9 @@ from conovel.rows.file_columns import codec_from_files, contents_in_files, infer
 from conovel.rows.original import with_frames
 from conovel.rows.pieces import FileSource, mask_of
 from conovel.rows.storage import pick_features
-from conovel.scorers.base import FittedScorer, TrainingSet, Vector
+from conovel.scorers.base import FittedScorer, TrainingSet
 from conovel.scorers.on_frames import reads_frames
+from conovel.scorers.reading import Vector
 from conovel.site.common_scale import CommonScale
 from conovel.site.engines import Engine, LocalEngine
 from conovel.site.explain.column_views import views_of
@@ -48,11 +49,10 @@ from conovel.site.sketch import SeenDecisions, Sketch
 from conovel.site.work import SiteWork
 from conovel.spec.facts import Facts
 from conovel.spec.findings import Finding
-from conovel.spec.joint import N_CELLS
 from conovel.spec.made_from import require_made_for
 from conovel.spec.regimes import own_block
 from conovel.spec.schema import Schema
-from conovel.stats.cells import CellHistogram, reaches
+from conovel.stats.cells import N_CELLS, CellHistogram, reaches
 from conovel.stats.stepup import RankHistogram, within_limit
 
 

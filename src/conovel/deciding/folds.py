@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from conovel.errors import CountOutOfRangeError, OutcomeMismatchError
-from conovel.protocol.bodies import FoldCounts, Model, Outcome, Ready
-from conovel.protocol.messages import Message
+from conovel.spec.bodies import FoldCounts, Outcome, Ready
 from conovel.spec.consensus import N_FOLDS, Agreed, fold_sizes
-from conovel.spec.joint import N_CELLS
-from conovel.spec.regimes import Regime
+from conovel.stats.cells import N_CELLS
 from conovel.stats.consensus import (
     Calibration,
     Consensus,
@@ -20,38 +17,7 @@ from conovel.stats.consensus import (
 )
 from conovel.stats.levels import Level
 
-FIRST_ROUND = 1  # in which the first models are sent
-SECOND_ROUNDS = tuple(range(2, 2 + N_FOLDS))  # in which second models are sent, one for each fold
-OPENING_ROUND = 2 + N_FOLDS  # in which agents send what opens their seals
 COUNT_ROUNDS = tuple(range(1, 1 + N_FOLDS))
-
-
-def model_rounds(regime: Regime) -> tuple[int, ...]:
-    """Return the rounds in which an agent sends models to its peers; none where it sends none."""
-    if not regime.exchanges_models:
-        return ()
-    return (FIRST_ROUND, *SECOND_ROUNDS, OPENING_ROUND) if regime.composite_null else (0,)
-
-
-def opens_seal(message: Message) -> bool:
-    """Tell whether a MODEL holds no model, but what opens the seal of its sender."""
-    return isinstance(message.body, Model) and message.round == OPENING_ROUND
-
-
-def score_digest(models: Mapping[str, Sequence[bytes]]) -> bytes:
-    """Return a digest of all second models, in the order of the agents' names.
-
-    Agents that have the same digest have the same score.
-    """
-    return digest_of(part for name in sorted(models) for part in (name.encode(), *models[name]))
-
-
-def digest_of(parts: Iterable[bytes]) -> bytes:
-    """Return SHA-256 over parts, each behind its length: other parts have other bytes."""
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.digest()
 
 
 def check_counts(agent: str, ready: Ready, counts: FoldCounts, fold: int) -> None:

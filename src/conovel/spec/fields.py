@@ -13,12 +13,13 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from conovel.errors import ConovelError
-from conovel.models.wire.header import MAX_BYTES as MAX_MODEL_BYTES
 from conovel.spec.consensus import N_FOLDS
-from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec
+from conovel.stats.cells import N_CELLS
 
 MAX_NAME_BYTES = 64
+NONCE_BYTES = 32
+MAX_MODEL_BYTES = 1 << 24
 MAX_TEXT_BYTES = 512
 MAX_SPEC_BYTES = 0xFFFF  # a level may have 360 digits above and below, a schema 2000 columns
 MAX_INTEGER_BYTES = 255

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from conovel.errors import CountOutOfRangeError, CountRisingError
-from conovel.protocol.bodies import Below, Step
+from conovel.spec.bodies import Below, Step
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.resolution import rank_limit
 from conovel.stats.stepup import RankHistogram, step_up_counts

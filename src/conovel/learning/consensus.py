@@ -10,12 +10,46 @@ them, so that a coordinator cannot tell different seals to different agents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 
 from conovel.errors import CommitmentError, LocalProtocolError, OutcomeMismatchError
-from conovel.protocol.committed import NONCE_BYTES
-from conovel.protocol.consensus import digest_of
-from conovel.protocol.messages import COORDINATOR
+from conovel.spec.bodies import COORDINATOR, Message, Model
+from conovel.spec.consensus import N_FOLDS
+from conovel.spec.fields import NONCE_BYTES
+from conovel.spec.regimes import Regime
+
+FIRST_ROUND = 1  # in which the first models are sent
+SECOND_ROUNDS = tuple(range(2, 2 + N_FOLDS))  # in which second models are sent, one for each fold
+OPENING_ROUND = 2 + N_FOLDS  # in which agents send what opens their seals
+
+
+def model_rounds(regime: Regime) -> tuple[int, ...]:
+    """Return the rounds in which an agent sends models to its peers; none where it sends none."""
+    if not regime.exchanges_models:
+        return ()
+    return (FIRST_ROUND, *SECOND_ROUNDS, OPENING_ROUND) if regime.composite_null else (0,)
+
+
+def opens_seal(message: Message) -> bool:
+    """Tell whether a MODEL holds no model, but what opens the seal of its sender."""
+    return isinstance(message.body, Model) and message.round == OPENING_ROUND
+
+
+def score_digest(models: Mapping[str, Sequence[bytes]]) -> bytes:
+    """Return a digest of all second models, in the order of the agents' names.
+
+    Agents that have the same digest have the same score.
+    """
+    return digest_of(part for name in sorted(models) for part in (name.encode(), *models[name]))
+
+
+def digest_of(parts: Iterable[bytes]) -> bytes:
+    """Return SHA-256 over parts, each behind its length: other parts have other bytes."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.digest()
 
 
 def seal_of(run_id: bytes, agent: str, nonce: bytes, models: Sequence[bytes]) -> bytes:

@@ -14,18 +14,16 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 
+from conovel.deciding.cells import block_of, decide_groups, told_cells
 from conovel.errors import CommitmentError, CountOutOfRangeError, InputError, SampleError
-from conovel.protocol.bodies import Histogram, Outcome, Ready, Reveal, packed
-from conovel.protocol.fields import MAX_NAME_BYTES, MAX_STEPS
-from conovel.protocol.joint import block_of, decide_groups, told_cells
+from conovel.spec.bodies import Histogram, Outcome, Ready, Reveal, packed
+from conovel.spec.fields import MAX_NAME_BYTES, MAX_STEPS, NONCE_BYTES
 from conovel.spec.groups import Group
-from conovel.spec.joint import N_CELLS
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.cells import CellHistogram
+from conovel.stats.cells import N_CELLS, CellHistogram
 from conovel.stats.stepup import RankHistogram
 from conovel.stats.tolerant import CountSteps, count_steps, largest_k, rises_at
 
-NONCE_BYTES = 32
 ROUND = 1  # of all messages of committed counting
 _PURPOSE = b"conovel commitment 1\n"
 

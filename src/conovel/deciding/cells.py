@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from conovel.errors import CountOutOfRangeError
-from conovel.protocol.bodies import Histogram, Ready
+from conovel.spec.bodies import Histogram, Ready
 from conovel.spec.groups import Group
-from conovel.spec.joint import N_CELLS
-from conovel.stats.cells import ROOMS, CellHistogram, PooledBlock, choose_room
+from conovel.stats.cells import N_CELLS, ROOMS, CellHistogram, PooledBlock, choose_room
 from conovel.stats.grouped import PooledGroup, PooledOutcome, grouped_cut
 
 _ONE_TEST_IN = (50, 10)  # is expected to be rejected, if not more; one guess each

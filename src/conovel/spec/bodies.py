@@ -7,7 +7,7 @@ from enum import IntEnum
 from fractions import Fraction
 from typing import Annotated, ClassVar, get_type_hints
 
-from conovel.protocol.fields import (
+from conovel.spec.fields import (
     BLOB,
     COUNTS,
     DIGEST,
@@ -31,6 +31,8 @@ from conovel.protocol.fields import (
 )
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import RoomWanted
+
+COORDINATOR = "coordinator"  # reserved; that party may well live at one of the agents
 
 
 class Kind(IntEnum):
@@ -381,3 +383,25 @@ class Listed(Body):
 
 LAYOUT: dict[type[Body], tuple[Field, ...]] = {b: _layout(b) for b in Body.__subclasses__()}
 BODIES: dict[int, type[Body]] = {body.kind: body for body in LAYOUT}
+
+
+@dataclass(frozen=True)
+class Message:
+    """A body with its address.
+
+    Attributes
+    ----------
+    run_id : bytes
+        16 bytes that no other run has.
+    sender, receiver : str
+        Name of an agent, or ``"coordinator"``.
+    round : int
+        Which round of counts it belongs to, from 1; 0 outside of them.
+    body : Body
+    """
+
+    run_id: bytes
+    sender: str
+    receiver: str
+    round: int
+    body: Body

@@ -1,0 +1,1 @@
+"""How agents learn a score: each way of learning is a module or a package of its own."""
