@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, TypeVar
 
 from conovel.errors import RunFileError
 from conovel.report.picture import BINS, FORMAT, MOST_POINTS, MOST_ROWS, shortened
-from conovel.report.view import Checked
 from conovel.spec.fields import MAX_AGENTS
 
 if TYPE_CHECKING:
