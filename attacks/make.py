@@ -23,10 +23,10 @@ from conovel.models.forest import Forest
 from conovel.models.linear import Linear
 from conovel.models.quantized.forest import QuantizedForest, quantized_forest, uniform
 from conovel.models.quantized.grids import SharedGrids, Uniform
-from conovel.models.wire import decode, encode, trees
+from conovel.models.wire import decode, encode, forests
+from conovel.models.wire.forests import Shape, code_trees
 from conovel.models.wire.numbers import STREAM, code_float, code_list, code_uniform, code_used
 from conovel.models.wire.range_coder import Encoder, FrequencyTable, integer, raw, signed, symbol
-from conovel.models.wire.trees import Shape, code_trees
 
 HERE = Path(__file__).parent
 FOREST, NETWORK = 1, 2
@@ -228,13 +228,13 @@ def _() -> bytes:
 
 @attack("Limit", "257-levels")
 def _() -> bytes:
-    depth, cap = 257, trees.MAX_DEPTH
+    depth, cap = 257, forests.MAX_DEPTH
     chain = [node for f in range(depth) for node in ((f, 0), (LEAF, f % 2))] + [(LEAF, 2)]
-    trees.MAX_DEPTH = depth + 1
+    forests.MAX_DEPTH = depth + 1
     try:
         data = payload([chain], used=tuple(range(depth)), features=depth)
     finally:
-        trees.MAX_DEPTH = cap
+        forests.MAX_DEPTH = cap
     return seal(data, features=depth, items=len(chain))
 
 

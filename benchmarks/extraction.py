@@ -24,7 +24,7 @@ import numpy as np
 
 from conovel.experiments.attacks import area
 from conovel.rows.pairs import read_pair
-from conovel.scorers.registry import as_candidates
+from conovel.scorers.automatic import as_candidates
 from conovel.site.consensus_site import open_site
 from conovel.site.sent.surrogate import decode, make_surrogate
 from conovel.site.work import SiteWork

@@ -32,10 +32,10 @@ from benchmarks.default_scorer import real
 from conovel.experiments.gaussian import Labelled, gaussian_design
 from conovel.models import wire
 from conovel.models.quantized.forest import uniform
+from conovel.scorers.automatic import scorer_by_name
 from conovel.scorers.base import FittedScorer, Mixture, Scorer, TrainingSet
-from conovel.scorers.classifier import as_scorer
+from conovel.scorers.estimators import as_scorer
 from conovel.scorers.from_sklearn import to_flat
-from conovel.scorers.registry import scorer_by_name
 from conovel.site.blocks import split_null
 from conovel.site.sent.compact import DEFAULT, PROFILES, fit_compact
 from conovel.site.sent.surrogate import fit_imitated

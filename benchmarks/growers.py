@@ -21,8 +21,8 @@ from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
 from conovel.scorers.binned_forest import BinnedForest
-from conovel.scorers.linear_folds import fit_folds
-from conovel.scorers.refined import shrunken_logistic
+from conovel.scorers.blend import shrunken_logistic
+from conovel.scorers.cross_fit import fit_folds
 
 N_FOLDS, N_LINEAR_FOLDS = 4, 16
 Score = Callable[[np.ndarray], np.ndarray]

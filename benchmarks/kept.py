@@ -26,7 +26,7 @@ from sklearn.ensemble import IsolationForest
 import conovel as cn
 from benchmarks._real_sets import N_NOVEL, N_TEST, files, load
 from benchmarks.real import FOLDER
-from conovel.scorers.mahalanobis import mahalanobis_distance
+from conovel.scorers.automatic import mahalanobis_distance
 
 N_KNOWN = 2000
 TABLES = (

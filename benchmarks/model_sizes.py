@@ -21,8 +21,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from conovel.experiments.gaussian import gaussian_design
 from conovel.models.forest import Forest
-from conovel.models.quantized.canonical import LEAF
-from conovel.models.quantized.forest import QuantizedForest, per_feature, uniform
+from conovel.models.quantized.forest import LEAF, QuantizedForest, per_feature, uniform
 from conovel.models.wire import encode, write
 from conovel.models.wire.forests import list_numbers
 from conovel.models.wire.range_coder import BitCounter

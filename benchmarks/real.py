@@ -39,7 +39,7 @@ import conovel as cn
 from benchmarks._real_sets import DEVELOPED_ON, LAYOUTS, Trial, draw, files
 from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
-from conovel.scorers.classifier import classifier_score
+from conovel.scorers.estimators import classifier_score
 
 FOLDER = "CONOVEL_DATA"
 SUPERVISED = "supervised"

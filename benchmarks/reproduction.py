@@ -25,7 +25,6 @@ from conovel.experiments.plans import Options, _tasks, merged
 from conovel.experiments.published import QUANTIZED_AT, SHIFTS
 from conovel.experiments.shared import Cell
 from conovel.experiments.tasks import SIZED, Gaussian, Learner, Task
-from conovel.scorers.compiled_forest import available
 
 LEVEL, K = 0.1, 3
 BITS = (None, 6, 4, 2, 1)
@@ -191,7 +190,7 @@ def main() -> None:
     parser.add_argument("--trees", type=int, default=100)
     parser.add_argument("--depth", type=int, default=5)
     args, _ = parser.parse_known_args()
-    engines = ["scikit-learn", *(["compiled"] if available() else [])]
+    engines = ["scikit-learn", "compiled"]
     learners = {
         engine: Learner("forest", args.trees, args.depth, engine=engine) for engine in engines
     }

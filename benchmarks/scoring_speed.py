@@ -20,7 +20,7 @@ from rich.progress import track
 from rich.table import Table
 from sklearn.ensemble import RandomForestClassifier
 
-from conovel.models import kernels
+from conovel.models import forest as kernels
 from conovel.models.quantized.forest import per_feature
 from conovel.scorers.from_sklearn import to_flat
 

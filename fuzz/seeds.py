@@ -10,9 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from conovel.models.dense import Dense
 from conovel.models.forest import Forest
-from conovel.models.linear import Linear
+from conovel.models.linear import Dense, Linear
 from conovel.models.quantized.forest import per_feature, uniform
 from conovel.models.wire import encode
 

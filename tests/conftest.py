@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from conovel.cli import main
 from conovel.scorers import automatic
-from conovel.scorers.randomised_trees import RandomisedTrees
+from conovel.scorers.binned_forest import RandomisedTrees
 from conovel.scorers.weighted_forests import WeightedForests
 
 settings.register_profile("ci", derandomize=True, deadline=None)
@@ -93,4 +93,4 @@ def few_trees(monkeypatch):
     monkeypatch.setattr(automatic, "RandomisedTrees", trees)
     monkeypatch.setattr(automatic, "WeightedForests", partial(WeightedForests, n_trees=4))
     two_folds = partial(automatic.Automatic, n_folds=2)
-    monkeypatch.setattr("conovel.scorers.registry.Automatic", two_folds)
+    monkeypatch.setattr("conovel.scorers.automatic.Automatic", two_folds)

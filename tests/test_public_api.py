@@ -241,7 +241,7 @@ StepUp.rounds
 Storey(at=Fraction(1, 2))
 Storey.null_count(below, n_calibration, m)
 Surrogate = conovel.models.forest.Forest | conovel.models.linear.Linear |
-    conovel.models.dense.Dense | conovel.models.quantized.forest.QuantizedForest |
+    conovel.models.linear.Dense | conovel.models.quantized.forest.QuantizedForest |
     conovel.models.quantized.dense.QuantizedDense
 TrainingSet(null_train, mixture)
 TrainingSet.labelled()

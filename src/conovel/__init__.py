@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from conovel.scorers.base import Scorer as Scorer
     from conovel.scorers.base import TrainingSet as TrainingSet
     from conovel.scorers.blend import Blend as Blend
-    from conovel.scorers.one_class import OneClass as OneClass
-    from conovel.scorers.refined import Refined as Refined
+    from conovel.scorers.blend import Refined as Refined
+    from conovel.scorers.estimators import OneClass as OneClass
     from conovel.scorers.selection import Selection as Selection
     from conovel.site.checks.drift import ColumnDrift as ColumnDrift
     from conovel.site.checks.drift import Drift as Drift
@@ -119,11 +119,11 @@ _HOMES = {
     "ModelError": "errors",
     "Network": "runs.network",
     "NetworkRun": "runs.results",
-    "OneClass": "scorers.one_class",
+    "OneClass": "scorers.estimators",
     "PrivacyError": "errors",
     "ProtocolError": "errors",
     "Quantile": "stats.null_proportion",
-    "Refined": "scorers.refined",
+    "Refined": "scorers.blend",
     "RemoteProtocolError": "errors",
     "Repeated": "stats.repeats",
     "Resolution": "stats.resolution",

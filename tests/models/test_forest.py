@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conovel.errors import ColumnError, ModelError, SampleError
-from conovel.models import kernels
+from conovel.models import forest as kernels
 from conovel.models.forest import Forest, Tree, round_down
 
 STUMP = dict(

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conovel.errors import ColumnError, ModelError, SampleError
-from conovel.models import kernels
-from conovel.models.kernel_loops import compiled
-from conovel.models.kernels import bin_features, check_trees, leaf_sums, tree_depths
+from conovel.models import forest as kernels
+from conovel.models.forest import bin_features, check_trees, leaf_sums, tree_depths
+from conovel.models.loops import compiled
 
 ENGINES = ["numpy", "numba"]
 

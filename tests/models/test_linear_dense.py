@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conovel.errors import ColumnError, ModelError, SampleError
-from conovel.models.dense import Dense
-from conovel.models.linear import Linear
+from conovel.models.linear import Dense, Linear
 
 ACTIVATIONS = {
     "relu": lambda z: np.maximum(z, 0),

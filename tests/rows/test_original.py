@@ -22,7 +22,7 @@ from conovel.rows.file_columns import codec_from_files
 from conovel.rows.pieces import FileSource
 from conovel.rows.storage import pick_features, read_pair_of_files, write_table
 from conovel.runs.file_detection import detect_files
-from conovel.scorers.on_frames import FrameEstimator, reads_frames
+from conovel.scorers.estimators import FrameEstimator, reads_frames
 from conovel.site.memory import MemoryPlan
 
 pytestmark = pytest.mark.filterwarnings("ignore::conovel.errors.DataWarning")

@@ -8,9 +8,8 @@ from support.roles import Sample, assert_roles_do_not_matter, in_detector
 from support.scorers import both_sides
 
 import conovel as cn
-from conovel.scorers.automatic import Automatic
+from conovel.scorers.automatic import Automatic, normality
 from conovel.scorers.base import Mixture, TrainingSet
-from conovel.scorers.normality import normality
 from conovel.spec.training import train_share
 
 

@@ -20,14 +20,10 @@ from sklearn.svm import SVC, LinearSVC, OneClassSVM
 from support.scorers import fit_scorer
 
 from conovel.errors import InputError, ScorerError
-from conovel.scorers.automatic import Automatic
+from conovel.scorers.automatic import Automatic, mahalanobis_distance, scorer_by_name
 from conovel.scorers.base import Mixture, TrainingSet
-from conovel.scorers.blend import Blend
-from conovel.scorers.classifier import as_scorer, with_seed
-from conovel.scorers.mahalanobis import mahalanobis_distance
-from conovel.scorers.one_class import OneClass
-from conovel.scorers.refined import Refined
-from conovel.scorers.registry import scorer_by_name
+from conovel.scorers.blend import Blend, Refined
+from conovel.scorers.estimators import OneClass, as_scorer, with_seed
 from conovel.scorers.selection import select_scorer
 
 TREES = ExtraTreesClassifier(10, max_depth=3, random_state=0)

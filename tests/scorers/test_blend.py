@@ -11,11 +11,10 @@ from support.scorers import fit_scorer, samples, spying
 
 import conovel as cn
 from conovel.errors import InputError, ScorerError
+from conovel.scorers.automatic import MahalanobisDistance, mahalanobis_distance
 from conovel.scorers.base import Mixture, TrainingSet
-from conovel.scorers.blend import Blend
+from conovel.scorers.blend import Blend, Refined
 from conovel.scorers.cross_fit import CrossFit, CrossFitter
-from conovel.scorers.mahalanobis import MahalanobisDistance, mahalanobis_distance
-from conovel.scorers.refined import Refined
 
 TREES = ExtraTreesClassifier(20, max_depth=5, min_samples_leaf=2, random_state=0)
 LINEAR = LogisticRegression(C=0.03)

@@ -8,7 +8,6 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import conovel as cn
-from conovel.scorers import compiled_forest as grower
 from conovel.scorers.compiled_forest import CompiledForest
 from conovel.scorers.from_sklearn import to_flat
 
@@ -82,12 +81,6 @@ def test_rows_in_any_order_give_the_same_decisions():
     straight = det.detect(X[:240], X[240:])
     mixed = det.detect(X[:240], X[240:][shuffled])
     np.testing.assert_array_equal(straight.scores[shuffled], mixed.scores)
-
-
-def test_without_numba_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(grower, "available", lambda: False)
-    with pytest.raises(cn.errors.MissingExtraError, match=r"conovel\[fast\]"):
-        CompiledForest(1).grow(*rows(0))
 
 
 def test_threads_do_not_matter():

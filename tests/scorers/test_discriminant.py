@@ -10,9 +10,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from conovel.scorers.automatic import Discriminant
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.scorers.cross_fit import CrossFitter
-from conovel.scorers.discriminant import Discriminant
 
 WEIGHTS = np.random.default_rng(9).integers(1, 4, size=220)
 

@@ -29,9 +29,8 @@ from sklearn.preprocessing import (
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
 from conovel.errors import ModelError
-from conovel.models.dense import Dense
 from conovel.models.forest import Forest
-from conovel.models.linear import Linear
+from conovel.models.linear import Dense, Linear
 from conovel.scorers.from_sklearn import to_flat
 
 # Where compilers fuse "sum += rate * value" (arm64), scikit-learn rounds once and not twice.

@@ -11,10 +11,9 @@ from sklearn.neural_network import MLPClassifier
 
 import conovel as cn
 from conovel.errors import ModelError
-from conovel.scorers.classifier import as_scorer
+from conovel.scorers.automatic import as_candidates, mahalanobis_distance
+from conovel.scorers.estimators import as_scorer
 from conovel.scorers.kept import Part, from_part, to_part
-from conovel.scorers.mahalanobis import mahalanobis_distance
-from conovel.scorers.registry import as_candidates
 
 WIDTH = 4
 

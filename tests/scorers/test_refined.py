@@ -14,10 +14,9 @@ from support.scorers import fit_scorer, samples, spying
 
 import conovel as cn
 from conovel.errors import ScorerError
-from conovel.scorers.base import Mixture
+from conovel.scorers.base import Mixture, content_folds
+from conovel.scorers.blend import Refined
 from conovel.scorers.cross_fit import fit_weighted
-from conovel.scorers.hashing import content_folds
-from conovel.scorers.refined import Refined
 
 TREES = ExtraTreesClassifier(50, max_depth=6, min_samples_leaf=2, random_state=0)
 LINEAR = make_pipeline(StandardScaler(), LogisticRegression(C=0.03))

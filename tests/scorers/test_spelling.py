@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import conovel as cn
-from conovel.scorers.registry import NAMED
+from conovel.scorers.automatic import NAMED
 from conovel.scorers.spelling import DRAWN, spell, spell_seed
 
 ALIKE = [
@@ -71,3 +71,12 @@ def test_another_process_spells_alike():
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     ).stdout
     assert told.strip() == spell([FunctionTransformer(np.log1p), {"a", "b", "c"}])
+
+
+def test_a_class_that_moved_keeps_its_spelling():
+    """Ledgers hold digests of it."""
+    assert spell(cn.Refined(None)) == (
+        "conovel.scorers.refined.Refined(first=None, n_folds=5, n_refits=3, second=None)"
+    )
+    one_class = cn.OneClass(None, higher="novel")
+    assert spell(one_class).startswith("conovel.scorers.one_class.OneClass(higher='novel'")

@@ -4,11 +4,18 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from conovel.scorers.automatic import normality
 from conovel.scorers.base import Mixture, TrainingSet
-from conovel.scorers.distances import distances, mahalanobis, middle_and_scale, neighbour_distance
-from conovel.scorers.normality import normality
-from conovel.scorers.shrunken_logistic import ShrunkenLogistic
-from conovel.scorers.weighted_forests import WeightedForests, average, over_equal_rows
+from conovel.scorers.cross_fit import ShrunkenLogistic
+from conovel.scorers.weighted_forests import (
+    WeightedForests,
+    average,
+    distances,
+    mahalanobis,
+    middle_and_scale,
+    neighbour_distance,
+    over_equal_rows,
+)
 
 
 def skewed(seed, n_null=300, n_mixture=300, n_novel=30, d=5):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.scorers import FunctionScore
 
-from conovel.models.portable_math import expit
+from conovel.models.linear import expit
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.common_scale import fit_scale
 from conovel.stats.cells import N_CELLS

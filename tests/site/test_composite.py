@@ -11,7 +11,7 @@ import conovel as cn
 from conovel.experiments.gaussian import gaussian_design
 from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import Mixture, TrainingSet
-from conovel.scorers.refined import Refined
+from conovel.scorers.blend import Refined
 from conovel.scorers.selection import Selection
 from conovel.site.composite import choose_composite
 

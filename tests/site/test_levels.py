@@ -13,8 +13,8 @@ from support.spikes import bin_of, flat_model, spike_model
 from conovel.experiments.gaussian import gaussian_design
 from conovel.models.wire import schema_digest
 from conovel.rows.pairs import read_pair
+from conovel.scorers.automatic import as_candidates
 from conovel.scorers.base import Mixture, TrainingSet
-from conovel.scorers.registry import as_candidates
 from conovel.site.common_scale import fit_scale
 from conovel.site.levels import LevelledModel, group_starts, with_levels
 from conovel.site.site import LocalSite

@@ -5,9 +5,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from support.scorers import FunctionScore
 
-from conovel.models.portable_math import expit
+from conovel.models.linear import expit
 from conovel.scorers.base import Mixture, TrainingSet
-from conovel.scorers.refined import Refined
+from conovel.scorers.blend import Refined
 from conovel.site.near_peers import Standardised, model_weights
 from conovel.site.stacking import stack
 

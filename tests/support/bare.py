@@ -40,11 +40,11 @@ def run_here(command):
 
 def with_few_trees():
     """Do what the fixture `few_trees` does; pytest is missing here."""
-    from conovel.scorers import automatic, registry
+    from conovel.scorers import automatic
 
     automatic.RandomisedTrees = partial(automatic.RandomisedTrees, n_trees=4, max_depth=4)
     automatic.WeightedForests = partial(automatic.WeightedForests, n_trees=4)
-    registry.Automatic = partial(automatic.Automatic, n_folds=2)
+    automatic.Automatic = partial(automatic.Automatic, n_folds=2)
 
 
 if __name__ == "__main__":

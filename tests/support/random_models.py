@@ -7,9 +7,8 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import strategies as st
 
-from conovel.models.dense import Dense
 from conovel.models.forest import Forest
-from conovel.models.linear import Linear
+from conovel.models.linear import Dense, Linear
 
 
 def random_forest(seed, n_trees=5, max_depth=4, n_features=3, split=0.8, distinct=None):

@@ -29,9 +29,9 @@ import conovel as cn
 from conovel.protocol.agent import Agent
 from conovel.protocol.messages import decode
 from conovel.runs.file_detection import detect_files
+from conovel.scorers.automatic import as_candidates
 from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
-from conovel.scorers.classifier import as_scorer
-from conovel.scorers.registry import as_candidates
+from conovel.scorers.estimators import as_scorer
 from conovel.site.files.site import FileSite
 from conovel.site.files.stream import Stream
 from conovel.site.memory import MemoryPlan

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from conovel.scorers.base import TrainingSet
-from conovel.scorers.classifier import as_scorer
+from conovel.scorers.estimators import as_scorer
 from conovel.site.composite import fit_composite
 
 

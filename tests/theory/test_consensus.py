@@ -13,10 +13,10 @@ import pytest
 import conovel as cn
 from conovel.deciding.folds import joined_folds
 from conovel.errors import ConovelWarning
-from conovel.models.portable_math import expit
+from conovel.models.linear import expit
 from conovel.protocol.replay import verify
 from conovel.rows.pairs import read_pair
-from conovel.scorers.registry import as_candidates
+from conovel.scorers.automatic import as_candidates
 from conovel.site.consensus import cells_of, draw_folds
 from conovel.site.consensus_site import ConsensusSite, count_cells
 from conovel.site.work import SiteWork

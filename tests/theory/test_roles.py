@@ -30,9 +30,8 @@ from support.roles import (
 )
 
 import conovel as cn
-from conovel.scorers.automatic import Automatic
+from conovel.scorers.automatic import NAMED, Automatic
 from conovel.scorers.base import Mixture
-from conovel.scorers.registry import NAMED
 from conovel.scorers.weighted_forests import WeightedForests
 from conovel.site.blocks import split_null
 from conovel.site.sent.noise import SecretNoise

@@ -20,7 +20,7 @@ from conovel.rows.asked import SchemaLike
 from conovel.runs.check_order import order_of, take
 from conovel.runs.detector import AdaDetect
 from conovel.runs.repeats import once_warned
-from conovel.scorers.classifier import ScorerLike
+from conovel.scorers.estimators import ScorerLike
 from conovel.spec.findings import Finding, subject, worst_of
 from conovel.stats.levels import Level, RandomState, as_callback, as_level, as_seed, as_whole
 from conovel.stats.null_proportion import NullProportion

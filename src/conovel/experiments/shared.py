@@ -24,9 +24,9 @@ from conovel.models.quantized.forest import uniform
 from conovel.rows.tables import Rows, read_rows, unify
 from conovel.runs.agents import Agent
 from conovel.runs.network import Network, run_on_sites
+from conovel.scorers.automatic import as_candidates
 from conovel.scorers.base import FittedScorer, Matrix, TrainingSet, Vector
-from conovel.scorers.classifier import ScorerLike
-from conovel.scorers.registry import as_candidates
+from conovel.scorers.estimators import ScorerLike
 from conovel.site.sent.surrogate import flat_of
 from conovel.site.site import Block, LocalSite
 from conovel.site.work import SiteWork

@@ -9,15 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from conovel.experiments.gaussian import Labelled, gaussian_design
 from conovel.experiments.shared import Cell, Decision, Traffic, Trial
-from conovel.scorers.classifier import ScorerLike
-from conovel.scorers.compiled_forest import CompiledForest, available
+from conovel.scorers.compiled_forest import CompiledForest
+from conovel.scorers.estimators import ScorerLike
 from conovel.spec.version import __version__
 
 SIZED = 2  # trials in which large models are encoded to count their bytes; sizes vary little
@@ -80,7 +80,7 @@ class Learner:
     trees: int = 100
     depth: int | None = 5
     train_fraction: str = "1/2"
-    engine: str = field(default_factory=lambda: "compiled" if available() else "scikit-learn")
+    engine: str = "compiled"
 
     @property
     def share(self) -> str | None:

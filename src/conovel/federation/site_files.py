@@ -28,7 +28,7 @@ from conovel.rows.storage import read_pair_of_files, write_json, write_table
 from conovel.rows.tables import as_ids
 from conovel.runs.ledger_network import agent_settings, network_facts
 from conovel.runs.site_results import SiteResult, decide
-from conovel.scorers.registry import as_candidates
+from conovel.scorers.automatic import as_candidates
 from conovel.site.checks.rows import check_rows, with_findings
 from conovel.site.checks.sample import Looked
 from conovel.site.consensus_site import open_site

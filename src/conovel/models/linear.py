@@ -2,21 +2,185 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conovel.errors import ModelError
-from conovel.models.arrays import (
-    Described,
-    affine,
-    check_rows,
-    freeze,
-    freeze_scaler,
-    logistic,
-    standardise,
-)
+from conovel.errors import ColumnError, ModelError, SampleError
+from conovel.spec.shown import Shown
+
+
+class Described(Shown):
+    """Base of models: adds `describe`, and shows a model by its size."""
+
+    by_row = True  # sums go from feature to feature or tree to tree, for each row by itself
+
+    def _shown(self) -> dict[str, str]:
+        sizes = {"trees": "n_trees", "features": "n_features"}
+        return {term: f"{getattr(self, n):,}" for term, n in sizes.items() if hasattr(self, n)}
+
+    def describe(self) -> dict[str, Any]:
+        """Return size, shape and bytes by part; see `conovel.models.wire.describe`."""
+        from conovel.models.wire import describe  # noqa: PLC0415  (the wire imports this module)
+
+        return describe(self)  # type: ignore[arg-type]
+
+
+def freeze(values: ArrayLike, dtype: type[np.generic], name: str) -> NDArray[Any]:
+    """Copy numbers into a read-only array.
+
+    Parameters
+    ----------
+    values : array
+        Finite numbers.
+    dtype : numpy scalar type
+        Wanted type; integers that it cannot hold are an error, floats are rounded.
+    name : str
+        Name of the numbers in error messages.
+    """
+    given = np.asarray(values)
+    if given.dtype.kind not in "iuf" or not np.all(np.isfinite(given)):
+        raise ModelError(f"{name} must be finite numbers")
+    with np.errstate(over="ignore", invalid="ignore"):
+        array = given.astype(dtype, order="C", copy=True)
+    if array.dtype.kind in "iu" and not np.array_equal(array, given):
+        raise ModelError(f"{name} must be whole numbers that fit {array.dtype}")
+    array.flags.writeable = False
+    return array
+
+
+def freeze_scaler(
+    centre: ArrayLike | None, scale: ArrayLike | None, n_features: int
+) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
+    """Freeze a scaler, which maps rows to ``(rows - centre) / scale``; each part may be None."""
+    if centre is not None:
+        centre = freeze(centre, np.float64, "centre")
+    if scale is not None:
+        scale = freeze(scale, np.float64, "scale")
+        if np.any(scale <= 0):
+            raise ModelError("scale must be positive")
+    for part in (centre, scale):
+        if part is not None and part.shape != (n_features,):
+            raise ModelError(f"a scaler needs {n_features} numbers, got an array {part.shape}")
+    return centre, scale
+
+
+def check_rows(X: ArrayLike, n_features: int) -> NDArray[np.float64]:
+    """Return the rows as a finite float64 matrix with the number of columns of the model.
+
+    Examples
+    --------
+    >>> check_rows([[1, 2]], n_features=3)
+    Traceback (most recent call last):
+    conovel.errors.SampleError: the model scores rows of 3 columns, got an array (1, 2)
+    """
+    try:
+        rows = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ColumnError("rows to score must hold numbers only") from error
+    if rows.ndim != 2 or rows.shape[1] != n_features:
+        raise SampleError(
+            f"the model scores rows of {n_features} columns, got an array {rows.shape}"
+        )
+    if not np.all(np.isfinite(rows)):
+        row, column = np.argwhere(~np.isfinite(rows))[0]
+        raise ColumnError(f"row {row} has {rows[row, column]} in column {column}")
+    return rows
+
+
+def logistic(raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return 1 / (1 + exp(-raw)), and 1/2 where sums overflowed to NaN.
+
+    This is scipy's function, which scikit-learn uses too: scores have the same bits as those
+    of the scikit-learn model.
+    """
+    # Imported here, so that `import conovel` is fast.
+    from scipy.special import expit  # noqa: PLC0415
+
+    return np.asarray(expit(np.nan_to_num(raw, nan=0.0, posinf=np.inf, neginf=-np.inf)))
+
+
+def standardise(
+    rows: NDArray[np.float64],
+    centre: NDArray[np.float64] | None,
+    scale: NDArray[np.float64] | None,
+) -> NDArray[np.float64]:
+    """Return ``(rows - centre) / scale``, the operations of scikit-learn's scalers."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if centre is not None:
+            rows = rows - centre
+        if scale is not None:
+            rows = rows / scale
+    return rows
+
+
+def affine(
+    rows: NDArray[np.float64], weight: NDArray[np.float64], bias: NDArray[np.float64] | float
+) -> NDArray[np.float64]:
+    """Return ``rows @ weight + bias``, summed over the inputs from the first to the last.
+
+    A matrix product of BLAS sums in an order that depends on the number of rows, which
+    would make the score of a row depend on the rows scored with it.
+
+    Examples
+    --------
+    >>> affine(np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]]), 0.5)
+    array([[11.5]])
+    """
+    sums = np.zeros((len(rows), weight.shape[1]))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for column, outgoing in zip(rows.T, weight, strict=True):
+            sums += column[:, np.newaxis] * outgoing
+        sums += bias
+    return sums
+
+
+# ln 2 in two parts, the first with 32 bits so that its multiples stay exact.
+LN2_HIGH = float.fromhex("0x1.62e42feep-1")
+LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
+INVERSE_LN2 = float.fromhex("0x1.71547652b82fep+0")
+TAYLOR = [1.0 / math.factorial(n) for n in range(13, -1, -1)]
+LARGEST = 708.0  # exp(-708) is still a normal number
+
+
+def _decay(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """exp(-x) for x >= 0, cut off at x = 708."""
+    x = -np.minimum(x, LARGEST)
+    k = np.rint(x * INVERSE_LN2)
+    r = (x - k * LN2_HIGH) - k * LN2_LOW
+    total = np.zeros_like(r)
+    for coefficient in TAYLOR:
+        total = total * r + coefficient
+    return np.ldexp(total, k.astype(np.int32))
+
+
+def expit(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 / (1 + exp(-x)).
+
+    Examples
+    --------
+    >>> expit(np.array([0.0, -800.0, 800.0])).round(3)
+    array([0.5, 0. , 1. ])
+    """
+    z = _decay(np.abs(x))
+    return np.where(x >= 0, 1.0, z) / (1.0 + z)
+
+
+def tanh(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Hyperbolic tangent.
+
+    Examples
+    --------
+    >>> tanh(np.array([0.0, -1.0])).round(6)
+    array([ 0.      , -0.761594])
+    """
+    z = _decay(2.0 * np.abs(x))
+    return np.where(x >= 0, 1.0, -1.0) * ((1.0 - z) / (1.0 + z))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,3 +243,106 @@ class Linear(Described):
         """
         rows = standardise(check_rows(X, self.n_features), self.centre, self.scale)
         return logistic(affine(rows, self.coef[:, np.newaxis], self.intercept)[:, 0])
+
+
+Activation = Literal["relu", "tanh", "logistic", "identity"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dense(Described):
+    """An immutable perceptron with one logistic output, and its scaler if it has one.
+
+    With ``z = (x - centre) / scale``, each layer is ``z @ weight + bias``; ``activation``
+    follows every layer but the last, the logistic function the last. The products are
+    added input after input, so the score of a row has the same bits whatever rows it is
+    computed with.
+
+    Parameters
+    ----------
+    weights : sequence of arrays of shape (n_inputs, n_outputs)
+        One per layer; the last has one output.
+    biases : sequence of arrays of shape (n_outputs,)
+        One per layer.
+    activation : {"relu", "tanh", "logistic", "identity"}
+        What follows the hidden layers.
+    centre, scale : arrays of shape (n_features,), optional
+        The scaler; either part may be missing.
+
+    Examples
+    --------
+    >>> xor = Dense(([[1, 1], [1, 1]], [[9], [-18]]), ([0, -1], [-4.5]), "relu")
+    >>> xor.score([[0, 0], [0, 1], [1, 0], [1, 1]]).round(2)
+    array([0.01, 0.99, 0.99, 0.01])
+    """
+
+    weights: tuple[NDArray[np.float64], ...]
+    biases: tuple[NDArray[np.float64], ...]
+    activation: Activation
+    centre: NDArray[np.float64] | None = None
+    scale: NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        weights = tuple(freeze(weight, np.float64, "weights") for weight in self.weights)
+        biases = tuple(freeze(bias, np.float64, "biases") for bias in self.biases)
+        if not weights or any(weight.ndim != 2 or not weight.size for weight in weights):
+            raise ModelError("a network needs at least one layer, each a matrix of weights")
+        if any(before.shape[1] != after.shape[0] for before, after in pairwise(weights)):
+            raise ModelError("every layer must take as many inputs as the one before gives")
+        if weights[-1].shape[1] != 1:
+            raise ModelError("the last layer must have one output")
+        if [bias.shape for bias in biases] != [weight.shape[1:] for weight in weights]:
+            raise ModelError("every layer needs one bias per output")
+        if self.activation not in _ACTIVATIONS:
+            raise ModelError(
+                f"activation must be one of {', '.join(_ACTIVATIONS)}, got {self.activation!r}"
+            )
+        centre, scale = freeze_scaler(self.centre, self.scale, len(weights[0]))
+        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "biases", biases)
+        object.__setattr__(self, "centre", centre)
+        object.__setattr__(self, "scale", scale)
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns a row must have."""
+        return len(self.weights[0])
+
+    def score(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the probability that each row is novel.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+            Finite numbers.
+
+        Returns
+        -------
+        array of shape (n,)
+            Probabilities in [0, 1].
+        """
+        signal = standardise(check_rows(X, self.n_features), self.centre, self.scale)
+        *hidden, last = zip(self.weights, self.biases, strict=True)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for weight, bias in hidden:
+                signal = _ACTIVATIONS[self.activation](affine(signal, weight, bias))
+        return logistic(affine(signal, *last)[:, 0])
+
+
+def _relu(raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.maximum(raw, 0)
+
+
+def _tanh(raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.tanh(raw)
+
+
+def _identity(raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    return raw
+
+
+_ACTIVATIONS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    "relu": _relu,
+    "tanh": _tanh,
+    "logistic": logistic,
+    "identity": _identity,
+}

@@ -19,11 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.models.arrays import check_rows
 from conovel.models.forest import Forest
-from conovel.models.kernel_loops import compiled
-from conovel.models.linear import Linear
-from conovel.models.share_loops import share_loop
+from conovel.models.linear import Linear, check_rows
+from conovel.models.loops import compiled, share_loop
 
 _WORTH_COMPILING = 1 << 12  # rows times known normals times trees
 

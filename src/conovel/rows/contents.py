@@ -16,8 +16,7 @@ import narwhals as nw
 import numpy as np
 
 from conovel.rows.columns import Numbers, RawColumn, Texts, read_series
-from conovel.scorers.hashing import hash_columns
-from conovel.scorers.reading import Vector
+from conovel.scorers.base import Vector, hash_columns
 from conovel.spec.made_from import Contents
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")

@@ -21,7 +21,7 @@ from conovel.errors import ColumnError
 from conovel.rows.columns import Numbers, RawColumn, Texts, read_frame
 from conovel.rows.representation import common_kind
 from conovel.rows.spelling import TEXT, number_kind, spell
-from conovel.scorers.reading import Matrix, Vector
+from conovel.scorers.base import Matrix, Vector
 from conovel.spec.schema import Column, Schema
 
 

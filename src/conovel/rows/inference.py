@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from conovel.errors import ColumnError, DataWarning
 from conovel.rows.columns import Numbers, RawColumn, Texts
 from conovel.rows.spelling import require_one_meaning, spell_number, spells_number, zone_kind
-from conovel.scorers.hashing import hash_columns
+from conovel.scorers.base import hash_columns
 from conovel.spec.schema import DEFAULT_PARTS, Column, Schema, column_of
 from conovel.stats.words import listed, not_there
 

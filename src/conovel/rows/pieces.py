@@ -38,8 +38,7 @@ from conovel.rows.lines import relocated
 from conovel.rows.representation import as_floats, kind_of
 from conovel.rows.storage import require_features
 from conovel.rows.tables import LARGEST, Rows, read_rows, require_finite
-from conovel.scorers.base import Matrix, Vector
-from conovel.scorers.hashing import hash_columns
+from conovel.scorers.base import Matrix, Vector, hash_columns
 
 T = TypeVar("T")
 _THREADS = 2  # beside those that read and score

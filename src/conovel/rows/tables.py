@@ -35,7 +35,7 @@ from conovel.rows.representation import (
     round_to,
     warn_rounded,
 )
-from conovel.scorers.hashing import content_hash
+from conovel.scorers.base import content_hash
 from conovel.spec.made_from import Contents
 from conovel.stats.ranks import as_array
 

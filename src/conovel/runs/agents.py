@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from conovel.errors import InputError
 from conovel.protocol.messages import as_name
-from conovel.scorers.classifier import ScorerLike
+from conovel.scorers.estimators import ScorerLike
 from conovel.spec.fields import MAX_AGENTS
 from conovel.spec.settings import Bits
 from conovel.spec.shown import Shown

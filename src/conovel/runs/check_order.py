@@ -24,7 +24,7 @@ from conovel.rows.tables import as_frame
 from conovel.runs.detector import AdaDetect
 from conovel.runs.repeats import once_warned
 from conovel.runs.site_results import Detection
-from conovel.scorers.classifier import ScorerLike
+from conovel.scorers.estimators import ScorerLike
 from conovel.site.checks.columns import column_findings
 from conovel.site.checks.drift import ColumnDrift, Drift, find_drift, permutation_p_value
 from conovel.site.checks.sample import Looked, stride_of

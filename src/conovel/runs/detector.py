@@ -27,9 +27,8 @@ from conovel.runs.ledger_records import refitted_facts
 from conovel.runs.repeats import in_run, once_warned
 from conovel.runs.row_scores import RowScores
 from conovel.runs.site_results import Detection, decide
-from conovel.scorers.classifier import ScorerLike
-from conovel.scorers.on_frames import reads_frames
-from conovel.scorers.registry import as_candidates
+from conovel.scorers.automatic import as_candidates
+from conovel.scorers.estimators import ScorerLike, reads_frames
 from conovel.scorers.spelling import spell, spell_scorer, spell_seed
 from conovel.site.blocks import require_two
 from conovel.site.checks.rows import check_rows, with_findings

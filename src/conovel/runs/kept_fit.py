@@ -22,9 +22,8 @@ from conovel.runs.kept import KeptDetector
 from conovel.runs.ledger_records import content_digest
 from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import FittedScorer, Matrix, Mixture, Scorer, TrainingSet
+from conovel.scorers.estimators import OneClass, reads_frames
 from conovel.scorers.kept import Part, flat_part, from_part, to_part
-from conovel.scorers.on_frames import reads_frames
-from conovel.scorers.one_class import OneClass
 from conovel.scorers.selection import fit_best
 from conovel.site.blocks import require_two, split_by_number, training_sample
 from conovel.site.sent.compact import imitate

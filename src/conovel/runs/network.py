@@ -34,8 +34,8 @@ from conovel.runs.ledger_network import as_folder, run_with_ledger
 from conovel.runs.repeats import once_warned, run_repeatedly
 from conovel.runs.results import NetworkRun
 from conovel.runs.site_results import decide
-from conovel.scorers.classifier import ScorerLike
-from conovel.scorers.registry import as_candidates
+from conovel.scorers.automatic import as_candidates
+from conovel.scorers.estimators import ScorerLike
 from conovel.site.consensus_site import open_site
 from conovel.site.site import LocalSite, Ranked
 from conovel.site.work import SiteWork

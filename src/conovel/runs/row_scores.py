@@ -11,7 +11,7 @@ from sklearn.utils.metaestimators import available_if
 
 from conovel.runs.kept import KeptDetector
 from conovel.runs.kept_fit import keep, learns_from_normals
-from conovel.scorers.registry import as_candidates
+from conovel.scorers.automatic import as_candidates
 from conovel.stats.levels import as_callback
 from conovel.stats.resolution import rank_limit
 

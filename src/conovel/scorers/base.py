@@ -21,13 +21,76 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.errors import ScorerError
-from conovel.scorers.from_sklearn import Flat
-from conovel.scorers.reading import Matrix, ProbabilityReader, Vector, flat_or_none
+from conovel.errors import ModelError, ScorerError
+from conovel.scorers.from_sklearn import Flat, to_flat
 from conovel.spec.shown import Shown
 
 if TYPE_CHECKING:
     from conovel.scorers.selection import Selection
+
+
+Matrix: TypeAlias = NDArray[np.float64]
+Vector: TypeAlias = NDArray[np.float64]
+
+# From this many rows on, the fast loops of flat models make up for the conversion of trees.
+_MANY_ROWS = 1 << 12
+
+
+class ProbabilityReader:
+    """Reads the probability of class 1 from the flat form of a classifier, if it has one.
+
+    Flat models score a row alike in any batch, while results of BLAS depend on the batch. Trees
+    give the same bits either way (`from_sklearn`), so that few rows need no conversion.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    @cached_property
+    def flat(self) -> Flat | None:
+        """The classifier as numbers, if it has such a form."""
+        return flat_or_none(self.model)
+
+    @property
+    def by_row(self) -> bool:
+        """Whether a row has the same probability in any batch; then the flat form scores.
+
+        Two ways that give the same bits in every test may still differ for some row.
+        """
+        return self.flat is not None or bool(getattr(self.model, "by_row", False))
+
+    def __call__(self, X: Matrix) -> Vector:
+        """Read the probability of each row."""
+        is_converted = "flat" in vars(self)
+        few = len(X) < _MANY_ROWS and not is_converted and _adds_trees_in_order(self.model)
+        if not few and self.flat is not None:
+            return self.flat.score(X)
+        probabilities: Vector = self.model.predict_proba(X)[:, 1]
+        return probabilities
+
+
+def flat_or_none(model: Any) -> Flat | None:
+    """Return a fitted model as numbers, if it has such a form."""
+    try:
+        return to_flat(model)
+    except ModelError:
+        return None
+
+
+def last_step(model: Any) -> Any:
+    """Return what learns at the end of a pipeline, or the model itself."""
+    steps = getattr(model, "steps", None)
+    return steps[-1][1] if steps else model
+
+
+def _adds_trees_in_order(fitted: Any) -> bool:
+    """Tell whether a model adds its trees one after the other; several threads do not."""
+    model = last_step(fitted)
+    one_thread = getattr(model, "n_jobs", None) in (None, 1)
+    return one_thread and any(
+        hasattr(model, name) for name in ("estimators_", "_predictors", "tree_")
+    )
+
 
 __all__ = [
     "FittedScorer",
@@ -266,3 +329,41 @@ def log_odds(probabilities: Vector, closest: float = 1e-3) -> Vector:
     """Return log-odds of probabilities that are first clipped to [closest, 1 - closest]."""
     p = np.clip(probabilities, closest, 1 - closest)
     return np.asarray(np.log(p) - np.log1p(-p))
+
+
+def content_hash(rows: Matrix) -> NDArray[np.uint64]:
+    """Hash the bytes of each row, the same on every machine.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> a, b, c = content_hash(np.array([[0.0, 2.0], [3.0, 4.0], [-0.0, 2.0]]))
+    >>> bool(a == c), bool(a == b)
+    (True, False)
+    """
+    return hash_columns(rows.T, len(rows))
+
+
+def hash_columns(columns: Iterable[Vector], n: int) -> NDArray[np.uint64]:
+    """Hash n rows that are held by columns."""
+    # The finalizer of splitmix64, once for each column (Steele, Lea and Flood 2014).
+    mixed = np.full(n, 0x9E3779B97F4A7C15, dtype=np.uint64)
+    for values in columns:
+        mixed ^= (values + 0.0).view(np.uint64)  # -0.0 is 0.0; contiguous, too
+        mixed *= np.uint64(0xBF58476D1CE4E5B9)
+        mixed ^= mixed >> np.uint64(27)
+        mixed *= np.uint64(0x94D049BB133111EB)
+        mixed ^= mixed >> np.uint64(31)
+    return mixed
+
+
+def content_folds(rows: Matrix, n_folds: int) -> NDArray[np.int64]:
+    """Assign rows to folds by their bytes alone, the same on every machine.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> content_folds(np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]]), 5).tolist()
+    [4, 1, 4]
+    """
+    return ((content_hash(rows) >> np.uint64(33)) % np.uint64(n_folds)).astype(np.int64)

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from conovel.errors import MissingExtraError
 from conovel.models.forest import Forest, round_down
 from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet
 
@@ -28,7 +26,7 @@ _NO_LIMIT = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class CompiledForest(Scorer):
-    """A random forest as a scorer; needs numba.
+    """A random forest as a scorer.
 
     Parameters
     ----------
@@ -79,8 +77,6 @@ class CompiledForest(Scorer):
         d, is_novel = X.shape[1], y.astype(np.uint8)
         columns = np.ascontiguousarray(X.T, dtype=np.float32)
         order = np.argsort(columns, axis=1, kind="stable").astype(np.int32)
-        if not available():
-            raise MissingExtraError("numba", "fast")
         from conovel.scorers.compiled_forest_loops import grow  # noqa: PLC0415
 
         def trees(n_trees: int, seed: np.uint64) -> tuple[Any, ...]:
@@ -119,13 +115,3 @@ def _join(parts: Sequence[tuple[Any, ...]], d: int) -> Forest:
         roots + np.repeat(before, n_roots),
         d,
     )
-
-
-@cache
-def available() -> bool:
-    """Tell whether numba is installed."""
-    try:
-        import numba  # noqa: F401, PLC0415
-    except ImportError:
-        return False
-    return True

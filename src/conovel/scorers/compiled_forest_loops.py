@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from conovel.models.kernel_loops import jit
+from conovel.models.loops import jit
 
 _LOW = (1 << 32) - 1
 _APART = 1e-7  # feature values this close are one to scikit-learn
 
 
-def _draw(state: Any) -> Any:
+@jit
+def draw(state: Any) -> Any:
     """Return the next 64 random bits (xorshift64*, Vigna 2016)."""
     x = state[0]
     x ^= x >> np.uint64(12)
@@ -22,10 +23,8 @@ def _draw(state: Any) -> Any:
     return x * np.uint64(2685821657736338717)
 
 
-draw = jit(_draw)
-
-
-def _best_split(
+@jit
+def best_split(
     values: Any, members: Any, copies: Any, total: Any, ones: Any
 ) -> tuple[float, float]:
     """Return the largest Σ (Σ_c n_c²)/n over the two sides, and its threshold.
@@ -53,10 +52,8 @@ def _best_split(
     return best, threshold
 
 
-best_split = jit(_best_split)
-
-
-def _part(members: Any, goes_left: Any, spare: Any) -> int:
+@jit
+def part(members: Any, goes_left: Any, spare: Any) -> int:
     """Put the rows that go left in front, both sides in their order."""
     n_left, n_right = 0, 0
     for k in range(members.size):
@@ -72,10 +69,8 @@ def _part(members: Any, goes_left: Any, spare: Any) -> int:
     return n_left
 
 
-part = jit(_part)
-
-
-def _grow(  # noqa: PLR0915 - one loop over the nodes, for the compiler
+@jit
+def grow(  # noqa: PLR0915 - one loop over the nodes, for the compiler
     columns: Any,
     order: Any,
     y: Any,
@@ -157,6 +152,3 @@ def _grow(  # noqa: PLR0915 - one loop over the nodes, for the compiler
                 size += 2
             node += 1
     return feature[:size], threshold[:size], left[:size], value[:size], roots
-
-
-grow = jit(_grow)

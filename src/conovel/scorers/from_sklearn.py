@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ModelError
-from conovel.models.dense import Dense
 from conovel.models.forest import Forest, Tree, round_down
-from conovel.models.linear import Linear
+from conovel.models.linear import Dense, Linear
 
 Flat: TypeAlias = Forest | Linear | Dense
 Scaling: TypeAlias = tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]

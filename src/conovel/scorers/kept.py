@@ -19,18 +19,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ModelError, ScorerError
-from conovel.models.dense import Dense
 from conovel.models.forest import Forest, Tree, round_down
-from conovel.models.linear import Linear
-from conovel.scorers.base import FittedScorer, Matrix, Scale, Scorer, TrainingSet, Vector
+from conovel.models.linear import Dense, Linear
+from conovel.scorers.automatic import Discriminant, MahalanobisDistance
+from conovel.scorers.base import (
+    FittedScorer,
+    Matrix,
+    ProbabilityReader,
+    Scale,
+    Scorer,
+    TrainingSet,
+    Vector,
+    flat_or_none,
+)
+from conovel.scorers.binned_forest import RandomisedTrees
 from conovel.scorers.blend import BlendedFit
-from conovel.scorers.cross_fit import CrossFit
-from conovel.scorers.discriminant import Discriminant
-from conovel.scorers.mahalanobis import MahalanobisDistance
-from conovel.scorers.one_class import OneClass
-from conovel.scorers.randomised_trees import RandomisedTrees
-from conovel.scorers.reading import ProbabilityReader, flat_or_none
-from conovel.scorers.shrunken_logistic import ShrunkenLogistic
+from conovel.scorers.cross_fit import CrossFit, ShrunkenLogistic
+from conovel.scorers.estimators import OneClass
 
 SCALES = ("probability", "log-odds", "ordinal")
 MAX_PARTS = 1000  # of a model, and of those that it is made of

@@ -16,6 +16,18 @@ from conovel.stats.levels import Generators
 
 DRAWN = "drawn anew"  # what a generator of random numbers, or none, is for each batch
 _DEEPEST = 20
+# Ledgers hold digests of spellings, so a class that moved keeps the module that it had first.
+_FIRST_MODULES = {
+    "ClassifierScorer": "classifier",
+    "Discriminant": "discriminant",
+    "FrameEstimator": "on_frames",
+    "MahalanobisDistance": "mahalanobis",
+    "Normality": "normality",
+    "OneClass": "one_class",
+    "RandomisedTrees": "randomised_trees",
+    "Refined": "refined",
+    "ShrunkenLogistic": "shrunken_logistic",
+}
 
 
 def spell_scorer(scorer: Any) -> str:
@@ -101,4 +113,9 @@ def _spell_named(name: str, parts: Mapping[str, Any], depth: int) -> str:
 
 
 def _named(thing: Any) -> str:
-    return f"{thing.__module__}.{thing.__qualname__}"
+    package, _, module = thing.__module__.rpartition(".")
+    if package == "conovel.scorers":
+        module = _FIRST_MODULES.get(thing.__qualname__, module)
+    return (
+        f"{package}.{module}.{thing.__qualname__}" if package else f"{module}.{thing.__qualname__}"
+    )

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import SampleError
-from conovel.scorers.base import Matrix, Mixture, Vector
-from conovel.scorers.hashing import content_hash
+from conovel.scorers.base import Matrix, Mixture, Vector, content_hash
 from conovel.spec.training import n_training
 from conovel.stats.levels import Level
 

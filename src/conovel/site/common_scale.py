@@ -35,7 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.models.portable_math import expit
+from conovel.models.linear import expit
 from conovel.scorers.base import ScoreModel, TrainingSet, Vector, log_odds
 from conovel.stats.cells import N_CELLS
 

@@ -23,13 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.models import wire
-from conovel.models.arrays import affine, standardise
 from conovel.models.forest import Forest
-from conovel.models.linear import Linear
-from conovel.models.portable_math import expit
+from conovel.models.linear import Linear, affine, expit, standardise
 from conovel.models.quantized.forest import QuantizedForest, per_feature, uniform
 from conovel.models.wire import Surrogate
-from conovel.scorers.automatic import Automatic
+from conovel.scorers.automatic import Automatic, Discriminant, normality
 from conovel.scorers.base import (
     FittedScorer,
     Matrix,
@@ -41,8 +39,6 @@ from conovel.scorers.base import (
     is_by_row,
     log_odds,
 )
-from conovel.scorers.discriminant import Discriminant
-from conovel.scorers.normality import normality
 from conovel.scorers.selection import fit_best
 from conovel.site.common_scale import EDGES, novelties_in
 from conovel.site.sent.bounds import Bounds

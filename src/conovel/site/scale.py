@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from conovel.models.portable_math import expit
+from conovel.models.linear import expit
 from conovel.scorers.base import FittedScorer, Matrix, Vector
 
 

@@ -22,10 +22,9 @@ from conovel.scorers.base import (
     log_odds,
     mean_of,
 )
-from conovel.scorers.cross_fit import CrossFitScorer
-from conovel.scorers.one_class import OneClass
-from conovel.scorers.refined import Refined
-from conovel.scorers.shrunken_logistic import ShrunkenLogistic
+from conovel.scorers.blend import Refined
+from conovel.scorers.cross_fit import CrossFitScorer, ShrunkenLogistic
+from conovel.scorers.estimators import OneClass
 from conovel.site.near_peers import Standardised, likely_novelties, model_weights, spread_of
 from conovel.site.scale import as_probability
 

@@ -19,12 +19,19 @@ from support.random_models import (
 )
 
 from conovel.errors import InputError, ModelError
-from conovel.models import portable_math as elementary
+from conovel.models import linear as elementary
 from conovel.models.forest import Forest
 from conovel.models.linear import Linear
-from conovel.models.quantized.canonical import LEAF, depth, flatten, prune
 from conovel.models.quantized.dense import Coded, QuantizedDense
-from conovel.models.quantized.forest import per_feature, quantized_forest, uniform
+from conovel.models.quantized.forest import (
+    LEAF,
+    depth,
+    flatten,
+    per_feature,
+    prune,
+    quantized_forest,
+    uniform,
+)
 from conovel.models.quantized.grids import MAX_INDEX, Lattice, SharedGrids, Uniform
 
 finite = st.floats(-1e6, 1e6, width=32)

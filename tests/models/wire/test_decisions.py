@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.random_models import random_forest
 
-from conovel.models.quantized.canonical import prune
-from conovel.models.quantized.forest import per_feature, uniform
+from conovel.models.quantized.forest import per_feature, prune, uniform
 from conovel.models.wire import write
 from conovel.models.wire.numbers import FRACTION, _fractions, code_lists, order_of
 from conovel.models.wire.range_coder import Decoder, Encoder

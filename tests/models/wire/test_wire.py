@@ -31,8 +31,8 @@ from support.random_models import (
 
 from conovel.errors import InputError, LimitError, ModelError, SchemaError
 from conovel.models import wire
-from conovel.models.dense import Dense
 from conovel.models.forest import Forest
+from conovel.models.linear import Dense
 from conovel.models.quantized.forest import QuantizedForest, per_feature, quantized_forest, uniform
 from conovel.models.wire import decode, describe, encode, schema_digest
 from conovel.models.wire.header import SIZE

@@ -9,7 +9,7 @@ from support.files import N_TEST, cut, in_memory, in_pieces, make_files, trees
 
 import conovel as cn
 from conovel.report import of_detection, of_files
-from conovel.scorers.refined import shrunken_logistic
+from conovel.scorers.blend import shrunken_logistic
 from conovel.site.engines import LocalEngine
 
 THREADED = ExtraTreesClassifier(40, max_depth=6, n_jobs=2)  # whose trees add up in any order

@@ -19,8 +19,8 @@ from conovel.rows.pairs import read_pair
 from conovel.rows.pieces import FileSource
 from conovel.rows.storage import write_table
 from conovel.runs.site_results import decide
-from conovel.scorers.refined import Refined, shallow_trees, shrunken_logistic
-from conovel.scorers.registry import as_candidates
+from conovel.scorers.automatic import as_candidates
+from conovel.scorers.blend import Refined, shallow_trees, shrunken_logistic
 from conovel.site.composite import Composite, fit_composite
 from conovel.site.consensus_site import open_site
 from conovel.site.files.consensus_site import FileConsensusSite

@@ -8,9 +8,9 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import ExtraTreesClassifier
 
 import conovel as cn
+from conovel.scorers.automatic import as_candidates
 from conovel.scorers.base import Mixture, TrainingSet
-from conovel.scorers.classifier import as_scorer
-from conovel.scorers.registry import as_candidates
+from conovel.scorers.estimators import as_scorer
 from conovel.scorers.selection import fit_best
 from conovel.site.sent.bounds import REACH, find_bounds
 from conovel.site.sent.compact import _grow

@@ -30,9 +30,9 @@ from conovel.experiments.gaussian import gaussian_design
 from conovel.models import wire
 from conovel.models.wire import header
 from conovel.rows.tables import Rows
+from conovel.scorers.automatic import mahalanobis_distance
 from conovel.scorers.base import Mixture, TrainingSet
-from conovel.scorers.classifier import as_scorer
-from conovel.scorers.mahalanobis import mahalanobis_distance
+from conovel.scorers.estimators import as_scorer
 from conovel.site.sent.surrogate import make_surrogate
 from conovel.site.site import LocalSite
 from conovel.site.work import SiteWork

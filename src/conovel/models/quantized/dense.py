@@ -20,10 +20,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conovel.models.arrays import Described, affine, check_rows
-from conovel.models.dense import Activation, Dense
-from conovel.models.linear import Linear
-from conovel.models.portable_math import expit, tanh
+from conovel.models.linear import (
+    Activation,
+    Dense,
+    Described,
+    Linear,
+    affine,
+    check_rows,
+    expit,
+    tanh,
+)
 from conovel.models.quantized.grids import Uniform
 
 MAX_EXPONENT = 128

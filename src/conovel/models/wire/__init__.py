@@ -9,12 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from conovel.errors import HeaderError, InputError, ModelError, NonCanonicalError, StructureError
-from conovel.models.dense import Dense
 from conovel.models.forest import Forest
-from conovel.models.linear import Linear
-from conovel.models.quantized.canonical import LEAF, depth
+from conovel.models.linear import Dense, Linear
 from conovel.models.quantized.dense import QuantizedDense
-from conovel.models.quantized.forest import QuantizedForest, uniform
+from conovel.models.quantized.forest import LEAF, QuantizedForest, depth, uniform
 from conovel.models.wire import forests, header, networks
 from conovel.models.wire.header import NO_SCHEMA, Header, schema_digest
 from conovel.models.wire.range_coder import BitCounter, Coder, Decoder, Encoder

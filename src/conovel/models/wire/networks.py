@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import HeaderError, LimitError, ModelError, StructureError
-from conovel.models.dense import Activation, Dense
-from conovel.models.linear import Linear
+from conovel.models.linear import Activation, Dense, Linear
 from conovel.models.quantized.dense import (
     MAX_EXPONENT,
     MAX_SHIFT,

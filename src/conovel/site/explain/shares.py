@@ -21,10 +21,15 @@ from numpy.typing import NDArray
 from conovel.models.forest import Forest
 from conovel.models.linear import Linear
 from conovel.models.shares import column_shares
-from conovel.scorers.base import Matrix, ScoreModel, Vector, log_odds
+from conovel.scorers.base import (
+    Matrix,
+    ProbabilityReader,
+    ScoreModel,
+    Vector,
+    content_folds,
+    log_odds,
+)
 from conovel.scorers.cross_fit import CrossFit
-from conovel.scorers.hashing import content_folds
-from conovel.scorers.reading import ProbabilityReader
 
 # Features of each column of the table.
 Columns: TypeAlias = Sequence[NDArray[np.intp]]
@@ -108,7 +113,7 @@ def hybrid_score(model: ScoreModel, X: Matrix) -> HybridScore:
         folds = content_folds(X, len(found.models))
 
         def score(hybrids: Matrix, owner: NDArray[np.intp]) -> Vector:
-            return found.score_in_folds(hybrids, folds[owner])
+            return found.score(hybrids, folds[owner])
     else:
 
         def score(hybrids: Matrix, owner: NDArray[np.intp]) -> Vector:

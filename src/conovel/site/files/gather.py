@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.rows.pieces import Piece
-from conovel.scorers.base import Matrix, Mixture, TrainingSet, Vector
-from conovel.scorers.hashing import content_hash
+from conovel.scorers.base import Matrix, Mixture, TrainingSet, Vector, content_hash
 from conovel.site.blocks import copies_taken, thin
 from conovel.site.checks.sample import Strided
 

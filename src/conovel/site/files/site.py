@@ -27,9 +27,8 @@ from conovel.rows.file_columns import codec_from_files, contents_in_files, infer
 from conovel.rows.original import with_frames
 from conovel.rows.pieces import FileSource, mask_of
 from conovel.rows.storage import pick_features
-from conovel.scorers.base import FittedScorer, TrainingSet
-from conovel.scorers.on_frames import reads_frames
-from conovel.scorers.reading import Vector
+from conovel.scorers.base import FittedScorer, TrainingSet, Vector
+from conovel.scorers.estimators import reads_frames
 from conovel.site.common_scale import CommonScale
 from conovel.site.engines import Engine, LocalEngine
 from conovel.site.explain.column_views import views_of

@@ -147,7 +147,7 @@ def fit_compact(
     >>> import numpy as np
     >>> from sklearn.linear_model import LogisticRegression
     >>> from conovel.scorers.base import Mixture
-    >>> from conovel.scorers.classifier import as_scorer
+    >>> from conovel.scorers.estimators import as_scorer
     >>> rng = np.random.default_rng(0)
     >>> mixture = Mixture.of(rng.normal(size=(150, 3)) + 1.0)
     >>> training = TrainingSet(rng.normal(size=(100, 3)), mixture)

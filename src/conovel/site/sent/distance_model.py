@@ -12,9 +12,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.covariance import ledoit_wolf
 
-from conovel.models.arrays import standardise
-from conovel.models.dense import Dense
-from conovel.models.linear import Linear
+from conovel.models.linear import Dense, Linear, standardise
 from conovel.scorers.base import Matrix, Vector
 
 CONFORMS = 2.0  # standard units up to which a row is taken for normal

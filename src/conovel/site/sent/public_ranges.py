@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from conovel.scorers.reading import Vector
+from conovel.scorers.base import Vector
 from conovel.spec.schema import Column, Schema, SchemaDigest
 
 _PARTS = {  # least and largest number that a part of a date has; a missing date has the part 0

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from conovel.scorers.reading import Vector
+from conovel.scorers.base import Vector
 from conovel.site.sent.public_ranges import public_ranges
 from conovel.spec.schema import Schema, SchemaDigest
 

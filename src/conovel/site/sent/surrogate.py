@@ -21,10 +21,9 @@ from typing import Any, NamedTuple
 from conovel.errors import InputError, ModelError
 from conovel.models import wire
 from conovel.models.wire import NO_SCHEMA, decode
-from conovel.scorers.automatic import Automatic
+from conovel.scorers.automatic import Automatic, normality
 from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet
 from conovel.scorers.from_sklearn import Flat, to_flat
-from conovel.scorers.normality import normality
 from conovel.scorers.selection import fit_best
 from conovel.site.sent.bounds import SHAPE_REACH, Bounds, find_bounds
 from conovel.site.sent.compact import encode_compact, imitate

@@ -1,7 +1,8 @@
-"""The compiled loops of :mod:`conovel.scorers.binned_forest`; importing this needs numba.
+"""The compiled loops that grow trees and fit regressions; importing this loads numba.
 
-:mod:`conovel.scorers.binned_forest_numpy` gives the same bits without it: counts and weights are
-whole numbers, and the random numbers of a node follow from its path alone.
+Counts and weights of trees are whole numbers, the random numbers of a node follow from its path
+alone, and the sums of a regression are added from the first row or column to the last: no bit
+depends on threads or on a numerical library.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from conovel.models.kernel_loops import jit
+from conovel.models.linear import INVERSE_LN2, LARGEST, LN2_HIGH, LN2_LOW, TAYLOR
+from conovel.models.loops import jit
 
 _LOW = (1 << 32) - 1
 _UNIT = float(2**30)  # leaf values are multiples of 1 / 2^30: their sums are exact
@@ -22,25 +24,22 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 _30, _27, _31, _32, _11 = (np.uint64(k) for k in (30, 27, 31, 32, 11))
 
 
-def _mix(x: Any) -> Any:
+@jit
+def mix(x: Any) -> Any:
     """Return 64 random bits (the finalizer of splitmix64; Steele, Lea and Flood 2014)."""
     x = (x ^ (x >> _30)) * _FIRST
     x = (x ^ (x >> _27)) * _SECOND
     return x ^ (x >> _31)
 
 
-mix = jit(_mix)
-
-
-def _below(bits: Any, n: Any) -> Any:
+@jit
+def below(bits: Any, n: Any) -> Any:
     """Return a random whole number below n."""
     return np.int64(((bits >> _32) * np.uint64(n)) >> _32)
 
 
-below = jit(_below)
-
-
-def _gain(left: Any, total: Any) -> float:
+@jit
+def gain_of(left: Any, total: Any) -> float:
     """Return Σ (Σ_c w_c²)/w over the two sides: Gini's criterion up to what stays the same."""
     right = total - left
     zeros_left, ones_left = float(left & _LOW), float(left >> 32)
@@ -50,10 +49,8 @@ def _gain(left: Any, total: Any) -> float:
     return on_left + on_right
 
 
-gain_of = jit(_gain)
-
-
-def _drawn_split(codes: Any, weights: Any, places: Any, share: Any) -> Any:
+@jit
+def drawn_split(codes: Any, weights: Any, places: Any, share: Any) -> Any:
     """Cut at a place between the least and the largest; return the bin, weights and rows left.
 
     The bin is -1 if all rows are in one.
@@ -80,10 +77,8 @@ def _drawn_split(codes: Any, weights: Any, places: Any, share: Any) -> Any:
     return low, left, n_left
 
 
-drawn_split = jit(_drawn_split)
-
-
-def _best_split(codes: Any, weights: Any, total: Any, least: Any, counts: Any) -> Any:
+@jit
+def best_split(codes: Any, weights: Any, total: Any, least: Any, counts: Any) -> Any:
     """Return the bin below the best cut, the weights left of it, and its gain.
 
     The bin is -1 if all rows are in one; the gain is -1 if no cut is allowed.
@@ -130,10 +125,8 @@ def _best_split(codes: Any, weights: Any, total: Any, least: Any, counts: Any) -
     return cut, best_left, best
 
 
-best_split = jit(_best_split)
-
-
-def _part(rows: Any, column: Any, cut: Any, spare: Any) -> Any:
+@jit
+def part(rows: Any, column: Any, cut: Any, spare: Any) -> Any:
     """Put the rows up to a bin in front, both sides in their order; return how many they are."""
     n_left, n_right = np.int64(0), np.int64(0)
     for k in range(rows.size):
@@ -149,10 +142,8 @@ def _part(rows: Any, column: Any, cut: Any, spare: Any) -> Any:
     return n_left
 
 
-part = jit(_part)
-
-
-def _grow_tree(
+@jit
+def grow_tree(
     columns: Any,
     places: Any,
     weights: Any,
@@ -220,12 +211,8 @@ def _grow_tree(
     return size
 
 
-grow_tree = jit(_grow_tree)
-
-
-def _see(
-    used: Any, weights: Any, y: Any, bootstrap: Any, seed: Any, packed: Any, rows: Any
-) -> Any:
+@jit
+def see(used: Any, weights: Any, y: Any, bootstrap: Any, seed: Any, packed: Any, rows: Any) -> Any:
     """Draw the rows of a tree; return how many they are, and the total weights by class.
 
     Weights of class 0 stand in the lower half of a number, those of class 1 in the upper half.
@@ -247,10 +234,8 @@ def _see(
     return n_seen, total
 
 
-see = jit(_see)
-
-
-def _vote(columns: Any, packed: Any, nodes: Any, votes: Any, times: Any) -> None:
+@jit
+def vote(columns: Any, packed: Any, nodes: Any, votes: Any, times: Any) -> None:
     """Add the values of the leaves that the unseen rows fall into."""
     feature, cut, left, value = nodes
     for row in range(packed.size):
@@ -263,10 +248,8 @@ def _vote(columns: Any, packed: Any, nodes: Any, votes: Any, times: Any) -> None
             times[row] += 1
 
 
-vote = jit(_vote)
-
-
-def _grow(
+@jit
+def grow(
     columns: Any,
     places: Any,
     weights: Any,
@@ -306,4 +289,138 @@ def _grow(
     return tree, size
 
 
-grow = jit(_grow)
+_MOST_STEPS = 50
+_TOLERANCE = 1e-6  # largest slope of the mean loss at which a fit ends
+_FORCING = 0.02  # residual of a Newton step, as a share of the slope
+_POWERS = np.ldexp(1.0, -np.arange(1100))
+_COEFFICIENTS = tuple(TAYLOR)
+
+
+@jit
+def expit(x: Any) -> Any:
+    """Return what :func:`conovel.models.linear.expit` does, for one number."""
+    down = -min(abs(x), LARGEST)
+    k = np.rint(down * INVERSE_LN2)
+    r = (down - k * LN2_HIGH) - k * LN2_LOW
+    total = 0.0
+    for coefficient in _COEFFICIENTS:
+        total = total * r + coefficient
+    z = total * _POWERS[np.int64(-k)]
+    return (1.0 if x >= 0 else z) / (1.0 + z)
+
+
+@jit
+def push(columns: Any, coef: Any, out: Any) -> None:
+    """Write the sum of the columns times the coefficients, the intercept last."""
+    d, n = columns.shape
+    for i in range(n):
+        out[i] = 0.0
+    for j in range(d):
+        c = coef[j]
+        column = columns[j]
+        for i in range(n):
+            out[i] += column[i] * c
+    for i in range(n):
+        out[i] += coef[d]
+
+
+@jit
+def pull(rows: Any, residual: Any, out: Any) -> None:
+    """Write the sum of the rows times the residuals, that of the residuals last."""
+    n, d = rows.shape
+    total = 0.0
+    for j in range(d + 1):
+        out[j] = 0.0
+    for i in range(n):
+        r = residual[i]
+        row = rows[i]
+        for j in range(d):
+            out[j] += row[j] * r
+        total += r
+    out[d] += total
+
+
+@jit
+def slopes(
+    rows: Any, columns: Any, y: Any, weights: Any, ridge: Any, beta: Any, log_odds: Any
+) -> Any:
+    """Write the log-odds of all rows; return the slope of the loss and the curvature by row."""
+    n = log_odds.size
+    residual, curve, slope = np.empty(n), np.empty(n), np.empty(beta.size)
+    push(columns, beta, log_odds)
+    for i in range(n):
+        p = expit(log_odds[i])
+        residual[i] = (p - y[i]) * weights[i]
+        curve[i] = p * (1.0 - p) * weights[i]
+    pull(rows, residual, slope)
+    for j in range(beta.size - 1):
+        slope[j] += ridge * beta[j]
+    return slope, curve
+
+
+@jit
+def dot(a: Any, b: Any) -> Any:
+    """Add up products from the first to the last."""
+    total = a[0] * b[0]
+    for j in range(1, a.size):
+        total += a[j] * b[j]
+    return total
+
+
+@jit
+def newton_step(rows: Any, columns: Any, ridge: Any, slope: Any, curve: Any) -> Any:
+    """Solve for a step by conjugate gradients, up to a share of the slope."""
+    step, residual = np.zeros(slope.size), -slope
+    bent, space = np.empty(slope.size), np.empty(curve.size)
+    direction, square = residual, dot(residual, residual)
+    enough = _FORCING * _FORCING * square
+    for _ in range(2 * slope.size):
+        push(columns, direction, space)
+        for i in range(space.size):
+            space[i] *= curve[i]
+        pull(rows, space, bent)
+        for j in range(slope.size - 1):
+            bent[j] += ridge * direction[j]
+        bend = dot(direction, bent)
+        if not bend > 0:  # flat up to rounding
+            break
+        length = square / bend
+        step = step + length * direction
+        residual = residual - length * bent
+        last = square
+        square = dot(residual, residual)
+        if square <= enough:
+            break
+        direction = residual + (square / last) * direction
+    return step
+
+
+@jit
+def solve(
+    rows: Any, columns: Any, y: Any, weights: Any, ridge: Any, beta: Any, log_odds: Any
+) -> Any:
+    """Minimise the log loss by Newton's method; return the parameters, the intercept last.
+
+    `rows` and `columns` are one matrix, stored both ways. The log-odds of all rows are written.
+    """
+    total = 0.0
+    for i in range(weights.size):
+        total += weights[i]
+    enough = _TOLERANCE * total
+    slope, curve = slopes(rows, columns, y, weights, ridge, beta, log_odds)
+    for _ in range(_MOST_STEPS):
+        if np.abs(slope).max() <= enough:
+            break
+        step = newton_step(rows, columns, ridge, slope, curve)
+        before = dot(slope, step)
+        if not before < 0:  # rounding leaves nothing to gain
+            break
+        while True:
+            tried = beta + step
+            slope, curve = slopes(rows, columns, y, weights, ridge, tried, log_odds)
+            # Along the step the loss is convex: a steep rise at its end means too far.
+            if dot(slope, step) <= -0.5 * before or (tried == beta).all():
+                break
+            step, before = step / 2, before / 2
+        beta = tried
+    return beta

@@ -1,0 +1,317 @@
+"""Scikit-learn classifiers as scorers: null_train is class 0, the mixture is class 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+
+from conovel.errors import ScorerError
+from conovel.scorers.base import (
+    FittedScorer,
+    Matrix,
+    ProbabilityReader,
+    Scorer,
+    TrainingSet,
+    Vector,
+    is_by_row,
+)
+
+# What users pass: a Scorer, or a scikit-learn classifier or a pipeline that ends in one.
+ScorerLike: TypeAlias = Any
+
+
+@dataclass(frozen=True, eq=False)
+class ClassifierScorer(Scorer):
+    """A classifier as a scorer; a clone of it is fitted."""
+
+    classifier: Any
+
+    @property
+    def label(self) -> str:
+        """The names of the classifier and of the steps before it."""
+        return name_of(self.classifier)
+
+    def fit(self, training: TrainingSet) -> FittedScorer:
+        """Fit null_train (0) against the mixture (1)."""
+        model = clone(self.classifier).fit(*training.labelled())
+        return classifier_score(model, self)
+
+    def with_seed(self, seed: int) -> Scorer:
+        """Fix every random state that the classifier leaves open, nested ones too."""
+        return ClassifierScorer(with_seed(self.classifier, seed))
+
+
+def as_scorer(scorer: ScorerLike) -> Scorer:
+    """Return a scorer as it is, and a classifier as a scorer.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> as_scorer(LogisticRegression()).label
+    'LogisticRegression'
+    """
+    if isinstance(scorer, Scorer):
+        return scorer
+    require_classifier(scorer)
+    return ClassifierScorer(scorer)
+
+
+def classifier_score(model: Any, scorer: Scorer, weights: Vector | None = None) -> FittedScorer:
+    """Return the score of a fitted classifier: its probabilities, else its decision function."""
+    if hasattr(model, "predict_proba"):
+        read = ProbabilityReader(model)
+        return FittedScorer(scorer, read, "probability", model, weights)
+    return FittedScorer(scorer, model.decision_function, "log-odds", model, weights)
+
+
+def with_seed(scorer: ScorerLike, seed: int) -> ScorerLike:
+    """Clone a scorer or an estimator with every random state fixed that it leaves open.
+
+    An open random state would make two runs on the same rows differ.
+    """
+    if isinstance(scorer, Scorer):
+        return scorer.with_seed(seed)
+    if isinstance(scorer, list | tuple):
+        return [with_seed(part, seed) for part in scorer]
+    if not hasattr(scorer, "get_params"):
+        return scorer
+    scorer = clone(scorer)
+    open_states = [
+        name
+        for name, value in scorer.get_params(deep=True).items()
+        if value is None and name.rpartition("__")[2] == "random_state"
+    ]
+    return scorer.set_params(**dict.fromkeys(open_states, seed))
+
+
+def require_probabilities(scorer: ScorerLike) -> None:
+    """Check that a scorer is a classifier whose scores are probabilities."""
+    require_classifier(scorer)
+    if not hasattr(scorer, "predict_proba"):
+        raise ScorerError(f"{name_of(scorer)} has no predict_proba, which this needs")
+
+
+def require_classifier(scorer: ScorerLike) -> None:
+    """Check that something is a scikit-learn classifier."""
+    if hasattr(scorer, "__sklearn_tags__") and is_classifier(scorer):
+        return
+    if hasattr(scorer, "decision_function") or hasattr(scorer, "score_samples"):
+        raise ScorerError(
+            f"{name_of(scorer)} is not a classifier. If it is a one-class model, say which way its"
+            " score points: OneClass(model, higher='normal') or OneClass(model, higher='novel')"
+        )
+    raise ScorerError(
+        f"{name_of(scorer)} is not a scikit-learn classifier with predict_proba or"
+        " decision_function"
+    )
+
+
+def name_of(scorer: ScorerLike) -> str:
+    """Name a scorer or an estimator in a word or two, for reports."""
+    if isinstance(scorer, Scorer):
+        return scorer.label
+    if hasattr(scorer, "decode"):  # a FrameEstimator
+        return name_of(scorer.model)
+    steps = getattr(scorer, "steps", None)
+    return " + ".join(name_of(step) for _, step in steps) if steps else type(scorer).__name__
+
+
+@dataclass(frozen=True, eq=False)
+class OneClass(Scorer):
+    """A one-class model as a scorer; which way its score points is stated, not guessed.
+
+    It is fitted on null_train only and never sees the mixture.
+
+    Parameters
+    ----------
+    model : estimator
+        Anything with ``fit(X)`` and a score method: scikit-learn's isolation forest or
+        one-class SVM, a pipeline that ends in one, a PyOD detector.
+    higher : {"normal", "novel"}
+        What a higher score of the model means. scikit-learn's outlier detectors score
+        normal rows higher, PyOD's score novel rows higher.
+    method : str
+        The score method.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import IsolationForest
+    >>> OneClass(IsolationForest(random_state=0), higher="normal").label
+    'IsolationForest'
+    """
+
+    model: Any
+    higher: Literal["normal", "novel"]
+    method: str = "decision_function"
+
+    @property
+    def label(self) -> str:
+        """The name of the model."""
+        return name_of(self.model)
+
+    def fit(self, training: TrainingSet) -> FittedScorer:
+        """Fit on null_train alone; the mixture is not looked at."""
+        return self.fit_nulls(training.null_train)
+
+    def fit_nulls(self, null_train: Matrix) -> FittedScorer:
+        """Fit on known normals."""
+        if not isinstance(self.higher, str) or self.higher not in ("normal", "novel"):
+            raise ScorerError(f"OneClass(higher=...) is 'normal' or 'novel', not {self.higher!r}")
+        if not hasattr(self.model, "fit"):
+            raise ScorerError(f"{self.label} has no fit method")
+        model = clone(self.model, safe=False).fit(null_train)
+        if not isinstance(self.method, str) or not callable(getattr(model, self.method, None)):
+            raise ScorerError(
+                f"{self.label} has no method {self.method!r}: name the one that scores"
+            )
+        sign = 1.0 if self.higher == "novel" else -1.0
+        return FittedScorer(self, SignedScore(model, self.method, sign), "ordinal", model)
+
+    def with_seed(self, seed: int) -> Scorer:
+        """Fix every random state that the model leaves open."""
+        return replace(self, model=with_seed(self.model, seed))
+
+
+@dataclass(frozen=True, eq=False)
+class SignedScore:
+    """A score method of a fitted model, turned so that higher is more novel."""
+
+    model: Any
+    method: str
+    sign: float
+
+    def __call__(self, X: Matrix) -> Vector:
+        """Score each row."""
+        return np.asarray(self.sign * getattr(self.model, self.method)(X))
+
+    @property
+    def by_row(self) -> bool:
+        """Whether a row has the same score in any batch."""
+        return is_by_row(self.model) or _is_isolation_forest(self.model)
+
+
+def _is_isolation_forest(model: Any) -> bool:
+    """Tell whether a model is an isolation forest that adds its trees one after the other.
+
+    scikit-learn looks up the leaf of each row and adds a number for each tree. Threads add in the
+    order in which they finish.
+    """
+    kind = type(model)
+    is_one = kind.__module__.startswith("sklearn.") and kind.__name__ == "IsolationForest"
+    return is_one and model.n_jobs in (None, 1)
+
+
+# Makes a frame of the rows of a matrix.
+Decode: TypeAlias = Callable[[Matrix], Any]
+
+
+def reads_frames(scorer: Any) -> bool:
+    """Tell whether a scorer, or a part of it, chooses columns by name or reads categories.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import OneHotEncoder
+    >>> reads_frames(make_pipeline(OneHotEncoder(), LogisticRegression()))
+    True
+    >>> reads_frames(LogisticRegression())
+    False
+    """
+    if isinstance(scorer, list | tuple):
+        return any(map(reads_frames, scorer))
+    if isinstance(scorer, Scorer) and is_dataclass(scorer):
+        return any(reads_frames(getattr(scorer, field.name)) for field in fields(scorer))
+    if not hasattr(scorer, "get_params") or isinstance(scorer, type):
+        return False
+    parts = [scorer, *scorer.get_params(deep=True).values()]
+    return any(_reads_columns(part) for part in parts)
+
+
+def _reads_columns(part: Any) -> bool:
+    if isinstance(part, ColumnTransformer):
+        return True
+    if isinstance(part, type) or not hasattr(part, "__sklearn_tags__"):
+        return False
+    tags = get_tags(part).input_tags
+    # Trees with native categories take codes, too; only transformers must have the texts.
+    return hasattr(part, "transform") and bool(tags.categorical or tags.string)
+
+
+def on_frames(scorers: Sequence[Scorer], decode: Decode) -> tuple[Scorer, ...]:
+    """Give the parts of scorers that read frames a frame, and the others the matrix."""
+    return tuple(_adapted(scorer, decode) for scorer in scorers)
+
+
+def _adapted(thing: Any, decode: Decode) -> Any:
+    if not reads_frames(thing):
+        return thing
+    if isinstance(thing, list | tuple):
+        return type(thing)(_adapted(part, decode) for part in thing)
+    if isinstance(thing, Scorer):
+        parts = {f.name: _adapted(getattr(thing, f.name), decode) for f in fields(thing)}  # type: ignore[arg-type]
+        return replace(thing, **parts)  # type: ignore[type-var]
+    return FrameEstimator(thing, decode)
+
+
+def _has(method: str) -> Callable[[Any], bool]:
+    return lambda self: hasattr(self.model, method)
+
+
+def _is_plain(features: Any) -> bool:
+    """Tell whether features are a matrix of finite numbers."""
+    is_matrix = isinstance(features, np.ndarray) and features.dtype == np.float64
+    return is_matrix and bool(np.isfinite(features).all())
+
+
+class FrameEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """An estimator that gets the rows of a matrix as a frame.
+
+    Parameters
+    ----------
+    model : classifier or one-class model
+    decode : callable
+        Makes a frame of the rows of a matrix.
+    """
+
+    def __init__(self, model: Any, decode: Decode) -> None:
+        self.model = model
+        self.decode = decode
+
+    def fit(self, X: Matrix, y: Any = None) -> FrameEstimator:
+        """Fit on the frame of the rows."""
+        self.model_ = clone(self.model).fit(self.decode(X), y)
+        self.classes_ = getattr(self.model_, "classes_", None)
+        is_pipeline = isinstance(self.model_, Pipeline) and len(self.model_) > 1
+        self.read_ = ProbabilityReader(self.model_[-1]) if is_pipeline else None
+        return self
+
+    @available_if(_has("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Matrix) -> Matrix:
+        """Give the probability of each class, the same bits in any batch where that is known."""
+        frame = self.decode(X)
+        if self.read_ is None:
+            return self.model_.predict_proba(frame)  # type: ignore[no-any-return]
+        features = self.model_[:-1].transform(frame)
+        if not _is_plain(features):  # products of sparse matrices go row by row
+            return self.model_[-1].predict_proba(features)  # type: ignore[no-any-return]
+        novel = self.read_(np.ascontiguousarray(features))
+        return np.stack([1 - novel, novel], axis=1)
+
+    @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Matrix) -> Vector:
+        """Give the decision function."""
+        return self.model_.decision_function(self.decode(X))  # type: ignore[no-any-return]
+
+    @available_if(_has("score_samples"))  # type: ignore[untyped-decorator]
+    def score_samples(self, X: Matrix) -> Vector:
+        """Give the score of a one-class model."""
+        return self.model_.score_samples(self.decode(X))  # type: ignore[no-any-return]
