@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import conovel as cn
-from conovel.errors import ColumnError, InputError, LevelError, SampleError, ScorerError
+from conovel.errors import ColumnError, InputError, LevelError, SampleError, ScorerError, WireError
 
 RNG = np.random.default_rng(0)
 NULL, TEST = RNG.normal(size=(60, 2)), RNG.normal(size=(20, 2))
@@ -335,7 +335,11 @@ CALLS = {
         f"decode {value!r}": (partial(cn.decode, value), InputError, "a model is bytes")
         for value in (None, 3, "x", [1], ODD)
     },
-    "decode other bytes": (lambda: cn.decode(b"x"), cn.WireError, "do not begin like a model"),
+    "decode other bytes": (
+        lambda: cn.decode(b"x"),
+        WireError,
+        "do not begin like a model",
+    ),
 }
 
 

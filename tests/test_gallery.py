@@ -30,7 +30,7 @@ def faults(code):
             own = [name for name in node.names if name.name.split(".")[0] == "conovel"]
             found += [f"import {n.name}" for n in own if (n.name, n.asname) != ("conovel", "cn")]
         elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "cn":
-            found += [ast.unparse(node)] * (node.attr not in conovel.__all__)
+            found += [ast.unparse(node)] * (node.attr not in [*conovel.__all__, "errors"])
         elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "np.random":
             found += [ast.unparse(node)] * (node.attr != "default_rng")
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("default_rng"):

@@ -15,7 +15,7 @@ from sklearn.neighbors import KNeighborsClassifier, LocalOutlierFactor
 from sklearn.pipeline import make_pipeline
 
 import conovel as cn
-from conovel.errors import ColumnError, SavedFileError
+from conovel.errors import BatchRefusedError, ColumnError, SavedFileError, ScorerError
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.stepup import benjamini_hochberg
 
@@ -44,9 +44,7 @@ def test_a_batch_is_ranked_among_calibration_rows_that_did_not_train(samples, ke
     assert np.array_equal(found.rejected, expected)
     assert found.rejected[:10].all()
     assert "no calibration row and no tested row was among the rows" in str(found.guarantee)
-    with pytest.raises(
-        cn.BatchRefusedError, match="unlabelled rows that the detector learnt from"
-    ):
+    with pytest.raises(BatchRefusedError, match="unlabelled rows that the detector learnt from"):
         kept.detect(samples[1][::-1])
     calibration = set(kept.calibration_scores) & set(kept.score(known))
     assert len(calibration) == kept.n_calibration
@@ -83,14 +81,14 @@ def test_without_unlabelled_rows_a_one_class_score_is_learnt(samples):
     assert kept.detect(today).rejected[:10].sum() >= 8
     skewed = cn.AdaDetect().keep(np.exp(known))
     assert skewed.scorer == "IsolationForest"
-    with pytest.raises(cn.ScorerError, match="rows that are never tested"):
+    with pytest.raises(ScorerError, match="rows that are never tested"):
         cn.AdaDetect("logistic").keep(known)
-    with pytest.raises(cn.ScorerError, match="no form that can be kept: use 'isolation-forest'"):
+    with pytest.raises(ScorerError, match="no form that can be kept: use 'isolation-forest'"):
         cn.AdaDetect(cn.OneClass(LocalOutlierFactor(novelty=True), "normal")).keep(known)
     with pytest.raises(cn.InputError, match="leave repeats and pi0 out"):
         cn.AdaDetect(repeats=3).keep(known)
     by_name = make_pipeline(ColumnTransformer([("a", "passthrough", ["a"])]), LogisticRegression())
-    with pytest.raises(cn.ScorerError, match="chooses columns by name"):
+    with pytest.raises(ScorerError, match="chooses columns by name"):
         cn.AdaDetect(by_name).keep(known, known + 1)
 
 
@@ -169,7 +167,7 @@ def test_columns_of_every_kind_by_a_schema_from_rows_that_train(tmp_path):
     assert numbers.size == kept.n_train + kept.n_calibration
     refitted = cn.AdaDetect("logistic").detect(known, today, ledger=tmp_path / "r.json")
     assert refitted.ledger.number == 1
-    with pytest.raises(cn.BatchRefusedError, match="seen these rows"):
+    with pytest.raises(BatchRefusedError, match="seen these rows"):
         cn.AdaDetect("logistic").detect(known, today, ledger=tmp_path / "r.json")
     more = mixed(rng, 50, 5, odd="other")
     assert (
@@ -187,9 +185,9 @@ def test_one_ledger_for_all_batches(samples, kept, tmp_path):
     assert np.array_equal(np.concatenate(cn.Ledger.load(path).decisions()), expected)
     assert np.array_equal(found.rejected, expected[-100:])
     other = cn.AdaDetect("logistic", random_state=1).keep(*samples[:2])
-    with pytest.raises(cn.BatchRefusedError, match="scored with another detector"):
+    with pytest.raises(BatchRefusedError, match="scored with another detector"):
         other.detect(today + 1, ledger=path)
-    with pytest.raises(cn.BatchRefusedError, match="seen these rows"):
+    with pytest.raises(BatchRefusedError, match="seen these rows"):
         kept.detect(today[::-1], ledger=path)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import conovel as cn
+from conovel.errors import BatchRefusedError
 from conovel.protocol.not_checked import not_checked
 from conovel.protocol.replay import verify
 from conovel.report.page import story_of
@@ -119,11 +120,11 @@ def test_what_a_network_refuses(tmp_path):
             cn.Network(members, ledger=tmp_path / "l", **settings).run()
     for own in ({"scorer": "boosting"}, {"bits": 8}, {"seed": 5}):
         members = [cn.Agent(a.name, a.X_null, a.X_test, **own) for a in agents(1)]
-        with pytest.raises(cn.BatchRefusedError, match=f"agent a: .* another {next(iter(own))}"):
+        with pytest.raises(BatchRefusedError, match=f"agent a: .* another {next(iter(own))}"):
             network(members, tmp_path / "l").run()
-    with pytest.raises(cn.BatchRefusedError, match="agent a: the ledger has seen these rows"):
+    with pytest.raises(BatchRefusedError, match="agent a: the ledger has seen these rows"):
         network(agents(0), tmp_path / "l").run()
-    with pytest.raises(cn.BatchRefusedError, match=r"agent a: .* other known normals"):
+    with pytest.raises(BatchRefusedError, match=r"agent a: .* other known normals"):
         network(agents(1, known=normals(7)), tmp_path / "l").run()
     with pytest.raises(cn.InputError, match="must be the path of a folder"):
         network(agents(1), 3).run()

@@ -12,6 +12,7 @@ from sklearn.neural_network import MLPClassifier
 import conovel as cn
 from conovel.errors import ModelError
 from conovel.scorers.automatic import as_candidates, mahalanobis_distance
+from conovel.scorers.base import Mixture
 from conovel.scorers.estimators import as_scorer
 from conovel.scorers.kept import Part, from_part, to_part
 
@@ -22,7 +23,7 @@ def training(shape="normal", n=120):
     rng = np.random.default_rng(3)
     null, mixed = getattr(rng, shape)(size=(n, WIDTH)), getattr(rng, shape)(size=(n, WIDTH))
     mixed[:20] += 3
-    return cn.TrainingSet(null, cn.Mixture.of(mixed)), np.concatenate([mixed * 1.1, null + 0.3])
+    return cn.TrainingSet(null, Mixture.of(mixed)), np.concatenate([mixed * 1.1, null + 0.3])
 
 
 TREES = ExtraTreesClassifier(8, max_depth=4)
@@ -102,5 +103,5 @@ def test_a_kept_score_cannot_be_fitted_again():
     rows_of, _ = training(n=40)
     kept = from_part(to_part(as_candidates("logistic", 0)[0].fit(rows_of)), WIDTH, "logistic")
     assert kept.scorer.with_seed(3) is kept.scorer
-    with pytest.raises(cn.ScorerError, match="cannot be fitted again"):
+    with pytest.raises(cn.errors.ScorerError, match="cannot be fitted again"):
         kept.scorer.fit(rows_of)

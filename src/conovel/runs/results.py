@@ -53,7 +53,7 @@ class NetworkRun(Drawn, Mapping[str, SiteResult]):
     --------
     conovel.Network : Makes it.
     conovel.SiteResult : One agent's part.
-    conovel.Transcript : The messages and counts behind it.
+    conovel.protocol.transcript.Transcript : The messages and counts behind it.
     """
 
     sites: Mapping[str, SiteResult]

@@ -108,7 +108,7 @@ def test_checks_work_on_few_rows_and_on_many_columns(n, m, d):
     null, test = RNG.normal(size=(n, d)), RNG.normal(size=(m, d))
     plain = cn.AdaDetect("logistic", level=0.4)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", cn.ResolutionWarning)
+        warnings.simplefilter("ignore", cn.errors.ResolutionWarning)
         checked, unchecked = plain.detect(null, test), plain.detect(null, test, check=False)
     assert np.array_equal(checked.rejected, unchecked.rejected)
     assert {one.kind for one in checked.warnings} <= {"thin_calibration", "most_flagged"}

@@ -56,7 +56,7 @@ def test_findings_are_in_the_summary_and_the_headline_is_plain_without():
 def test_duplicate_ids_and_shared_rows():
     null, test = RNG.normal(size=(300, 2)), RNG.normal(size=(50, 2))
     test[:5] = null[:5]
-    with pytest.warns(cn.DataWarning, match="also stand in X_null"):
+    with pytest.warns(cn.errors.DataWarning, match="also stand in X_null"):
         result = cn.AdaDetect("logistic").detect(null, test, ids=["a", "a", *range(48)])
     found = {one.kind: one for one in result.warnings}
     assert found["duplicate_ids"].message == "1 id names more than one test row: 'a'"
@@ -109,7 +109,7 @@ def test_columns_of_other_kinds_are_named_as_the_user_knows_them():
     assert [(one.kind, one.columns) for one in found.warnings] == [("label", ("label",))]
     assert "--exclude 'label'" in found.warnings[0].fix
     same = rows.assign(site="here", none=3)
-    with pytest.warns(cn.DataWarning, match="never changes"):
+    with pytest.warns(cn.errors.DataWarning, match="never changes"):
         found = cn.AdaDetect("random-forest").detect(same[:600], same[600:])
     assert {(one.kind, one.columns) for one in found.warnings} == {
         ("constant", ("site",)),

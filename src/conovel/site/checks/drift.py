@@ -64,7 +64,7 @@ class ColumnDrift(NamedTuple):
 
     See Also
     --------
-    conovel.Check : Has one for each column that drifts.
+    conovel.runs.check_order.Check : Has one for each column that drifts.
     """
 
     column: str
@@ -93,7 +93,7 @@ class Drift:
 
     See Also
     --------
-    conovel.Check : Has it as `drift`.
+    conovel.runs.check_order.Check : Has it as `drift`.
     """
 
     n_rows: int
