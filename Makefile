@@ -29,6 +29,7 @@ check: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python packaging/proofs.py check
 
 format: .venv/dev
 	$(BIN)/ruff check --fix .

@@ -29,8 +29,14 @@ extensions = [
     "sphinx.ext.viewcode",
     "walk",
 ]
-# modules.md and walk.md are included in the page on the architecture; they are no pages.
-exclude_patterns = ["_build", "_ext", "_generated/modules.md", "_generated/walk.md"]
+# These are included in other pages; they are no pages.
+exclude_patterns = [
+    "_build",
+    "_ext",
+    "_generated/modules.md",
+    "_generated/proofs.md",
+    "_generated/walk.md",
+]
 root_doc = "index"
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]

@@ -125,7 +125,7 @@ def named(page):
 def test_names_and_paths_on_the_pages_exist(page):
     text = page.read_text(encoding="utf-8")
     names = set(re.findall(r"`(conovel(?:\.\w+)+)", text))
-    paths = set(re.findall(r"`((?:attacks|benchmarks|docs|src|tests|tools)/[\w./-]+)`", text))
+    paths = set(re.findall(r"`((?:attacks|benchmarks|docs|packaging|src|tests)/[\w./-]+)`", text))
     paths |= {f"src/conovel/{path}" for path in re.findall(r"`(\w+/[\w/]+\.py)`", text)} - {
         f"src/conovel/{path}" for path in paths
     }
@@ -144,17 +144,32 @@ def test_every_module_has_a_layer_and_a_summary(extensions):
     assert all(f"| `{path}` |" in table for path in listed)
 
 
-@pytest.mark.parametrize(("run", "most_files"), [("network_run", 20), ("detect_run", 14)])
-def test_a_row_can_be_followed_through_few_files(extensions, run, most_files):
+# Default run -> most files it may enter, and most returns to a file that it left. They only fall.
+WALKS = {"detect_run": (60, 60), "files_run": (86, 105), "network_run": (98, 150)}
+MOST_FLAG_READS = 133
+MOST_LINES = 54_100
+
+
+@pytest.mark.parametrize("run", WALKS)
+def test_a_default_run_enters_few_files_and_seldom_comes_back(extensions, run):
     walk = extensions("walk")
     steps = walk.walk(getattr(walk, run))
-    n_files, n_returns = walk.files(steps)
-    assert 8 <= n_files <= most_files
-    assert n_returns <= 5
-    on_the_way = [step.file for step in steps]
-    places = [on_the_way.index(f) for f in ("rows/tables.py", "scorers/base.py", "stats/ranks.py")]
+    n_files, n_returns = walk.count(steps)
+    most_files, most_returns = WALKS[run]
+    assert n_files <= most_files, sorted({step.file for step in steps})
+    assert n_returns <= most_returns, [step for step in steps if step.is_return]
+    order = list(dict.fromkeys(step.file for step in steps))
+    places = [order.index(file) for file in ("rows/tables.py", "scorers/base.py")]
     assert places == sorted(places)
-    assert on_the_way[-1] in ("stats/ranks.py", "stats/cells.py", "runs/site_results.py")
+
+
+def test_a_regime_is_asked_about_by_its_two_folders_alone(extensions):
+    places = extensions("walk").flag_reads()
+    assert len(places) <= MOST_FLAG_READS, places
+
+
+def test_the_package_does_not_grow(extensions):
+    assert extensions("walk").n_lines() <= MOST_LINES
 
 
 def test_the_drawing_names_the_layers_of_the_import_contract(extensions):

@@ -1,7 +1,4 @@
-"""One page for each group of public names, made from ``conovel.__all__`` at build time.
-
-Names that have moved out of ``conovel`` are described under the module that has them.
-"""
+"""One page for each group of public names, made from ``conovel.__all__`` at build time."""
 
 from __future__ import annotations
 
@@ -23,16 +20,10 @@ _DIRECTIVES = {
     "function": "autofunction",
 }
 
-ONE_SITE = tuple(
-    f"conovel.runs.{name}"
-    for name in ("detector", "kept", "ledger", "ledger_records", "site_results", "check_order")
-)
-
 # (file, title, first parts of the modules it covers). The first group that fits takes a name.
 GROUPS = [
     ("models", "Models as bytes", ("conovel.site.sent.surrogate", "conovel.models")),
     ("tables", "Tables", ("conovel.spec.schema", "conovel.rows.pairs")),
-    ("one-site", "Detection at one site", (*ONE_SITE, "conovel.site", "conovel.experiments")),
     (
         "networks",
         "Networks of agents",
@@ -42,6 +33,11 @@ GROUPS = [
             "conovel.runs.results",
             "conovel.protocol",
         ),
+    ),
+    (
+        "one-site",
+        "Detection at one site",
+        ("conovel.runs", "conovel.site", "conovel.experiments"),
     ),
     ("scorers", "Scorers", ("conovel.scorers",)),
     ("statistics", "Statistics on integers", ("conovel.stats",)),
@@ -55,8 +51,7 @@ def group_of(name: str) -> str:
 
     A name without a group stops the build, so that no public name is left out.
     """
-    package = import_module("conovel")
-    module = f"conovel.{(package._HOMES | package._MOVED)[name]}"
+    module = f"conovel.{import_module('conovel')._HOMES[name]}"
     for file, _, prefixes in GROUPS:
         if any(module == p or module.startswith(f"{p}.") for p in prefixes):
             return file
@@ -67,31 +62,25 @@ def pages() -> dict[str, str]:
     """Return the text of every page by file name."""
     package = import_module("conovel")
     names: dict[str, list[str]] = defaultdict(list)
-    places = dict.fromkeys(package.__all__, "conovel")
-    places |= {name: f"conovel.{home}" for name, home in package._MOVED.items()}
-    for name in places:
+    for name in package.__all__:
         names[group_of(name)].append(name)
     return {
-        file: _page(title, {f"{places[name]}.{name}": name for name in sorted(names[file])})
+        file: _page(title, {name: getattr(package, name) for name in sorted(names[file])})
         for file, title, _ in GROUPS
         if names[file]
     }
 
 
-def _page(title: str, names: dict[str, str]) -> str:
-    things = {
-        place: getattr(import_module(place.rpartition(".")[0]), name)
-        for place, name in names.items()
-    }
+def _page(title: str, things: dict[str, object]) -> str:
     lines = [title, "=" * len(title), "", ".. list-table::", "   :widths: 30 70", ""]
-    for place, thing in things.items():
+    for name, thing in things.items():
         lines += [
-            f"   * - :{_role(thing)}:`{place}`",
+            f"   * - :{_role(thing)}:`conovel.{name}`",
             f"     - {_summary(thing)}",
         ]
-    for place, thing in things.items():
-        kind, name = _kind(thing), names[place]
-        lines += ["", name, "-" * len(name), "", f".. {_DIRECTIVES[kind]}:: {place}"]
+    for name, thing in things.items():
+        kind = _kind(thing)
+        lines += ["", name, "-" * len(name), "", f".. {_DIRECTIVES[kind]}:: conovel.{name}"]
         if kind == "class":
             # scikit-learn makes the request methods, and their text refers to its own pages.
             lines += ["   :members:", "   :exclude-members: set_fit_request"]

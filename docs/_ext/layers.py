@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 import tomllib
 from html import escape
 from pathlib import Path
@@ -21,6 +23,7 @@ if TYPE_CHECKING:  # the tests use this module without Sphinx
 PACKAGE = ROOT / "src" / "conovel"
 TABLE = GENERATED / "modules.md"
 DRAWING = GENERATED / "layers.svg"
+PROOFS = GENERATED / "proofs.md"
 
 # What may happen in a layer, and what may not. The import contract names the same layers.
 RULES = {
@@ -31,6 +34,8 @@ RULES = {
     "runs": "the steps of a run: one site, a network, repeats, ledgers, kept detectors",
     "federation": "between organisations, on NVFlare",
     "rows": "reading: files, frames, schemas, encodings",
+    "learning": "ways to learn a score: alone, by exchange, together, pooled",
+    "deciding": "ways to decide: alone, by counts, by cells, by folds",
     "protocol": "messages and state machines: no IO, no fitting",
     "site": "one organisation's work on its own rows",
     "scorers": "learn a score; the only layer that fits scikit-learn models",
@@ -131,7 +136,10 @@ def drawing() -> str:
 
 
 def write(app: Sphinx) -> None:
-    """Write the table and the drawing."""
+    """Write the tables and the drawing."""
+    command = [sys.executable, str(ROOT / "packaging" / "proofs.py"), "list"]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True)
+    write_if_changed(PROOFS, listed.stdout)
     write_if_changed(TABLE, table())
     write_if_changed(DRAWING, drawing())
 

@@ -1,215 +1,185 @@
-"""The walk of a row: which functions handle one row of a test sample, from a trace of a run.
+"""How far a row walks: the files that a default run enters, in order, and how often it comes back.
 
-A run is made twice. The first run tells the row's score and ranks. In the second run every call
-of a function of the package is looked at: it is a step of the walk if an argument or the result
-holds the row, its score, its ranks or its decision. A function is listed once, where it is first
-called. A file is left when none of its functions is under way any more. What a scorer does inside
-is left out: the walk enters it and goes on with what it gives back. The checks are left out, too:
-they decide nothing.
+A run is made twice with fresh rows, and the second one is traced. *Files* are the modules of the
+package of which a function is called. A *return* is the first call of a function in a file that
+was left before and of which no function is under way.
 """
 
 from __future__ import annotations
 
-import inspect
+import ast
 import sys
+import tempfile
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from paths import GENERATED, ROOT, write_if_changed
+from layers import PACKAGE, modules
+from paths import GENERATED, write_if_changed
+from typer.testing import CliRunner
+
+import conovel as cn
+from conovel.cli import app
 
 if TYPE_CHECKING:  # the tests use this module without Sphinx
     from sphinx.application import Sphinx
 
-PACKAGE = ROOT / "src" / "conovel"
 TABLE = GENERATED / "walk.md"
-MARK = 8191.25  # a value that only the row has
-# Reading the arguments of a call, and errors: no step of a row's way.
-ASIDE = ("stats/levels.py", "stats/levels.py", "errors.py", "__init__.py")
 
 
 class Step(NamedTuple):
-    """A function that handles the row."""
+    """The first call of a function."""
 
     file: str  # below ``src/conovel``
     function: str
-    summary: str
-    is_under_way: bool  # whether its file is, when it is called
+    is_return: bool
 
 
-class Row(NamedTuple):
-    """What is known of the row and of the test sample it is in."""
+class _Trace:
+    """Calls of the package, each function once, with whether its file is under way."""
 
-    score: float
-    ranks: Any
-    rejected: Any
+    def __init__(self) -> None:
+        self.calls: dict[CodeType, tuple[str, bool]] = {}
+        self._stack: list[str] = []
+        self._under_way: Counter[str] = Counter()
+        self._root = f"{PACKAGE}/"
 
-    def is_in(self, value: Any, depth: int = 2) -> bool:
-        """Tell whether a value holds the row, its score, its ranks or a decision on it."""
-        if isinstance(value, np.ndarray):
-            return self._is_in_array(value)
-        if type(value).__name__ == "RankHistogram":
-            order = np.arange(1, value.size + 1)
-            return bool(np.array_equal(value.smallest(order), np.sort(self.ranks)))
-        if depth == 0:
-            return False
-        if isinstance(value, dict):
-            parts: Any = list(value.values())
-        elif isinstance(value, list | tuple):
-            parts = value
-        elif is_dataclass(value) and not isinstance(value, type):
-            # Only what is there: a cached property would be computed by looking at it.
-            parts = [vars(value).get(f.name) for f in fields(value) if hasattr(value, "__dict__")]
-        else:
-            return False
-        return any(self.is_in(part, depth - 1) for part in parts)
-
-    def _is_in_array(self, array: Any) -> bool:
-        if array.dtype.kind == "f":
-            return bool(np.any(array == MARK) or np.any(array == self.score))
-        own = self.rejected if array.dtype.kind == "b" else self.ranks
-        return bool(np.array_equal(array, own))
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if not code.co_filename.startswith(self._root):
+            return
+        if event == "call":
+            name = "" if code.co_name == "<module>" else code.co_filename[len(self._root) :]
+            if name:
+                self.calls.setdefault(code, (name, self._under_way[name] > 0))
+            self._stack.append(name)
+            self._under_way[name] += 1
+        elif event == "return" and self._stack:
+            self._under_way[self._stack.pop()] -= 1
 
 
-def samples() -> tuple[Any, list[Any]]:
-    """Draw known normals and three test samples; the marked row is in the first."""
-    rng = np.random.default_rng(0)
-    null = rng.normal(size=(3, 400, 3))
-    tests = rng.normal(size=(3, 60, 3))
-    tests[:, :12] += 4.0
-    tests[0, 0, 0] = MARK
-    return null, list(tests)
-
-
-def network_run() -> Any:
-    """Run a network of three agents; return the result of the agent with the row."""
-    import conovel as cn  # noqa: PLC0415
-
-    null, tests = samples()
-    agents = [cn.Agent(n, a, b) for n, a, b in zip("abc", null, tests, strict=True)]
-    return cn.Network(agents, composite="mean", bits=4, scorer="logistic").run(check=False)["a"]
-
-
-def detect_run() -> Any:
-    """Detect at one site."""
-    import conovel as cn  # noqa: PLC0415
-
-    null, tests = samples()
-    return cn.AdaDetect("logistic").detect(null[0], tests[0], check=False)
-
-
-def walk(run: Callable[[], Any]) -> list[Step]:
-    """Trace a run and return the steps of the marked row, each function once."""
+def walk(run: Callable[[int], object]) -> list[Step]:
+    """Make a run twice, with other seeds, and return the steps of the second one."""
+    trace = _Trace()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        known = run()
-        row = Row(float(known.scores[0]), known.ranks, known.rejected)
-        calls: dict[CodeType, Step | None] = {}  # None: no step so far
-        stack: list[FrameType] = []
-
-        def trace(frame: FrameType, event: str, given: Any) -> None:
-            if event not in ("call", "return") or not _is_ours(frame.f_code):
-                return
-            code, file = frame.f_code, _file(frame.f_code)
-            around = [_file(f.f_code) for f in stack if f is not frame]
-            is_inside = any(other.startswith("scorers/") for other in around)
-            if event == "call":
-                under_way.setdefault(code, file in around)
-                calls.setdefault(code, None)
-                stack.append(frame)
-            elif stack and stack[-1] is frame:
-                stack.pop()
-            values = list(_arguments(frame)) if event == "call" else [given]
-            if calls.get(code) or is_inside or file in ASIDE or not any(map(row.is_in, values)):
-                return
-            calls[code] = _step(frame, under_way[code])
-
-        under_way: dict[CodeType, bool] = {}
+        run(1)
         sys.setprofile(trace)
         try:
-            run()
+            run(2)
         finally:
             sys.setprofile(None)
-    return [step for step in calls.values() if step]
-
-
-def files(steps: list[Step]) -> tuple[int, int]:
-    """Count the files of a walk, and how often it comes back to a file it has left."""
+    steps: list[Step] = []
     seen: set[str] = set()
-    n_returns, last = 0, ""
-    for step in steps:
-        n_returns += step.file in seen and step.file != last and not step.is_under_way
-        seen.add(step.file)
-        last = step.file
-    return len(seen), n_returns
+    for code, (file, is_under_way) in trace.calls.items():
+        is_return = file in seen and steps[-1].file != file and not is_under_way
+        steps.append(Step(file, code.co_name, is_return))
+        seen.add(file)
+    return steps
 
 
-def _is_ours(code: CodeType) -> bool:
-    """Tell whether to look at a call: of this package, and no comprehension or operator."""
-    is_place = code.co_name == "__init__" or not code.co_name.startswith(("<", "__"))
-    return is_place and code.co_filename.startswith(str(PACKAGE))
+def rows(seed: int, shift: float = 0.0) -> tuple[Any, Any]:
+    """Return known normals, and test rows of which a tenth is novel."""
+    rng = np.random.default_rng(seed)
+    tests = rng.normal(size=(200, 5)) + shift
+    tests[:20] += 4
+    return rng.normal(size=(600, 5)) + shift, tests
 
 
-def _file(code: CodeType) -> str:
-    return code.co_filename[len(str(PACKAGE)) + 1 :]
+def detect_run(seed: int) -> None:
+    """One site, all defaults."""
+    cn.AdaDetect().detect(*rows(seed))
 
 
-def _arguments(frame: FrameType) -> Iterator[Any]:
-    """Give the arguments of a call; of methods without the object, unless it is a record."""
-    n = frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount
-    for name in frame.f_code.co_varnames[:n]:
-        value = frame.f_locals[name]
-        if name != "self" or is_dataclass(value):
-            yield value
+def files_run(seed: int) -> None:
+    """One site, two CSV files, the command `detect`."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["detect", "--out", f"{folder}/out.csv"]
+        for name, table in zip(("null", "test"), rows(seed), strict=True):
+            path = Path(folder, f"{name}.csv")
+            np.savetxt(path, table, delimiter=",", header="a,b,c,d,e", comments="")
+            command += [f"--{name}", str(path)]
+        result = CliRunner().invoke(app, command, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
 
 
-def _step(frame: FrameType, is_under_way: bool) -> Step:
-    code = frame.f_code
-    documented: Any = getattr(_function(frame), "__doc__", None) or ""
-    summary = " ".join(documented.split("\n\n")[0].split())
-    return Step(_file(code), code.co_qualname, summary, is_under_way)
+def network_run(seed: int) -> None:
+    """Three agents, the default regime."""
+    parts = [cn.Agent(name, *rows(seed + i, 0.3 * i)) for i, name in enumerate("abc")]
+    cn.Network(parts).run()
 
 
-def _function(frame: FrameType) -> Any:
-    """Find the function of a frame by its qualified name."""
-    found: Any = sys.modules[frame.f_globals["__name__"]]
-    for name in frame.f_code.co_qualname.split("."):
-        found = inspect.getattr_static(found, name, None)
-        found = getattr(found, "func", getattr(found, "fget", getattr(found, "__func__", found)))
-    return found
+RUNS = {
+    "`AdaDetect().detect` on arrays": detect_run,
+    "`conovel detect` on CSV files": files_run,
+    "`Network` of three agents": network_run,
+}
+# Questions about a regime that only `learning` and `deciding` may ask.
+FLAGS = {
+    "exchanges_models",
+    "splits_rows",
+    "uses_counts",
+    "divides_level",
+    "pools_calibration",
+    "composite_null",
+    "decides_by_cells",
+    "deployable",
+}
 
 
-def table() -> str:
-    """Return both walks as tables."""
-    lines: list[str] = []
-    for title, run in (("Network.run", network_run), ("AdaDetect.detect", detect_run)):
-        steps = walk(run)
-        n_files, n_returns = files(steps)
-        lines += [
-            f"`{title}`: {len(steps)} functions in {n_files} files, with {n_returns} returns to a"
-            " file that was left.",
-            "",
-            "| file | function | what it does |",
-            "|---|---|---|",
-        ]
-        last = ""
-        for step in steps:
-            file = "" if step.file == last else f"`{step.file}`"
-            lines.append(f"| {file} | `{step.function}` | {step.summary.replace('``', '`')} |")
-            last = step.file
-        lines.append("")
-    return "\n".join(lines)
+def count(steps: list[Step]) -> tuple[int, int]:
+    """Return the numbers of files and of returns."""
+    return len({step.file for step in steps}), sum(step.is_return for step in steps)
+
+
+def flag_reads() -> list[str]:
+    """Return the places outside `learning` and `deciding` that read a flag of a regime."""
+    places = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        if not name.startswith(("learning/", "deciding/")) and not name.endswith("regimes.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Attribute) and node.attr in FLAGS:
+                    places.append(f"{name}:{node.lineno} {node.attr}")
+    return places
+
+
+def n_lines() -> int:
+    """Return the number of lines of the package."""
+    texts = (path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    return sum(len(text.splitlines()) for text in texts)
+
+
+def page() -> str:
+    """Return the files that `detect` enters, in order, and the figures of all runs."""
+    walks = {name: walk(run) for name, run in RUNS.items()}
+    lines = ["| run | files | returns |", "|---|---|---|"]
+    lines += ["| {} | {} | {} |".format(name, *count(steps)) for name, steps in walks.items()]
+    summaries = {module.path: module.summary for module in modules()}
+    lines += [
+        "",
+        "The files of `detect` on arrays, in the order in which a row enters them:",
+        "",
+    ]
+    lines += ["| file | enters by | what it does |", "|---|---|---|"]
+    steps = walks[next(iter(RUNS))]
+    first = {step.file: step.function for step in reversed(steps)}
+    for file in dict.fromkeys(step.file for step in steps):
+        what = summaries.get(file, "").replace("``", "`").replace("|", "\\|")
+        lines.append(f"| `{file}` | `{first[file]}` | {what} |")
+    return "\n".join([*lines, ""])
 
 
 def write(app: Sphinx) -> None:
-    """Write the tables."""
-    write_if_changed(TABLE, table())
+    """Write the table."""
+    write_if_changed(TABLE, page())
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Make the tables before Sphinx looks for sources."""
+    """Make it before Sphinx looks for sources."""
     app.connect("builder-inited", write)
     return {"parallel_read_safe": True}

@@ -105,6 +105,8 @@ def largest_listed_rank(level: Fraction, n_calibration: int) -> int:
 def list_by_ranks(batches: Sequence[Batch], level: Fraction) -> list[int]:
     """Run BH over all rows of all batches, which one kept score has ranked.
 
+    Proof: Theorem 13 (docs/theory.md#thm-list).
+
     Returns
     -------
     list of int
@@ -127,6 +129,8 @@ def evidence_limit(batch: Batch, level: Fraction, most: Fraction) -> int:
 
     L = max(1, floor(β(ℓ+1) · min(k/m, most))) for the largest k such that k rows have a rank of
     at most L. Each of these rows has the e-value (ℓ+1)/L.
+
+    Proof: Lemma 10 (docs/theory.md#lem-batch-evidence).
 
     Parameters
     ----------
@@ -152,6 +156,8 @@ def evidence_limit(batch: Batch, level: Fraction, most: Fraction) -> int:
 
 def list_by_evidence(batches: Sequence[Batch], level: Fraction) -> list[int]:
     """Run e-BH over all rows of all batches, each of them ranked by a score of its own.
+
+    Proof: Theorem 14 (docs/theory.md#thm-list-evidence).
 
     Returns
     -------
@@ -184,6 +190,8 @@ def rejections_reach(k: int, n_tests: int, n_rejected: int, m: int) -> bool:
 
     E = m_t/(βR_t) with β = α/2, so that the level cancels.
 
+    Proof: Theorem 14 (docs/theory.md#thm-list-evidence).
+
     Parameters
     ----------
     k : int
@@ -206,6 +214,8 @@ def rejections_reach(k: int, n_tests: int, n_rejected: int, m: int) -> bool:
 def level_share(t: int, n_batches: int) -> Fraction:
     """Return γ_t, the share of the level that batch t of T final batches gets: (1/t)/(1+…+1/T).
 
+    Proof: Theorem 15 (docs/theory.md#thm-final).
+
     Examples
     --------
     >>> [str(level_share(t, 3)) for t in (1, 2, 3, 4)]
@@ -218,6 +228,8 @@ def level_share(t: int, n_batches: int) -> Fraction:
 
 def final_by_ranks(batch: Batch, n_before: int, level: Fraction, t: int, n_batches: int) -> int:
     """Decide a batch for good, one kept score: p ≤ αγ_t(R_before + R)/m, with the largest such R.
+
+    Proof: Theorem 15 (docs/theory.md#thm-final).
 
     Parameters
     ----------
@@ -254,6 +266,8 @@ def final_by_evidence(batch: Batch, n_before: int, level: Fraction, t: int, n_ba
     """Decide a batch for good by its evidence: E ≥ m/(αγ_t(R_before + R)) for its R rows with E.
 
     The parameters are those of :func:`final_by_ranks`.
+
+    Proof: Theorem 15 (docs/theory.md#thm-final).
 
     Examples
     --------

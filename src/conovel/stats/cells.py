@@ -80,7 +80,10 @@ class CellHistogram:
         return int(self.calibration.sum())
 
     def floor(self, room: Fraction) -> int:
-        """Return the agent's floor, from all rows together and never from one kind alone."""
+        """Return the agent's floor, from all rows together and never from one kind alone.
+
+        Proof: Theorem 10 (docs/theory.md#thm-joint).
+        """
         return floor_cell(self.calibration + self.tests, self.n_calibration, room)
 
     def floor_alone(self, level: Fraction) -> int:
@@ -88,6 +91,8 @@ class CellHistogram:
 
         It needs no floor. But below this cell nothing can be rejected: a group rejects where
         w(1 + C) <= α min(π k, m_j), with w = m_j/(ℓ + 1). The counts below are not sent.
+
+        Proof: Corollary 3 (docs/theory.md#cor-joint-one).
         """
         above = np.cumsum(self.calibration[::-1])[::-1]
         most = level.numerator * (self.n_calibration + 1) // level.denominator
@@ -106,6 +111,8 @@ class CellHistogram:
 
 def reaches(cells: NDArray[np.int64], cut: int | NDArray[np.int64]) -> NDArray[np.bool_]:
     """Tell which rows are rejected: those at or above the cut, or each its own.
+
+    Proof: Theorem 10 (docs/theory.md#thm-joint).
 
     Examples
     --------
@@ -134,6 +141,8 @@ def choose_room(agents: Sequence[RoomWanted], level: Fraction, liars: int = 0) -
 
     Where liars are tolerated, all rows above the floors of so many agents are subtracted from what
     is rejected. Then x is the smallest that has room for nine tenths of the likely novelties.
+
+    Proof: Theorem 10 (docs/theory.md#thm-joint).
 
     Parameters
     ----------
@@ -228,6 +237,8 @@ def common_weight(blocks: Sequence[PooledBlock]) -> Fraction:
     An agent without rows above its floor rejects nothing and does not count. Zero if there is
     no other agent.
 
+    Proof: Theorem 10 (docs/theory.md#thm-joint).
+
     Examples
     --------
     >>> common_weight([PooledBlock(3, 20, [2], [1]), PooledBlock(5, 9, [1], [0])])
@@ -243,6 +254,8 @@ def floor_cell(mixture_counts: ArrayLike, n_calibration: int, room: Level) -> in
     The counts are those of *all* mixture rows of the agent, calibration rows and test rows
     together, so the floor does not depend on which of them are calibration rows. A cell is
     above the floor as a whole or not at all.
+
+    Proof: Theorem 10 (docs/theory.md#thm-joint).
 
     Parameters
     ----------
@@ -283,6 +296,8 @@ def fixed_threshold_evidence(blocks: Sequence[PooledBlock]) -> Fraction:
     above its threshold. The rows below their threshold have e-value zero. The thresholds must
     not depend on which mixture rows are calibration rows. No x and no common weight is needed.
     E-values from several sets of thresholds may be averaged with fixed weights.
+
+    Proof: Theorem 11 (docs/theory.md#thm-fixed-thresholds).
 
     Parameters
     ----------

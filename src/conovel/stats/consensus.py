@@ -126,7 +126,10 @@ class Fold:
 
     @property
     def p_values(self) -> tuple[Fraction, ...]:
-        """The p-value of a row in each cell; 1 where no agent has calibration rows."""
+        """The p-value of a row in each cell; 1 where no agent has calibration rows.
+
+        Proof: Theorem 16 (docs/theory.md#thm-consensus).
+        """
         each = [
             [Fraction(1 + above, one.size + 1) for above in _above(one.counts)]
             for one in self.types
@@ -136,7 +139,10 @@ class Fold:
         )
 
     def stop(self, beta: Fraction) -> Stop | None:
-        """Return the lowest cell with p ≤ βA and the evidence there, None if there is none."""
+        """Return the lowest cell with p ≤ βA and the evidence there, None if there is none.
+
+        Proof: Theorem 16 (docs/theory.md#thm-consensus).
+        """
         tested, other = _above(self.tests), _above(self.others)
         n_all = self.n_test + self.n_other
         for cell, p_value in enumerate(self.p_values):
@@ -177,6 +183,8 @@ class Consensus:
 
 def decide_folds(folds: Sequence[Fold], level: Level) -> Consensus:
     """Decide about all folds together, by e-BH on the evidence of each.
+
+    Proof: Theorem 16 (docs/theory.md#thm-consensus).
 
     Parameters
     ----------

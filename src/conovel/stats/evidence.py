@@ -106,6 +106,8 @@ def accepted_values(
 ) -> list[bool]:
     """Tell which of the different e-values e-BH accepts, from how many rows have each.
 
+    Proof: Lemma 9 (docs/theory.md#lem-e-bh).
+
     Parameters
     ----------
     values : sequence of int, float or Fraction
@@ -142,6 +144,8 @@ def accepted_values(
 def rejection_evidence(rejected: ArrayLike, level: Level) -> Evidence:
     """Turn the rejections of a procedure into compound e-values, m/(βR) for a rejected row.
 
+    Proof: Lemma 9 (docs/theory.md#lem-e-bh).
+
     Parameters
     ----------
     rejected : bool array of shape (m,)
@@ -172,6 +176,8 @@ def rejection_evidence(rejected: ArrayLike, level: Level) -> Evidence:
 
 def averaged(evidence: Sequence[Evidence], weights: Sequence[Rational] | None = None) -> Evidence:
     """Average compound e-values of the same rows with fixed weights.
+
+    Proof: Lemma 9 (docs/theory.md#lem-e-bh).
 
     Parameters
     ----------
@@ -215,6 +221,8 @@ def joined(parts: Sequence[Evidence]) -> Evidence:
     """Put the rows of several parts behind each other: folds, batches, or groups of agents.
 
     Compound e-values of each part are compound e-values of all rows together.
+
+    Proof: Lemma 9 (docs/theory.md#lem-e-bh).
 
     Examples
     --------

@@ -108,7 +108,10 @@ class PooledGroup:
         )
 
     def level_used(self, level: Fraction) -> Fraction:
-        """Return (1 - x)·α, or α where one agent alone takes part (Corollary 3)."""
+        """Return (1 - x)·α, or α where one agent alone takes part (Corollary 3).
+
+        Proof: Theorem 10 (docs/theory.md#thm-joint), Corollary 3 (docs/theory.md#cor-joint-one).
+        """
         return (1 - Fraction(self.room or 0)) * level if self.is_several else level
 
     @property
@@ -198,6 +201,8 @@ def shares_of(groups: Sequence[PooledGroup], level: Fraction) -> tuple[Fraction,
     With several guesses of what groups may expect, the shares are the average of what each
     guess gives. Nothing here depends on which mixture rows are calibration rows.
 
+    Proof: Theorem 12 (docs/theory.md#thm-groups).
+
     Examples
     --------
     >>> able = PooledGroup([PooledBlock(10, 199, [1], [0])])
@@ -241,6 +246,8 @@ def grouped_cut(
     groups: Sequence[PooledGroup], level: Level, liars: int = 0
 ) -> tuple[PooledOutcome, ...]:
     """Decide for all groups by one step-up.
+
+    Proof: Theorem 12 (docs/theory.md#thm-groups), Theorem 10 (docs/theory.md#thm-joint).
 
     Parameters
     ----------

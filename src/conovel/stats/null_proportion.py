@@ -59,7 +59,10 @@ class Storey(NullProportion):
     proven_for_several: ClassVar[bool] = True
 
     def null_count(self, below: CountsBelow, n_calibration: Sequence[int], m: int) -> Fraction:
-        """Estimate the number of nulls; one round of counts."""
+        """Estimate the number of nulls; one round of counts.
+
+        Proof: Theorem 6 (docs/theory.md#thm-storey).
+        """
         lam = as_level(self.at)
         on_grid = max(Fraction(math.ceil(lam * (size + 1)), size + 1) for size in n_calibration)
         if on_grid == 1:
@@ -85,7 +88,10 @@ class Quantile(NullProportion):
     """
 
     def null_count(self, below: CountsBelow, n_calibration: Sequence[int], m: int) -> Fraction:
-        """Estimate the number of nulls; log2(ℓ) rounds of counts."""
+        """Estimate the number of nulls; log2(ℓ) rounds of counts.
+
+        Proof: Theorem 7 (docs/theory.md#thm-quantile).
+        """
         k0 = math.ceil(as_level(self.at) * m)
         grid = max(n_calibration) + 1
         # Smallest j with k0 p-values below j/grid; all of them lie below (grid + 1)/grid.

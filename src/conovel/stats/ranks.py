@@ -22,6 +22,8 @@ _GUIDE_CELLS = 1 << 18
 def conformal_ranks(calibration_scores: ArrayLike, test_scores: ArrayLike) -> NDArray[np.int64]:
     """Rank each test score among the calibration scores, ties against the test row.
 
+    Proof: Lemma 2 (docs/theory.md#lem-ranks).
+
     Parameters
     ----------
     calibration_scores : array of shape (ℓ,)
@@ -105,6 +107,8 @@ def count_below(ordered: NDArray[Any], queries: NDArray[Any]) -> NDArray[np.int6
     table: the range is cut into equal cells, and a query that is not above the smallest
     entry of its cell is answered by the cell alone. The map from values to cells is monotone
     in floating point too, so the answer is exact, and only the other queries are searched for.
+
+    Proof: Lemma 2 (docs/theory.md#lem-ranks).
     """
     if queries.size >= _GUIDE_QUERIES and queries.dtype == ordered.dtype == np.float64:
         # The outer 2 % on each side share the end cells, so heavy tails do not stretch the rest.

@@ -115,7 +115,10 @@ class Repeated:
         return self.n_tests / (self.run_level * n_rejected) if n_rejected else Fraction(0)
 
     def at_least(self, k: int) -> NDArray[np.bool_]:
-        """Tell which rows have E ≥ m/(αk); none for k = 0."""
+        """Tell which rows have E ≥ m/(αk); none for k = 0.
+
+        Proof: Lemma 9 (docs/theory.md#lem-e-bh).
+        """
         evidence = self.evidence
         enough = [k > 0 and value * self.level * k >= self.n_tests for value in evidence.values]
         return np.array(enough, dtype=np.bool_)[evidence.codes]
@@ -134,6 +137,8 @@ def count_rounds(parts: Mapping[str, Repeated]) -> tuple[EvidenceRound, ...]:
 
     It begins with k = m. Each round asks how many rows have E ≥ m/(αk), and the answer is the
     next k, until it stays (docs/theory.md, "Several splits").
+
+    Proof: Lemma 9 (docs/theory.md#lem-e-bh).
 
     Parameters
     ----------

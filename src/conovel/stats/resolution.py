@@ -76,6 +76,8 @@ def rank_limit(slope: Fraction, k: int, n_calibration: int) -> int:
 
     `slope` is α/m, or α divided by the estimated number of nulls. Python integers do not
     overflow, so m and ℓ may be of any size.
+
+    Proof: Theorem 2 (docs/theory.md#thm-main).
     """
     return slope.numerator * int(k) * (int(n_calibration) + 1) // slope.denominator
 

@@ -84,6 +84,8 @@ def benjamini_hochberg(
 ) -> NDArray[np.bool_]:
     """Benjamini-Hochberg on conformal ranks, exact.
 
+    Proof: Theorem 2 (docs/theory.md#thm-main), Theorem 4 (docs/theory.md#thm-fastlsu).
+
     Parameters
     ----------
     ranks : int array of shape (m,)
@@ -132,6 +134,8 @@ def fast_lsu(
     partition into blocks. With `liars`, the limits follow from the sum of all counts but the
     largest ones: if at most so many blocks lie, the false discovery rate over the rows of the
     other blocks keeps its bound.
+
+    Proof: Theorem 4 (docs/theory.md#thm-fastlsu), Theorem 17 (docs/theory.md#thm-liars).
 
     Parameters
     ----------
@@ -216,7 +220,10 @@ def step_up_counts(
     estimator: NullProportion | None = None,
     liars: int = 0,
 ) -> StepUp:
-    """Do the step-up on counts alone; rows with ranks up to their limit are rejected."""
+    """Do the step-up on counts alone; rows with ranks up to their limit are rejected.
+
+    Proof: Theorem 2 (docs/theory.md#thm-main), Lemma 7 (docs/theory.md#lem-adaptive).
+    """
     m = sum(h.size for h in histograms)
     nulls = Fraction(m)
     if estimator is not None:
@@ -241,6 +248,8 @@ def descend(
     Returns the counts of every round and the final limits. The map from k to the count is
     nondecreasing, so the descent stops at its greatest fixed point, which is BH's k. With
     `liars`, the count leaves out the largest ones (:func:`conovel.stats.stepup.least_total`).
+
+    Proof: Theorem 4 (docs/theory.md#thm-fastlsu), Theorem 17 (docs/theory.md#thm-liars).
     """
     k, last = sum(h.size for h in histograms), -1
     rounds: list[tuple[int, ...]] = []
@@ -258,6 +267,8 @@ def reject(
 
     A rank is at most r iff the score exceeds the r-th largest calibration score, so that
     every round of the step-up is one comparison of the scores still in question.
+
+    Proof: Theorem 4 (docs/theory.md#thm-fastlsu).
 
     Parameters
     ----------
@@ -366,7 +377,10 @@ class RankHistogram:
         return np.asarray(self._values[np.searchsorted(self._cumulative[1:], k)])
 
     def at_most(self, rank: int) -> int:
-        """Count the ranks that are at most `rank`."""
+        """Count the ranks that are at most `rank`.
+
+        Proof: Theorem 4 (docs/theory.md#thm-fastlsu).
+        """
         return int(self._cumulative[np.searchsorted(self._values, rank, side="right")])
 
     def pairs(self, most: int) -> list[tuple[int, int]]:
@@ -389,6 +403,8 @@ class RankHistogram:
 def within_limit(ranks: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
     """Return which ranks are rejected; a row that is not tested has rank 0.
 
+    Proof: Theorem 2 (docs/theory.md#thm-main).
+
     Examples
     --------
     >>> within_limit(np.array([0, 1, 2, 3]), 2)
@@ -399,6 +415,8 @@ def within_limit(ranks: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
 
 def least_total(counts: Sequence[int], liars: int) -> int:
     """Add up all counts but the `liars` largest.
+
+    Proof: Theorem 17 (docs/theory.md#thm-liars).
 
     Examples
     --------

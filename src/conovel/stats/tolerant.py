@@ -76,6 +76,8 @@ def count_steps(histogram: RankHistogram, slope: Fraction, n_tests: int) -> Coun
     Ranks above the limit of k = m cannot be rejected and are not counted. The values of k are on
     the grid; a rank between two of them joins at the larger one.
 
+    Proof: Theorem 17 (docs/theory.md#thm-liars).
+
     Examples
     --------
     >>> import numpy as np
@@ -96,6 +98,8 @@ def largest_k(claims: Sequence[CountSteps], n_tests: int, liars: int) -> int:
 
     s_f is nondecreasing, as every claim is. So k falls from the number of tests to the largest
     such k.
+
+    Proof: Theorem 17 (docs/theory.md#thm-liars).
 
     Examples
     --------
