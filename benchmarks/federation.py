@@ -17,9 +17,8 @@ import pyarrow as pa
 import conovel as cn
 from conovel.experiments.gaussian import gaussian_design
 from conovel.federation.loopback import Loopback
-from conovel.federation.operator_commands import run
 from conovel.federation.processes import wait_for
-from conovel.federation.session import connect
+from conovel.federation.session import connect, run
 from conovel.federation.terms import Terms
 from conovel.spec.run_spec import RunSpec
 

@@ -15,10 +15,8 @@ from statistics import median
 
 from benchmarks.federation import MANY_RUNS, SCORER, draw, put_proxies
 from conovel.federation.loopback import Loopback
-from conovel.federation.operator_commands import run
-from conovel.federation.paths import OWN_SEED_FILE
-from conovel.federation.processes import wait_for
-from conovel.federation.session import connect
+from conovel.federation.processes import OWN_SEED_FILE, wait_for
+from conovel.federation.session import connect, run
 from conovel.federation.terms import Terms
 from conovel.spec.run_spec import RunSpec
 

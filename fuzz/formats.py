@@ -283,8 +283,12 @@ def judge_log(entries: Any) -> str:
     """Chain entries with right hashes, read them, and add up what they say."""
     from conovel.cli.audit import _content, _facts, _table  # noqa: PLC0415
     from conovel.federation.audit_log import START, as_line, read_chain  # noqa: PLC0415
-    from conovel.federation.epsilon import spent_by_set  # noqa: PLC0415
-    from conovel.federation.exposure import exposure_of, runs_of, runs_spent  # noqa: PLC0415
+    from conovel.federation.exposure import (  # noqa: PLC0415
+        exposure_of,
+        runs_of,
+        runs_spent,
+        spent_by_set,
+    )
 
     lines, previous = [], START
     for number, entry in enumerate(entries, 1):

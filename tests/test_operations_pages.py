@@ -11,7 +11,7 @@ from support.paths import DOCS, ROOT
 
 from conovel import errors
 from conovel.cli import app
-from conovel.federation import paths
+from conovel.federation import processes
 
 HOW_TO = DOCS / "how-to"
 TROUBLES = (HOW_TO / "troubleshooting.md").read_text(encoding="utf-8")
@@ -111,7 +111,7 @@ def test_quotes_on_other_pages_are_messages_too(page, texts):
 
 def test_the_page_on_backups_names_every_file_of_a_party():
     text = (HOW_TO / "backup.md").read_text(encoding="utf-8")
-    files = {name: value for name, value in vars(paths).items() if name.endswith("_FILE")}
+    files = {name: value for name, value in vars(processes).items() if name.endswith("_FILE")}
     assert len(files) > 6
     assert [value for value in files.values() if value not in text] == []
 
@@ -119,9 +119,7 @@ def test_the_page_on_backups_names_every_file_of_a_party():
 def test_the_page_on_metrics_lists_all_of_them(tmp_path):
     pytest.importorskip("prometheus_client")
     from conovel.federation.audit_log import AuditLog
-    from conovel.federation.measures import Volume
-    from conovel.federation.metrics import PartyMetrics
-    from conovel.federation.run_totals import RunTotals
+    from conovel.federation.metrics import PartyMetrics, RunTotals, Volume
 
     totals = RunTotals(1, {("done", ""): 1}, {("in", "HELLO"): Volume(1, 2)}, {"fit": (1, 2.0)})
     folders = {"state": tmp_path}

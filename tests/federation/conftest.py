@@ -14,9 +14,8 @@ from support.terms import make_terms
 
 from conovel.experiments.gaussian import gaussian_design
 from conovel.federation.loopback import Loopback
-from conovel.federation.operator_commands import run
 from conovel.federation.processes import wait_for
-from conovel.federation.session import connect
+from conovel.federation.session import connect, run
 
 PATIENT = {"call_seconds": 20.0, "stage_seconds": 120.0, "run_seconds": 240.0}
 

@@ -12,9 +12,9 @@ from support.terms import changed_terms, make_terms, signed_terms, with_own_id
 from conovel.cli.run import _in_words
 from conovel.errors import FederationError
 from conovel.federation import apps, calls, kits
-from conovel.federation.run_monitor import RunMonitor
 from conovel.federation.run_records import DONE, FAILED, RunRecords
 from conovel.federation.settings import read_site
+from conovel.federation.supervise import RunMonitor
 from conovel.protocol.events import Send
 from conovel.spec.exits import ERROR, NO
 
@@ -161,7 +161,7 @@ def watch(tmp_path):
 
 
 def test_no_run_in_time_is_a_failure(watch):
-    assert watch.make().until_one_ends(0.5) == NO
+    assert watch.make().watch(True, 0.5) == NO
     assert watch.told == ["no run began within 0.5 s"]
 
 
@@ -171,14 +171,14 @@ def test_once_ends_with_the_run(watch, state, code):
     record = watch.records.open("ab" * 16, 60)
     record.note(pid=0)
     record.finish(state, "so it ended")
-    assert one.until_one_ends(60) == code
+    assert one.watch(True, 60) == code
     assert watch.told == [f"run abababab {state}: so it ended"]
 
 
 def test_a_refusal_ends_it_too(watch):
     one = watch.make()
     watch.records.refuse("ab" * 16, "too high a level")
-    assert one.until_one_ends(60) == NO
+    assert one.watch(True, 60) == NO
     assert watch.told == ["run abababab refused: too high a level"]
 
 
@@ -189,13 +189,13 @@ def test_what_was_left_open_is_told_first_and_is_not_the_run_to_wait_for(watch):
     one = watch.make()
     (line,) = watch.told
     assert "its process ended without an outcome: nothing was published" in line
-    assert one.until_one_ends(0.5) == NO
+    assert one.watch(True, 0.5) == NO
 
 
 def test_that_nvflare_ends_is_a_failure(watch):
     one = watch.make()
     watch.process.kill()
-    assert one.until_it_ends() == ERROR
+    assert one.watch(False, 0) == ERROR
     assert "NVFlare ended unexpectedly (see " in watch.told[0]
 
 

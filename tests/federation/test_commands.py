@@ -11,7 +11,7 @@ import pytest
 
 from conovel.federation import kits, processes
 from conovel.federation.loopback import free_ports
-from conovel.federation.paths import PID_FILE
+from conovel.federation.processes import PID_FILE
 from conovel.federation.run_records import DONE, RunRecords
 
 OPERATOR = "ana@example.org"

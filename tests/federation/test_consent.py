@@ -8,8 +8,7 @@ from support.terms import make_terms
 
 from conovel.errors import InputError
 from conovel.federation.consent import NONE, Limits
-from conovel.federation.epsilon import EpsilonSpent
-from conovel.federation.exposure import RunsSpent
+from conovel.federation.exposure import EpsilonSpent, RunsSpent
 from conovel.protocol.messages import decode
 from conovel.site.blocks import TrainingRows
 from conovel.spec.bodies import COORDINATOR, Left, Outcome, Roster, Start

@@ -25,8 +25,12 @@ from conovel.federation.enrolment import accept, enrol, make_request
 from conovel.federation.issued import read_issued
 from conovel.federation.kits import FederationPlan, make_federation, renew_federation
 from conovel.federation.run_records import RunRecords
-from conovel.federation.signatures import MessageSigner, MessageVerifier
-from conovel.federation.signed_terms import check_signed_terms, sign_terms
+from conovel.federation.signatures import (
+    MessageSigner,
+    MessageVerifier,
+    check_signed_terms,
+    sign_terms,
+)
 
 OPERATOR = "ana@example.org"
 PLAN = FederationPlan("f", "hub.example.org", ("north", "south"), (OPERATOR,))

@@ -10,8 +10,7 @@ from support.federation import SCORER, SITES, in_one_process
 from support.mixed import SCHEMA, mixed_agents
 
 from conovel.federation.processes import wait_for
-from conovel.federation.run_records import RunRecords
-from conovel.federation.secret import own_secret
+from conovel.federation.run_records import RunRecords, own_secret
 from conovel.federation.settings import read_site
 from conovel.protocol.agent import Agent
 from conovel.protocol.messages import encode

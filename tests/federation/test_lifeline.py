@@ -8,22 +8,22 @@ import sys
 import pytest
 
 from conovel.federation import processes
-from conovel.federation.lifeline import PARENT
+from conovel.federation.processes import PARENT
 
 SECONDS = 20.0
 
 # A supervisor starts a party, which starts a run, which starts a helper of its own.
 CHAIN = """
 import os, subprocess, sys, time
-from conovel.federation import lifeline
+from conovel.federation import processes
 if sys.argv[3] == "looking":
     del os.pidfd_open
 role, folder, how = sys.argv[1:]
 if role != "supervisor":
-    lifeline.end_with_parent()
+    processes.end_with_parent()
 following = {"supervisor": "party", "party": "run"}.get(role)
 if following:
-    os.environ.setdefault(lifeline.PARENT, str(os.getpid()))
+    os.environ.setdefault(processes.PARENT, str(os.getpid()))
     command = [sys.executable, __file__, following, folder, how]
     subprocess.Popen(command, start_new_session=True)
 else:
@@ -65,7 +65,7 @@ def test_all_end_with_a_supervisor_that_is_killed(chain):
     assert processes.wait_for(lambda: processes.all_gone(started), SECONDS)
 
 
-LATE = "from conovel.federation.lifeline import end_with_parent as e; e(); print('goes on')"
+LATE = "from conovel.federation.processes import end_with_parent as e; e(); print('goes on')"
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,15 @@ from conovel.errors import FederationError, InputError, MissingExtraError
 from conovel.federation.audit_log import AuditLog
 from conovel.federation.consent import Limits
 from conovel.federation.loopback import COORDINATOR, OPERATOR, Loopback, free_ports
-from conovel.federation.metrics import MetricsAddress, PartyMetrics, n_connected, serving
+from conovel.federation.metrics import (
+    PartyMetrics,
+    RunTotals,
+    n_connected,
+    serving,
+)
 from conovel.federation.processes import wait_for
 from conovel.federation.run_records import FAILED, RunRecords
-from conovel.federation.run_totals import RunTotals
-from conovel.federation.settings import read_federation, read_site
+from conovel.federation.settings import MetricsAddress, read_federation, read_site
 from conovel.rows.storage import write_table
 
 

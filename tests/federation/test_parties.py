@@ -20,8 +20,8 @@ from support.terms import make_terms
 import conovel as cn
 from conovel.cli.run import _print_account
 from conovel.federation.consent import Limits
-from conovel.federation.operator_commands import checked
 from conovel.federation.processes import wait_for
+from conovel.federation.session import checked
 from conovel.federation.settings import read_site
 from conovel.protocol.replay import verify
 from conovel.protocol.states import State

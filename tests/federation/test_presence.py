@@ -7,8 +7,8 @@ from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey, ReservedKey
 from nvflare.apis.fl_context import FLContext
 
-from conovel.federation.paths import ENVIRONMENT, JOINED_FILE, PEERS_FILE
 from conovel.federation.presence import Presence
+from conovel.federation.processes import ENVIRONMENT, JOINED_FILE, PEERS_FILE
 from conovel.federation.run_records import RunRecords
 
 

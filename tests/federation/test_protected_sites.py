@@ -18,8 +18,7 @@ from conovel.cli.audit import audit as show_audit
 from conovel.errors import InputError, ReplayedMessageError
 from conovel.federation.audit_log import AuditLog
 from conovel.federation.consent import Limits
-from conovel.federation.epsilon import epsilon_spent, spent_by_set
-from conovel.federation.exposure import exposure_of, runs_of
+from conovel.federation.exposure import epsilon_spent, exposure_of, runs_of, spent_by_set
 from conovel.federation.model_limits import objection_to_model_in, objection_to_precision
 from conovel.federation.processes import wait_for
 from conovel.federation.run_records import RunRecords

@@ -23,8 +23,7 @@ from conovel.experiments.gaussian import DIMENSION
 from conovel.federation.audit_log import AuditLog
 from conovel.federation.exposure import runs_of
 from conovel.federation.loopback import COORDINATOR, OPERATOR, Loopback
-from conovel.federation.paths import AUDIT_FILE
-from conovel.federation.processes import all_gone, find, wait_for
+from conovel.federation.processes import AUDIT_FILE, all_gone, find, wait_for
 from conovel.federation.run_records import RunRecords
 from conovel.models.wire.header import schema_digest
 from conovel.rows.storage import read_json, write_table

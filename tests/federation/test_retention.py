@@ -13,9 +13,8 @@ from conovel.errors import FileError, ReplayedMessageError
 from conovel.federation.audit_log import AuditLog
 from conovel.federation.loopback import COORDINATOR, OPERATOR, Loopback
 from conovel.federation.processes import wait_for
-from conovel.federation.retention import prune
-from conovel.federation.run_monitor import RunMonitor
-from conovel.federation.run_records import DONE, FAILED, RunRecords
+from conovel.federation.run_records import DONE, FAILED, RunRecords, prune
+from conovel.federation.supervise import RunMonitor
 
 
 @pytest.fixture

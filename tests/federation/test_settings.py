@@ -23,8 +23,7 @@ from conovel.errors import (
 )
 from conovel.federation import processes
 from conovel.federation.consent import Limits
-from conovel.federation.run_records import DONE, FAILED, RunRecords
-from conovel.federation.secret import own_secret
+from conovel.federation.run_records import DONE, FAILED, RunRecords, own_secret
 from conovel.federation.settings import read_federation, read_site
 from conovel.federation.terms import Terms
 from conovel.runs.network import Network

@@ -16,6 +16,7 @@ from support.certificates import (
 from support.terms import changed_terms, make_terms, signed_terms, with_own_id
 
 from conovel.errors import FederationError, InputError, SignatureError
+from conovel.federation.apps import unencrypted_sender
 from conovel.federation.certificates import (
     MAX_CERTIFICATE_BYTES,
     NO_ROLE,
@@ -24,17 +25,17 @@ from conovel.federation.certificates import (
     load_certificate,
     read_revoked,
 )
-from conovel.federation.encryption import unencrypted_sender
 from conovel.federation.signatures import (
     HEADER,
     MAGIC,
     MessageSigner,
     MessageVerifier,
     as_der,
+    check_signed_terms,
     sign,
+    sign_terms,
     verify,
 )
-from conovel.federation.signed_terms import check_signed_terms, sign_terms
 from conovel.spec.bodies import COORDINATOR
 
 RUN, OTHER = "ab" * 16, "cd" * 16

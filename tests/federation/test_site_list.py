@@ -16,9 +16,9 @@ import conovel as cn
 from conovel.cli import app
 from conovel.cli.run import _print_account
 from conovel.federation.consent import Limits
-from conovel.federation.list_standing import Standing, objection_to
 from conovel.federation.processes import wait_for
 from conovel.federation.settings import read_site
+from conovel.federation.site_list import Standing, objection_to
 from conovel.protocol.replay import verify
 from conovel.report.page import story_of
 from conovel.rows.storage import write_table

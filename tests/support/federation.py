@@ -5,8 +5,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 import conovel as cn
-from conovel.federation.paths import OWN_SEED_FILE
-from conovel.federation.secret import own_secret
+from conovel.federation.processes import OWN_SEED_FILE
+from conovel.federation.run_records import own_secret
 from conovel.spec.seeds import run_id_of, site_seed
 
 SITES = ("north", "south", "west")

@@ -13,7 +13,7 @@ import typer
 from conovel.cli.show import require_there, say
 
 if TYPE_CHECKING:
-    from conovel.federation.metrics import MetricsAddress
+    from conovel.federation.settings import MetricsAddress
 
 _ONCE = typer.Option("--once", help="End after one run; exit code 3 if it failed.")
 _JOIN = typer.Option(help="Seconds until it must be connected.", min=1)
@@ -83,7 +83,7 @@ def coordinate(
 
 def _metrics_at(asked: MetricsAddress | None, port: int | None) -> MetricsAddress | None:
     """Return where metrics are served: as the file says, but for a port of the command line."""
-    from conovel.federation.metrics import MetricsAddress  # noqa: PLC0415
+    from conovel.federation.settings import MetricsAddress  # noqa: PLC0415
 
     if port is None:
         return asked

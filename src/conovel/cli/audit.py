@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from conovel.federation.audit_log import Chain
-    from conovel.federation.epsilon import EpsilonSpent
-    from conovel.federation.exposure import Exposure, LoggedRun
+    from conovel.federation.exposure import EpsilonSpent, Exposure, LoggedRun
 
 
 def audit(
@@ -44,8 +43,11 @@ def audit(
     """
     require_there(settings)
     from conovel.federation.consent import NO_BOUND  # noqa: PLC0415
-    from conovel.federation.epsilon import spent_by_set  # noqa: PLC0415
-    from conovel.federation.exposure import exposure_of, runs_of  # noqa: PLC0415
+    from conovel.federation.exposure import (  # noqa: PLC0415
+        exposure_of,
+        runs_of,
+        spent_by_set,
+    )
     from conovel.federation.settings import read_site  # noqa: PLC0415
 
     file = read_site(settings)
@@ -131,7 +133,7 @@ def _facts(site: str, path: Path, chain: Chain, found: Exposure, wrong: str) -> 
 def _table(runs: list[LoggedRun]) -> Table:
     from rich.box import SIMPLE  # noqa: PLC0415
 
-    from conovel.federation.epsilon import spec_of  # noqa: PLC0415
+    from conovel.federation.exposure import spec_of  # noqa: PLC0415
 
     table = text_table(box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
     for name in ("began (UTC)", "run", "asked by", "regime"):

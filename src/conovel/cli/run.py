@@ -125,9 +125,8 @@ def run(
     require_there(federation, schema)
 
     from conovel.errors import DataWarning  # noqa: PLC0415
-    from conovel.federation.operator_commands import choose_sites  # noqa: PLC0415
-    from conovel.federation.operator_commands import run as run_terms  # noqa: PLC0415
-    from conovel.federation.session import connect  # noqa: PLC0415
+    from conovel.federation.session import choose_sites, connect  # noqa: PLC0415
+    from conovel.federation.session import run as run_terms  # noqa: PLC0415
     from conovel.federation.settings import read_federation  # noqa: PLC0415
     from conovel.federation.terms import Terms  # noqa: PLC0415
     from conovel.rows.asked import as_whole_schema  # noqa: PLC0415
@@ -252,8 +251,7 @@ def stop(
         stopped = stop_party(file.state)
         say("stopped" if stopped else "no coordinator is running here")
         return
-    from conovel.federation.operator_commands import stop_runs  # noqa: PLC0415
-    from conovel.federation.session import connect  # noqa: PLC0415
+    from conovel.federation.session import connect, stop_runs  # noqa: PLC0415
 
     with connect(file) as session:
         jobs = stop_runs(session, reason)

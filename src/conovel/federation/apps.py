@@ -16,6 +16,15 @@ from typing import Any
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.collab import collab
+from nvflare.collab.runtime.defs import MSG_CHANNEL, MSG_TOPIC
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
+from nvflare.fuel.f3.cellnet.fqcn import FQCN
+from nvflare.fuel.f3.message import Message
+from nvflare.fuel.f3.streaming.stream_const import (
+    STREAM_CHANNEL,
+    STREAM_DATA_TOPIC,
+    StreamHeaderKey,
+)
 
 from conovel.errors import (
     ConovelError,
@@ -28,22 +37,21 @@ from conovel.errors import (
     ReplayedMessageError,
     SignatureError,
 )
-from conovel.federation.accounts import account_of
 from conovel.federation.calls import MAX_REASON, Delivery, Sites
 from conovel.federation.certificates import Authority, read_credentials
 from conovel.federation.coordinator_driver import MAX_BYTES, CoordinatorDriver
-from conovel.federation.encryption import refuse_unencrypted
-from conovel.federation.paths import ENVIRONMENT, state_of
-from conovel.federation.run_records import DONE, FAILED, RunRecords
+from conovel.federation.processes import ENVIRONMENT, state_of
+from conovel.federation.run_records import DONE, FAILED, RunRecords, account_of
 from conovel.federation.session import OUTCOME_FILE, TOPIC
 from conovel.federation.settings import read_federation, read_site
 from conovel.federation.signatures import (
     OVERHEAD,
     MessageSigner,
     MessageVerifier,
+    check_signed_terms,
     not_encrypted,
+    terms_of,
 )
-from conovel.federation.signed_terms import check_signed_terms, terms_of
 from conovel.federation.site_driver import SiteDriver
 from conovel.federation.site_files import SiteFiles
 from conovel.federation.site_list import objection_to_list
@@ -311,3 +319,44 @@ def _answer(work: Callable[[], Any]) -> dict[str, Any]:
     except Exception as error:
         _log.exception("a call of the coordinator failed")
         return {"error": f"it could not go on ({type(error).__name__})"}
+
+
+def refuse_unencrypted(cell: Any, refuse: Callable[[str], None]) -> None:
+    """Call `refuse` with the name of a site whose call came without encryption, and drop it.
+
+    Parameters
+    ----------
+    cell : Cell
+        NVFlare's end of the connections of this process.
+    refuse : callable
+    """
+
+    def look(message: Message) -> Message | None:
+        sender = unencrypted_sender(message.headers)
+        if sender is None:
+            return None
+        refuse(sender)
+        return Message()  # NVFlare drops a message for which a filter returns anything
+
+    cell.core_cell.add_incoming_filter(STREAM_CHANNEL, STREAM_DATA_TOPIC, look)
+
+
+def unencrypted_sender(headers: dict[str, Any]) -> str | None:
+    """Return the site in whose name a call came without encryption; None if it may pass.
+
+    Examples
+    --------
+    >>> headers = {StreamHeaderKey.CHANNEL: MSG_CHANNEL, StreamHeaderKey.TOPIC: MSG_TOPIC}
+    >>> headers[MessageHeaderKey.ORIGIN] = "south.job"
+    >>> unencrypted_sender(headers)
+    'south'
+    >>> unencrypted_sender(
+    ...     headers | {MessageHeaderKey.SECURE: True, MessageHeaderKey.ENCRYPTED: True}
+    ... )
+    """
+    call = headers.get(StreamHeaderKey.CHANNEL), headers.get(StreamHeaderKey.TOPIC)
+    if call != (MSG_CHANNEL, MSG_TOPIC):
+        return None
+    marks = headers.get(MessageHeaderKey.SECURE), headers.get(MessageHeaderKey.ENCRYPTED)
+    sender = str(headers.get(MessageHeaderKey.ORIGIN)).partition(".")[0]
+    return None if sender == FQCN.ROOT_SERVER or all(mark is True for mark in marks) else sender

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPubl
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from conovel.errors import FederationError, InputError
-from conovel.federation.paths import REVOKED_FILE
+from conovel.federation.processes import REVOKED_FILE
 
 WARN_DAYS = 30
 OPERATOR_ROLE = "lead"  # the only role that NVFlare lets submit a job in our kits

@@ -10,8 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Meta
 
 from conovel.errors import InputError
-from conovel.federation.epsilon import EpsilonSpent, shown
-from conovel.federation.exposure import RunsSpent
+from conovel.federation.exposure import EpsilonSpent, RunsSpent, shown
 from conovel.federation.terms import Terms
 from conovel.models.wire import FAMILIES
 from conovel.site.blocks import TrainingRows

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from operator import index
-from typing import Any, Protocol
+from queue import SimpleQueue
+from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from conovel.errors import (
     ConovelError,
@@ -18,16 +20,14 @@ from conovel.errors import (
     RemoteProtocolError,
     SiteVanishedError,
 )
-from conovel.federation.accounts import account_of, guarantee_of
-from conovel.federation.coordinator_list import (
+from conovel.federation.metrics import IN, OUT, Measures
+from conovel.federation.run_records import account_of, guarantee_of
+from conovel.federation.site_list import (
     LIST_MESSAGES,
     LIST_QUESTIONS,
     CoordinatorList,
 )
-from conovel.federation.measures import IN, OUT, Measures
-from conovel.federation.site_driver import Deliver
 from conovel.federation.terms import Terms
-from conovel.federation.worker_thread import WorkerThread
 from conovel.learning.consensus import model_rounds
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.events import Outbox, messages_of
@@ -45,6 +45,48 @@ QUESTIONS = frozenset(
 )
 MAX_BYTES = 1 << 20  # of a message to the coordinator; the largest is a REVEAL
 TICK_SECONDS = 0.1
+# Sends messages; returns the receivers that could not be reached, and why.
+Deliver: TypeAlias = Callable[[Outbox], Mapping[str, str]]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class WorkerThread:
+    """A thread that does pieces of work in order.
+
+    Examples
+    --------
+    >>> worker = WorkerThread("example")
+    >>> worker.do(sum, [1, 2]).result()
+    3
+    >>> worker.stop()
+    """
+
+    def __init__(self, name: str) -> None:
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def do(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Queue a piece of work; the future holds its result or error."""
+        future: Future[Any] = Future()
+
+        def job() -> None:
+            try:
+                future.set_result(work(*args, **kwargs))
+            except BaseException as error:  # passed on to the caller that waits
+                future.set_exception(error)
+
+        self._queue.put(job)
+        return future
+
+    def stop(self) -> None:
+        """End the thread after the work that is queued."""
+        self._queue.put(None)
+
+    def _work(self) -> None:
+        while (job := self._queue.get()) is not None:
+            job()
 
 
 @dataclass

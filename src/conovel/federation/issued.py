@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 
 from conovel.errors import FederationError
 from conovel.federation.certificates import base_of, read_certificate
-from conovel.federation.paths import REVOKED_FILE
+from conovel.federation.processes import REVOKED_FILE
 from conovel.rows.storage import write_json, write_text
 
 ISSUED_FILE = "issued.json"

@@ -25,7 +25,7 @@ from typing import Any
 
 from conovel.errors import FederationError, InputError, MissingExtraError
 from conovel.federation.hardening import harden
-from conovel.federation.paths import REVOKED_FILE
+from conovel.federation.processes import REVOKED_FILE
 from conovel.protocol.messages import as_name
 from conovel.rows.private_files import UMASK
 from conovel.rows.storage import write_json, write_text

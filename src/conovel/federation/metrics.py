@@ -6,45 +6,205 @@ It holds no row, no id, no name of a file or a party, and no number of flagged r
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from fractions import Fraction
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec import Meta
-
+from conovel import errors
 from conovel.errors import FederationError, MissingExtraError
 from conovel.federation.audit_log import AuditLog
-from conovel.federation.paths import PEERS_FILE
-from conovel.federation.run_totals import RunTotals
+from conovel.federation.processes import PEERS_FILE
+from conovel.federation.run_records import DONE, FAILED, REFUSED, RUNNING
 from conovel.models.wire.header import VERSION as MODEL_VERSION
 from conovel.protocol.messages import VERSION as MESSAGE_VERSION
-from conovel.spec.records import check_fields
+from conovel.protocol.states import State
+from conovel.spec.bodies import Kind
 from conovel.spec.version import __version__
 
+if TYPE_CHECKING:
+    from conovel.federation.settings import MetricsAddress
+    from conovel.runs.carrying import RowsAtWork
+    from conovel.stats.cells import CellHistogram
+    from conovel.stats.consensus import FoldHistograms
+    from conovel.stats.stepup import RankHistogram
+
 STALE_SECONDS = 100.0  # three heartbeats: an older number of connected parties does not count
+IN, OUT = "in", "out"
+OTHER = "other"
+_KINDS = frozenset({*Kind.__members__, "OPENING", "no message"})
+_PHASES = frozenset({"read", "fit", "score", "count", "write"} | {one.value for one in State})
+_FAULTS = frozenset(
+    name
+    for name, thing in vars(errors).items()
+    if isinstance(thing, type) and issubclass(thing, errors.ConovelError)
+)
 
 
-@dataclass(frozen=True)
-class MetricsAddress:
-    """Where the page is served.
+class Volume(NamedTuple):
+    """Messages of one kind in one direction, and their bytes."""
+
+    messages: int
+    n_bytes: int
+
+
+class Measures:
+    """The measures of one run.
+
+    Examples
+    --------
+    >>> measures = Measures()
+    >>> measures.message(OUT, "MODEL", 300)
+    >>> measures.message(OUT, "MODEL", 310)
+    >>> with measures.timing("fit"):
+    ...     pass
+    >>> read_measures(measures.to_plain()).messages[OUT, "MODEL"]
+    Volume(messages=2, n_bytes=610)
+    """
+
+    def __init__(self) -> None:
+        self.messages: dict[tuple[str, str], Volume] = {}
+        self.seconds: dict[str, float] = {}
+
+    def message(self, direction: str, kind: str, n_bytes: int) -> None:
+        """Add a message."""
+        before = self.messages.get((direction, kind), Volume(0, 0))
+        self.messages[direction, kind] = Volume(before.messages + 1, before.n_bytes + n_bytes)
+
+    @contextmanager
+    def timing(self, phase: str) -> Iterator[None]:
+        """Add the time of a block to a phase."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + time.monotonic() - began
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return all of it in JSON types, for the record of the run."""
+        rows = list(self.messages.items())  # a copy: a deadline is noted from another thread
+        return {
+            "messages": [[*of, *volume] for of, volume in rows],
+            "seconds": dict(self.seconds),
+        }
+
+
+def read_measures(plain: Any) -> Measures:
+    """Read what :meth:`Measures.to_plain` gave; what is not like that is empty.
+
+    The files of runs from before there were measures have none.
+    """
+    found = Measures()
+    try:
+        for direction, kind, messages, n_bytes in plain["messages"]:
+            found.messages[str(direction), str(kind)] = Volume(int(messages), int(n_bytes))
+        found.seconds = {str(phase): float(s) for phase, s in plain["seconds"].items()}
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return Measures()
+    return found
+
+
+class MeasuredRows:
+    """Lets a site do its work on rows, and takes the time."""
+
+    def __init__(self, site: RowsAtWork, measures: Measures) -> None:
+        self._site, self._measures = site, measures
+
+    def models(self, index: int, names: Sequence[str], weight: Fraction) -> Mapping[str, bytes]:
+        """Make a model for every peer."""
+        with self._measures.timing("fit"):
+            return self._site.models(index, names, weight)
+
+    def refit(self, models: Mapping[str, bytes]) -> Sequence[bytes]:
+        """Learn again with the first models of the peers."""
+        with self._measures.timing("fit"):
+            return self._site.refit(models)
+
+    def ranks(self, models: Mapping[str, bytes]) -> RankHistogram | CellHistogram:
+        """Rank the tested rows with the peers' models."""
+        with self._measures.timing("score"):
+            return self._site.ranks(models)
+
+    def compare(self, models: Mapping[str, tuple[bytes, ...]]) -> FoldHistograms:
+        """Count rows by the score of each fold."""
+        with self._measures.timing("score"):
+            return self._site.compare(models)
+
+
+@dataclass
+class RunTotals:
+    """What the runs of a party add up to.
 
     Attributes
     ----------
-    port : int
-    address : str
-        An address of this machine. The default can be reached from this machine only.
+    n_started : int
+        Runs that began.
+    n_ended : dict of (state, fault) to int
+        Runs that were published, failed or were refused; `fault` is the class of the error.
+    messages : dict of (direction, kind) to Volume
+    seconds : dict of phase to (runs, seconds)
+
+    Examples
+    --------
+    >>> totals = RunTotals()
+    >>> run = {"run_id": "a", "began": 1.0, "state": "running"}
+    >>> totals.follow(run)
+    >>> totals.n_running
+    1
+    >>> totals.follow(
+    ...     {"run_id": "a", "began": 1.0, "state": "failed", "fault": "SiteVanishedError"}
+    ... )
+    >>> totals.n_running, totals.n_ended
+    (0, {('failed', 'SiteVanishedError'): 1})
     """
 
-    port: Annotated[int, Meta(ge=1, le=65535)]
-    address: str = "127.0.0.1"
+    n_started: int = 0
+    n_ended: dict[tuple[str, str], int] = field(default_factory=dict)
+    messages: dict[tuple[str, str], Volume] = field(default_factory=dict)
+    seconds: dict[str, tuple[int, float]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _open: set[tuple[str, float]] = field(default_factory=set, repr=False)
 
-    def __post_init__(self) -> None:
-        check_fields(self)
+    @property
+    def n_running(self) -> int:
+        """Runs that have begun and not ended."""
+        return len(self._open)
+
+    def follow(self, run: Mapping[str, Any]) -> None:
+        """Take the record of a run that begins or ends."""
+        key, state = (run["run_id"], run["began"]), run["state"]
+        with self.lock:
+            # A short run may have ended before anybody looked.
+            self.n_started += state != REFUSED and key not in self._open
+            if state == RUNNING:
+                self._open.add(key)
+                return
+            self._open.discard(key)
+            self._end(run)
+
+    def _end(self, run: Mapping[str, Any]) -> None:
+        state = _one_of((DONE, FAILED, REFUSED), run["state"])
+        end = state, "" if state == DONE else _one_of(_FAULTS, run.get("fault"))
+        self.n_ended[end] = self.n_ended.get(end, 0) + 1
+        measures = read_measures(run.get("measures"))
+        for (direction, kind), (messages, n_bytes) in measures.messages.items():
+            of = _one_of((IN, OUT), direction), _one_of(_KINDS, kind)
+            before = self.messages.get(of, Volume(0, 0))
+            self.messages[of] = Volume(before.messages + messages, before.n_bytes + n_bytes)
+        for name, seconds in measures.seconds.items():
+            phase = _one_of(_PHASES, name)
+            runs, total = self.seconds.get(phase, (0, 0.0))
+            self.seconds[phase] = runs + 1, total + seconds
+
+
+def _one_of(known: Collection[str], word: Any) -> str:
+    return word if isinstance(word, str) and word in known else OTHER
 
 
 @dataclass(frozen=True, eq=False)  # a registry needs a hash

@@ -20,8 +20,14 @@ from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.widgets.widget import Widget
 
 from conovel.errors import FederationError
-from conovel.federation.lifeline import end_with_parent
-from conovel.federation.paths import ENVIRONMENT, JOINED_FILE, LOG_FILE, PEERS_FILE, state_of
+from conovel.federation.processes import (
+    ENVIRONMENT,
+    JOINED_FILE,
+    LOG_FILE,
+    PEERS_FILE,
+    end_with_parent,
+    state_of,
+)
 
 # At the coordinator, and at a site. A heartbeat comes every 30 seconds.
 HEARTBEATS = frozenset(

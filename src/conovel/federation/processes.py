@@ -7,17 +7,17 @@ and stop all descendants of its process.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from conovel.federation.lifeline import PARENT
-from conovel.federation.paths import ENVIRONMENT, LOG_FILE
 from conovel.rows.private_files import FILE_MODE, UMASK, make_private_folder
 from conovel.rows.storage import read_json, write_json
 
@@ -139,3 +139,70 @@ def _place_store(kit: Path) -> None:
         if component["id"] == "job_manager":
             component["args"]["uri_root"] = f"{store}/jobs"
     write_json(path, resources)
+
+
+PARENT = "CONOVEL_PARENT"  # environment variable with the number of the process to end with
+POLL_SECONDS = 0.2  # between two looks, where the system cannot tell when a process ends
+
+
+def end_with_parent() -> None:
+    """End this process, and those of its group, when the one that started it ends.
+
+    The parent is the one that :data:`PARENT` names, so that a process whose parent ended before it
+    came here ends at once. Its own children get its number. Without the variable, nothing happens.
+    """
+    named = os.environ.get(PARENT, "")
+    own = str(os.getpid())
+    if named in ("", own):  # nobody supervises it, or it is watched already
+        return
+    os.environ[PARENT] = own
+    parent = int(named)
+    wait = _waiting_for(parent)
+    # Asked after the parent is held, so that its number cannot belong to another process.
+    if os.getppid() != parent:
+        _end()
+    threading.Thread(target=_end_after, args=(wait,), name="lifeline", daemon=True).start()
+
+
+def _waiting_for(parent: int) -> Callable[[], object]:
+    """Return a function that returns once the parent has ended."""
+    try:
+        descriptor = os.pidfd_open(parent)
+    except (AttributeError, OSError):  # not Linux, an old kernel, or it has ended
+        return lambda: _poll(parent)
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return poll.poll
+
+
+def _poll(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(POLL_SECONDS)
+
+
+def _end_after(wait: Callable[[], object]) -> None:
+    wait()
+    _end()
+
+
+def _end() -> None:
+    """End at once: what a signal handler or an exception could catch might still publish."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+ENVIRONMENT = "CONOVEL_SETTINGS"  # environment variable with the path of the party's TOML file
+PEERS_FILE = "peers"  # how many parties are connected; written again at every heartbeat
+JOINED_FILE = "joined"  # exists once the coordinator has accepted the site
+PID_FILE = "supervisor.pid"
+OWN_SEED_FILE = "seed-secret"  # mixed into the seed of every run; stays at the site
+LOG_FILE = "engine.log"
+AUDIT_FILE = "audit.jsonl"  # what left the site and what came in; never pruned
+USED_FILE = "used-runs"  # ids of runs whose records were removed
+REVOKED_FILE = "revoked.pem"  # in a kit, beside its certificate: certificates that do not count
+
+
+def state_of(settings: Path) -> Path:
+    """Return the folder of a party's records, beside its TOML file."""
+    return settings.parent / "state"

@@ -2,7 +2,7 @@
 
 The file is made when the run begins, so that terms cannot be used twice. A run that was refused
 has a file as well. A supervisor or a person reads there what happened. Old files are removed
-(:mod:`conovel.federation.retention`); the ids of their runs are kept in a list. At a site,
+(:mod:`conovel.federation.run_records`); the ids of their runs are kept in a list. At a site,
 the begin, the refusal and the end of every run also go into its audit log.
 """
 
@@ -11,19 +11,31 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from conovel.errors import ConovelError, FileError, ReplayedMessageError, SiteFailedError
+from conovel.errors import (
+    ConovelError,
+    FederationError,
+    FileError,
+    ReplayedMessageError,
+    SiteFailedError,
+)
 from conovel.federation.audit_log import AuditLog, now
-from conovel.federation.paths import USED_FILE
-from conovel.federation.processes import is_running
+from conovel.federation.processes import OWN_SEED_FILE, USED_FILE, is_running
+from conovel.federation.terms import Terms
+from conovel.protocol.not_checked import FORMATS
 from conovel.protocol.states import as_text
+from conovel.protocol.transcript import Transcript
 from conovel.rows.private_files import FILE_MODE, make_private_folder
 from conovel.rows.storage import read_json, write_json
+from conovel.spec.bodies import Outcome
+from conovel.spec.guarantee import guarantee
 
 RUNNING, DONE, FAILED, REFUSED = "running", "done", "failed", "refused"
 MAX_SAID = 1024  # bytes of a reason in the audit log
@@ -211,3 +223,146 @@ class Record:
 
     def _write(self) -> None:
         write_json(self._path, self._content)
+
+
+N_BYTES = 32
+
+
+def own_secret(folder: Path) -> bytes:
+    """Read the secret of a site from the folder of its records; make one if there is none."""
+    path = folder / OWN_SEED_FILE
+    try:
+        if not path.exists():
+            _make(path)
+        text = path.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path} cannot be read or made: {error}") from None
+    with suppress(ValueError):
+        secret = bytes.fromhex(text)
+        if len(secret) == N_BYTES:
+            return secret
+    raise FederationError(
+        f"{path} does not hold {2 * N_BYTES} hexadecimal digits: remove it and a new one is made"
+    )
+
+
+def _make(path: Path) -> None:
+    """Make the file in one step; if another process made it first, its secret stays."""
+    make_private_folder(path.parent)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE)
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(N_BYTES) + "\n")
+            file.flush()
+            os.fsync(handle)
+        with suppress(FileExistsError):
+            os.link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+ORPHAN_SECONDS = 3600.0  # from which age on the folder of a job without a record is removed
+_MOVED = ".removed-"  # the name of a folder begins so while it is removed
+_JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # NVFlare's name of a job
+
+
+def prune(state: Path, kit: Path, keep: int, results: Path | None = None) -> int:
+    """Remove records, results and folders of jobs, but for the last runs; return how many runs.
+
+    Parameters
+    ----------
+    state, kit : Path
+        The party's records and its kit, in which NVFlare keeps its jobs.
+    keep : int
+        How many runs that were published are kept, and how many that were not.
+    results : Path, optional
+        Where a site has its results.
+    """
+    for left in [path for f in (kit, results) if f is not None for path in f.glob(f"{_MOVED}*")]:
+        shutil.rmtree(left, ignore_errors=True)  # of a process that was killed
+    records = RunRecords(state)
+    ended = [(path, run) for path, run in records.files() if run["state"] != RUNNING]
+    dropped: list[tuple[Path, dict[str, Any]]] = []
+    for is_done in (True, False):
+        group = [one for one in ended if (one[1]["state"] == DONE) is is_done]
+        dropped += group[:-keep]
+    _remember(state / USED_FILE, [path.stem for path, _ in dropped if RUN_ID.fullmatch(path.stem)])
+    for path, run in dropped:
+        if results is not None and RUN_ID.fullmatch(path.stem):
+            _remove(results / path.stem, results)
+        _remove_job(kit, str(run.get("job", "")))
+        path.unlink(missing_ok=True)  # last: what is broken off is done again
+    _remove_orphans(kit, {str(run.get("job", "")) for _, run in records.files()}, keep)
+    return len(dropped)
+
+
+def _remember(path: Path, ids: list[str]) -> None:
+    """Add ids to the list of runs that were here."""
+    if not ids:
+        return
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write("".join(f"\n{run_id}" for run_id in ids))  # after a line that was broken off
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _jobs(kit: Path) -> list[Path]:
+    """Return the folders in which NVFlare has a folder for every job."""
+    return [kit, kit / "store" / "jobs"]
+
+
+def _remove_job(kit: Path, job: str) -> None:
+    if _JOB.fullmatch(job):
+        for folder in _jobs(kit):
+            _remove(folder / job, kit)
+
+
+def _remove_orphans(kit: Path, known: set[str], keep: int) -> None:
+    """Remove folders of jobs that came to no record, for instance because NVFlare refused them."""
+    for folder in _jobs(kit):
+        if not folder.is_dir():
+            continue
+        found = [p for p in folder.iterdir() if _JOB.fullmatch(p.name) and p.name not in known]
+        found.sort(key=lambda path: path.stat().st_mtime)
+        for path in found[:-keep]:
+            if path.stat().st_mtime < time.time() - ORPHAN_SECONDS:
+                _remove(path, kit)
+
+
+def _remove(folder: Path, aside: Path) -> None:
+    """Remove a folder: first it is moved aside, so that nobody finds half of it."""
+    if not folder.is_dir() or folder.is_symlink():
+        return
+    moved = aside / f"{_MOVED}{folder.name}"
+    folder.rename(moved)
+    shutil.rmtree(moved)
+
+
+def guarantee_of(terms: Terms, outcome: Outcome, transcript: Transcript) -> str:
+    """Return the guarantee of a run with these terms, this outcome and these messages."""
+    return guarantee(
+        terms.spec,
+        left_out=outcome.left_out,
+        dropped=outcome.dropped,
+        uncovered=transcript.uncovered,
+    )
+
+
+def account_of(
+    error: ConovelError | None, terms: Mapping[str, Any], transcript: Transcript | None = None
+) -> dict[str, Any]:
+    """Return the fields of every account, also of a run that could not begin."""
+    return {
+        "format": FORMATS["run"],
+        "command": "run",
+        "state": "done" if error is None else "failed",
+        "message": "" if error is None else str(error),
+        "fault": "" if error is None else type(error).__name__,
+        "culprit": getattr(error, "culprit", ""),
+        "terms": dict(terms),
+        "unpublished": {},
+        "seconds": {},
+        "transcript": (transcript or Transcript()).to_dict(),
+    }

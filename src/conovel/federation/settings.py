@@ -16,10 +16,9 @@ from msgspec import Meta
 from conovel.errors import ConovelError, FileError, InputError
 from conovel.federation.audit_log import AuditLog
 from conovel.federation.consent import Limits
-from conovel.federation.metrics import MetricsAddress
-from conovel.federation.paths import AUDIT_FILE, state_of
+from conovel.federation.processes import AUDIT_FILE, state_of
 from conovel.protocol.messages import as_name
-from conovel.spec.records import MAX_BYTES, Positive, as_record, read_toml
+from conovel.spec.records import MAX_BYTES, Positive, as_record, check_fields, read_toml
 from conovel.spec.schema import Schema
 from conovel.spec.settings import as_bits
 
@@ -29,6 +28,24 @@ if TYPE_CHECKING:
 AS_PROPOSED: Any = "as the run proposes"
 KEEP_RUNS = 100
 _Texts: TypeAlias = Annotated[tuple[str, ...], Meta(min_length=1)]
+
+
+@dataclass(frozen=True)
+class MetricsAddress:
+    """Where the page is served.
+
+    Attributes
+    ----------
+    port : int
+    address : str
+        An address of this machine. The default can be reached from this machine only.
+    """
+
+    port: Annotated[int, Meta(ge=1, le=65535)]
+    address: str = "127.0.0.1"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -128,7 +145,7 @@ class SiteFile:
     limits : Limits
         What the site agrees to.
     keep_runs : int
-        How many runs are kept, see :mod:`conovel.federation.retention`.
+        How many runs are kept, see :mod:`conovel.federation.run_records`.
     list_name : str
         The list over several batches that the site takes part in; empty if none.
     ledger : Path or None

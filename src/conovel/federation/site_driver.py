@@ -1,8 +1,8 @@
 """The driver of one site in one run: consent, deadlines, the record, and messages.
 
-The driver does not know how bytes are sent. The state machine is called on one thread only
-(:mod:`conovel.federation.worker_thread`). Decisions are written when the coordinator asks for
-it, after every site has confirmed the outcome.
+The driver does not know how bytes are sent. The state machine is called on one thread only, a
+:class:`~conovel.federation.coordinator_driver.WorkerThread`. Decisions are written when the
+coordinator asks for it, after every site has confirmed the outcome.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 from conovel.errors import (
     ConovelError,
@@ -27,9 +27,9 @@ from conovel.errors import (
 )
 from conovel.federation.audit_log import sha256
 from conovel.federation.consent import Limits, Objection
-from conovel.federation.epsilon import epsilon_spent
-from conovel.federation.exposure import runs_of, runs_spent
-from conovel.federation.measures import IN, OUT, MeasuredRows, Measures
+from conovel.federation.coordinator_driver import Deliver, WorkerThread
+from conovel.federation.exposure import epsilon_spent, runs_of, runs_spent
+from conovel.federation.metrics import IN, OUT, MeasuredRows, Measures
 from conovel.federation.model_limits import (
     objection_to_model_in,
     objection_to_model_out,
@@ -39,7 +39,6 @@ from conovel.federation.run_records import DONE, FAILED, Record
 from conovel.federation.site_files import SiteFiles
 from conovel.federation.site_list import SiteList
 from conovel.federation.terms import Terms
-from conovel.federation.worker_thread import WorkerThread
 from conovel.learning.consensus import opens_seal
 from conovel.models.wire.header import VERSION as WIRE_VERSION
 from conovel.protocol.agent import Agent
@@ -54,9 +53,6 @@ from conovel.spec.fields import NONCE_BYTES
 from conovel.spec.version import __version__
 from conovel.stats.words import counted
 
-Deliver: TypeAlias = Callable[
-    [Outbox], Mapping[str, str]
-]  # receivers that could not be reached, and why
 MOST_RECEIVED = 10_000  # messages of one run that are written down one by one
 
 
@@ -91,7 +87,6 @@ class SiteDriver:
         self.terms, self.limits, self.record = terms, limits, record
         self._files, self._deliver, self._listing = files, deliver, files.listing
         self._measures = Measures()
-        self._site = _Opened(self._open)
         self._agent = Agent(
             name,
             spec=terms.spec,
@@ -173,13 +168,15 @@ class SiteDriver:
         if self._agent.error is not None:
             self._end(self._agent.error)
 
-    def _open(self) -> Site:
+    @cached_property
+    def _site(self) -> Site:
+        """The rows, read when they are first asked for."""
         with self._measures.timing("read"):
             return self._files.open()
 
     def _join(self) -> Outbox:
         # The run can be repeated at the site with this seed.
-        self.record.note(seed=self._site.local.spec.seed)
+        self.record.note(seed=self._site.spec.seed)
         reason = self._objection_to_models(len(self.terms.agents))
         if not reason[0]:
             reason = self._admission()
@@ -187,11 +184,11 @@ class SiteDriver:
             return self._refuse(*reason)
         if self._listing is not None and (objection := self._listing.objection()):
             return self._refuse(objection)
-        return messages_of(self._agent.join(self._site.local.facts))
+        return messages_of(self._agent.join(self._site.facts))
 
     def _objection_to_models(self, n_agents: int) -> Objection:
         """Return why no model or count may be made from these rows, before there is one."""
-        limits, local = self.limits, self._site.local
+        limits, local = self.limits, self._site
         rows = local.training_rows(n_agents)
         found = (
             limits.objection_to_training(self.terms, rows),
@@ -208,7 +205,7 @@ class SiteDriver:
         """
         if self.record.log is None:
             return "", ""
-        facts, digest = self._site.local.facts, self._files.digest()
+        facts, digest = self._site.facts, self._files.digest()
         data_set, privacy = self._files.file.data_set, self.terms.spec.privacy
         with self.record.log.reading() as (chain, new):
             if chain.broken:
@@ -253,7 +250,7 @@ class SiteDriver:
 
     def _n_trained(self) -> int:
         """Return how many known normals are in null_train of the models that leave, at most."""
-        local, splits = self._site.local, self.terms.spec.regime.splits_rows
+        local, splits = self._site, self.terms.spec.regime.splits_rows
         n_train = max(rows.n_train for rows in local.training_rows(self._n_here))
         return min(local.facts.n_null, n_train * (self._n_here if splits else 1))
 
@@ -279,7 +276,7 @@ class SiteDriver:
         if objection:
             return self._refuse(objection)
         if self._agent.error is None:
-            n_test = self._site.local.facts.n_test
+            n_test = self._site.facts.n_test
             reason = self.limits.objection_to_sizes(message, self.terms, n_test)
             if isinstance(message.body, Model) and not opens_seal(message):
                 reason = objection_to_model_in(self.limits, message.body.blob), ""
@@ -288,11 +285,11 @@ class SiteDriver:
                 reason = self._objection_to_models(len(message.body.agents))
             if reason[0]:
                 return self._refuse(*reason)
-        rows = MeasuredRows(self._site.local, self._measures)
+        rows = MeasuredRows(self._site, self._measures)
         sent = perform(self._agent, rows, self._agent.take(message, sender))
         self._time_counting()
         if self._listing is not None and self._agent.state is State.DONE:
-            sent += self._listing.begin(self._site.local, self._agent)
+            sent += self._listing.begin(self._site, self._agent)
         return sent
 
     def _time_counting(self) -> None:
@@ -354,7 +351,7 @@ class SiteDriver:
             if self._listing is not None:  # first: the other sites write their ledgers, too
                 self._listing.commit()
             with self._measures.timing("write"):
-                path = self._files.publish(self._site.local, self._agent, self._transcript)
+                path = self._files.publish(self._site, self._agent, self._transcript)
         except ConovelError as error:
             self._end(error)
             raise
@@ -385,14 +382,3 @@ class SiteDriver:
         self._alarm.cancel()
         if self._listing is not None:
             self._listing.close()
-
-
-class _Opened:
-    """A site whose rows are read when they are first asked for."""
-
-    def __init__(self, open_site: Callable[[], Site]) -> None:
-        self._open = open_site
-
-    @cached_property
-    def local(self) -> Site:
-        return self._open()

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from conovel.deciding.folds import agreed_of
 from conovel.errors import FileError
-from conovel.federation.accounts import guarantee_of
-from conovel.federation.secret import own_secret
+from conovel.federation.run_records import guarantee_of, own_secret
 from conovel.federation.settings import AS_PROPOSED, SiteFile
 from conovel.federation.site_list import SiteList
 from conovel.federation.terms import Terms

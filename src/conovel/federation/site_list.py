@@ -4,27 +4,27 @@ The ledger is locked from the beginning of a run to its end. Nothing is written 
 have made the list. Then the batch is prepared (:mod:`conovel.runs.ledger_file`) when the site
 confirms, and taken when the coordinator asks to publish, which it does after every site has
 confirmed. If a run is broken off in between, the next run settles it
-(:mod:`conovel.federation.list_standing`).
+(:mod:`conovel.federation.site_list`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from conovel.errors import BatchRefusedError, ConovelError, InputError, LocalProtocolError
-from conovel.federation.list_standing import Standing, is_taken, objection_to
 from conovel.federation.settings import SiteFile
 from conovel.federation.terms import Terms
 from conovel.protocol.agent import Agent
 from conovel.protocol.events import Outbox, messages_of
-from conovel.protocol.listing import ListingAgent, history_of
+from conovel.protocol.listing import ListingAgent, ListingCoordinator, history_of
 from conovel.protocol.states import State
 from conovel.rows.storage import locked
-from conovel.runs.ledger import Ledger
+from conovel.runs.ledger import MAX_BATCHES, Ledger
 from conovel.runs.ledger_file import (
     Prepared,
     drop_prepared,
@@ -37,7 +37,8 @@ from conovel.runs.ledger_records import BatchFacts, LedgerUpdate
 from conovel.runs.site_results import SiteResult
 from conovel.site.memory import are_large
 from conovel.site.site import Site
-from conovel.spec.bodies import Kind, Message
+from conovel.spec.bodies import Abort, Kind, Message
+from conovel.spec.fields import MAX_AGENTS
 from conovel.spec.guarantee import network_over_time
 
 Decide: TypeAlias = Callable[[Site, Agent], SiteResult]
@@ -214,3 +215,151 @@ class SiteList:
 
     def _count(self, k: int) -> int:
         return self._ledger.count(k)
+
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class Standing(NamedTuple):
+    """Where the ledger of one site stands.
+
+    Attributes
+    ----------
+    n_batches : int
+        Batches in the ledger.
+    history : str
+        Digest of the level of the list and of the numbers of every batch over all sites.
+    prepared : str
+        The same digest with the prepared batch; empty if there is none.
+    agents : tuple of str
+        Who took part in the run of the prepared batch.
+    """
+
+    n_batches: int
+    history: str
+    prepared: str = ""
+    agents: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, ledger: Ledger, prepared: Prepared | None) -> Standing:
+        """Describe a ledger and the batch that is prepared for it."""
+        told = len(ledger.entries), _digest(ledger)
+        if prepared is None:
+            return cls(*told)
+        return cls(*told, _digest(prepared.ledger), prepared.agents)
+
+    def to_plain(self) -> list[Any]:
+        """Give it as plain types."""
+        return [self.n_batches, self.history, self.prepared, list(self.agents)]
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Standing:
+        """Read what :meth:`to_plain` gave; :class:`InputError` for anything else."""
+        match plain:
+            case [int(n_batches), str(history), str(prepared), [*agents]] if (
+                not isinstance(n_batches, bool)
+                and 0 <= n_batches <= MAX_BATCHES
+                and _DIGEST.fullmatch(history)
+                and (not prepared or _DIGEST.fullmatch(prepared))
+                and len(agents) <= MAX_AGENTS
+                and all(isinstance(name, str) for name in agents)
+            ):
+                return cls(n_batches, history, prepared, tuple(agents))
+        raise InputError("this is not the standing of a ledger")
+
+
+def is_taken(standing: Standing, everybody: Mapping[str, Standing]) -> bool:
+    """Tell whether some site has in its ledger what this one has prepared."""
+    return any(other.history == standing.prepared for other in everybody.values())
+
+
+def objection_to(everybody: Mapping[str, Standing]) -> str:
+    """Return why a run cannot continue the list of these ledgers; an empty text if it can.
+
+    Examples
+    --------
+    >>> print(objection_to({"north": Standing(3, "a"), "south": Standing(2, "b", "a")}))
+    <BLANKLINE>
+    >>> print(objection_to({"north": Standing(3, "a"), "south": Standing(2, "b")}))
+    the ledgers are not about the same batches: north has 3, south has 2; all sites need ...
+    """
+    after = {}
+    for name, standing in everybody.items():
+        taken = is_taken(standing, everybody)
+        after[name] = standing.prepared if taken else standing.history
+        # An absent site may have the batch in its ledger.
+        absent = sorted(set(standing.agents) - set(everybody))
+        if absent and not taken:
+            return (
+                f"whether the last batch is on the list is known to {', '.join(absent)} alone: run"
+                " once with all sites that took part in it"
+            )
+    if len(set(after.values())) <= 1:
+        return ""
+    numbers = ", ".join(f"{name} has {one.n_batches}" for name, one in sorted(everybody.items()))
+    return (
+        f"the ledgers are not about the same batches: {numbers}; all sites need the ledgers of the"
+        " same batches, or a new list"
+    )
+
+
+def _digest(ledger: Ledger) -> str:
+    return history_of(ledger.history, ledger.level).digest.hex()
+
+
+LIST_MESSAGES = frozenset({Kind.LISTING, Kind.LISTED})  # of the coordinator
+# After these a site owes an answer: to the outcome of the batch, its history.
+LIST_QUESTIONS = frozenset({Kind.OUTCOME, Kind.LISTING})
+
+
+class CoordinatorList:
+    """The list of a run, at the coordinator: it begins when the run of the batch is decided.
+
+    Parameters
+    ----------
+    terms : Terms
+    """
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._machine = ListingCoordinator(terms.agents, terms.run_bytes)
+        self._n_bytes = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the list is made."""
+        return self._machine.state is State.DONE
+
+    @property
+    def state(self) -> str:
+        """Where it stands, for a display."""
+        return "making the list" if not self.is_done else "done"
+
+    @property
+    def error(self) -> ConovelError | None:
+        """What was wrong with a message about the list."""
+        return self._machine.error
+
+    def takes(self, message: Message, run_state: State) -> bool:
+        """Tell whether a message is about the list, and not about the run of the batch."""
+        return run_state is State.DONE and not isinstance(message.body, Abort)
+
+    def take(self, message: Message, n_bytes: int, sender: str) -> Outbox:
+        """Take a message about the list; look at :attr:`error` afterwards."""
+        outbox = messages_of(self._machine.take(message, sender))
+        self._n_bytes += n_bytes + sum(len(sent.data) for sent in outbox)
+        return outbox
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the list as JSON types: how many rows, and none of them."""
+        rounds = self._machine.rounds
+        n_batches, last = self._machine.n_batches, rounds[-1][1]
+        return {
+            "list": self._terms.list_name,
+            "level": str(self._terms.promised.level),
+            "guarantee": network_over_time(self._terms.promised),
+            "n_listed_in_all": sum(last.values()),
+            "rounds": [{"k": k, "counts": dict(sorted(c.items()))} for k, c in rounds],
+            "sites": {name: {"batch": n_batches, "n_listed": last[name]} for name in sorted(last)},
+            "bytes": self._n_bytes,
+        }

@@ -9,33 +9,114 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import IO
+from typing import IO, Any
 
-from conovel.errors import FederationError
+from conovel.errors import ConovelError, FederationError
 from conovel.federation import processes
+from conovel.federation.audit_log import AuditLog
 from conovel.federation.kits import require_nvflare
 from conovel.federation.metrics import (
-    MetricsAddress,
     PartyMetrics,
     n_connected,
     serving,
 )
-from conovel.federation.paths import JOINED_FILE, LOG_FILE, PEERS_FILE, PID_FILE
-from conovel.federation.retention import prune
-from conovel.federation.run_monitor import RunMonitor
-from conovel.federation.settings import FederationFile, SiteFile
+from conovel.federation.processes import JOINED_FILE, LOG_FILE, PEERS_FILE, PID_FILE
+from conovel.federation.run_records import DONE, RUNNING, RunRecords, prune
+from conovel.federation.settings import FederationFile, MetricsAddress, SiteFile
 from conovel.rows.private_files import UMASK, make_private_folder
+from conovel.spec.exits import ERROR, NO
 
+TICK_SECONDS = 0.3
+END_SECONDS = 30.0  # in which the process of a run ends after the run
 LINGER_SECONDS = 15.0  # in which the operator can fetch the outcome of the last run
 
 
 class Stopped(Exception):
     """The process received a signal to end."""
+
+
+class RunMonitor:
+    """Watches a process of NVFlare, and reports every run that begins or ends.
+
+    `on_change` is called with the record of every run that begins or ends, `on_done` with the
+    folder of every run that was published, `on_end` after runs have ended.
+    """
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        state: Path,
+        print_line: Callable[[str], None],
+        on_done: Callable[[Path], None] = lambda folder: None,
+        linger: float = 0.0,
+        log: AuditLog | None = None,
+        on_end: Callable[[], object] = lambda: None,
+        on_change: Callable[[Mapping[str, Any]], None] = lambda run: None,
+    ) -> None:
+        self.process = process
+        self._log, self._records = state / LOG_FILE, RunRecords(state, log)
+        self._print_line, self._on_done, self._linger = print_line, on_done, linger
+        self._on_end, self._on_change = on_end, on_change
+        self._seen = {_key(run): run["state"] for run in self._records.runs()}
+        self.look()  # closes runs that a killed party left open
+
+    def watch(self, once: bool, wait_seconds: float) -> int:
+        """Watch until NVFlare ends, which is a failure; with `once`, until a run has ended.
+
+        Then it is 0 if the run was published, and 3 if not, or if none began in time.
+        """
+        deadline = time.monotonic() + wait_seconds
+        begun = len(self._seen)
+        while self.process.poll() is None:
+            if (ended := self.look()) and once:
+                pids = [run["pid"] for run in ended if "pid" in run]
+                processes.wait_for(partial(processes.all_gone, pids), END_SECONDS)
+                time.sleep(self._linger)
+                return 0 if all(run["state"] == DONE for run in ended) else NO
+            if once and len(self._seen) == begun and time.monotonic() > deadline:
+                self._print_line(f"no run began within {wait_seconds:g} s")
+                return NO
+            time.sleep(TICK_SECONDS)
+        self._print_line(f"NVFlare ended unexpectedly (see {self._log})")
+        return ERROR
+
+    def look(self) -> list[dict[str, Any]]:
+        """Print what has changed; return the runs that have ended since the last look."""
+        for run in self._records.close_ended():
+            # The system may have given its number to another process: stop only our own.
+            if run["pid"] in processes.descendants(self.process.pid):
+                processes.stop_tree(run["pid"])
+        ended = []
+        for run in self._records.runs():
+            state = run["state"]
+            if self._seen.get(_key(run)) == state:
+                continue
+            self._seen[_key(run)] = state
+            self._on_change(run)
+            if state == RUNNING:
+                self._print_line(f"run {run['run_id'][:8]} begins")
+                continue
+            if state == DONE and "results" in run:
+                self._on_done(Path(run["results"]))
+            self._print_line(f"run {run['run_id'][:8]} {state}: {run['message']}")
+            ended.append(run)
+        if ended:
+            try:
+                self._on_end()
+            except (OSError, ConovelError) as error:  # tried again after the next run
+                self._print_line(f"old runs could not be removed: {error}")
+        return ended
+
+
+def _key(run: Mapping[str, Any]) -> tuple[str, float]:
+    """Return a key that differs between attempts at one run."""
+    return run["run_id"], run["began"]
 
 
 def serve_site(
@@ -96,7 +177,7 @@ def serve_site(
                     f" (see {file.state / LOG_FILE})"
                 )
             print_line(f"{file.name} is connected to {where} and waits for runs")
-            code.append(monitor.watch(wait_seconds if once else None))
+            code.append(monitor.watch(once, wait_seconds))
     return code[-1]
 
 
@@ -149,7 +230,7 @@ def serve_coordinator(
             print_line(
                 f"the coordinator of {file.name} listens on ports {ports[0]} and {ports[1]}"
             )
-            code.append(monitor.watch(wait_seconds if once else None))
+            code.append(monitor.watch(once, wait_seconds))
     return code[-1]
 
 
