@@ -17,7 +17,7 @@ from conovel.federation.audit_log import START, as_line, read_chain
 from conovel.federation.certificates import read_revoked
 from conovel.federation.enrolment import read_request
 from conovel.rows.dialects import Reading
-from conovel.runs import saved_file
+from conovel.runs import kept_file
 from conovel.runs.ledger_file import _checksum, ledger_of_plain
 from conovel.scorers.kept import Part, from_part
 from conovel.spec.records import MAX_BYTES, read_toml
@@ -74,12 +74,12 @@ def test_a_detector_of_very_many_parts_is_refused_before_any_is_built(monkeypatc
 
     header = {"settings": {}, "model": nested(12, 3), "arrays": [["f8", [1]], ["f8", [0, 2]]]}
     data = mutation.as_json(header)
-    content = saved_file._START.pack(saved_file.MAGIC, saved_file.VERSION, len(data)) + data
+    content = kept_file._START.pack(kept_file.MAGIC, kept_file.VERSION, len(data)) + data
     content += bytes(8)
-    sealed = content + saved_file.hashlib.sha256(content).digest()
-    monkeypatch.setattr(saved_file, "_part", lambda *_: pytest.fail("built"))
+    sealed = content + kept_file.hashlib.sha256(content).digest()
+    monkeypatch.setattr(kept_file, "_part", lambda *_: pytest.fail("built"))
     with pytest.raises(SavedFileError, match="more than 1,000 parts"):
-        saved_file.unpack(sealed)
+        kept_file.unpack(sealed)
 
 
 @pytest.mark.parametrize("network", [[], [1], [1, 2, 3], [2, 10**6]])

@@ -61,15 +61,18 @@ ColumnError(InputError) is raised
 ConovelError(Exception) is raised
 ConovelWarning(UserWarning) is raised
 DataWarning(ConovelWarning) is raised
-Detection(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows, cells=None,
-    floor=0, roaming=None, ids=None, choices=<factory>, repeated=None, ledger=None,
-    explainer=None, warnings=(), stepup, n_train, scorer, guarantee, calibration_scores)
+Detection(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows, ids=None,
+    choices=<factory>, explainer=None, warnings=(), parts=<factory>, calibration_scores,
+    stepup, n_train, scorer, guarantee)
 Detection.adjusted
+Detection.cells
 Detection.cells_as_plain()
 Detection.columns()
 Detection.explain(top=3)
+Detection.floor
 Detection.headline
 Detection.histogram
+Detection.ledger
 Detection.level
 Detection.most_novel_reasons(most=10000)
 Detection.n_rejected
@@ -78,9 +81,11 @@ Detection.p_values
 Detection.patterns(top=3)
 Detection.plot(ax=None)
 Detection.reasons
+Detection.repeated
 Detection.repeats
 Detection.report(path)
 Detection.resolution
+Detection.roaming
 Detection.selection
 Detection.summary()
 Detection.times_flagged
@@ -110,7 +115,7 @@ FittedScorer.by_row
 FittedScorer.flat
 FittedScorer.name
 FittedScorer.score(X)
-Guarantee(statement, assumptions)
+Guarantee(statement, assumptions, paragraph='')
 GuaranteeWarning(ConovelWarning) is raised
 InputError(ConovelError, ValueError) is raised
 KeptDetector(level, scorer, imitated, schema, columns, kinds, n_features, n_train,
@@ -220,12 +225,14 @@ ScorerError(InputError) is raised
 Selection(names, values, chosen, criterion='enrichment', rule='')
 Selection.to_dict()
 Selection.winner
-SiteResult(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows, cells=None,
-    floor=0, roaming=None, ids=None, choices=<factory>, repeated=None, ledger=None,
-    explainer=None, warnings=())
+SiteResult(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows, ids=None,
+    choices=<factory>, explainer=None, warnings=(), parts=<factory>)
+SiteResult.cells
 SiteResult.cells_as_plain()
 SiteResult.columns()
 SiteResult.explain(top=3)
+SiteResult.floor
+SiteResult.ledger
 SiteResult.most_novel_reasons(most=10000)
 SiteResult.n_rejected
 SiteResult.normal_at
@@ -233,8 +240,10 @@ SiteResult.p_values
 SiteResult.patterns(top=3)
 SiteResult.plot(ax=None)
 SiteResult.reasons
+SiteResult.repeated
 SiteResult.repeats
 SiteResult.report(path)
+SiteResult.roaming
 SiteResult.times_flagged
 SiteResult.to_frame()
 SiteVanishedError(RemoteProtocolError) is raised

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from conovel.runs.kept import KeptDetector as KeptDetector
     from conovel.runs.ledger import Ledger as Ledger
     from conovel.runs.network import Network as Network
+    from conovel.runs.one_site import Detection as Detection
     from conovel.runs.results import NetworkRun as NetworkRun
-    from conovel.runs.site_results import Detection as Detection
     from conovel.runs.site_results import SiteResult as SiteResult
     from conovel.scorers.automatic import Automatic as Automatic
     from conovel.scorers.base import FittedScorer as FittedScorer
@@ -64,7 +64,7 @@ _HOMES = {
     "Column": "spec.schema",
     "ConovelError": "errors",
     "ConovelWarning": "errors",
-    "Detection": "runs.site_results",
+    "Detection": "runs.one_site",
     "FileError": "errors",
     "Finding": "spec.findings",
     "FittedScorer": "scorers.base",

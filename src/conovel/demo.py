@@ -63,7 +63,7 @@ def main() -> None:
         f" they sent models of about {int(np.median(models))} bytes, and counts.\n"
     )
     console.print(_reasons(run))
-    console.print(f"\n[bold]Guaranteed:[/bold] {run.guarantee}\n")
+    console.print(f"\n[bold]Guaranteed:[/bold] {run.guarantee!s}\n")
     write_json(REPORT.with_suffix(".json"), content)
     write_report(REPORT.with_suffix(".json"), REPORT)
     console.print(f"[bold]Report:[/bold] {REPORT} opens with the reasons of all flagged payments.")

@@ -81,7 +81,7 @@ def test_a_federation_decides_what_one_process_decides(regime, loopback, in_proc
     assert not account["unpublished"]
     assert json.dumps(account["transcript"]) == transcript_of(expected, run_id)
     assert verify(account) == []
-    assert account["guarantee"] == expected.guarantee
+    assert account["guarantee"] == str(expected.guarantee)
     assert account["outcome"]["n_rejected"] == expected.n_rejected
     # Each run divides the rows in another way, and these two find little in so few rows.
     assert expected.n_rejected > 0 or regime in ("split", "consensus")

@@ -47,7 +47,7 @@ def test_rounds_and_commitments_decide_alike(regime, agents):
                 found, known = getattr(told[name], part), getattr(rounds[name], part)
                 assert np.array_equal(found, known, equal_nan=part == "scores")
         assert told.guarantee == rounds.guarantee
-        assert "if no member lies about its counts" in told.guarantee
+        assert "if no member lies about its counts" in str(told.guarantee)
         assert set(told.transcript.reveals) == set(NAMES)
         assert not told.transcript.rounds
 
@@ -77,8 +77,8 @@ def test_every_published_value_is_checked_or_named(regime, reveal_to, agents):
 
 def test_commitments_and_liars_are_told(agents):
     run = run_of(agents, "full", counting="committed", liars=1)
-    assert "if at most 1 members lie about their counts" in run.guarantee
-    assert "of all members that do not lie" in run.guarantee
+    assert "if at most 1 members lie about their counts" in str(run.guarantee)
+    assert "of all members that do not lie" in str(run.guarantee)
     page = render(json.loads(json.dumps(network_content(run))))
     for words in ("committed to its counts", "at most 1 of the sites lie", "liars", "counting"):
         assert words in page

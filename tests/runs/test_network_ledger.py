@@ -12,7 +12,7 @@ from conovel.protocol.not_checked import not_checked
 from conovel.protocol.replay import verify
 from conovel.report.page import story_of
 from conovel.report.run_pictures import network_content
-from conovel.runs import ledgers
+from conovel.runs import ledger_network
 from conovel.stats.evidence import e_bh
 
 LEVEL = Fraction(1, 5)
@@ -67,7 +67,7 @@ def test_the_list_is_e_bh_over_all_batches_and_agents(tmp_path, regime):
         assert run[name].ledger.n_listed == mask.sum()
     assert ledger.list_size > 0
     assert run.evidence_rounds[0].k == 240
-    assert "list of all batches so far and all agents at most 1/5" in run.guarantee
+    assert "list of all batches so far and all agents at most 1/5" in str(run.guarantee)
     assert verify(run.to_dict()) == []
     story = story_of(network_content(run))
     assert [row[0] for row in story.sections[0].tables[0].rows] == list(NAMES)
@@ -138,7 +138,7 @@ def test_a_batch_that_only_some_ledgers_have_is_taken_back(tmp_path, monkeypatch
     for day in (0, 1):
         network(agents(day), tmp_path / "whole").run()
     network(agents(0), tmp_path / "killed").run()
-    write, written = ledgers.write_ledger, []
+    write, written = ledger_network.write_ledger, []
 
     def killed(ledger, path):
         if written:
@@ -146,7 +146,7 @@ def test_a_batch_that_only_some_ledgers_have_is_taken_back(tmp_path, monkeypatch
         written.append(path)
         write(ledger, path)
 
-    monkeypatch.setattr(ledgers, "write_ledger", killed)
+    monkeypatch.setattr(ledger_network, "write_ledger", killed)
     with pytest.raises(KeyboardInterrupt):
         network(agents(1), tmp_path / "killed").run()
     monkeypatch.undo()

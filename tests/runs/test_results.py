@@ -66,7 +66,7 @@ def test_what_is_saved_can_be_verified_and_nothing_is_added(run, tmp_path):
     assert saved == json.loads(json.dumps(run.to_dict()))
     assert verify(saved) == []
     assert saved["n_rejected"] == run.n_rejected
-    assert saved["guarantee"] == run.guarantee
+    assert saved["guarantee"] == str(run.guarantee)
     decided = {name: one["rejected"] for name, one in saved["decisions"].items()}
     assert decided == {name: site.rejected.tolist() for name, site in run.items()}
 

@@ -342,12 +342,8 @@ def _remove(folder: Path, aside: Path) -> None:
 
 def guarantee_of(terms: Terms, outcome: Outcome, transcript: Transcript) -> str:
     """Return the guarantee of a run with these terms, this outcome and these messages."""
-    return guarantee(
-        terms.spec,
-        left_out=outcome.left_out,
-        dropped=outcome.dropped,
-        uncovered=transcript.uncovered,
-    )
+    losses = {"left_out": outcome.left_out, "dropped": outcome.dropped}
+    return str(guarantee(terms.spec, **losses, uncovered=transcript.uncovered))
 
 
 def account_of(

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -34,7 +33,7 @@ from conovel.runs.ledger_file import (
     write_prepared,
 )
 from conovel.runs.ledger_records import BatchFacts, LedgerUpdate
-from conovel.runs.site_results import SiteResult
+from conovel.runs.site_results import SiteResult, with_part
 from conovel.site.memory import are_large
 from conovel.site.site import Site
 from conovel.spec.bodies import Abort, Kind, Message
@@ -197,7 +196,7 @@ class SiteList:
         """Let the list decide about the rows of the batch."""
         if self.update is None:
             raise LocalProtocolError("the list is not made")
-        return replace(result, rejected=self.update.rejected, ledger=self.update)
+        return with_part(result, "ledger", self.update, rejected=self.update.rejected)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the list as this site knows it, as JSON types."""
@@ -207,7 +206,7 @@ class SiteList:
         return {
             "list": self._terms.list_name,
             "level": str(self._ledger.level),
-            "guarantee": network_over_time(self._terms.promised),
+            "guarantee": str(network_over_time(self._terms.promised)),
             "n_listed_in_all": self._ledger.list_size,
             "rounds": [{"k": k, "counts": {name: count}} for k, count in self._machine.rounds],
             "sites": {name: self.update.summary()},
@@ -357,7 +356,7 @@ class CoordinatorList:
         return {
             "list": self._terms.list_name,
             "level": str(self._terms.promised.level),
-            "guarantee": network_over_time(self._terms.promised),
+            "guarantee": str(network_over_time(self._terms.promised)),
             "n_listed_in_all": sum(last.values()),
             "rounds": [{"k": k, "counts": dict(sorted(c.items()))} for k, c in rounds],
             "sites": {name: {"batch": n_batches, "n_listed": last[name]} for name in sorted(last)},

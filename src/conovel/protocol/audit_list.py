@@ -35,7 +35,7 @@ def list_findings(run: Mapping[str, Any], spec: RunSpec) -> Iterator[str]:
     level = as_level(told["level"])
     if level * NETWORK_SHARE != spec.level or told["level"] != str(level):
         yield f"the batch ran at level {spec.level}, which is not half of {told['level']}"
-    elif told["guarantee"] != network_over_time(of_list(spec)):
+    elif told["guarantee"] != str(network_over_time(of_list(spec))):
         yield "the guarantee of the list is not that of these settings"
     is_of_one_site = run.get("command") == "agent"
     yield from _count_findings(told["rounds"], told["sites"], is_of_one_site)

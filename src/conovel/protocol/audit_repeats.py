@@ -57,7 +57,7 @@ def _together_findings(run: Mapping[str, Any], spec: RunSpec, found: Combined) -
     if _differ(run["n_rejected"], n_rejected):
         yield f"{run['n_rejected']} rejections are told, and there are {n_rejected}"
     first = Transcript.from_dict(run["runs"][0]["transcript"])
-    if run["guarantee"] != guarantee(spec, uncovered=first.uncovered):
+    if run["guarantee"] != str(guarantee(spec, uncovered=first.uncovered)):
         yield "the guarantee is not that of this run"
 
 

@@ -134,13 +134,9 @@ class _Audit:
         """Check what is told beside the transcript: settings or terms, guarantee, totals."""
         run = self.run
         yield from self.settings(outcome)
-        told = guarantee(
-            self.spec,
-            left_out=outcome.left_out,
-            dropped=outcome.dropped,
-            uncovered=self.transcript.uncovered,
-        )
-        if run.get("guarantee", told) != told:
+        losses = {"left_out": outcome.left_out, "dropped": outcome.dropped}
+        promise = str(guarantee(self.spec, **losses, uncovered=self.transcript.uncovered))
+        if run.get("guarantee", promise) != promise:
             yield "the guarantee is not that of this run"
         if run.get("format") != FORMATS.get(kind_of(run)):
             yield f"its format is {run.get('format')!r}"
@@ -237,7 +233,7 @@ class _Audit:
             yield "every pooled row is tested"
         if run["n_rejected"] != outcome.n_rejected:
             yield f"{run['n_rejected']} rejections are told, and there are {outcome.n_rejected}"
-        if run["guarantee"] != guarantee(self.spec):
+        if run["guarantee"] != str(guarantee(self.spec)):
             yield "the guarantee is not that of this run"
 
     def messages(self) -> Iterator[str]:

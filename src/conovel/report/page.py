@@ -34,8 +34,8 @@ from conovel.stats.words import counted
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from conovel.runs.one_site import Detection
     from conovel.runs.results import NetworkRun
-    from conovel.runs.site_results import Detection
 
 
 def render(content: Mapping[str, Any], folder: Path | None = None) -> str:

@@ -22,8 +22,8 @@ from conovel.rows.asked import SchemaLike
 from conovel.rows.pairs import read_pair
 from conovel.rows.tables import as_frame
 from conovel.runs.detector import AdaDetect
+from conovel.runs.one_site import Detection
 from conovel.runs.repeats import once_warned
-from conovel.runs.site_results import Detection
 from conovel.scorers.estimators import ScorerLike
 from conovel.site.checks.columns import column_findings
 from conovel.site.checks.drift import ColumnDrift, Drift, find_drift, permutation_p_value

@@ -24,9 +24,10 @@ from conovel.rows.tables import Rows, as_ids
 from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, take_batch, with_update
 from conovel.runs.ledger_records import refitted_facts
+from conovel.runs.one_site import Detection
 from conovel.runs.repeats import in_run, once_warned
 from conovel.runs.row_scores import RowScores
-from conovel.runs.site_results import Detection, decide
+from conovel.runs.site_results import decide, with_part
 from conovel.scorers.automatic import as_candidates
 from conovel.scorers.estimators import ScorerLike, reads_frames
 from conovel.scorers.spelling import spell, spell_scorer, spell_seed
@@ -277,10 +278,11 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
         first = runs[0]
         flags = {first.name: np.array([run.rejected for run in runs])}
         averaged = combine(flags, {first.name: first.rejected.size}, spec.level, seeds)
-        result = replace(
+        result = with_part(
             first,
+            "repeats",
+            averaged.parts[first.name],
             rejected=averaged.rejected[first.name],
-            repeated=averaged.parts[first.name],
             scorer=", ".join(dict.fromkeys(run.scorer for run in runs)),
             guarantee=one_site(spec.level, spec.pi0, spec.repeats),
         )

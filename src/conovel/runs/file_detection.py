@@ -7,30 +7,35 @@ write. Parts are kept until the output is there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 
 from conovel.errors import FileError, InputError
 from conovel.rows.dialects import AS_FOUND, Reading
 from conovel.rows.storage import require_writable
 from conovel.runs.detector import AdaDetect
-from conovel.runs.site_results import OneSite
+from conovel.runs.one_site import facts_of, summary_of
+from conovel.runs.pages import write_report
+from conovel.scorers.selection import Selection
 from conovel.site.engines import Engine
 from conovel.site.explain.reasons import Reasons
 from conovel.site.files.site import FileSite
 from conovel.site.files.stream import Progress
 from conovel.site.memory import release_unused
 from conovel.site.sketch import Sketch
-from conovel.spec.guarantee import one_site
+from conovel.spec.findings import Finding, headline
+from conovel.spec.guarantee import Guarantee, one_site
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.shown import Shown
 from conovel.spec.thin_calibration import thin_finding
-from conovel.stats.resolution import warn_resolution
-from conovel.stats.stepup import RankHistogram, step_up_counts
+from conovel.stats.resolution import Resolution, resolution, warn_resolution
+from conovel.stats.stepup import RankHistogram, StepUp, step_up_counts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class FileDetection(OneSite):
+class FileDetection(Shown):
     """The decisions of one site on rows that are in files; the rows are in `out`.
 
     Attributes
@@ -39,24 +44,58 @@ class FileDetection(OneSite):
         The file of decisions.
     sketch : Sketch
         What a report draws of the rows.
+    histogram : RankHistogram
+        How often each rank occurs.
     reasons : Reasons or None
         Why the most novel of the rejected rows were rejected.
+    stepup, n_train, scorer, guarantee, choices, warnings
+        As of :class:`conovel.Detection`.
     """
 
     out: Path
     sketch: Sketch
-    counts: RankHistogram
+    histogram: RankHistogram
+    stepup: StepUp
+    n_train: int
+    scorer: str
+    guarantee: Guarantee
+    choices: Mapping[str, Selection]
+    warnings: tuple[Finding, ...] = ()
     reasons: Reasons | None = field(default=None, repr=False)
 
-    @property
-    def histogram(self) -> RankHistogram:
-        """How often each rank occurs."""
-        return self.counts
+    report = write_report
+    summary = summary_of
+    _shown = facts_of
 
     @property
     def n_calibration(self) -> int:
         """Size ℓ of the calibration sample."""
         return self.histogram.n_calibration
+
+    @property
+    def level(self) -> Fraction:
+        """The level α, exact."""
+        return self.stepup.level
+
+    @property
+    def n_rejected(self) -> int:
+        """Number of rows declared novelties."""
+        return self.stepup.n_rejected
+
+    @property
+    def selection(self) -> Selection | None:
+        """How the scorer was chosen, when there were several candidates."""
+        return self.choices.get("scorer")
+
+    @property
+    def headline(self) -> str:
+        """What came out, in one sentence; a finding that breaks the promise is named first."""
+        return headline(self.n_rejected, self.histogram.size, self.level, self.warnings)
+
+    @property
+    def resolution(self) -> Resolution:
+        """How few rows could have been rejected together with this calibration size."""
+        return resolution(self.n_calibration, self.histogram.size, self.level)
 
 
 def detect_files(
@@ -130,7 +169,7 @@ def detect_files(
     return FileDetection(
         out=out,
         n_train=site.n_train,
-        counts=site.histogram,
+        histogram=site.histogram,
         sketch=site.sketch,
         stepup=outcome,
         scorer=site.fitted.name,

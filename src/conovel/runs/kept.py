@@ -29,7 +29,7 @@ from conovel.runs.kept_file import MAX_BYTES, pack, unpack
 from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, take_batch, with_update
 from conovel.runs.ledger_records import BatchFacts, columns_digest, content_digest
-from conovel.runs.site_results import Detection
+from conovel.runs.one_site import Detection
 from conovel.scorers.base import FittedScorer, Matrix, Vector
 from conovel.scorers.kept import Part, from_part
 from conovel.site.checks.columns import batch_findings

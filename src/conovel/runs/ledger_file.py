@@ -21,7 +21,6 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +31,8 @@ from conovel.errors import ConovelError, FileError, InputError, SavedFileError
 from conovel.rows.storage import locked, read_bytes, write_durably
 from conovel.runs.ledger import MAX_BATCHES, Ledger
 from conovel.runs.ledger_records import BatchFacts, Entry, LedgerUpdate
-from conovel.runs.site_results import Detection
+from conovel.runs.one_site import Detection
+from conovel.runs.site_results import with_part
 from conovel.stats.batches import (
     Batch,
     final_by_evidence,
@@ -103,7 +103,8 @@ def take_batch(
 
 def with_update(result: Detection, update: LedgerUpdate) -> Detection:
     """Let the list of all batches so far decide about the rows of a batch."""
-    return replace(result, rejected=update.rejected, guarantee=update.guarantee, ledger=update)
+    changed = {"rejected": update.rejected, "guarantee": update.guarantee}
+    return with_part(result, "ledger", update, **changed)
 
 
 def list_columns(ledger: Ledger) -> dict[str, NDArray[Any]]:

@@ -32,6 +32,7 @@ from conovel.runs.ledger_records import (
     settings_digests,
 )
 from conovel.runs.results import NetworkRun
+from conovel.runs.site_results import with_part
 from conovel.scorers.spelling import spell, spell_scorer
 from conovel.spec.bodies import COORDINATOR
 from conovel.spec.guarantee import network_over_time
@@ -95,7 +96,7 @@ def run_with_ledger(
     sites = {}
     for name, ledger in ledgers.items():
         update = ledger.update_since(before[name])
-        sites[name] = replace(batch[name], rejected=update.rejected, ledger=update)
+        sites[name] = with_part(batch[name], "ledger", update, rejected=update.rejected)
     return replace(
         batch,
         sites=sites,

@@ -40,7 +40,7 @@ from conovel.site.consensus_site import open_site
 from conovel.site.site import LocalSite, Ranked
 from conovel.site.work import SiteWork
 from conovel.spec.consensus import Agreed
-from conovel.spec.guarantee import guarantee
+from conovel.spec.guarantee import Guarantee, guarantee
 from conovel.spec.made_from import require_made_for, together
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.schema import Schema, differing_columns
@@ -336,11 +336,11 @@ def run_on_sites(
     lost = tuple(name for name in sites if name not in outcome.participants)
     none = N_CELLS if spec.regime.decides_by_cells else 0  # rejects no row
     limits = {name: none if name in lost else machines[name].limit for name in sites}
-    told = {"left_out": outcome.left_out, "dropped": outcome.dropped}
-    said = guarantee(spec, **told, uncovered=transcript.uncovered)
+    losses = {"left_out": outcome.left_out, "dropped": outcome.dropped}
+    promise = guarantee(spec, **losses, uncovered=transcript.uncovered)
     floors = {name: machine.floor for name, machine in machines.items()}
-    told_of = lost, floors, agreed_of(outcome)
-    return _result(spec, agents, sites, limits, transcript, said, *told_of)
+    agreed = agreed_of(outcome)
+    return _result(spec, agents, sites, limits, transcript, promise, lost, floors, agreed)
 
 
 def _run_pooled(
@@ -372,7 +372,7 @@ def _result(
     sites: Mapping[str, LocalSite],
     limits: Mapping[str, int],
     transcript: Transcript,
-    said: str,
+    promise: Guarantee,
     lost: tuple[str, ...] = (),
     floors: Mapping[str, int] = MappingProxyType({}),
     agreed: Agreed | None = None,
@@ -390,4 +390,4 @@ def _result(
         for name, site in sites.items()
     }
     n_null = {name: len(site.null) for name, site in sites.items()}
-    return NetworkRun(results, transcript, said, spec, n_null, lost)
+    return NetworkRun(results, transcript, promise, spec, n_null, lost)

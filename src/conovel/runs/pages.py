@@ -10,31 +10,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import MissingExtraError
-from conovel.spec.shown import Shown
 
 _BINS = 30
 
 
-class Drawn(Shown):
-    """Base of results: shows itself in a notebook, makes a page and a plot."""
+def write_report(self: Any, path: str | Path) -> Path:  # the method `report` of every result
+    """Write the HTML page about the result, with the reasons of up to 10,000 rejected rows.
 
-    def report(self, path: str | Path) -> Path:
-        """Write the HTML page about the result, with the reasons of up to 10,000 rejected rows.
+    Parameters
+    ----------
+    path : str or Path
 
-        Parameters
-        ----------
-        path : str or Path
-
-        Returns
-        -------
-        Path
-            Where the page is.
-        """
-        # The page is drawn by a layer above this one, which is loaded when it is asked for.
-        page: str = import_module("conovel.report").page_of(self)
-        where = Path(path)
-        import_module("conovel.rows.storage").write_text(where, page)
-        return where
+    Returns
+    -------
+    Path
+        Where the page is.
+    """
+    # The page is drawn by a layer above this one, which is loaded when it is asked for.
+    page: str = import_module("conovel.report").page_of(self)
+    where = Path(path)
+    import_module("conovel.rows.storage").write_text(where, page)
+    return where
 
 
 def axes_or_new(ax: Any) -> Any:
@@ -61,15 +57,11 @@ def plot_scores(
     edges = np.histogram_bin_edges(finite if finite.size else np.zeros(1), _BINS)
     ax.hist([scores[rejected], scores[~rejected]], edges, stacked=True, label=["flagged", "other"])
     if calibration is not None and calibration.size:
-        weights = np.full(calibration.size, scores.size / calibration.size)
-        ax.hist(
-            calibration,
-            edges,
-            weights=weights,
-            histtype="step",
-            color="black",
-            label="calibration rows (scaled)",
-        )
+        scaled = {
+            "weights": np.full(calibration.size, scores.size / calibration.size),
+            "label": "calibration rows (scaled)",
+        }
+        ax.hist(calibration, edges, histtype="step", color="black", **scaled)
     ax.set_xlabel("score, higher is more novel")
     ax.set_ylabel("test rows")
     ax.legend()

@@ -16,6 +16,7 @@ import numpy as np
 from conovel.errors import ConovelWarning, SiteVanishedError
 from conovel.runs.agents import Agent
 from conovel.runs.results import NetworkRun
+from conovel.runs.site_results import with_part
 from conovel.spec.guarantee import guarantee
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import as_agent_seed, repeat_seeds, repeated_specs
@@ -81,7 +82,7 @@ def _decided(spec: RunSpec, runs: Sequence[NetworkRun]) -> NetworkRun:
         alone=spec.regime.divides_level,  # nobody learns there what others reject
     )
     sites = {
-        name: replace(site, rejected=found.rejected[name], repeated=found.parts[name])
+        name: with_part(site, "repeats", found.parts[name], rejected=found.rejected[name])
         for name, site in first.items()
     }
     return replace(

@@ -14,15 +14,17 @@ from conovel.protocol.group_records import AgentGroup, groups_of
 from conovel.protocol.transcript import Transcript
 from conovel.rows.frames import frame_like
 from conovel.rows.storage import write_json
-from conovel.runs.pages import Drawn, axes_or_new
+from conovel.runs.pages import axes_or_new, write_report
 from conovel.runs.site_results import SiteResult
 from conovel.spec.findings import Finding, headline
+from conovel.spec.guarantee import Guarantee
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.shown import Shown
 from conovel.stats.repeats import EvidenceRound
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NetworkRun(Drawn, Mapping[str, SiteResult]):
+class NetworkRun(Shown, Mapping[str, SiteResult]):
     """What a network decided: a mapping from agent names to their results.
 
     Attributes
@@ -31,7 +33,7 @@ class NetworkRun(Drawn, Mapping[str, SiteResult]):
         By name, also those that dropped out (nothing rejected there).
     transcript : Transcript
         Every message and every count.
-    guarantee : str
+    guarantee : Guarantee
         What holds for this run, and what it needs.
     spec : RunSpec
         The settings of the run.
@@ -58,13 +60,15 @@ class NetworkRun(Drawn, Mapping[str, SiteResult]):
 
     sites: Mapping[str, SiteResult]
     transcript: Transcript
-    guarantee: str
+    guarantee: Guarantee
     spec: RunSpec
     n_null: Mapping[str, int]
     lost: tuple[str, ...] = ()
     runs: tuple[NetworkRun, ...] = ()
     evidence_rounds: tuple[EvidenceRound, ...] = ()
     batch: NetworkRun | None = None
+
+    report = write_report
 
     def _shown(self) -> dict[str, str]:
         return {
@@ -132,15 +136,15 @@ class NetworkRun(Drawn, Mapping[str, SiteResult]):
         sites = list(self.sites.items())
         parts = [site.columns() for _, site in sites]
         sizes = [site.rejected.size for _, site in sites]
-        told: dict[str, Any] = {
+        columns: dict[str, Any] = {
             "agent": np.repeat([name for name, _ in sites], sizes).astype(object),
             "row": np.concatenate([np.arange(size) for size in sizes]),
         }
         if any("id" in part for part in parts):
             ids = [part.pop("id", np.full(n, "")) for part, n in zip(parts, sizes, strict=True)]
-            told["id"] = np.array([str(name) for own in ids for name in own], dtype=object)
-        told |= {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        return frame_like(sites[0][1].test_rows, told)
+            columns["id"] = np.array([str(name) for own in ids for name in own], dtype=object)
+        columns |= {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return frame_like(sites[0][1].test_rows, columns)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw how many rows of each agent were tested and rejected; needs matplotlib.
@@ -169,10 +173,10 @@ class NetworkRun(Drawn, Mapping[str, SiteResult]):
             return self._repeated_as_plain()
         if self.batch is not None:
             return self.batch.to_dict() | {"ledger": self._list_as_plain()}
-        told = {"groups": [group.to_dict() for group in self.groups]} if self.groups else {}
-        return told | {
+        groups = {"groups": [group.to_dict() for group in self.groups]} if self.groups else {}
+        return groups | {
             "command": "network",
-            "guarantee": self.guarantee,
+            "guarantee": str(self.guarantee),
             "warnings": [finding.to_dict() for finding in self.warnings],
             "n_rejected": self.n_rejected,
             "transcript": self.transcript.to_dict(),
@@ -194,7 +198,7 @@ class NetworkRun(Drawn, Mapping[str, SiteResult]):
         """Give the list so far as JSON types; the rest of the record is the batch's own run."""
         return {
             "level": str(self.spec.level),
-            "guarantee": self.guarantee,
+            "guarantee": str(self.guarantee),
             "rounds": [round_._asdict() for round_ in self.evidence_rounds],
             "sites": {
                 name: site.ledger.summary()
@@ -206,7 +210,7 @@ class NetworkRun(Drawn, Mapping[str, SiteResult]):
     def _repeated_as_plain(self) -> dict[str, Any]:
         return {
             "command": "network",
-            "guarantee": self.guarantee,
+            "guarantee": str(self.guarantee),
             "warnings": [finding.to_dict() for finding in self.warnings],
             "n_rejected": self.n_rejected,
             "spec": self.spec.to_dict(),

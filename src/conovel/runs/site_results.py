@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import InputError
-from conovel.rows.frames import give_back
+from conovel.rows.frames import frame_like, give_back
 from conovel.rows.tables import Rows, with_ids
-from conovel.runs.explained_rows import ExplainedRows
 from conovel.runs.ledger_records import LedgerUpdate
-from conovel.runs.pages import Drawn
+from conovel.runs.pages import plot_scores, write_report
 from conovel.scorers.selection import Selection
 from conovel.site.explain.explainer import Explainer
+from conovel.site.explain.reasons import MOST_EXPLAINED, TOP, Reasons, most_novel
 from conovel.site.roaming import Roaming
+from conovel.site.site import LocalSite
 from conovel.spec.consensus import Agreed
-from conovel.spec.findings import Finding, headline
-from conovel.spec.guarantee import Guarantee
+from conovel.spec.findings import Finding
+from conovel.spec.shown import Shown
 from conovel.stats.cells import reaches
-from conovel.stats.ranks import adjusted_pvalues
-from conovel.stats.repeats import Repeated, repeated_resolution
-from conovel.stats.resolution import Resolution, resolution
-from conovel.stats.stepup import RankHistogram, StepUp, within_limit
+from conovel.stats.repeats import Repeated
+from conovel.stats.stepup import within_limit
+
+Result = TypeVar("Result", bound="SiteResult")
+
+
+class Cells(NamedTuple):
+    """The part of a result in which cells of a common scale decide.
+
+    Attributes
+    ----------
+    cells : int array of shape (m,)
+        The cell of each row.
+    floor : int
+        The lowest cell of this agent whose rows take part.
+    """
+
+    cells: NDArray[np.int64]
+    floor: int
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class SiteResult(ExplainedRows):
+class SiteResult(Shown):
     """The decisions on one test sample, one entry per row of ``X_test``.
 
     Rows that the regime does not test have `tested` False, rank 0, score and p-value NaN,
@@ -51,27 +65,16 @@ class SiteResult(ExplainedRows):
     tested : bool array of shape (m,)
     n_calibration : int
         Size ℓ of the calibration sample.
-    cells : int array of shape (m,) or None
-        In the regimes `joint` and `consensus`, the cell of each row on the common scale of all
-        agents. The cells decide there, not the ranks.
-    floor : int
-        In the regime `joint`, the lowest cell of this agent whose rows take part.
-    roaming : Roaming or None
-        In the regime `consensus`, the fold of each row, and to whose normals it conforms.
     choices : dict of Selection
         How the scorer and the composite were chosen, where there was a choice.
-    repeated : Repeated or None
-        With `repeats`, which runs rejected which rows, and their e-values. `rejected` then comes
-        from e-BH on these. Ranks, scores, p-values, cells and choices are those of the first run
-        alone: they do not decide, and :meth:`columns` leaves them out.
-    ledger : LedgerUpdate or None
-        With a ledger, what the batch changed. `rejected` then says which rows of the batch are on
-        the list of all batches so far.
     explainer : Explainer or None
         The fitted score and null_train, for :meth:`explain`. It stays in memory at the site.
     warnings : tuple of Finding
         What speaks against the result: drift, an id or a label among the columns, few calibration
         rows. It changes no decision.
+    parts : dict
+        What a mode adds: "cells" in the regimes `joint` and `consensus`, "consensus", "repeats",
+        "ledger". The properties of these names read it.
 
     See Also
     --------
@@ -86,22 +89,61 @@ class SiteResult(ExplainedRows):
     tested: NDArray[np.bool_]
     n_calibration: int
     test_rows: Rows
-    cells: NDArray[np.int64] | None = None
-    floor: int = 0
-    roaming: Roaming | None = None
     ids: NDArray[Any] | None = None
     choices: Mapping[str, Selection] = field(default_factory=dict)
-    repeated: Repeated | None = None
-    ledger: LedgerUpdate | None = None
     explainer: Explainer | None = field(default=None, repr=False)
     warnings: tuple[Finding, ...] = ()
+    parts: Mapping[str, Any] = field(default_factory=dict)
+
+    report = write_report
 
     def _shown(self) -> dict[str, str]:
-        told = {"agent": self.name} if self.name else {}
-        return told | {
+        agent = {"agent": self.name} if self.name else {}
+        return agent | {
             "flagged": f"{self.n_rejected:,} of {int(self.tested.sum()):,} tested rows",
             "calibration rows": f"{self.n_calibration:,}",
         }
+
+    @property
+    def n_rejected(self) -> int:
+        """Number of rows declared novelties."""
+        return int(self.rejected.sum())
+
+    @property
+    def cells(self) -> NDArray[np.int64] | None:
+        """In the regimes `joint` and `consensus`, the cell of each row; cells decide there."""
+        return self.parts["cells"].cells if "cells" in self.parts else None
+
+    @property
+    def floor(self) -> int:
+        """In the regime `joint`, the lowest cell of this agent whose rows take part."""
+        return self.parts["cells"].floor if "cells" in self.parts else 0
+
+    @property
+    def roaming(self) -> Roaming | None:
+        """In the regime `consensus`, the fold of each row, and to whose normals it conforms."""
+        return self.parts.get("consensus")
+
+    @property
+    def normal_at(self) -> list[tuple[str, ...]]:
+        """In the regime `consensus`, the agents to whose normals each row conforms."""
+        if self.roaming is None:
+            raise InputError("only the regime 'consensus' tells to whose normals a row conforms")
+        return self.roaming.normal_at
+
+    @property
+    def ledger(self) -> LedgerUpdate | None:
+        """With a ledger, what the batch changed; `rejected` says which rows are on the list."""
+        return self.parts.get("ledger")
+
+    @property
+    def repeated(self) -> Repeated | None:
+        """With `repeats`, which runs rejected which rows, and their e-values.
+
+        `rejected` then comes from e-BH on these. Ranks, scores, p-values, cells and choices are
+        those of the first run alone: they do not decide, and :meth:`columns` leaves them out.
+        """
+        return self.parts.get("repeats")
 
     @property
     def repeats(self) -> int:
@@ -131,23 +173,16 @@ class SiteResult(ExplainedRows):
                 tested=self.tested,
                 rejected=self.rejected,
             )
-        told = {} if self.roaming is None else {"normal_at": self.roaming.spelled}
+        elsewhere = {} if self.roaming is None else {"normal_at": self.roaming.spelled}
         return with_ids(
             self.ids,
             score=self.scores,
             rank=self.ranks,
             p_value=self.p_values,
             tested=self.tested,
-            **told,
+            **elsewhere,
             rejected=self.rejected,
         )
-
-    @property
-    def normal_at(self) -> list[tuple[str, ...]]:
-        """In the regime `consensus`, the agents to whose normals each row conforms."""
-        if self.roaming is None:
-            raise InputError("only the regime 'consensus' tells to whose normals a row conforms")
-        return self.roaming.normal_at
 
     def cells_as_plain(self) -> dict[str, Any]:
         """Give the cells of `joint` and `consensus` as JSON types; nothing in other regimes."""
@@ -161,24 +196,92 @@ class SiteResult(ExplainedRows):
         """Per-row results as the kind of frame ``X_test`` was, a pandas index kept."""
         return give_back(self.test_rows, self.columns())
 
+    def plot(self, ax: Any = None) -> Any:
+        """Draw how the scores are distributed, those of rejected rows apart; needs matplotlib.
 
-class RankedSite(Protocol):
-    """A site that has ranked its rows; see :class:`conovel.site.site.LocalSite`."""
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Where to draw; new axes if not given.
 
-    test: Rows
-    tested: NDArray[np.bool_]
-    scores: NDArray[np.float64]
-    test_ranks: NDArray[np.int64]
-    n_calibration: int
-    cells: NDArray[np.int64] | None
-    folds: NDArray[np.int64] | None
-    cells_by_agent: Mapping[str, NDArray[np.uint8]]
-    choices: dict[str, Selection]
-    explainer: Explainer | None
+        Returns
+        -------
+        matplotlib axes
+        """
+        tested = np.isfinite(self.scores)
+        calibration = getattr(self, "calibration_scores", None)
+        return plot_scores(ax, self.scores[tested], self.rejected[tested], calibration)
+
+    @cached_property
+    def reasons(self) -> Reasons:
+        """Why the rejected rows were rejected; see :meth:`explain`."""
+        return self.most_novel_reasons(self.n_rejected)
+
+    def most_novel_reasons(self, most: int = MOST_EXPLAINED) -> Reasons:
+        """Explain at most so many of the rejected rows, those of the smallest ranks."""
+        if self.explainer is None:
+            raise InputError(
+                "this result has no score to explain it by: its agent dropped out before it scored"
+                " its rows"
+            )
+        rows = np.flatnonzero(self.rejected)
+        chosen, novelty = most_novel(rows, self.ranks[rows], self.scores[rows], most)
+        reasons = Reasons.of(self.explainer, self.test_rows, chosen, self.ids)
+        return replace(reasons, novelty=novelty)
+
+    def explain(self, top: int = TOP) -> Any:
+        """Say why the rejected rows were rejected: a frame of the kind that ``X_test`` was.
+
+        The frame has one line for each rejected row and reason, the largest share first. A reason
+        is a column; or two columns whose values are usual by themselves but seldom together, with
+        a line for each. An explanation is made after the decision and does not change it.
+
+        Parameters
+        ----------
+        top : int
+            How many reasons of each row, 1 to 10.
+
+        Returns
+        -------
+        frame
+            `id` if there are ids; `row`, the position in ``X_test``; `reason`, from 1; `column`;
+            `how`, such as "high" or "combination"; `with`, the other column of a combination;
+            `value`; `normal_low` and `normal_high`, between which 98 % of null_train lie;
+            `nearest_normal`, the value of the nearest known normal; `share`, what part of all that
+            raises the score of the row.
+        """
+        return frame_like(self.test_rows, self.reasons.lines(top))
+
+    def patterns(self, top: int = TOP) -> Any:
+        """Group the rejected rows by the reasons that they share: a frame, the largest first.
+
+        Parameters
+        ----------
+        top : int
+            How many reasons of each row are compared, 1 to 10.
+
+        Returns
+        -------
+        frame
+            `pattern`, such as "amount high, hour low"; `rows`, how many rows have it; `first_row`,
+            the position of one of them in ``X_test``.
+        """
+        groups, rows = self.reasons.patterns(top), self.reasons.rows
+        columns = {
+            "pattern": np.array([group.text for group in groups], dtype=object),
+            "rows": np.array([len(group.members) for group in groups], dtype=np.int64),
+            "first_row": np.array([rows[group.members[0]] for group in groups], dtype=np.int64),
+        }
+        return frame_like(self.test_rows, columns)
+
+
+def with_part(result: Result, name: str, part: Any, **changed: Any) -> Result:
+    """Give a result the part that a mode adds, and what it changes besides."""
+    return replace(result, parts={**result.parts, name: part}, **changed)
 
 
 def decide(
-    site: RankedSite,
+    site: LocalSite,
     limit: int,
     ids: NDArray[Any] | None,
     name: str = "",
@@ -190,188 +293,24 @@ def decide(
     In the regime `joint` `limit` is the lowest rejected cell. In the regime `consensus` `agreed`
     has that of each fold, and `limit` does not matter.
     """
-    ranks, cells, roaming = site.test_ranks, site.cells, None
+    ranks, cells = site.test_ranks, site.cells
+    parts: dict[str, Any] = {}
     rejected = within_limit(ranks, limit) if cells is None else reaches(cells, limit)
+    if cells is not None:
+        parts["cells"] = Cells(cells, floor)
     if agreed is not None and cells is not None and site.folds is not None:
         rejected = reaches(cells, np.array(agreed.cells)[site.folds])
-        roaming = Roaming.of(site.folds, site.cells_by_agent, agreed)
+        parts["consensus"] = Roaming.of(site.folds, site.cells_by_agent, agreed)
     return SiteResult(
         name=name,
         rejected=rejected,
-        roaming=roaming,
         ranks=ranks,
         scores=site.scores,
         tested=site.tested,
         n_calibration=site.n_calibration,
         test_rows=site.test,
-        cells=cells,
-        floor=floor,
         ids=ids,
         choices=site.choices,
         explainer=site.explainer,
+        parts=parts,
     )
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class OneSite(Drawn):
-    """What is known of a detection at one site, wherever its rows are.
-
-    Attributes
-    ----------
-    stepup : StepUp
-        Level, rounds, threshold and, if asked for, the estimated proportion of nulls.
-    n_train : int
-        Known normals used for training; the rest calibrated.
-    scorer : str
-        Name of the scorer that ranked the rows.
-    guarantee : Guarantee
-        What holds, under which assumptions.
-    choices : dict of Selection
-        How the scorer was chosen, when there were several candidates.
-    warnings : tuple of Finding
-        What speaks against the result. It changes no decision.
-    """
-
-    stepup: StepUp
-    n_train: int
-    scorer: str
-    guarantee: Guarantee
-    choices: Mapping[str, Selection] = field(default_factory=dict)
-    warnings: tuple[Finding, ...] = ()
-
-    def _shown(self) -> dict[str, str]:
-        return {
-            "result": self.headline,
-            "scorer": self.scorer,
-            "known normals": f"{self.n_train:,} train, {self.histogram.n_calibration:,} calibrate",
-        }
-
-    @property
-    @abstractmethod
-    def histogram(self) -> RankHistogram:
-        """How often each rank occurs."""
-
-    @property
-    def level(self) -> Fraction:
-        """The level α, exact."""
-        return self.stepup.level
-
-    @property
-    def n_rejected(self) -> int:
-        """Number of rows declared novelties."""
-        return self.stepup.n_rejected
-
-    @property
-    def selection(self) -> Selection | None:
-        """How the scorer was chosen, when there were several candidates."""
-        return self.choices.get("scorer")
-
-    @property
-    def resolution(self) -> Resolution:
-        """How few rows could have been rejected together with this calibration size."""
-        return resolution(self.histogram.n_calibration, self.histogram.size, self.level)
-
-    @property
-    def headline(self) -> str:
-        """What came out, in one sentence; a finding that breaks the promise is named first."""
-        return headline(self.n_rejected, self.histogram.size, self.level, self.warnings)
-
-    def summary(self) -> dict[str, Any]:
-        """Everything but the rows, ready for JSON."""
-        histogram, outcome = self.histogram, self.stepup
-        last = np.array([self.n_rejected] if self.n_rejected else [], dtype=np.int64)
-        return {
-            "level": str(outcome.level),
-            "n_train": self.n_train,
-            "n_calibration": histogram.n_calibration,
-            "n_test": histogram.size,
-            "n_rejected": self.n_rejected,
-            "largest_rejected_rank": int(histogram.smallest(last).max(initial=0)),
-            "fewest_rejections_possible": self.resolution.fewest,
-            "pi0": None if outcome.pi0 is None else float(outcome.pi0),
-            "scorer": self.scorer,
-            "selection": self.selection and self.selection.to_dict(),
-            "guarantee": {
-                "statement": self.guarantee.statement,
-                "assumptions": list(self.guarantee.assumptions),
-            },
-            "warnings": [finding.to_dict() for finding in self.warnings],
-        }
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Detection(OneSite, SiteResult):
-    """The decisions of one site alone, one entry per row of ``X_test``.
-
-    It is a :class:`SiteResult` with a step-up, a guarantee and a summary of its own. With
-    `repeats` the step-up is that of the first run, at its level. With a ledger it is that of the
-    batch by itself, and does not decide.
-
-    Attributes
-    ----------
-    calibration_scores : float array of shape (ℓ,)
-        What the test scores were compared with.
-
-    See Also
-    --------
-    conovel.AdaDetect : Makes it.
-    conovel.NetworkRun : The decisions of several sites together.
-    """
-
-    calibration_scores: NDArray[np.float64]
-
-    @cached_property
-    def histogram(self) -> RankHistogram:
-        """How often each rank occurs."""
-        return RankHistogram(self.ranks, self.n_calibration)
-
-    @property
-    def level(self) -> Fraction:
-        """The level α, exact."""
-        return self.stepup.level if self.repeated is None else self.repeated.level
-
-    @property
-    def n_rejected(self) -> int:
-        """Number of rows declared novelties."""
-        return int(self.rejected.sum())
-
-    @property
-    def resolution(self) -> Resolution:
-        """How few rows could have been rejected together with this calibration size."""
-        if self.repeated is None:
-            return super().resolution
-        return repeated_resolution(self.n_calibration, self.ranks.size, self.level)
-
-    def summary(self) -> dict[str, Any]:
-        """Everything but the rows, ready for JSON."""
-        summary = super().summary()
-        if self.ledger is not None:
-            summary["ledger"] = self.ledger.summary()
-        if self.repeated is None:
-            return summary
-        for of_one_run in ("largest_rejected_rank", "pi0", "selection"):
-            del summary[of_one_run]
-        return summary | {
-            "level": str(self.level),
-            "repeats": {
-                "level": str(self.repeated.run_level),
-                "seeds": list(self.repeated.seeds),
-                "n_rejected": list(self.repeated.n_rejected),
-            },
-        }
-
-    @cached_property
-    def adjusted(self) -> NDArray[np.float64]:
-        """BH-adjusted p-values (plain BH, whatever `pi0`)."""
-        return adjusted_pvalues(self.ranks, self.n_calibration)
-
-    def columns(self) -> dict[str, NDArray[Any]]:
-        """Per-row results by column name, ids first when there are any."""
-        columns = super().columns()
-        del columns["tested"]  # every row is
-        if self.repeated is not None:
-            return columns
-        if self.ledger is not None:  # adjusted p-values are about the batch by itself
-            return columns
-        rejected = columns.pop("rejected")
-        return columns | {"adjusted_p_value": self.adjusted, "rejected": rejected}

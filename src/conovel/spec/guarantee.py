@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from conovel.spec.run_spec import RunSpec
@@ -15,15 +15,28 @@ from conovel.stats.repeats import run_level
 class Guarantee:
     """A statement and its assumptions, in words a user can check.
 
+    Attributes
+    ----------
+    statement : str
+        What holds.
+    assumptions : tuple of str
+        What it needs.
+    paragraph : str
+        Both in one paragraph, for a network; ``str()`` gives it.
+
     See Also
     --------
     conovel.Detection : Holds the one of a detection.
+    conovel.NetworkRun : Holds the one of a network.
     """
 
     statement: str
     assumptions: tuple[str, ...]
+    paragraph: str = field(default="", repr=False)
 
     def __str__(self) -> str:
+        if self.paragraph:
+            return self.paragraph
         return "\n".join([self.statement, *(f"  needs: {a}" for a in self.assumptions)])
 
 
@@ -126,22 +139,22 @@ def over_time(level: Fraction, score: str, *, final: bool) -> Guarantee:
     return Guarantee(statement, (EXCHANGEABLE, NO_REACTION, SAME_SETTINGS, BLIND_SCORER))
 
 
-def network_over_time(spec: RunSpec) -> str:
+def network_over_time(spec: RunSpec) -> Guarantee:
     """State the guarantee of a list over several batches of a network."""
-    said = [
+    bound = (
         f"FDR over the list of all batches so far and all agents at most {spec.level}, after any"
-        f" number of batches that is fixed in advance, provided {spec.regime.needs},"
-        f" {NO_REACTION}, and {SAME_SETTINGS}{_if_few_lie(spec)}. Each batch ran at half the"
-        " level, and e-BH decided on the evidence of all batches."
-    ]
+        " number of batches that is fixed in advance"
+    )
+    settings = ", ".join(filter(None, [f"and {SAME_SETTINGS}", _if_few_lie(spec)]))
+    notes = ["Each batch ran at half the level, and e-BH decided on the evidence of all batches."]
     if spec.regime.composite_null:
-        said.append(
+        notes.append(
             f"{_COMPOSITE} Rows that are normal only at agents with too few known normals to"
             " compare with, in the run of their batch, do not count."
         )
     if spec.privacy is not None:
-        said.append(_NEW_NOISE)
-    return " ".join(said)
+        notes.append(_NEW_NOISE)
+    return _of_network(bound, [spec.regime.needs, NO_REACTION, settings], notes)
 
 
 def _if_few_lie(spec: RunSpec) -> str:
@@ -149,8 +162,8 @@ def _if_few_lie(spec: RunSpec) -> str:
     if not spec.regime.uses_counts:
         return ""
     if not spec.liars:
-        return ", if no member lies about its counts"
-    return f", if at most {spec.liars} members lie about their counts"
+        return "if no member lies about its counts"
+    return f"if at most {spec.liars} members lie about their counts"
 
 
 def guarantee(
@@ -159,8 +172,8 @@ def guarantee(
     left_out: Collection[str] = (),
     dropped: Collection[str] = (),
     uncovered: Collection[str] = (),
-) -> str:
-    """Say in one paragraph what holds for a finished run, and what it rests on.
+) -> Guarantee:
+    """State what holds for a finished run of a network, and what it rests on.
 
     Parameters
     ----------
@@ -178,36 +191,40 @@ def guarantee(
     >>> print(guarantee(RunSpec.of(regime="full", level=0.1)))
     FDR over all tested rows of all agents at most 1/10 · m0/m, provided agents are ...
     """
-    chosen, alpha, estimator = spec.regime, spec.level, spec.pi0
-    repeats = spec.repeats
-    is_plain = estimator or chosen.divides_level or chosen.pools_calibration or repeats > 1
-    bound = f"{alpha}" if is_plain else f"{alpha} · m0/m"
+    regime, alpha, estimator = spec.regime, spec.level, spec.pi0
+    is_plain = estimator or regime.divides_level or regime.pools_calibration or spec.repeats > 1
     whose = "all agents" if not spec.liars else "all members that do not lie"
-    said = [
-        f"FDR over all tested rows of {whose} at most {bound}, provided {chosen.needs}"
-        f"{_if_few_lie(spec)}."
-    ]
+    bound = f"FDR over all tested rows of {whose} at most {alpha}{'' if is_plain else ' · m0/m'}"
+    notes = []
     if spec.liars and not is_plain:
-        said.append("m0 counts the normal rows of members that do not lie, m all tested rows.")
-    if chosen.composite_null:
-        said.append(_COMPOSITE)
+        notes.append("m0 counts the normal rows of members that do not lie, m all tested rows.")
+    if regime.composite_null:
+        notes.append(_COMPOSITE)
     if uncovered:
-        said.append(
+        notes.append(
             f"Too few known normals to compare with: {', '.join(sorted(uncovered))}; a row that is"
             " normal only there may be flagged, and the bound does not count it as a false alarm."
         )
-    if repeats > 1:
-        said.append(
-            f"{repeats} runs with splits of their own, each at level {run_level(alpha)}, gave"
+    if spec.repeats > 1:
+        notes.append(
+            f"{spec.repeats} runs with splits of their own, each at level {run_level(alpha)}, gave"
             " evidence about every row, and e-BH decided on its average. The runs need not be"
             " independent."
         )
-    if estimator and chosen.uses_counts and not estimator.proven_for_several:
+    if estimator and regime.uses_counts and not estimator.proven_for_several:
         name = type(estimator).__name__
-        said.append(f"{name} is proven for one site only, so that bound is not proven here.")
+        notes.append(f"{name} is proven for one site only, so that bound is not proven here.")
     if spec.privacy is not None:
-        said.append(_NEW_NOISE)
-    return " ".join([*said, *_about_losses(spec, left_out, dropped)])
+        notes.append(_NEW_NOISE)
+    notes.extend(_about_losses(spec, left_out, dropped))
+    return _of_network(bound, [regime.needs, _if_few_lie(spec)], notes)
+
+
+def _of_network(bound: str, assumptions: Iterable[str], notes: Iterable[str]) -> Guarantee:
+    """Join a bound, what it needs and what else is to be said about it."""
+    needs, rest = [one for one in assumptions if one], " ".join(notes)
+    paragraph = f"{bound}, provided {', '.join(needs)}. {rest}".rstrip()
+    return Guarantee(f"{bound}. {rest}".rstrip(), tuple(needs), paragraph)
 
 
 def _about_losses(
