@@ -9,9 +9,7 @@ scores in the same repetition, and no absolute time is shown.
 
 import argparse
 import importlib.util
-import sys
 from collections.abc import Callable
-from contextlib import contextmanager
 from time import process_time
 
 import numpy as np
@@ -20,7 +18,6 @@ from rich.progress import track
 from rich.table import Table
 from sklearn.ensemble import RandomForestClassifier
 
-from conovel.models import forest as kernels
 from conovel.models.quantized.forest import per_feature
 from conovel.scorers.from_sklearn import to_flat
 
@@ -35,29 +32,12 @@ OURS = "conovel, exact"
 Score = Callable[[], np.ndarray]
 
 
-@contextmanager
-def without_numba():
-    """Make every job too small to be worth compiling."""
-    before, kernels._WORTH_COMPILING = kernels._WORTH_COMPILING, sys.maxsize
-    yield
-    kernels._WORTH_COMPILING = before
-
-
 def ours(forest: RandomForestClassifier, X: np.ndarray) -> dict[str, Score]:
     flat = to_flat(forest)
     small = per_feature(flat, threshold_bits=4, leaf_bits=3)
-    codes = kernels.bin_features(X, small.edges)
-    nodes = small.feature, small.threshold_code, small.left, small.code, small.roots
-
-    def with_numpy() -> np.ndarray:
-        with without_numba():
-            return flat.score(X)
-
     return {
         OURS: lambda: flat.score(X),
-        "conovel, exact, without numba": with_numpy,
         "conovel, 4-bit surrogate": lambda: small.score(X),
-        "conovel, 4-bit surrogate, rows binned before": lambda: kernels.leaf_sums(codes, *nodes),
     }
 
 

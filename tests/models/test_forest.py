@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conovel.errors import ColumnError, ModelError, SampleError
-from conovel.models import forest as kernels
 from conovel.models.forest import Forest, Tree, round_down
 
 STUMP = dict(
@@ -85,18 +84,6 @@ class TestScore:
         assert np.array_equal(forest.score(X[order]), scores[order])
         assert [forest.score(row[np.newaxis])[0] for row in X] == scores.tolist()
         assert np.all((scores >= 0) & (scores <= 1))
-
-    @given(drawn=forests())
-    def test_has_the_same_bits_with_and_without_numba(self, drawn):
-        pytest.importorskip("numba")
-        _, forest = drawn
-        X = rows_around(np.random.default_rng(0), forest, n=600)
-        scores = []
-        for is_compiled in (True, False):
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(kernels, "_repays", lambda work, answer=is_compiled: answer)
-                scores.append(forest.score(X))
-        assert np.array_equal(*scores)
 
     def test_rounds_to_single_precision_only_where_it_should(self):
         x = [[np.nextafter(0.5, 1), 0.0]]

@@ -1,4 +1,4 @@
-"""Both implementations of the tree sums, against counting and walking one row at a time."""
+"""The loops that score trees, against counting and walking one row at a time."""
 
 import subprocess
 import sys
@@ -8,24 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conovel.errors import ColumnError, ModelError, SampleError
-from conovel.models import forest as kernels
-from conovel.models.forest import bin_features, check_trees, leaf_sums, tree_depths
-from conovel.models.loops import compiled
+from conovel.errors import ModelError
+from conovel.models.forest import Prepared, check_trees, tree_depths
+from conovel.models.loops import bin_loop, jit
 
-ENGINES = ["numpy", "numba"]
+STUMP = tuple(map(np.array, ([0, -1, -1], [0, 0, 0], [1, 1, 2], [0, 3, 5], [0])))
 
 
-@pytest.fixture
-def use(monkeypatch):
-    """Return a function that makes every later job run on the named implementation."""
+def codes_of(X, edges, single=False):
+    """Count, for every value, the edges of its feature that lie strictly below it."""
+    prepared = Prepared.of(edges, *STUMP)
+    columns = np.empty(X.shape[::-1], prepared.trees.bound.dtype)
+    bin_loop(np.ascontiguousarray(X), single, prepared.buckets, columns)
+    return columns.T
 
-    def choose(engine):
-        if engine == "numba":
-            pytest.importorskip("numba")
-        monkeypatch.setattr(kernels, "_repays", lambda work: engine == "numba")
 
-    return choose
+def sums_of(codes, n_codes, feature, code, left, leaf, roots, start=0):
+    """Add up leaf values for rows whose values are codes: one edge lies above each code."""
+    edges = [np.arange(n_codes) + 0.5] * codes.shape[1]
+    prepared = Prepared.of(edges, feature, code, left, leaf, roots)
+    return prepared.sums(codes.astype(float), start)
 
 
 def random_trees(rng, sizes, n_features, n_codes):
@@ -65,20 +67,18 @@ def sums_by_hand(codes, feature, code, left, leaf, roots, start):
 
 
 class TestBinning:
-    @pytest.mark.parametrize("engine", ENGINES)
     @pytest.mark.parametrize(
         ("n_edges", "dtype"),
         [(0, "uint8"), (1, "uint8"), (255, "uint8"), (256, "uint16"), (70_000, "uint32")],
     )
-    def test_counts_the_edges_below(self, use, engine, n_edges, dtype):
+    def test_counts_the_edges_below(self, n_edges, dtype):
         rng = np.random.default_rng(n_edges)
         edges = np.unique(rng.normal(size=n_edges))
         around = np.concatenate(
             [edges, np.nextafter(edges, np.inf), np.nextafter(edges, -np.inf), [-np.inf, np.inf]]
         )
         X = np.stack([around, rng.permutation(around)], axis=1)
-        use(engine)
-        codes = bin_features(X, [edges, edges[:1]])
+        codes = codes_of(X, [edges, edges[:1]])
         assert codes.dtype == dtype
         assert np.array_equal(codes[:, 0], np.searchsorted(np.sort(edges), X[:, 0]))
         if n_edges:
@@ -92,100 +92,69 @@ class TestBinning:
     )
     def test_is_the_plain_count(self, edges, values):
         edges = np.unique(np.array(edges))
-        codes = bin_features(np.reshape(values, (-1, 1)), [edges])
+        codes = codes_of(np.reshape(values, (-1, 1)), [edges])
         assert codes[:, 0].tolist() == [sum(edge < value for edge in edges) for value in values]
 
     @given(st.data())
     def test_is_the_plain_count_however_the_edges_lie(self, data):
         """Clusters, gaps of all sizes and infinities; values next to the edges."""
-        loops = pytest.importorskip("numba") and kernels._compile()
         wild = st.floats(allow_nan=False) | st.integers(-20, 20).map(lambda k: 1 + k * 2.0**-52)
         edges = np.unique(data.draw(st.lists(wild, max_size=60)))
         more = np.array(data.draw(st.lists(wild, max_size=20)))
         with np.errstate(over="ignore"):
             near = [np.nextafter(edges, np.inf), np.nextafter(edges, -np.inf)]
         values = np.concatenate([edges, *near, more, [-np.inf, np.inf, 0.0]])
-        columns = np.empty((1, values.size), np.uint8)
-        loops.bin(values[:, None], False, kernels._bucketed([edges]), columns)
-        assert np.array_equal(columns[0], np.searchsorted(edges, values, side="left"))
+        codes = codes_of(values[:, None], [edges])
+        assert np.array_equal(codes[:, 0], np.searchsorted(edges, values, side="left"))
 
-    @pytest.mark.parametrize("engine", ENGINES)
-    def test_many_rows_and_any_layout(self, use, engine):
+    def test_many_rows_and_any_layout(self):
         X = np.random.default_rng(0).normal(size=(1300, 3))
         edges = [np.array([-1.0, 0.0]), np.empty(0), np.array([0.5])]
-        use(engine)
         expected = np.stack([(X[:, [f]] > edges[f]).sum(axis=1) for f in range(3)], axis=1)
         for layout in (X, np.asfortranarray(X), X[::-1][::-1]):
-            assert np.array_equal(bin_features(layout, edges), expected)
+            assert np.array_equal(codes_of(layout, edges), expected)
 
-    @pytest.mark.parametrize("engine", ENGINES)
-    def test_rounds_to_single_precision_where_asked(self, use, engine):
+    def test_rounds_to_single_precision_where_asked(self):
         edge = float(np.float32(0.1))
         X = np.array([[edge], [np.nextafter(edge, 1)], [0.1], [np.nextafter(edge, -1)], [1e300]])
         edges = [np.array([np.nextafter(np.float32(0.1), np.float32(-1)), edge], dtype=float)]
-        use(engine)
-        assert bin_features(X, edges)[:, 0].tolist() == [1, 2, 1, 1, 2]
-        assert bin_features(X, edges, single=True)[:, 0].tolist() == [1, 1, 1, 1, 2]
-
-    def test_refuses_what_it_cannot_place(self):
-        with pytest.raises(ColumnError, match="NaN"):
-            bin_features(np.array([[np.nan]]), [np.array([0.0])])
-        with pytest.raises(SampleError, match="edges of 1 features"):
-            bin_features(np.zeros((2, 3)), [np.array([0.0])])
+        assert codes_of(X, edges)[:, 0].tolist() == [1, 2, 1, 1, 2]
+        assert codes_of(X, edges, single=True)[:, 0].tolist() == [1, 1, 1, 1, 2]
 
 
 class TestSums:
-    @pytest.mark.parametrize("engine", ENGINES)
-    @pytest.mark.parametrize("code_type", [np.uint8, np.uint16, np.uint32])
+    @pytest.mark.parametrize("n_codes", [200, 300, 70_000])
     @pytest.mark.parametrize("leaf_type", [np.int64, np.float64])
     @pytest.mark.parametrize(
         "sizes",
         [[0], [1], [3] * 20, [63, 63], [64, 64], [200], [3, 0, 90, 63, 64, 2, 300, 1]],
         ids=str,
     )
-    def test_are_those_of_walking_by_hand(
-        self, use, monkeypatch, engine, code_type, leaf_type, sizes
-    ):
+    def test_are_those_of_walking_by_hand(self, n_codes, leaf_type, sizes):
         rng = np.random.default_rng(sum(sizes))
-        n_codes = 200
         feature, code, left, roots = random_trees(rng, sizes, 4, n_codes)
         leaf = rng.normal(scale=1e3, size=len(left)).astype(leaf_type)
-        codes = rng.integers(n_codes + 1, size=(700, 4)).astype(code_type)
-        monkeypatch.setattr(kernels, "_NUMPY_ROWS", 300)
-        use(engine)
+        codes = rng.integers(n_codes + 1, size=(700, 4))
         start = leaf_type(7)
-        sums = leaf_sums(codes, feature, code, left, leaf, roots, start=start)
+        sums = sums_of(codes, n_codes, feature, code, left, leaf, roots, start)
         assert sums.dtype == leaf_type
         assert np.array_equal(sums, sums_by_hand(codes, feature, code, left, leaf, roots, start))
 
-    @pytest.mark.parametrize("engine", ENGINES)
-    def test_reach_the_largest_code(self, use, engine):
-        codes = np.array([[254], [255]], dtype=np.uint8)
-        nodes = [0, -1, -1], [254, 0, 0], [1, 1, 2], [0, 3, 5], [0]
-        use(engine)
-        assert leaf_sums(codes, *map(np.array, nodes)).tolist() == [3, 5]
+    def test_reach_the_largest_code(self):
+        feature, _, left, leaf, roots = STUMP
+        codes, cuts = np.array([[254], [255]]), np.array([254, 0, 0])
+        assert sums_of(codes, 255, feature, cuts, left, leaf, roots).tolist() == [3, 5]
 
-    def test_accept_read_only_arrays(self, use):
+    def test_accept_read_only_arrays(self):
         rng = np.random.default_rng(0)
-        codes = rng.integers(9, size=(50, 2)).astype(np.uint8)
+        codes = rng.integers(9, size=(50, 2))
         arrays = random_trees(rng, [5, 5], 2, 8)
         leaf = rng.integers(9, size=len(arrays[0]))
         for array in (codes, *arrays, leaf):
             array.flags.writeable = False
         feature, code, left, roots = arrays
-        results = []
-        for engine in ENGINES:
-            use(engine)
-            results.append(leaf_sums(codes, feature, code, left, leaf, roots))
-        assert np.array_equal(*results)
-
-    @pytest.mark.parametrize("bad", [-1, 256])
-    def test_refuse_a_code_that_no_row_has(self, bad):
-        with pytest.raises(ModelError, match="threshold code"):
-            leaf_sums(
-                np.zeros((1, 1), dtype=np.uint8),
-                *map(np.array, ([0, -1, -1], [bad, 0, 0], [1, 1, 2], [0, 3, 5], [0])),
-            )
+        sums = sums_of(codes, 9, feature, code, left, leaf, roots)
+        assert np.array_equal(sums, sums_by_hand(codes, feature, code, left, leaf, roots, 0))
 
 
 class TestTrees:
@@ -227,25 +196,19 @@ class TestTrees:
 
 
 class TestNumba:
-    def test_is_not_loaded_by_the_package_nor_by_a_small_job(self):
+    def test_is_not_loaded_before_rows_are_scored(self):
         program = (
-            "import sys, numpy as np; from conovel.models.forest import Forest;"
-            "Forest([0, -1, -1], [0, 0, 0], [1, 1, 2], [0, 0, 1], [0], 1).score(np.ones((9, 1)));"
+            "import sys; import conovel; from conovel.models.forest import Forest;"
+            "Forest([0, -1, -1], [0, 0, 0], [1, 1, 2], [0, 0, 1], [0], 1);"
             "sys.exit('numba' in sys.modules)"
         )
         assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
-    def test_may_be_missing(self, monkeypatch):
-        monkeypatch.setitem(sys.modules, "numba", None)
-        assert compiled.__wrapped__(kernels.bin_loop) is None
-
     def test_may_have_nowhere_to_cache(self, monkeypatch):
-        numba = pytest.importorskip("numba")
-
         def njit(source, cache=False, **options):
             if cache:
                 raise RuntimeError("cannot cache function: no locator available")
             return source
 
-        monkeypatch.setattr(numba, "njit", njit)
-        assert compiled.__wrapped__(kernels.bin_loop) is kernels.bin_loop
+        monkeypatch.setattr("numba.njit", njit)
+        assert jit(codes_of) is codes_of

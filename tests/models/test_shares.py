@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from support.random_models import random_forest
 
-from conovel.models import shares
 from conovel.models.linear import Linear
 from conovel.models.shares import column_shares
 
@@ -36,15 +35,8 @@ def by_definition(model, x, background):
     return found
 
 
-@pytest.fixture(params=["numpy", "numba"])
-def engine(request, monkeypatch):
-    if request.param == "numba":
-        pytest.importorskip("numba")
-    monkeypatch.setattr(shares, "_repays", lambda work: request.param == "numba")
-
-
 @pytest.mark.parametrize("seed", range(6))
-def test_contributions_of_a_forest_are_shapley_values(engine, seed):
+def test_contributions_of_a_forest_are_shapley_values(seed):
     rng = np.random.default_rng(seed)
     forest = random_forest(seed, n_features=4, max_depth=6)
     X, background = rng.normal(size=(5, 4)), rng.normal(size=(3, 4))
@@ -60,7 +52,7 @@ def test_contributions_of_a_linear_model_are_shapley_values():
     np.testing.assert_allclose(column_shares(model, X, background), wanted, atol=1e-12)
 
 
-def test_deep_paths_of_many_columns(engine):
+def test_deep_paths_of_many_columns():
     """More conditions on a path than a machine word has bits."""
     rng = np.random.default_rng(1)
     depth = 70

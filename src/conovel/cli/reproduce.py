@@ -66,7 +66,7 @@ def reproduce(
     ] = "1/2",
     grower: Annotated[
         str | None,
-        typer.Option(help="What grows the forest: compiled (with numba) or scikit-learn."),
+        typer.Option(help="What grows the forest: compiled loops or scikit-learn."),
     ] = None,
     engine: Annotated[
         str, typer.Option(help="Where trials run: local, or dask for the machines of a cluster.")

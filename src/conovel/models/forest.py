@@ -1,203 +1,112 @@
-"""Trees as flat arrays."""
+"""Trees as flat arrays, and how they score: on small integers, one sum of leaf values for a row.
+
+A feature value is replaced by the number of the forest's thresholds below it, so that a split
+compares small integers. Then the rows go through the trees, and the leaf values are added tree
+after tree. The loops are compiled by numba, which is loaded with the first rows that are scored.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from conovel.errors import ColumnError, ModelError, SampleError
+from conovel.errors import ModelError
 from conovel.models.linear import Described, check_rows, freeze, logistic
-from conovel.models.loops import (
-    SMALL,
-    Buckets,
-    Trees,
-    bin_loop,
-    blend_loop,
-    compiled,
-    walk_loop,
-)
 
-_NUMPY_ROWS = 1 << 16  # rows that the numpy expressions take together
-_WORTH_COMPILING = (
-    1 << 18
-)  # values, or rows times trees; below this, numpy ends before numba is loaded
+SMALL = 127  # nodes; for up to 64 leaves, deciding every split is faster than following paths
 
 
-def bin_features(
-    X: NDArray[np.float64], edges: Sequence[NDArray[np.float64]], single: bool = False
-) -> NDArray[Any]:
-    """Count, for every value, the edges of its feature that lie strictly below it.
+class Trees(NamedTuple):
+    """Nodes as the loops use them: unsigned, and a leaf is a split that leads to itself."""
 
-    So ``x <= edges[f][c]`` exactly when ``code <= c``, and a split of a tree needs only
-    the position of its threshold among the edges.
-
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        Numbers; may be infinite, but not NaN.
-    edges : sequence of d arrays
-        Strictly increasing edges of each feature; a feature may have none.
-    single : bool
-        Whether values are rounded to single precision first. Values too large for it become
-        infinite.
-
-    Returns
-    -------
-    array of shape (n, d)
-        Codes in the narrowest of uint8, uint16 and uint32 that holds the longest list of
-        edges; stored by columns, which is how `leaf_sums` reads them.
-
-    Examples
-    --------
-    >>> bin_features(np.array([[0.5], [1.0], [1.5]]), [np.array([0.5, 1.0])])
-    array([[0],
-           [1],
-           [2]], dtype=uint8)
-    """
-    return Bins(tuple(edges)).codes(X, single)
+    feature: NDArray[np.uint32]  # 0 at a leaf
+    bound: NDArray[Any]  # the largest code at a leaf: every row goes "left"
+    left: NDArray[np.uint32]
+    leaf: NDArray[Any]  # int64 or float64
+    starts: NDArray[np.int64]  # (n_trees + 1,): the roots, then the end of the last tree
+    depths: NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Bins:
-    """The edges of all features; what the search needs is prepared once.
+class Buckets(NamedTuple):
+    """Edges, and for each of many equal intervals the number of edges before it."""
 
-    Attributes
-    ----------
-    edges : tuple of arrays
-        Strictly increasing edges of each feature; a feature may have none.
-    """
-
-    edges: tuple[NDArray[np.float64], ...]
-
-    @cached_property
-    def dtype(self) -> type[np.unsignedinteger[Any]]:
-        """The type of the codes."""
-        return _code_dtype(max(map(len, self.edges), default=0))
-
-    @cached_property
-    def _buckets(self) -> Buckets:
-        return _bucketed(self.edges)
-
-    def codes(self, X: NDArray[np.float64], single: bool = False) -> NDArray[Any]:
-        """Bin rows as :func:`bin_features` does."""
-        X = np.ascontiguousarray(X, dtype=np.float64)
-        d = len(self.edges)
-        if X.ndim != 2 or X.shape[1] != d:
-            raise SampleError(f"rows of shape {X.shape} do not fit the edges of {d} features")
-        if np.any(np.isnan(X)):
-            raise ColumnError(
-                "rows hold NaN, which cannot be compared with the edges of a feature"
-            )
-        columns = np.empty(X.shape[::-1], dtype=self.dtype)
-        loops = _loops(X.size)
-        if loops is None:
-            if single:
-                with np.errstate(over="ignore"):
-                    X = X.astype(np.float32).astype(np.float64)
-            for column, values, steps in zip(columns, X.T, self.edges, strict=True):
-                column[:] = np.searchsorted(steps, values, side="left")
-        else:
-            loops.bin(X, single, self._buckets, columns)
-        return columns.T
+    edges: NDArray[np.float64]  # feature after feature, each followed by infinities
+    starts: NDArray[np.int64]  # where the edges of each feature begin
+    low: NDArray[np.float64]  # of each feature: x is in interval (x - low) * scale, rounded down
+    scale: NDArray[np.float64]
+    before: NDArray[np.uint32]  # by feature and interval
+    offsets: NDArray[np.int64]  # where the intervals of each feature begin
+    bits: NDArray[np.int64]  # of the largest number of edges in an interval
 
 
-def leaf_sums(
-    codes: NDArray[Any],
-    feature: NDArray[np.int32],
-    threshold_code: NDArray[Any],
-    left: NDArray[np.int32],
-    leaf: NDArray[Any],
-    roots: NDArray[np.int32],
-    depths: NDArray[Any] | None = None,
-    start: float = 0,
-) -> NDArray[Any]:
-    """Add up, over the trees, the leaf value that each row falls into.
+class Prepared(NamedTuple):
+    """The edges and the checked nodes of a forest, as the loops use them."""
 
-    A row goes left where its code is at most the threshold code. Nodes are laid out as in
-    `conovel.models.forest.Forest`: tree after tree, parents before children, the right child next
-    to the left one, leaves pointing to themselves.
+    buckets: Buckets
+    trees: Trees
 
-    Parameters
-    ----------
-    codes : array of shape (n, d)
-        Unsigned codes of `bin_features`.
-    feature, threshold_code, left, leaf : arrays of shape (n_nodes,)
-        The nodes; only inner nodes need a threshold code, only leaves a leaf value.
-        Integer leaves are summed in int64, any others in float64.
-    roots : array of shape (n_trees,)
-        The first node of each tree.
-    depths : array of shape (n_trees,), optional
-        `tree_depths(left, roots)`; computed here if not given.
-    start : number
-        Value at which the sum of a row begins.
+    @classmethod
+    def of(
+        cls,
+        edges: Sequence[NDArray[np.float64]],
+        feature: NDArray[np.int32],
+        threshold_code: NDArray[Any],
+        left: NDArray[np.int32],
+        leaf: NDArray[Any],
+        roots: NDArray[np.int32],
+    ) -> Prepared:
+        """Convert nodes that :func:`check_trees` has passed; a threshold is one of the edges.
 
-    Returns
-    -------
-    array of shape (n,)
-        int64 or float64. Floats are added in the order of the trees, starting from
-        ``start``, so that a row's sum does not depend on the rows scored with it.
+        Parameters
+        ----------
+        edges : sequence of arrays
+            Strictly increasing edges of each feature; a feature may have none.
+        feature, threshold_code, left, leaf : arrays of shape (n_nodes,)
+            The nodes. A row goes left where at most `threshold_code` edges lie below its value.
+            Integer leaves are summed in int64, any others in float64.
+        roots : array of shape (n_trees,)
+        """
+        most = max(map(len, edges), default=0)
+        dtype = np.min_scalar_type(max(most, 1))
+        largest = int(np.iinfo(dtype).max)
+        bound = np.where(feature < 0, largest, np.asarray(threshold_code, dtype=np.int64))
+        trees = Trees(
+            feature=np.maximum(feature, 0).astype(np.uint32),
+            bound=bound.astype(dtype),
+            left=np.array(left, dtype=np.uint32),
+            leaf=np.array(leaf, dtype=np.int64 if leaf.dtype.kind in "iu" else np.float64),
+            starts=np.append(roots, len(left)).astype(np.int64),
+            depths=tree_depths(left, roots),
+        )
+        return cls(_bucketed(edges), trees)
 
-    Examples
-    --------
-    One stump, ``code <= 1``, with leaf values 3 and 5.
+    def sums(
+        self, rows: NDArray[np.float64], start: float = 0, single: bool = False
+    ) -> NDArray[Any]:
+        """Add up, over the trees, the leaf value that each row falls into.
 
-    >>> codes = np.array([[0], [1], [2]], dtype=np.uint8)
-    >>> numbers = [0, -1, -1], [1, 0, 0], [1, 1, 2], [0, 3, 5], [0]  # feature, ..., roots
-    >>> leaf_sums(codes, *map(np.array, numbers))
-    array([3, 3, 5])
-    """
-    check_trees(feature, left, roots, codes.shape[1])
-    if depths is None:
-        depths = tree_depths(left, roots)
-    trees = as_trees(codes.dtype, feature, threshold_code, left, leaf, roots, depths)
-    return add_leaves(codes, trees, start)
+        Floats are added in the order of the trees from `start` on, so that the sum of a row does
+        not depend on the rows scored with it. With `single`, values are first rounded to single
+        precision.
+        """
+        from conovel.models.loops import bin_loop, blend_loop, walk_loop  # noqa: PLC0415
 
-
-def add_leaves(codes: NDArray[Any], trees: Trees, start: float = 0) -> NDArray[Any]:
-    """Add up leaf values as :func:`leaf_sums` does, by nodes that were checked before."""
-    columns = np.ascontiguousarray(codes.T)
-    sums = np.full(len(codes), start, dtype=trees.leaf.dtype)
-    n_trees = len(trees.depths)
-    loops = _loops(sums.size * n_trees)
-    blend, walk = (_blend, _walk) if loops is None else (loops.blend, loops.walk)
-    small = np.diff(trees.starts) <= SMALL
-    changes = np.flatnonzero(small[1:] != small[:-1]) + 1
-    for i, j in pairwise([0, *changes, n_trees]):
-        run = trees._replace(starts=trees.starts[i : j + 1], depths=trees.depths[i:j])
-        (blend if small[i] else walk)(columns, run, sums)
-    return sums
-
-
-def as_trees(
-    code_dtype: DTypeLike,
-    feature: NDArray[np.int32],
-    threshold_code: NDArray[Any],
-    left: NDArray[np.int32],
-    leaf: NDArray[Any],
-    roots: NDArray[np.int32],
-    depths: NDArray[Any],
-) -> Trees:
-    """Convert checked nodes to the types that the loops use, for codes of one type."""
-    largest = int(np.iinfo(np.dtype(code_dtype)).max)
-    bound = np.where(feature < 0, largest, np.asarray(threshold_code, dtype=np.int64))
-    leaf = np.asarray(leaf)
-    if leaf.shape != bound.shape or bound.min() < 0 or bound.max() > largest:
-        raise ModelError(f"every node needs a leaf value and a threshold code up to {largest}")
-    return Trees(
-        feature=np.maximum(feature, 0).astype(np.uint32),
-        bound=bound.astype(code_dtype),
-        left=np.array(left, dtype=np.uint32),
-        leaf=np.array(leaf, dtype=np.int64 if leaf.dtype.kind in "iu" else np.float64),
-        starts=np.append(roots, len(left)).astype(np.int64),
-        depths=np.array(depths, dtype=np.int64),
-    )
+        trees = self.trees
+        columns = np.empty(rows.shape[::-1], dtype=trees.bound.dtype)
+        sums = np.full(len(rows), start, dtype=trees.leaf.dtype)
+        bin_loop(np.ascontiguousarray(rows), single, self.buckets, columns)
+        small = np.diff(trees.starts) <= SMALL
+        changes = np.flatnonzero(small[1:] != small[:-1]) + 1
+        for i, j in pairwise([0, *changes, len(small)]):
+            run = trees._replace(starts=trees.starts[i : j + 1], depths=trees.depths[i:j])
+            (blend_loop if small[i] else walk_loop)(columns, run, sums)
+        return sums
 
 
 def tree_depths(left: NDArray[np.int32], roots: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -246,46 +155,6 @@ def check_trees(
         raise ModelError("every node must be a root or the child of exactly one node")
 
 
-def _blend(columns: NDArray[Any], trees: Trees, sums: NDArray[Any]) -> None:
-    """Add small trees, from the leaves up: a split picks one child's answer for each row."""
-    for first in range(0, len(sums), _NUMPY_ROWS):
-        block = columns[:, first : first + _NUMPY_ROWS]
-        for root, end in pairwise(trees.starts):
-            answer: list[Any] = list(np.arange(end - root, dtype=np.uint8))
-            for k in reversed(range(end - root)):
-                child = int(trees.left[root + k] - root)
-                if child != k:
-                    right = block[trees.feature[root + k]] > trees.bound[root + k]
-                    mask = np.negative(right.view(np.uint8))  # 0 or 255
-                    mask &= answer[child] ^ answer[child + 1]
-                    mask ^= answer[child]
-                    answer[k] = mask
-            sums[first : first + _NUMPY_ROWS] += trees.leaf[root:end][answer[0]]
-
-
-def _walk(columns: NDArray[Any], trees: Trees, sums: NDArray[Any]) -> None:
-    """Add large trees, from the root down: all rows of a block take one level at a time."""
-    n = len(sums)
-    codes = columns.ravel()
-    offset = trees.feature.astype(np.intp) * n
-    left = trees.left.astype(np.intp)
-    for first in range(0, n, _NUMPY_ROWS):
-        row = np.arange(first, min(n, first + _NUMPY_ROWS))
-        for root, depth in zip(trees.starts, trees.depths, strict=False):
-            node = np.full(len(row), root)
-            for _ in range(depth):
-                right = codes.take(offset.take(node) + row) > trees.bound.take(node)
-                node = left.take(node) + right
-            sums[row] += trees.leaf.take(node)
-
-
-def _code_dtype(n_edges: int) -> type[np.unsignedinteger[Any]]:
-    for dtype in (np.uint8, np.uint16):
-        if n_edges <= np.iinfo(dtype).max:
-            return dtype
-    return np.uint32
-
-
 def _bucketed(edges: Sequence[NDArray[np.float64]]) -> Buckets:
     """Prepare the search of `bin_loop`; each feature has about as many intervals as edges."""
     parts = []
@@ -312,27 +181,6 @@ def _bucketed(edges: Sequence[NDArray[np.float64]]) -> Buckets:
         offsets=np.cumsum([0, *map(len, befores)]),
         bits=np.array(widths, dtype=np.int64),
     )
-
-
-class _Loops(NamedTuple):
-    bin: Callable[..., None]
-    blend: Callable[..., None]
-    walk: Callable[..., None]
-
-
-def _loops(work: int) -> _Loops | None:
-    """Return the compiled loops if numba is there and the work repays loading it, if need be."""
-    return _compile() if _repays(work) else None
-
-
-def _repays(work: int) -> bool:
-    return work >= _WORTH_COMPILING or "numba" in sys.modules
-
-
-def _compile() -> _Loops | None:
-    found = [compiled(loop) for loop in (bin_loop, blend_loop, walk_loop)]
-    loops = [loop for loop in found if loop is not None]
-    return _Loops(*loops) if len(loops) == len(found) else None
 
 
 class Tree(NamedTuple):
@@ -402,7 +250,9 @@ class Forest(Described):
             raise ModelError("leaves must have threshold 0 and inner nodes value 0")
         if self.link not in ("mean", "logistic"):
             raise ModelError(f"link must be 'mean' or 'logistic', got {self.link!r}")
-        if self.link == "mean" and (self.base or not _are_probabilities(self.value)):
+        # A weighted mean of ones may be one rounding error above one.
+        in_range = self.value.min() >= 0 and self.value.max() <= 1 + 1e-9
+        if self.link == "mean" and (self.base or not in_range):
             raise ModelError("a forest that averages has base 0 and values from 0 to 1")
         if not np.isfinite(self.base):
             raise ModelError(f"base must be finite, got {self.base}")
@@ -453,7 +303,9 @@ class Forest(Described):
     @cached_property
     def depths(self) -> NDArray[np.int64]:
         """Number of splits on the longest path of each tree."""
-        return freeze(tree_depths(self.left, self.roots), np.int64, "depths")
+        depths = tree_depths(self.left, self.roots)
+        depths.flags.writeable = False
+        return depths
 
     @cached_property
     def _distinct(self) -> tuple[tuple[NDArray[np.float64], ...], NDArray[np.int64]]:
@@ -466,10 +318,10 @@ class Forest(Described):
         first = np.searchsorted(feature[new], np.arange(self.n_features))
         code = np.zeros(len(self.feature), dtype=np.int64)
         code[order] = np.cumsum(new) - 1 - first[feature]
-        edges = np.split(threshold[new], first[1:])
-        return tuple(freeze(e, np.float64, "edges") for e in edges), freeze(
-            code, np.int64, "threshold codes"
-        )
+        edges = tuple(np.split(threshold[new], first[1:]))
+        for array in (code, *edges):
+            array.flags.writeable = False
+        return edges, code
 
     @property
     def edges(self) -> tuple[NDArray[np.float64], ...]:
@@ -482,11 +334,10 @@ class Forest(Described):
         return self._distinct[1]
 
     @cached_property
-    def _prepared(self) -> tuple[Bins, Trees]:
+    def _prepared(self) -> Prepared:
         """Edges and nodes as the loops use them; `__post_init__` has checked the nodes."""
-        bins = Bins(self.edges)
-        nodes = self.feature, self.threshold_code, self.left, self.value, self.roots
-        return bins, as_trees(bins.dtype, *nodes, self.depths)
+        edges, code = self._distinct
+        return Prepared.of(edges, self.feature, code, self.left, self.value, self.roots)
 
     def score(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability that each row is novel.
@@ -494,20 +345,10 @@ class Forest(Described):
         The leaf values are added in the order of the trees, so the score of a row has the
         same bits whatever rows it is scored with.
 
-        Parameters
-        ----------
-        X : array of shape (n, n_features)
-            Finite numbers.
-
-        Returns
-        -------
-        array of shape (n,)
-            Probabilities in [0, 1].
         """
         rows = check_rows(X, self.n_features)
-        bins, trees = self._prepared
-        sums: NDArray[np.float64] = add_leaves(bins.codes(rows, self.single), trees, self.base)
-        return sums / self.n_trees if self.link == "mean" else logistic(sums)
+        sums: NDArray[np.float64] = self._prepared.sums(rows, self.base, self.single)
+        return sums / len(self.roots) if self.link == "mean" else logistic(sums)
 
 
 _DTYPES: dict[str, type[np.generic]] = {
@@ -537,11 +378,6 @@ def round_down(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
         nearest = threshold.astype(np.float32)
     below = np.nextafter(nearest, np.float32(-np.inf))
     return np.where(nearest > threshold, below, nearest).astype(np.float64)
-
-
-def _are_probabilities(value: NDArray[np.float64]) -> bool:
-    # A weighted mean of ones may be one rounding error above one.
-    return bool(value.min() >= 0 and value.max() <= 1 + 1e-9)
 
 
 def _by_levels(tree: Tree) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -1,64 +1,33 @@
-"""The loops of :mod:`conovel.models.forest`, which numba compiles, and what they take."""
+"""The loops of :mod:`conovel.models.forest` and :mod:`conovel.models.shares`, compiled by numba.
+
+Importing this loads numba, so it is imported where a loop is first needed. Indices into large
+arrays are unsigned: numba tests signed ones for being negative, which keeps LLVM from vectorising
+the inner loops.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
+import numba
 import numpy as np
-from numpy.typing import NDArray
 
-SMALL = 127  # nodes; for up to 64 leaves, deciding every split is faster than following paths
-ROWS = 512  # rows that the compiled loops take together, so that they stay in the level-1 cache
+from conovel.models.forest import SMALL
 
-
-class Trees(NamedTuple):
-    """Nodes as the loops use them: unsigned, and a leaf is a split that leads to itself."""
-
-    feature: NDArray[np.uint32]  # 0 at a leaf
-    bound: NDArray[Any]  # the largest code at a leaf: every row goes "left"
-    left: NDArray[np.uint32]
-    leaf: NDArray[Any]  # int64 or float64
-    starts: NDArray[np.int64]  # (n_trees + 1,): the roots, then the end of the last tree
-    depths: NDArray[np.int64]
-
-
-class Buckets(NamedTuple):
-    """Edges, and for each of many equal intervals the number of edges before it."""
-
-    edges: NDArray[np.float64]  # feature after feature, each followed by infinities
-    starts: NDArray[np.int64]  # where the edges of each feature begin
-    low: NDArray[np.float64]  # of each feature: x is in interval (x - low) * scale, rounded down
-    scale: NDArray[np.float64]
-    before: NDArray[np.uint32]  # by feature and interval
-    offsets: NDArray[np.int64]  # where the intervals of each feature begin
-    bits: NDArray[np.int64]  # of the largest number of edges in an interval
+ROWS = 512  # rows that the loops take together, so that they stay in the level-1 cache
+UNDECIDED, FROM_ROW, FROM_NORMAL = 0, 1, 2
 
 
 def jit(source: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a loop, which then runs without the global interpreter lock; needs numba."""
-    from numba import njit  # noqa: PLC0415
-
+    """Compile a loop, which then runs without the global interpreter lock."""
     try:
-        return njit(source, nogil=True, cache=True)  # type: ignore[no-any-return]
+        return numba.njit(source, nogil=True, cache=True)  # type: ignore[no-any-return]
     except RuntimeError:  # numba finds no folder to cache in
-        return njit(source, nogil=True)  # type: ignore[no-any-return]
+        return numba.njit(source, nogil=True)  # type: ignore[no-any-return]
 
 
-@cache
-def compiled(loop: Callable[..., Any]) -> Callable[..., Any] | None:
-    """Return a compiled loop, or None if numba is not installed."""
-    try:
-        return jit(loop)
-    except ImportError:
-        return None
-
-
-# The functions below run only when compiled. Indices into large arrays are unsigned: numba tests
-# signed ones for being negative, which keeps LLVM from vectorising the inner loops.
-
-
+@jit
 def bin_loop(X: Any, single: Any, buckets: Any, columns: Any) -> None:
     """Replace every value by the number of edges of its feature below it."""
     n, d = X.shape
@@ -94,6 +63,7 @@ def bin_loop(X: Any, single: Any, buckets: Any, columns: Any) -> None:
                 columns[f, first + i] = below[i]
 
 
+@jit
 def blend_loop(columns: Any, trees: Any, sums: Any) -> None:
     """Decide every split of small trees for all rows, and add the leaf values."""
     n = sums.size
@@ -129,6 +99,7 @@ def blend_loop(columns: Any, trees: Any, sums: Any) -> None:
                 sums[first + i] += values[top[i]]
 
 
+@jit
 def walk_loop(columns: Any, trees: Any, sums: Any) -> None:
     """Follow the path of every row through large trees, and add the leaf values."""
     n, d = sums.size, columns.shape[0]
@@ -179,9 +150,7 @@ def walk_loop(columns: Any, trees: Any, sums: Any) -> None:
         sums[first : first + m] = total[:m]
 
 
-UNDECIDED, FROM_ROW, FROM_NORMAL = 0, 1, 2
-
-
+@jit
 def share_loop(
     X: Any, background: Any, trees: Any, gain: Any, loss: Any, depth: Any, shares: Any
 ) -> None:

@@ -307,7 +307,7 @@ NAMED: Mapping[str, Callable[[], ScorerLike]] = {
     "extra-trees": lambda: ExtraTreesClassifier(300, max_depth=12, min_samples_leaf=5),
     # The reference AdaDetect's forest.
     "random-forest": lambda: RandomForestClassifier(100, max_depth=10),
-    # The same kind of forest in a sixth of the time; needs numba.
+    # The same kind of forest in a sixth of the time.
     "compiled-forest": lambda: CompiledForest(100, 10, n_jobs=-1),
     "boosting": lambda: HistGradientBoostingClassifier(max_iter=100, max_leaf_nodes=8),
     "logistic": lambda: shrunken_logistic(C=1.0),

@@ -31,9 +31,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import InputError, ModelError
-from conovel.models.forest import Bins, Forest, add_leaves, as_trees, check_trees, tree_depths
+from conovel.models.forest import Forest, Prepared, check_trees
 from conovel.models.linear import Dense, Described, Linear, check_rows, expit
-from conovel.models.loops import Trees
 from conovel.models.quantized.dense import QuantizedDense, quantize_layers
 from conovel.models.quantized.grids import FeatureGrids, Lattice, SharedGrids, Uniform, single
 from conovel.spec.settings import MAX_BITS
@@ -232,12 +231,11 @@ class QuantizedForest(Described):
         return self._thresholds[1]
 
     @cached_property
-    def _prepared(self) -> tuple[Bins, Trees]:
+    def _prepared(self) -> Prepared:
         """Edges and checked nodes as the loops use them: a surrogate scores many small batches."""
         check_trees(self.feature, self.left, self.roots, self.n_features)
-        bins = Bins(tuple(self.edges))
-        nodes = self.feature, self.threshold_code, self.left, self.code, self.roots
-        return bins, as_trees(bins.dtype, *nodes, tree_depths(self.left, self.roots))
+        edges, code = self._thresholds
+        return Prepared.of(edges, self.feature, code, self.left, self.code, self.roots)
 
     def score(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the score of each row: higher is more novel.
@@ -245,8 +243,7 @@ class QuantizedForest(Described):
         The codes of the leaves are added as integers; one fixed expression maps the sum to
         the score. The result is the same to the last bit on every machine.
         """
-        bins, trees = self._prepared
-        total = add_leaves(bins.codes(check_rows(X, self.n_features)), trees)
+        total = self._prepared.sums(check_rows(X, self.n_features))
         margin = self.grids.leaves.total(total, self.n_trees)
         return margin / self.n_trees if self.link == "mean" else expit(self.base + margin)
 
