@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.exact_fdr import FAR, Site, outcomes
+from support.fixed_thresholds import joined
 from support.strategies import levels
 
 import conovel as cn
 from conovel.errors import InputError, LevelError, SampleError
-from conovel.stats.evidence import Evidence, averaged, joined, rejection_evidence
+from conovel.stats.evidence import Evidence, averaged, rejection_evidence
 from conovel.stats.null_proportion import Storey
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.stepup import step_up
@@ -161,7 +162,6 @@ def test_evidence_of_many_rows_is_averaged_by_its_few_values():
         (lambda: rejection_evidence([0, 1], 0.1), "True or False"),
         (lambda: rejection_evidence([], 0.1), "one dimension and a row"),
         (lambda: averaged([]), "nothing to average"),
-        (lambda: joined([]), "nothing to join"),
         (lambda: averaged([PART, joined([PART, PART])]), "same rows"),
         (lambda: averaged([PART], [1, 1]), "one weight for each"),
         (lambda: averaged([PART], [0.5]), r"Fraction\(1, 2\)"),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.fixed_thresholds import fixed_threshold_evidence
 from support.pooled import reference_floor, reference_masks
 from support.strategies import levels
 
@@ -13,7 +14,6 @@ from conovel.errors import InputError, LevelError, SampleError
 from conovel.stats.cells import (
     PooledBlock,
     common_weight,
-    fixed_threshold_evidence,
     floor_cell,
 )
 from conovel.stats.grouped import PooledOutcome, pooled_cut
@@ -215,11 +215,6 @@ GOOD = PooledBlock(2, 19, [0, 1], [0, 1])
         ),
         (lambda: floor_cell([1], 3, 1.0), LevelError, "room must lie"),
         (lambda: floor_cell([1], -3, 0.1), InputError, "n_calibration"),
-        (
-            lambda: fixed_threshold_evidence([GOOD, PooledBlock(1, 0, [0, 1], [0, 0])]),
-            SampleError,
-            "block 1 has tests above its threshold and no calibration rows",
-        ),
     ],
 )
 def test_what_would_break_the_theorem_is_refused(call, error, message):

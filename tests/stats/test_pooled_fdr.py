@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from support.fixed_thresholds import fixed_threshold_evidence, joined
 from support.pooled import (
     Agent,
     by_calibration_floor,
@@ -21,8 +22,8 @@ from support.pooled import (
     random_network,
 )
 
-from conovel.stats.cells import PooledBlock, fixed_threshold_evidence, floor_cell
-from conovel.stats.evidence import Evidence, e_bh, joined
+from conovel.stats.cells import PooledBlock, floor_cell
+from conovel.stats.evidence import Evidence, e_bh
 from conovel.stats.grouped import pooled_cut
 
 SHARES = [Fraction(1, 5), Fraction(1, 4), Fraction(1, 3), Fraction(1, 2), Fraction(2, 3)]

@@ -104,7 +104,8 @@ class RunSpec:
         put(self, "level", as_level(self.level))
         put(self, "composite", as_composite(self.composite))
         put(self, "bits", as_bits(self.bits))
-        put(self, "pi0", as_estimator(self.pi0))
+        if self.pi0 is not None:
+            put(self, "pi0", as_estimator(self.pi0))
         put(self, "seed", as_whole(self.seed, "seed", most=MAX_SEED))
         if self.train_fraction is not None:
             put(self, "train_fraction", as_level(self.train_fraction, "train_fraction"))

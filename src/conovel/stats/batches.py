@@ -39,19 +39,7 @@ FINAL_MOST = Fraction(1, 10)
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The ranks of one batch that can still matter.
-
-    Attributes
-    ----------
-    n_tests : int
-        All rows of the batch.
-    n_calibration : int
-        Calibration rows behind the ranks.
-    rows : int array
-        The positions of the rows whose rank is held, increasing.
-    ranks : int array
-        Their ranks.
-    """
+    """The ranks of one batch that can still matter, and the positions of their rows."""
 
     n_tests: int
     n_calibration: int
@@ -93,11 +81,6 @@ def largest_listed_rank(level: Fraction, n_calibration: int) -> int:
 
     BH over M rows rejects K ≤ M of them, so its limit αK(ℓ+1)/M is never larger. A row with a
     larger rank never joins the list, whatever arrives later.
-
-    Examples
-    --------
-    >>> largest_listed_rank(Fraction(1, 10), 999)
-    100
     """
     return rank_limit(level, 1, n_calibration)
 
@@ -105,12 +88,9 @@ def largest_listed_rank(level: Fraction, n_calibration: int) -> int:
 def list_by_ranks(batches: Sequence[Batch], level: Fraction) -> list[int]:
     """Run BH over all rows of all batches, which one kept score has ranked.
 
-    Proof: Theorem 13 (docs/theory.md#thm-list).
+    Returns the largest rank that is listed of every batch; 0 for none.
 
-    Returns
-    -------
-    list of int
-        For every batch, the largest rank that is listed; 0 for none.
+    Proof: Theorem 13 (docs/theory.md#thm-list).
 
     Examples
     --------
@@ -128,23 +108,9 @@ def evidence_limit(batch: Batch, level: Fraction, most: Fraction) -> int:
     """Return the rank L at which the evidence of a batch stops; 0 if no row reaches it.
 
     L = max(1, floor(β(ℓ+1) · min(k/m, most))) for the largest k such that k rows have a rank of
-    at most L. Each of these rows has the e-value (ℓ+1)/L.
+    at most L, with β and `most` fixed in advance. Each of these rows has the e-value (ℓ+1)/L.
 
     Proof: Lemma 10 (docs/theory.md#lem-batch-evidence).
-
-    Parameters
-    ----------
-    batch : Batch
-    level : Fraction
-        The level β, fixed in advance.
-    most : Fraction
-        Evidence stops no later than if this share of the rows were rejected.
-
-    Examples
-    --------
-    >>> batch = Batch.of(np.array([1, 2, 3, 800]), 999, most=100)
-    >>> evidence_limit(batch, Fraction(1, 20), Fraction(1, 20))
-    2
     """
     histogram, k, last = batch.histogram, batch.n_tests, -1
     while k != last:
@@ -157,22 +123,16 @@ def evidence_limit(batch: Batch, level: Fraction, most: Fraction) -> int:
 def list_by_evidence(batches: Sequence[Batch], level: Fraction) -> list[int]:
     """Run e-BH over all rows of all batches, each of them ranked by a score of its own.
 
-    Proof: Theorem 14 (docs/theory.md#thm-list-evidence).
+    Returns the largest rank that is listed of every batch; 0 for none.
 
-    Returns
-    -------
-    list of int
-        For every batch, the largest rank that is listed; 0 for none.
+    Proof: Theorem 14 (docs/theory.md#thm-list-evidence).
 
     Examples
     --------
     >>> quiet = Batch.of(np.array([500, 600]), 999, most=100)
     >>> batch = Batch.of(np.array([1, 2, 3, 800]), 999, most=100)
-    >>> (
-    ...     list_by_evidence([batch], Fraction(1, 10)),
-    ...     list_by_evidence([batch, quiet], Fraction(1, 10)),
-    ... )
-    ([2], [2, 0])
+    >>> list_by_evidence([batch, quiet], Fraction(1, 10))
+    [2, 0]
     """
     limits = [evidence_limit(batch, LIST_SHARE * level, LIST_MOST) for batch in batches]
     values = [
@@ -188,24 +148,15 @@ def list_by_evidence(batches: Sequence[Batch], level: Fraction) -> list[int]:
 def rejections_reach(k: int, n_tests: int, n_rejected: int, m: int) -> bool:
     """Tell whether the rows that a network rejected in a batch have E ≥ M/(αk).
 
-    E = m_t/(βR_t) with β = α/2, so that the level cancels.
+    E = m_t/(βR_t) with β = α/2, so that the level cancels; m_t and R_t are of the batch, and M are
+    the tests of all batches, over all agents.
 
     Proof: Theorem 14 (docs/theory.md#thm-list-evidence).
 
-    Parameters
-    ----------
-    k : int
-    n_tests, n_rejected : int
-        m_t and R_t: of the batch, over all agents.
-    m : int
-        M: tests of all batches, over all agents.
-
     Examples
     --------
-    >>> rejections_reach(30, n_tests=100, n_rejected=12, m=400)
-    True
-    >>> rejections_reach(30, n_tests=100, n_rejected=16, m=400)
-    False
+    >>> [rejections_reach(30, n_tests=100, n_rejected=r, m=400) for r in (12, 16)]
+    [True, False]
     """
     return k > 0 and n_rejected > 0 and n_tests * k >= NETWORK_SHARE * n_rejected * m
 
@@ -229,30 +180,16 @@ def level_share(t: int, n_batches: int) -> Fraction:
 def final_by_ranks(batch: Batch, n_before: int, level: Fraction, t: int, n_batches: int) -> int:
     """Decide a batch for good, one kept score: p ≤ αγ_t(R_before + R)/m, with the largest such R.
 
+    The batch has all its ranks: a limit may be above α(ℓ+1). It is number t of
+    `n_batches`, from 1. Returns the largest rank that is rejected; 0 for none.
+
     Proof: Theorem 15 (docs/theory.md#thm-final).
-
-    Parameters
-    ----------
-    batch : Batch
-        With all its ranks: a limit may be above α(ℓ+1).
-    n_before : int
-        Rows that earlier batches have rejected.
-    level : Fraction
-    t, n_batches : int
-        The number of the batch, from 1, and the number of all; see :func:`level_share`.
-
-    Returns
-    -------
-    int
-        The largest rank that is rejected; 0 for none.
 
     Examples
     --------
     >>> batch = Batch.of(np.array([1, 2, 30]), 99, most=100)
-    >>> final_by_ranks(batch, 0, Fraction(1, 20), 3, 3)
-    0
-    >>> final_by_ranks(batch, 9, Fraction(1, 20), 3, 3)
-    3
+    >>> [final_by_ranks(batch, before, Fraction(1, 20), 3, 3) for before in (0, 9)]
+    [0, 3]
     """
     histogram, k, last = batch.histogram, batch.n_tests, -1
     slope = level * level_share(t, n_batches) / batch.n_tests
@@ -265,17 +202,13 @@ def final_by_ranks(batch: Batch, n_before: int, level: Fraction, t: int, n_batch
 def final_by_evidence(batch: Batch, n_before: int, level: Fraction, t: int, n_batches: int) -> int:
     """Decide a batch for good by its evidence: E ≥ m/(αγ_t(R_before + R)) for its R rows with E.
 
-    The parameters are those of :func:`final_by_ranks`.
-
     Proof: Theorem 15 (docs/theory.md#thm-final).
 
     Examples
     --------
     >>> batch = Batch.of(np.array([1, 2, 3, 800]), 999, most=100)
-    >>> final_by_evidence(batch, 0, Fraction(1, 10), 1, 3)
-    5
-    >>> final_by_evidence(batch, 0, Fraction(1, 1000), 1, 3)
-    0
+    >>> [final_by_evidence(batch, 0, Fraction(1, n), 1, 3) for n in (10, 1000)]
+    [5, 0]
     """
     own = level * level_share(t, n_batches)
     limit = evidence_limit(batch, own * max(Fraction(1), Fraction(t, 2)), FINAL_MOST)

@@ -23,34 +23,21 @@ _LEAST_ROOM = Fraction(1, 40)  # where liars are tolerated: what is above floors
 
 
 def allowed_rooms(liars: int) -> tuple[Fraction, ...]:
-    """Return the rooms that a group may have, ascending.
-
-    Examples
-    --------
-    >>> len(allowed_rooms(0)), str(allowed_rooms(1)[0])
-    (5, '1/40')
-    """
+    """Return the rooms that a group may have, ascending."""
     return (_LEAST_ROOM, *ROOMS) if liars else ROOMS
 
 
 @dataclass(frozen=True, eq=False)
 class CellHistogram:
-    """How many calibration rows and test rows of an agent are in each cell.
+    """How many calibration rows and test rows of an agent are in each cell, the lowest cell first.
 
-    Attributes
-    ----------
-    calibration, tests : int arrays of shape (number of cells,)
-        The lowest cell first.
-    likely : int
-        The lowest cell whose rows are likely novelties.
+    Rows from the cell `likely` on are likely novelties.
 
     Examples
     --------
     >>> histogram = CellHistogram.of(np.array([0, 0, 1]), np.array([0, 2]), n_cells=3, likely=1)
-    >>> histogram.calibration.tolist(), histogram.tests.tolist(), histogram.size
+    >>> histogram.calibration.tolist(), histogram.tests.tolist(), histogram.n_likely
     ([2, 1, 0], [1, 0, 1], 2)
-    >>> histogram.n_likely
-    2
     """
 
     calibration: NDArray[np.int64]
@@ -113,11 +100,6 @@ def reaches(cells: NDArray[np.int64], cut: int | NDArray[np.int64]) -> NDArray[n
     """Tell which rows are rejected: those at or above the cut, or each its own.
 
     Proof: Theorem 10 (docs/theory.md#thm-joint).
-
-    Examples
-    --------
-    >>> reaches(np.array([1, 5, 9]), 5)
-    array([False,  True,  True])
     """
     return np.asarray(cells >= cut)
 
@@ -137,31 +119,15 @@ def choose_room(agents: Sequence[RoomWanted], level: Fraction, liars: int = 0) -
     up to 15 % of the test rows, at every agent, together with the normal rows that the level
     lets in beside them. Where more rows look like novelties, x is the smallest that has room for
     nine tenths of them. A larger x lets agents with many novelties reject them all, and costs
-    everybody a share x of the level.
-
-    Where liars are tolerated, all rows above the floors of so many agents are subtracted from what
-    is rejected. Then x is the smallest that has room for nine tenths of the likely novelties.
+    everybody a share x of the level. Where liars are tolerated, all rows above the floors of so
+    many agents are subtracted from what is rejected. So only nine tenths of the likely novelties
+    count.
 
     Proof: Theorem 10 (docs/theory.md#thm-joint).
 
-    Parameters
-    ----------
-    agents : sequence of RoomWanted
-        The agents that test rows.
-    level : Fraction
-        The level α.
-    liars : int
-        How many agents may lie.
-
-    Returns
-    -------
-    Fraction
-        One of :func:`allowed_rooms`.
-
     Examples
     --------
-    >>> usual = RoomWanted(30, 333, 500)
-    >>> str(choose_room([usual] * 3, Fraction(1, 10)))
+    >>> str(choose_room([RoomWanted(30, 333, 500)] * 3, Fraction(1, 10)))
     '3/20'
     >>> str(choose_room([RoomWanted(120, 333, 500)] * 3, Fraction(1, 10)))
     '3/10'
@@ -179,18 +145,10 @@ def choose_room(agents: Sequence[RoomWanted], level: Fraction, liars: int = 0) -
 
 @dataclass(frozen=True)
 class PooledBlock:
-    """The rows of one agent: how many there are, and how many in each cell above its floor.
+    """The rows of one agent: all tests m_j and calibration rows ℓ_j, and those above its floor.
 
-    Attributes
-    ----------
-    n_test : int
-        All test rows m_j, those below the floor included.
-    n_calibration : int
-        All calibration rows ℓ_j, those below the floor included.
-    test_counts : sequence of int
-        Test rows in each cell of the common scale, the lowest cell first; zero below the floor.
-    calibration_counts : sequence of int
-        Calibration rows in each cell, in the same form.
+    `test_counts` and `calibration_counts` are rows in each cell of the common scale, the lowest
+    cell first; zero below the floor.
 
     Examples
     --------
@@ -234,15 +192,9 @@ class PooledBlock:
 def common_weight(blocks: Sequence[PooledBlock]) -> Fraction:
     """Return the smallest weight w that the theorem allows: the largest m_j/(ℓ_j + 1).
 
-    An agent without rows above its floor rejects nothing and does not count. Zero if there is
-    no other agent.
+    An agent without rows above its floor rejects nothing and does not count.
 
     Proof: Theorem 10 (docs/theory.md#thm-joint).
-
-    Examples
-    --------
-    >>> common_weight([PooledBlock(3, 20, [2], [1]), PooledBlock(5, 9, [1], [0])])
-    Fraction(1, 2)
     """
     sizes = [(b.n_test, b.n_calibration + 1) for b in blocks if b.takes_part]
     return max((Fraction(*size) for size in sizes), default=Fraction(0))
@@ -251,32 +203,16 @@ def common_weight(blocks: Sequence[PooledBlock]) -> Fraction:
 def floor_cell(mixture_counts: ArrayLike, n_calibration: int, room: Level) -> int:
     """Return the lowest cell with at most x(ℓ + 1) mixture rows at or above it.
 
-    The counts are those of *all* mixture rows of the agent, calibration rows and test rows
-    together, so the floor does not depend on which of them are calibration rows. A cell is
-    above the floor as a whole or not at all.
+    The counts are those of *all* mixture rows of the agent, so the floor does not depend on which
+    of them are calibration rows. A cell is above the floor as a whole or not at all. The number of
+    cells is returned if even the highest cell has too many rows.
 
     Proof: Theorem 10 (docs/theory.md#thm-joint).
-
-    Parameters
-    ----------
-    mixture_counts : int array
-        Mixture rows in each cell of the common scale, the lowest cell first.
-    n_calibration : int
-        Calibration rows ℓ of the agent.
-    room : float, str or Fraction
-        The room x: between 0 and 1, the same for all agents.
-
-    Returns
-    -------
-    int
-        A cell; the number of cells if even the highest cell has too many rows.
 
     Examples
     --------
     >>> floor_cell([50, 20, 4, 3, 1], n_calibration=70, room=0.1)
     3
-    >>> floor_cell([50, 20], n_calibration=70, room=0.1)
-    2
     """
     counts = _as_counts(mixture_counts, "mixture_counts")
     size = as_whole(n_calibration, "n_calibration")
@@ -287,48 +223,6 @@ def floor_cell(mixture_counts: ArrayLike, n_calibration: int, room: Level) -> in
         if above > most:
             return cell + 1
     return 0
-
-
-def fixed_threshold_evidence(blocks: Sequence[PooledBlock]) -> Fraction:
-    """Return the e-value m/D of every test row at or above its agent's fixed threshold.
-
-    D is max_j w_j + Σ_j w_j C_j with w_j = m_j/ℓ_j and C_j the calibration rows of agent j at or
-    above its threshold. The rows below their threshold have e-value zero. The thresholds must
-    not depend on which mixture rows are calibration rows. No x and no common weight is needed.
-    E-values from several sets of thresholds may be averaged with fixed weights.
-
-    Proof: Theorem 11 (docs/theory.md#thm-fixed-thresholds).
-
-    Parameters
-    ----------
-    blocks : sequence of PooledBlock
-        One per agent, with the threshold in place of the floor: counts are zero below it.
-
-    Returns
-    -------
-    Fraction
-        Zero if no agent with tests has a row at or above its threshold.
-
-    Examples
-    --------
-    >>> fixed_threshold_evidence([PooledBlock(4, 40, [3], [1]), PooledBlock(6, 30, [2], [2])])
-    Fraction(100, 7)
-    """
-    check_blocks(blocks)
-    m = sum(block.n_test for block in blocks)
-    weights = []
-    for place, block in enumerate(blocks):
-        if block.takes_part and block.n_calibration == 0:
-            raise SampleError(
-                f"block {place} has tests above its threshold and no calibration rows: set its"
-                " counts to zero, or give it known normals"
-            )
-        weights.append(
-            Fraction(block.n_test, block.n_calibration) if block.takes_part else Fraction(0)
-        )
-    known = [sum(block.calibration_counts) for block in blocks]
-    total = max(weights) + sum(w * n for w, n in zip(weights, known, strict=True))
-    return m / total if total else Fraction(0)
 
 
 def most_above(n_calibration: int, room: Fraction) -> int:

@@ -35,14 +35,10 @@ _AT_MOST = Fraction(11, 10)
 
 @dataclass(frozen=True)
 class FoldHistogram:
-    """The rows of one agent in each cell, by the score of one fold.
+    """The rows of one agent in each cell, by the score of one fold, the lowest cell first.
 
-    Attributes
-    ----------
-    calibration, tests, others : tuple of int
-        Calibration rows, test rows of this fold and of the other one; the lowest cell first.
-    conforms : int
-        The lowest cell, by the agent's own model, in which a row does not conform to its normals.
+    `tests` are of this fold, `others` of the other one. From the cell `conforms` on, by the
+    agent's own model, a row does not conform to its normals.
     """
 
     calibration: tuple[int, ...]
@@ -74,15 +70,9 @@ class FoldHistograms:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The calibration rows of one agent, by the score of one fold.
+    """The calibration rows of one agent, by the score of one fold: all, and how many in each cell.
 
-    Attributes
-    ----------
-    size : int
-        All of them, ℓ_k.
-    counts : tuple of int
-        How many are in each cell, the lowest cell first. The cells may leave some rows out, if
-        they lie below all cells.
+    Rows that lie below all cells may be left out of `counts`.
     """
 
     size: int
@@ -96,14 +86,8 @@ class Calibration:
 class Fold:
     """One fold of the test rows of all agents, by its own score.
 
-    Attributes
-    ----------
-    n_test, n_other : int
-        Test rows in this fold, and in the other one.
-    tests, others : tuple of int
-        How many of them are in each cell.
-    types : tuple of Calibration
-        The agents whose normals count.
+    `tests` and `others` are the rows of this fold and of the other one in each cell. `types`
+    are the agents whose normals count.
 
     Examples
     --------
@@ -164,16 +148,9 @@ class Stop:
 
 @dataclass(frozen=True)
 class Consensus:
-    """What was decided over both folds.
+    """What was decided over both folds: of each the lowest rejected cell, its p-value and rows.
 
-    Attributes
-    ----------
-    cells : tuple of int
-        The lowest rejected cell of each fold; the number of cells where none is rejected.
-    n_rejected : tuple of int
-        Rejected rows of each fold.
-    p_values : tuple of Fraction or None
-        The p-value of the lowest rejected cell of each fold.
+    Where no row is rejected, the cell is the number of cells.
     """
 
     cells: tuple[int, ...]
@@ -184,19 +161,13 @@ class Consensus:
 def decide_folds(folds: Sequence[Fold], level: Level) -> Consensus:
     """Decide about all folds together, by e-BH on the evidence of each.
 
-    Proof: Theorem 16 (docs/theory.md#thm-consensus).
+    There is one fold where nothing was learnt from test rows.
 
-    Parameters
-    ----------
-    folds : sequence of Fold
-        Two of them, or one where nothing was learnt from test rows.
-    level : float, str or Fraction
-        The level α.
+    Proof: Theorem 16 (docs/theory.md#thm-consensus).
 
     Examples
     --------
-    >>> known = Calibration(99, (90, 9, 0))
-    >>> fold = Fold(20, 20, (15, 2, 3), (15, 2, 3), (known,))
+    >>> fold = Fold(20, 20, (15, 2, 3), (15, 2, 3), (Calibration(99, (90, 9, 0)),))
     >>> decide_folds([fold, fold], 0.1)
     Consensus(cells=(2, 2), n_rejected=(3, 3), p_values=(Fraction(1, 100), Fraction(1, 100)))
     """
@@ -239,23 +210,15 @@ def _steps(fold: Fold, alpha: Fraction) -> list[tuple[int, Fraction, int]]:
 
 
 def conforming_limit(calibration: Sequence[int], level: Level) -> int:
-    """Return the lowest cell in which a row has a p-value of at most the level.
+    """Return the lowest cell in which a row, by its agent's own model, has a p-value of at most α.
 
     Rows below conform to the calibration rows. Without calibration rows no row conforms, and the
     limit is zero.
 
-    Parameters
-    ----------
-    calibration : sequence of int
-        Calibration rows of an agent in each cell, by its own model.
-    level : float, str or Fraction
-
     Examples
     --------
-    >>> conforming_limit([10, 6, 3, 0], 0.2)
-    2
-    >>> conforming_limit([0, 0], 0.2)
-    0
+    >>> conforming_limit([10, 6, 3, 0], 0.2), conforming_limit([0, 0], 0.2)
+    (2, 0)
     """
     size, alpha = sum(calibration), as_level(level)
     if size == 0:

@@ -38,11 +38,10 @@ class Evidence:
     codes : int array of shape (m,)
         For every row, the position of its e-value in `values`.
 
-    See Also
+    Examples
     --------
-    rejection_evidence : Makes it from the rejections of a procedure.
-    averaged : Averages it over several splits.
-    joined : Puts the rows of several parts behind each other.
+    >>> Evidence((Fraction(0), Fraction(5, 2)), np.array([1, 0])).to_list()
+    [Fraction(5, 2), Fraction(0, 1)]
     """
 
     values: tuple[Fraction, ...]
@@ -52,13 +51,7 @@ class Evidence:
         return int(self.codes.size)
 
     def to_list(self) -> list[Fraction]:
-        """Return the e-value of every row.
-
-        Examples
-        --------
-        >>> Evidence((Fraction(0), Fraction(5, 2)), np.array([1, 0])).to_list()
-        [Fraction(5, 2), Fraction(0, 1)]
-        """
+        """Return the e-value of every row."""
         return [self.values[code] for code in self.codes.tolist()]
 
 
@@ -106,16 +99,9 @@ def accepted_values(
 ) -> list[bool]:
     """Tell which of the different e-values e-BH accepts, from how many rows have each.
 
-    Proof: Lemma 9 (docs/theory.md#lem-e-bh).
+    The values are e-values times `denominator`.
 
-    Parameters
-    ----------
-    values : sequence of int, float or Fraction
-        E-values times `denominator`.
-    counts : sequence of int
-        How many rows have each of them.
-    level : Fraction
-    denominator : int
+    Proof: Lemma 9 (docs/theory.md#lem-e-bh).
 
     Examples
     --------
@@ -142,21 +128,11 @@ def accepted_values(
 
 
 def rejection_evidence(rejected: ArrayLike, level: Level) -> Evidence:
-    """Turn the rejections of a procedure into compound e-values, m/(βR) for a rejected row.
+    """Turn the R rejections of a procedure into compound e-values, m/(βR) for a rejected row.
+
+    The level β is a proven bound on the false discovery rate of the procedure.
 
     Proof: Lemma 9 (docs/theory.md#lem-e-bh).
-
-    Parameters
-    ----------
-    rejected : bool array of shape (m,)
-        True for the R rows that the procedure rejects, among all m rows that it tests.
-    level : float, str or Fraction
-        The level β at which the procedure ran: a proven bound on its false discovery rate.
-
-    Returns
-    -------
-    Evidence
-        All zero if nothing was rejected.
 
     Examples
     --------
@@ -177,19 +153,10 @@ def rejection_evidence(rejected: ArrayLike, level: Level) -> Evidence:
 def averaged(evidence: Sequence[Evidence], weights: Sequence[Rational] | None = None) -> Evidence:
     """Average compound e-values of the same rows with fixed weights.
 
+    The weights are not negative and add up to at most 1. They are fixed before any of the rows was
+    seen. None gives all the same weight.
+
     Proof: Lemma 9 (docs/theory.md#lem-e-bh).
-
-    Parameters
-    ----------
-    evidence : sequence of Evidence
-        One for each split, procedure or level; all about the same rows in the same order.
-    weights : sequence of int or Fraction, or None
-        Nonnegative, with a sum of at most 1, fixed before any of the rows was seen. None
-        gives all the same weight.
-
-    Returns
-    -------
-    Evidence
 
     Examples
     --------
@@ -215,26 +182,6 @@ def averaged(evidence: Sequence[Evidence], weights: Sequence[Rational] | None = 
             for i, j in zip(old.tolist(), new.tolist(), strict=True)
         ]
     return Evidence(tuple(values), codes)
-
-
-def joined(parts: Sequence[Evidence]) -> Evidence:
-    """Put the rows of several parts behind each other: folds, batches, or groups of agents.
-
-    Compound e-values of each part are compound e-values of all rows together.
-
-    Proof: Lemma 9 (docs/theory.md#lem-e-bh).
-
-    Examples
-    --------
-    >>> part = rejection_evidence([True, False], "1/2")
-    >>> joined([part, part]).to_list()
-    [Fraction(4, 1), Fraction(0, 1), Fraction(4, 1), Fraction(0, 1)]
-    """
-    if not parts:
-        raise SampleError("there is nothing to join: parts is empty")
-    starts = np.cumsum([0, *(len(part.values) for part in parts)])[:-1]
-    codes = [part.codes + start for part, start in zip(parts, starts, strict=True)]
-    return Evidence(tuple(v for part in parts for v in part.values), np.concatenate(codes))
 
 
 def _as_weights(weights: Sequence[Rational] | None, n: int) -> list[Fraction]:

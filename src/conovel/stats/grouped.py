@@ -38,29 +38,21 @@ from conovel.stats.ranks import as_array
 
 @dataclass(frozen=True)
 class PooledGroup:
-    """Agents whose calibration rows count together.
+    """Agents whose calibration rows count together, all on the same cells.
 
     Attributes
     ----------
     blocks : sequence of PooledBlock
-        One per agent, all on the same cells.
+        One per agent.
     room : float, str, Fraction or None
         The room x: no agent has more than x(ℓ_j + 1) mixture rows above its floor. Where one agent
         alone takes part, x and the floor are not needed, and all of the level is used. None: one
         agent, without a floor.
     weight : int, Fraction or None
-        The weight w of a calibration row; None is the smallest that the theorem allows,
-        :func:`conovel.stats.cells.common_weight`.
+        The weight w of a calibration row; None is the smallest that the theorem allows.
     expected : sequence of int, or None
         How many rejections the group may expect, by one or more guesses; None: as many as it has
-        tests. Shares are in proportion to it (:func:`shares_of`). Like x and floors, it must not
-        depend on which mixture rows are calibration rows.
-
-    Examples
-    --------
-    >>> group = PooledGroup([PooledBlock(3, 29, [0, 2], [1, 0])])
-    >>> group.w, group.level_used(Fraction(1, 10)), group.most
-    (Fraction(1, 10), Fraction(1, 10), 3)
+        tests. Like x and floors, it must not depend on which mixture rows are calibration rows.
     """
 
     blocks: Sequence[PooledBlock]
@@ -142,22 +134,9 @@ class PooledGroup:
 
 @dataclass(frozen=True)
 class PooledOutcome:
-    """Where the rule stopped in a group, and what is above that cell.
+    """Where the rule stopped in a group: test rows from `cell` and their floor on are rejected.
 
-    Attributes
-    ----------
-    cell : int or None
-        Test rows at or above this cell and their floor are rejected; None: no row is.
-    n_rejected : int
-        Rejections over all agents of the group.
-    n_calibration_above : int
-        Calibration rows at or above the cell and their floor; 0 without a cell.
-    weight : Fraction
-        The weight w of a calibration row.
-    level_used : Fraction
-        (1 - x)·α, or α where one agent alone takes part.
-    share : Fraction
-        The group's share π; zero if it cannot expect to reject (:func:`shares_of`).
+    `cell` is None if no row is. `n_calibration_above` counts calibration rows from there on.
     """
 
     cell: int | None
@@ -168,14 +147,7 @@ class PooledOutcome:
     share: Fraction = Fraction(1)
 
     def rejects(self, cells: ArrayLike, floor: int) -> NDArray[np.bool_]:
-        """Return which test rows of an agent are rejected.
-
-        Parameters
-        ----------
-        cells : int array of shape (m_j,)
-            The cell of each test row.
-        floor : int
-            The agent's floor (:func:`conovel.stats.cells.floor_cell`).
+        """Return which test rows of an agent are rejected, from their cells and the agent's floor.
 
         Examples
         --------
@@ -198,17 +170,10 @@ def shares_of(groups: Sequence[PooledGroup], level: Fraction) -> tuple[Fraction,
     - A group that would need more rejections than it expects, w > a e_g, where there is a group
       that needs no more than it expects.
 
-    With several guesses of what groups may expect, the shares are the average of what each
-    guess gives. Nothing here depends on which mixture rows are calibration rows.
+    With several guesses of what groups may expect, the shares are the average of what each guess
+    gives. Nothing here depends on which mixture rows are calibration rows.
 
     Proof: Theorem 12 (docs/theory.md#thm-groups).
-
-    Examples
-    --------
-    >>> able = PooledGroup([PooledBlock(10, 199, [1], [0])])
-    >>> thin = PooledGroup([PooledBlock(30, 1, [1], [0])])
-    >>> [str(share) for share in shares_of([able, thin], Fraction(1, 10))]
-    ['1', '0']
     """
     by_guess = [
         _shares_by(guess, groups, level)
@@ -245,24 +210,12 @@ def _shares_by(
 def grouped_cut(
     groups: Sequence[PooledGroup], level: Level, liars: int = 0
 ) -> tuple[PooledOutcome, ...]:
-    """Decide for all groups by one step-up.
+    """Decide for all groups by one step-up, at level α over all groups together.
+
+    Every agent with tests is in one group. With `liars`, so many agents may lie about their
+    counts, and α bounds the false discovery rate over the rows of the others.
 
     Proof: Theorem 12 (docs/theory.md#thm-groups), Theorem 10 (docs/theory.md#thm-joint).
-
-    Parameters
-    ----------
-    groups : sequence of PooledGroup
-        Every agent with tests is in one of them, all on the same cells.
-    level : float, str or Fraction
-        Target false discovery rate α over all groups together.
-    liars : int
-        How many agents may lie about their counts; α then bounds the false discovery rate over
-        the rows of the other agents.
-
-    Returns
-    -------
-    tuple of PooledOutcome
-        One for each group.
 
     Examples
     --------
@@ -306,19 +259,6 @@ def pooled_cut(
 ) -> PooledOutcome:
     """Decide for all agents together, by one calibration for the network: a single group.
 
-    Parameters
-    ----------
-    blocks, room, weight
-        See :class:`PooledGroup`. An agent may be empty, but not all of them.
-    level : float, str or Fraction
-        Target false discovery rate α over all agents together.
-    liars : int
-        See :func:`grouped_cut`.
-
-    Returns
-    -------
-    PooledOutcome
-
     Examples
     --------
     >>> north = PooledBlock(10, 69, [0, 0, 1, 3], [0, 2, 0, 0])
@@ -326,8 +266,6 @@ def pooled_cut(
     >>> outcome = pooled_cut([north, south], level=0.1, room=0.1)
     >>> outcome.cell, outcome.n_rejected, outcome.n_calibration_above
     (2, 6, 1)
-    >>> outcome.weight, outcome.level_used
-    (Fraction(1, 7), Fraction(9, 100))
     """
     [outcome] = grouped_cut([PooledGroup(blocks, room, weight)], level, liars)
     return outcome

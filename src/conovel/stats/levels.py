@@ -41,17 +41,7 @@ def as_level(level: Level, name: str = "level") -> Fraction:
 
 
 def as_fraction(text: str, name: str = "level") -> Fraction:
-    """Read a fraction or a decimal number; refuse numbers that would take long to expand.
-
-    Examples
-    --------
-    >>> as_fraction("3/20"), as_fraction("1e-1")
-    (Fraction(3, 20), Fraction(1, 10))
-    >>> as_fraction("1e300000000")
-    Traceback (most recent call last):
-    ...
-    conovel.errors.LevelError: level must be a number such as 0.1 or '1/10', not '1e300000000'
-    """
+    """Read a fraction or a decimal number; refuse numbers that would take long to expand."""
     shape = _SHAPE.fullmatch(text) if len(text) <= MAX_TEXT else None
     exponent = (shape["exponent"] or "0") if shape else ""
     if shape and len(exponent) <= len(str(MAX_EXPONENT)) and int(exponent) <= MAX_EXPONENT:
@@ -82,15 +72,7 @@ RandomState: TypeAlias = int | Generators | None
 def as_whole(
     number: Any, name: str, least: int = 0, most: int | None = None, *, others: str = ""
 ) -> int:
-    """Check a whole number from `least` to `most`.
-
-    `others` says in an error what else would have been right.
-
-    Examples
-    --------
-    >>> as_whole(np.int64(3), "n_folds")
-    3
-    """
+    """Check a whole number from `least` to `most`; `others` are other right values."""
     whole = isinstance(number, Integral) and not isinstance(number, bool)
     if not whole or number < least or (most is not None and number > most):
         up_to = "on" if most is None else f"to {most}"
@@ -101,13 +83,7 @@ def as_whole(
 
 
 def is_finite_number(value: Any) -> bool:
-    """Tell whether a value from JSON or TOML is a number that a float can hold.
-
-    Examples
-    --------
-    >>> [is_finite_number(value) for value in (1, 0.5, 10**400, float("nan"), "1", True)]
-    [True, True, False, False, False, False]
-    """
+    """Tell whether a value from JSON or TOML is a number that a float can hold."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return -_LARGEST <= value <= _LARGEST  # exact, also for integers that no float can hold
@@ -116,18 +92,8 @@ def is_finite_number(value: Any) -> bool:
 def as_seed(random_state: RandomState) -> int:
     """Return the seed that a `random_state` stands for, as a whole number.
 
-    Call it where the work begins, once: a generator gives another seed at each call.
-
-    Parameters
-    ----------
-    random_state : int, None, RandomState, Generator or SeedSequence
-        A whole number is the seed. None draws a fresh one. numpy's generators draw one, and
-        their state changes. A SeedSequence gives the same seed each time.
-
-    Returns
-    -------
-    int
-        Below 2**32 where it was drawn.
+    Call it where the work begins, once: a generator of numpy draws another seed at each call.
+    None draws a fresh seed, below 2**32. A SeedSequence gives the same seed each time.
 
     Examples
     --------
@@ -147,10 +113,7 @@ def as_seed(random_state: RandomState) -> int:
 
 
 def as_seed_number(number: Any, name: str, *, others: str = "") -> int:
-    """Check a seed: a whole number from 0 on, of at most 128 bits.
-
-    More bits would take long to mix, and say nothing more.
-    """
+    """Check a seed: a whole number from 0 on, of at most 128 bits."""
     seed = as_whole(number, name, others=others)
     if seed.bit_length() > MAX_SEED_BITS:
         raise InputError(
@@ -172,13 +135,7 @@ _MOST_AGENTS = 10**9  # more than any network has; a number that every message c
 
 
 def as_liars(liars: Any, n_agents: int | None = None) -> int:
-    """Check how many lying agents are tolerated: fewer than there are agents.
-
-    Examples
-    --------
-    >>> as_liars(1, n_agents=3)
-    1
-    """
+    """Check how many lying agents are tolerated: fewer than there are agents."""
     number = as_whole(liars, "liars", most=_MOST_AGENTS)
     if n_agents is not None and number >= n_agents:
         raise InputError(

@@ -139,18 +139,6 @@ def count_rounds(parts: Mapping[str, Repeated]) -> tuple[EvidenceRound, ...]:
     next k, until it stays (docs/theory.md, "Several splits").
 
     Proof: Lemma 9 (docs/theory.md#lem-e-bh).
-
-    Parameters
-    ----------
-    parts : mapping of Repeated
-        By the name of the agent; all about the same runs.
-
-    Examples
-    --------
-    >>> here = Repeated(Fraction(1, 5), (3, 4), (1, 2), 2, np.array([[True], [True]]))
-    >>> there = Repeated(Fraction(1, 5), (3, 4), (1, 2), 2, np.array([[False], [True]]))
-    >>> [(round_.k, round_.counts) for round_ in count_rounds({"a": here, "b": there})]
-    [(2, {'a': 1, 'b': 1})]
     """
     rounds: list[EvidenceRound] = []
     k = next(iter(parts.values())).n_tests
@@ -164,15 +152,9 @@ def count_rounds(parts: Mapping[str, Repeated]) -> tuple[EvidenceRound, ...]:
 
 
 class Combined(NamedTuple):
-    """What B runs decide together.
+    """What B runs decide together, by the name of the agent.
 
-    Attributes
-    ----------
-    parts : dict of Repeated
-        By the name of the agent.
-    rounds : tuple of EvidenceRound
-        The counts behind it; none where each agent decides for itself.
-    rejected : dict of bool arrays
+    `rounds` are the counts behind it; none where each agent decides for itself.
     """
 
     parts: dict[str, Repeated]
@@ -188,20 +170,9 @@ def combine(
     *,
     alone: bool = False,
 ) -> Combined:
-    """Decide about the rows of some agents by what B runs rejected.
+    """Decide about the rows of some agents by what B runs rejected: `flags` of shape (B, rows).
 
-    Parameters
-    ----------
-    flags : mapping of bool arrays of shape (B, rows of the agent)
-        Which runs rejected which rows.
-    n_tested : mapping of int
-        How many rows of each agent were tested.
-    level : Fraction
-        The level α of e-BH.
-    seeds : sequence of int
-        Of the runs.
-    alone : bool
-        Whether each agent decides for itself, about its own rows only.
+    With `alone`, each agent decides for itself, about its own rows only.
     """
     groups = [[name] for name in flags] if alone else [list(flags)]
     parts: dict[str, Repeated] = {}
@@ -234,8 +205,6 @@ def repeated_resolution(n_calibration: int, m: int, level: Fraction) -> Resoluti
     --------
     >>> repeated_resolution(166, 999, Fraction(1, 10))
     Resolution(fewest=60, rows_for_any=24, rows_for_one=9989)
-    >>> repeated_resolution(18, 100, Fraction(1, 10)).fewest  # above m: no row can be
-    132
     """
     each = resolution(n_calibration, m, run_level(level))
     whole = resolution(n_calibration, m, level)
@@ -244,14 +213,7 @@ def repeated_resolution(n_calibration: int, m: int, level: Fraction) -> Resoluti
 
 
 def read_flags(texts: Sequence[str], repeats: int) -> NDArray[np.bool_]:
-    """Read what :meth:`Repeated.spelled_flags` wrote; :class:`InputError` for anything else.
-
-    Examples
-    --------
-    >>> read_flags(["F.", "FF"], 2)
-    array([[ True,  True],
-           [False,  True]])
-    """
+    """Read what :meth:`Repeated.spelled_flags` wrote; :class:`InputError` for anything else."""
     for row, text in enumerate(texts):
         if not isinstance(text, str) or len(text) != repeats or set(text) - {"F", "."}:
             raise InputError(f"row {row} has no F or dot for each of {repeats} runs, but {text!r}")

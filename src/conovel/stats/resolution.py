@@ -83,12 +83,5 @@ def rank_limit(slope: Fraction, k: int, n_calibration: int) -> int:
 
 
 def first_k(slope: Fraction, rank: int, n_calibration: int) -> int:
-    """Smallest k whose limit admits a rank: the inverse of :func:`rank_limit`.
-
-    Examples
-    --------
-    >>> k = first_k(Fraction(1, 50), 6, 99)
-    >>> k, rank_limit(Fraction(1, 50), k, 99), rank_limit(Fraction(1, 50), k - 1, 99)
-    (3, 6, 4)
-    """
+    """Smallest k whose limit admits a rank: the inverse of :func:`rank_limit`."""
     return -(-rank * slope.denominator // (slope.numerator * (int(n_calibration) + 1)))

@@ -42,19 +42,11 @@ def _from_grid(k: int) -> int:
 
 @dataclass(frozen=True)
 class CountSteps:
-    """The count of an agent as a function of k, by the values of k at which it rises.
-
-    Attributes
-    ----------
-    steps : tuple of int
-        Values of k, ascending.
-    tests : tuple of int
-        How many more test rows are within the limit from that k on.
+    """The count of an agent as a function of k: `tests` more rows from each of the `steps` on.
 
     Examples
     --------
-    >>> claim = CountSteps(steps=(2, 5), tests=(3, 1))
-    >>> [claim.at(k) for k in (1, 2, 4, 5)]
+    >>> [CountSteps(steps=(2, 5), tests=(3, 1)).at(k) for k in (1, 2, 4, 5)]
     [0, 3, 3, 4]
     """
 
@@ -115,13 +107,7 @@ def largest_k(claims: Sequence[CountSteps], n_tests: int, liars: int) -> int:
 
 
 def rises_at(k: int, slope: Fraction, n_calibration: int) -> bool:
-    """Tell whether the count of an agent can rise at a k: it is on the grid, and a rank joins.
-
-    Examples
-    --------
-    >>> [k for k in range(1, 9) if rises_at(k, Fraction(1, 50), 19)]
-    [3, 5, 8]
-    """
+    """Tell whether the count of an agent can rise at a k: it is on the grid, and a rank joins."""
     if k < 1 or on_grid(k) != k:
         return False
     return rank_limit(slope, k, n_calibration) > rank_limit(slope, on_grid(k - 1), n_calibration)
