@@ -4,7 +4,7 @@
         [--regimes consensus full ...] [--agents 3] [--gas FILE] [--out FILE] [--means FILE]
 
 Rows are those of the paper's Gaussian design, with a share of the normal tests drawn from other
-agents (`conovel.experiments.roaming`). With ``--gas``, sites are batches of the gas drift table in
+agents (`benchmarks._roaming`). With ``--gas``, sites are batches of the gas drift table in
 FILE: ammonia and toluene are novelties, the other gases normal. A row that is normal at some agent
 counts as a false alarm. All regimes see the same draws and have default settings; ``full:min`` is
 `full` with the composite `min`, and ``split:max`` is the paper's model exchange. Each trial is a
@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks._roaming import NOVEL, Typed, roaming_design
 from benchmarks._trials import Row, complete, means, measure, show, write_means
-from conovel.experiments.roaming import NOVEL, Typed, roaming_design
 
 GAUSSIAN, GAS = "gaussian", "gas drift"
 DESIGN = ("set", "agents", "shift", "share", "regime")

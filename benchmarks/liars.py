@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 import conovel as cn
+from benchmarks._lying_scores import Found, LiarDesign, by_cells, by_ranks, draw
 from conovel.experiments.gaussian import gaussian_design
-from conovel.experiments.liars import Found, LiarDesign, by_cells, by_ranks, draw
 
 SIZES = [(4, 1), (9, 1), (30, 3)]  # agents, liars
 N_CALIBRATION, N_TESTS = 333, 100

@@ -6,6 +6,7 @@ The picture of many agents is drawn from means that ``python -m benchmarks joint
 from __future__ import annotations
 
 import csv
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -15,7 +16,6 @@ import numpy as np
 
 import conovel as cn
 from conovel.experiments.gaussian import gaussian_design
-from conovel.experiments.roaming import composite_limit
 
 FOLDER = Path(__file__).parent / "_static"
 PRIVACY = Path(__file__).parent / "results" / "privacy.csv"
@@ -148,6 +148,9 @@ def draw_panels(panels: list[tuple[str, list[dict[str, str]]]], name: str) -> No
 
 def consensus() -> None:
     """False alarms over composite nulls, and power beside the limit, with a tenth roaming."""
+    sys.path.append(str(Path(__file__).parents[1]))  # where the benchmarks are
+    from benchmarks._roaming import composite_limit  # noqa: PLC0415
+
     with (MEANS.parent / "consensus.csv").open(encoding="utf-8", newline="") as lines:
         rows = [row for row in csv.DictReader(lines) if row["set"] == "gaussian"]
     rows = [row for row in rows if float(row["share"]) == 0.1 and int(row["agents"]) == 3]

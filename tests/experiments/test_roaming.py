@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from benchmarks._roaming import NOVEL, composite_limit, roaming_design
 from conovel.errors import InputError
 from conovel.experiments.gaussian import centres
 from conovel.experiments.limit import gaussian_limit
-from conovel.experiments.roaming import NOVEL, composite_limit, roaming_design
 
 
 def test_origins_say_where_rows_are_normal():

@@ -7,8 +7,8 @@ import pytest
 from support.forgeries import assert_every_forgery_is_found
 
 import conovel as cn
+from benchmarks._lying_scores import LiarDesign, by_cells, by_ranks, draw
 from conovel.errors import InputError, SiteVanishedError
-from conovel.experiments.liars import LiarDesign, by_cells, by_ranks, draw
 from conovel.protocol.replay import verify
 from conovel.report import network_content
 from conovel.report.page import render

@@ -14,8 +14,8 @@ from support.fake_link import block, quietly
 from support.strategies import levels
 
 import conovel as cn
+from benchmarks._lying_scores import LEVEL, LiarDesign, by_cells, by_ranks, draw
 from conovel.errors import InputError
-from conovel.experiments.liars import LEVEL, LiarDesign, by_cells, by_ranks, draw
 from conovel.stats.ranks import as_block
 from conovel.stats.resolution import first_k, rank_limit
 from conovel.stats.stepup import RankHistogram
