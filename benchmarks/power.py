@@ -28,9 +28,8 @@ from conovel.experiments.gaussian import (
 )
 from conovel.experiments.limit import gaussian_limit
 from conovel.experiments.realdata import real_sources
-from conovel.experiments.runner import run_tasks
-from conovel.experiments.shared import Cell
-from conovel.experiments.tasks import Learner, Row, Task
+from conovel.experiments.reproduce import run_tasks
+from conovel.experiments.tasks import Cell, Learner, Row, Task
 from conovel.scorers.automatic import Automatic
 
 RADIUS = 5.0  # of the circle that curved novelties lie on

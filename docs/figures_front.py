@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 from figures import BLUE, GREY, ORANGE, save
 
 from benchmarks.front import N_MODELS, read, summarise
-from conovel.experiments.published import QUANTIZATION
+from conovel.experiments.limit import QUANTIZATION
 
 FAMILIES = {  # marker and colour; mean is filled, max is open
     "compact": ("o", ORANGE, "compact"),

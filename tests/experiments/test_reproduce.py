@@ -12,9 +12,10 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import conovel as cn
 from conovel.errors import FileError, InputError
-from conovel.experiments import runner
+from conovel.experiments import reproduce as runner
 from conovel.experiments.figures import figures
 from conovel.experiments.gaussian import gaussian_design
+from conovel.experiments.limit import QUANTIZATION, SHIFT
 from conovel.experiments.plans import (
     EXPERIMENTS,
     PAPER,
@@ -24,13 +25,10 @@ from conovel.experiments.plans import (
     rows_of,
     shift,
 )
-from conovel.experiments.published import QUANTIZATION, SHIFT
 from conovel.experiments.realdata import Real, real_sources
-from conovel.experiments.reproduce import reproduce
-from conovel.experiments.runner import run_tasks
-from conovel.experiments.shared import Cell, Trial
+from conovel.experiments.reproduce import reproduce, run_tasks
 from conovel.experiments.tables import ResultTable, estimate, where
-from conovel.experiments.tasks import Gaussian, Learner, Task, counting_bits
+from conovel.experiments.tasks import Cell, Gaussian, Learner, Task, Trial, counting_bits
 from conovel.experiments.views import false_discoveries, views
 from conovel.scorers.compiled_forest import CompiledForest
 
@@ -57,7 +55,7 @@ def drawn(request):
     """Three agents with many novelties, so that every regime rejects something."""
     agents = gaussian_design(1.0, 3, n_null=900, n_test=300, null_share=0.6)
     forest = request.param
-    return agents, forest, Trial(agents, forest, level=0.3, seed=11, sized=True)
+    return agents, forest, Trial(agents, forest, level=0.3, seed=11)
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda c: f"{c.regime} {c.composite} {c.precision}")
@@ -370,7 +368,7 @@ def test_false_discoveries_lists_the_worst_first():
 def test_a_cell_of_a_model_that_is_imitated_is_what_a_network_decides(bits):
     agents = gaussian_design(1.0, 4, n_null=240, n_test=90, null_share=0.7)
     scorer = KNeighborsClassifier(15)
-    trial = Trial(agents, scorer, level=0.3, train_fraction=None, seed=5, sized=True)
+    trial = Trial(agents, scorer, level=0.3, train_fraction=None, seed=5)
     named = [cn.Agent(name, a.X_null, a.X_test) for name, a in zip("abc", agents, strict=True)]
     run = cn.Network(
         named,

@@ -13,7 +13,7 @@ import pytest
 import conovel as cn
 from conovel.errors import ColumnError, DataWarning
 from conovel.experiments.gaussian import Labelled
-from conovel.experiments.shared import Cell, Trial
+from conovel.experiments.tasks import Cell, Trial
 from conovel.rows.pairs import read_pair
 from conovel.rows.pieces import FileSource
 from conovel.rows.storage import read_pair_of_files

@@ -1,7 +1,8 @@
 """A task: one trial of one design, decided in every cell of a table.
 
 Tasks are plain values, so they can be sent to any machine. Their digest is part of the name of
-their result on disk.
+their result on disk. A cell is decided by a network of :mod:`conovel.runs`. Cells that train on
+the same rows fit a model once: the scorer that their networks get remembers what it has fitted.
 """
 
 from __future__ import annotations
@@ -9,18 +10,27 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from conovel.experiments.gaussian import Labelled, gaussian_design
-from conovel.experiments.shared import Cell, Decision, Traffic, Trial
+from conovel.runs.agents import Agent
+from conovel.runs.network import Network
+from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
 from conovel.scorers.compiled_forest import CompiledForest
-from conovel.scorers.estimators import ScorerLike
+from conovel.scorers.estimators import ScorerLike, as_scorer
+from conovel.spec.settings import Bits
 from conovel.spec.version import __version__
+from conovel.stats.levels import Level, as_level
+from conovel.stats.resolution import resolution
 
-SIZED = 2  # trials in which large models are encoded to count their bytes; sizes vary little
+_SIDE_BITS = 2.33  # what the paper spends on feature and structure, see wire.paper_bits
+_AROUND = 40  # bytes of a message around its model, besides the names of the two agents
 
 Row: TypeAlias = dict[str, Any]  # one line of the Parquet file
 
@@ -106,6 +116,155 @@ class Learner:
 
 
 @dataclass(frozen=True)
+class Cell:
+    """One way to decide: a regime, and for an exchange the composite and the precision."""
+
+    regime: str
+    composite: str = ""
+    bits: Bits = None
+
+    @property
+    def precision(self) -> str:
+        """The precision in a word, empty without an exchange."""
+        return str(self.bits or "float64") if self.composite else ""
+
+
+class Traffic(NamedTuple):
+    """What the models of a network cost: bytes of the wire format, and bits by the paper."""
+
+    n_bytes: int | None
+    paper_bits: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """What a cell decided, agent by agent; rows that are not tested are not rejected."""
+
+    rejected: list[NDArray[np.bool_]]
+    ranks: list[NDArray[np.int64]]
+    """0 where a row is not tested."""
+    totals: tuple[int, ...]
+    """Rejections that FastLSU counted in each round; empty without counts."""
+    traffic: Traffic
+
+
+@dataclass(frozen=True, eq=False)
+class _FittedOnce(Scorer):
+    """A scorer that fits the same rows with the same seed once."""
+
+    scorer: Scorer
+    seed: int | None = None
+    fits: dict[tuple[int | None, bytes], FittedScorer] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        return self.scorer.label
+
+    def with_seed(self, seed: int) -> Scorer:
+        return _FittedOnce(self.scorer.with_seed(seed), seed, self.fits)
+
+    def fit(self, training: TrainingSet) -> FittedScorer:
+        rows, labels = training.labelled()
+        digest = hashlib.sha256(rows.tobytes() + labels.tobytes()).digest()
+        if (self.seed, digest) not in self.fits:
+            self.fits[self.seed, digest] = self.scorer.fit(training)
+        return self.fits[self.seed, digest]
+
+
+class Trial:
+    """The agents of one trial, and the models that they have fitted so far.
+
+    Parameters
+    ----------
+    agents : sequence of Labelled
+        The truth in it is not looked at.
+    scorer : classifier, str or None
+        As in :class:`conovel.runs.network.Network`.
+    level : float, str or Fraction
+    train_fraction : float, str, Fraction or None
+    seed : int
+        The network's ``random_state``.
+
+    Examples
+    --------
+    >>> trial = Trial(gaussian_design(2.0, 0), "logistic", seed=0)
+    >>> for regime in ("isolated", "counts"):
+    ...     print(sum(int(mask.sum()) for mask in trial.decide(Cell(regime)).rejected))
+    30
+    86
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[Labelled],
+        scorer: ScorerLike | str | None,
+        *,
+        level: Level = 0.1,
+        train_fraction: Level | None = 0.5,
+        seed: int = 0,
+    ) -> None:
+        self.level = as_level(level)
+        width = len(str(len(agents)))  # agents are sorted by name, as texts
+        self._agents = [
+            Agent(f"agent {j:0{width}}", rows.X_null, rows.X_test) for j, rows in enumerate(agents)
+        ]
+        if scorer is not None and not isinstance(scorer, str):
+            scorer = _FittedOnce(as_scorer(scorer))
+        self._settings: Mapping[str, Any] = {
+            "level": level,
+            "train_fraction": train_fraction,
+            "scorer": scorer,
+            "random_state": seed,
+        }
+        self._unquantized: dict[str, float] = {}  # the paper's bits at 64 bits, by regime
+
+    def decide(self, cell: Cell) -> Decision:
+        """Decide as a network of that regime, composite and precision does."""
+        run = Network(
+            self._agents,
+            regime=cell.regime,
+            composite=cell.composite or "mean",
+            bits=cell.bits,
+            **self._settings,
+        ).run(check=False)
+        results = [run[agent.name] for agent in self._agents]
+        models = [entry for entry in run.transcript.entries if entry.kind == "MODEL"]
+        around = sum(_AROUND + len(entry.sender) + len(entry.receiver) for entry in models)
+        traffic = Traffic(
+            sum(entry.n_bytes for entry in models) - around,
+            math.fsum(entry.paper_bits or 0 for entry in models),
+        )
+        if cell.bits is None and traffic.paper_bits:
+            self._unquantized[cell.regime] = traffic.paper_bits
+        if isinstance(cell.bits, int):  # quantized trees shrink, and the paper counts them whole
+            if cell.regime not in self._unquantized:
+                self.decide(Cell(cell.regime, cell.composite))
+            share = (cell.bits + _SIDE_BITS) / (64 + _SIDE_BITS)
+            traffic = traffic._replace(paper_bits=self._unquantized[cell.regime] * share)
+        return Decision(
+            [one.rejected for one in results],
+            [one.ranks for one in results],
+            tuple(sum(one.counts.values()) for one in run.transcript.rounds.values()),
+            traffic,
+        )
+
+    def resolves(self, cell: Cell) -> bool:
+        """Tell, before any fit, whether calibration is fine enough to be worth a try.
+
+        In `split` every agent has a block for each agent. Blocks of many agents are so small that
+        a step-up over them rejects more than half of all tests or nothing.
+        """
+        share = self._settings["train_fraction"]
+        if cell.regime != "split" or share is None:
+            return True
+        K = len(self._agents)
+        m = sum(math.ceil(len(agent.X_test) / K) for agent in self._agents)
+        block = math.ceil(max(len(agent.X_null) for agent in self._agents) / K)
+        size = math.ceil(block * (1 - Fraction(as_level(share))))
+        return 2 * resolution(size, m, self.level).fewest <= m
+
+
+@dataclass(frozen=True)
 class Task:
     """One trial."""
 
@@ -145,7 +304,6 @@ class Task:
             level=self.level,
             train_fraction=self.learner.share,
             seed=self.network_seed(),
-            sized=self.trial < SIZED,
         )
         about = {**self.source.columns(), **self.learner.columns(), "trial": self.trial}
         return [{**about, **_judge(cell, trial, agents)} for cell in self.cells]

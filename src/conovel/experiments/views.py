@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from conovel.experiments.limit import gaussian_limit
-from conovel.experiments.published import QUANTIZATION, QUANTIZED_AT, SHIFT, Published
+from conovel.experiments.limit import QUANTIZATION, QUANTIZED_AT, SHIFT, Published, gaussian_limit
 from conovel.experiments.tables import ResultTable, cell_text, estimate, where
 from conovel.experiments.tasks import Row
 

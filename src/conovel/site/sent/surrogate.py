@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from conovel.errors import InputError, ModelError
@@ -91,6 +92,11 @@ def flat_of(
     return imitate(*fit_imitated(training, seed, candidates, bounds))
 
 
+@lru_cache(maxsize=64)  # models are immutable; experiments send one in many networks
+def _encode_once(model: Flat, bits: int | None, schema: bytes) -> bytes:
+    return wire.encode(model, bits=bits, schema=schema)
+
+
 class Imitated(NamedTuple):
     """A model fitted on clipped rows, what it was fitted on, and what a forest needs besides."""
 
@@ -151,7 +157,7 @@ def make_surrogate(
     """
     if not isinstance(bits, str) and local is not None and local.flat is not None:
         with suppress(ModelError):  # more numbers than a message may hold
-            return wire.encode(local.flat, bits=bits, schema=schema)
+            return _encode_once(local.flat, bits, schema)
     found = fit_imitated(training, seed, candidates, bounds)
     if not isinstance(bits, str):
         return wire.encode(imitate(*found), bits=bits, schema=schema)
