@@ -6,16 +6,14 @@ fresh examples, and more of them. `mutants` draws few: each change of the code r
 
 import os
 import sys
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
+from support.few_trees import few_candidates
 
 from conovel.cli import main
-from conovel.scorers import automatic
-from conovel.scorers.binned_forest import RandomisedTrees
-from conovel.scorers.weighted_forests import WeightedForests
+from conovel.scorers.automatic import Automatic
 
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("explore", max_examples=2000, deadline=None)
@@ -89,8 +87,4 @@ def few_trees(monkeypatch):
 
     For tests of what holds whatever the trees are. Tests of what it finds use it as it is.
     """
-    trees = partial(RandomisedTrees, n_trees=4, max_depth=4)
-    monkeypatch.setattr(automatic, "RandomisedTrees", trees)
-    monkeypatch.setattr(automatic, "WeightedForests", partial(WeightedForests, n_trees=4))
-    two_folds = partial(automatic.Automatic, n_folds=2)
-    monkeypatch.setattr("conovel.scorers.automatic.Automatic", two_folds)
+    monkeypatch.setattr(Automatic, "candidates", few_candidates)

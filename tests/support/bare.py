@@ -5,7 +5,6 @@ has few trees. What takes longest is left out; the same pages run whole in a new
 """
 
 import sys
-from functools import partial
 from pathlib import Path
 
 PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
@@ -38,20 +37,14 @@ def run_here(command):
             sys.exit(f"{command} ended with {end.code}")
 
 
-def with_few_trees():
-    """Do what the fixture `few_trees` does; pytest is missing here."""
-    from conovel.scorers import automatic
-
-    automatic.RandomisedTrees = partial(automatic.RandomisedTrees, n_trees=4, max_depth=4)
-    automatic.WeightedForests = partial(automatic.WeightedForests, n_trees=4)
-    automatic.Automatic = partial(automatic.Automatic, n_folds=2)
-
-
 if __name__ == "__main__":
     names, *pages = sys.argv[1:]
     sys.meta_path.insert(0, Missing(set(names.split(","))))
     sys.path.insert(0, str(PACKAGING))
     import run_pages
+    from few_trees import few_candidates
 
-    with_few_trees()
+    from conovel.scorers.automatic import Automatic
+
+    Automatic.candidates = few_candidates  # as the fixture `few_trees`; pytest is missing here
     run_pages.run_pages(pages, run_here)
