@@ -25,8 +25,8 @@ import numpy as np
 from conovel.experiments.attacks import area
 from conovel.rows.pairs import read_pair
 from conovel.scorers.automatic import as_candidates
-from conovel.site.consensus_site import open_site
 from conovel.site.sent.surrogate import decode, make_surrogate
+from conovel.site.site import Site
 from conovel.site.work import SiteWork
 from conovel.spec.run_spec import RunSpec
 
@@ -40,13 +40,13 @@ def models_of(null, test, n_train, seed):
     share = str(Fraction(n_train, N_NULL))
     spec = RunSpec.of(regime="full", seed=seed, train_fraction=share)
     rows = read_pair(null, test, None, agreed=True)
-    site = open_site(*rows, SiteWork(spec, tuple(as_candidates(None, seed)), 2))
-    training, fitted = site._tested_block.training, site.fitted
+    site = Site(*rows, SiteWork(spec, tuple(as_candidates(None, seed)), 2))
+    training, fitted = site.own_block.training, site.fitted
     models = [
         decode(make_surrogate(bits, fitted, training, seed, candidates=site.work.candidates))
         for bits in PRECISIONS
     ]
-    return models, site._split(N_NULL, N_TEST)[0]
+    return models, site.split(N_NULL)[0]
 
 
 def attack(n_train, seed, n_models):

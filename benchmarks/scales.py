@@ -30,10 +30,10 @@ from sklearn.isotonic import IsotonicRegression
 
 import conovel as cn
 from conovel.experiments.gaussian import Labelled, gaussian_design
-from conovel.scorers.base import log_odds
+from conovel.scorers.base import Mixture, log_odds
 from conovel.site import common_scale
 from conovel.site.composite import all_scores
-from conovel.site.site import LocalSite
+from conovel.site.site import Site
 from conovel.stats.cells import CellHistogram, PooledBlock
 from conovel.stats.grouped import pooled_cut
 
@@ -61,29 +61,30 @@ def record(rows: Sequence[Labelled]) -> list[Recorded]:
     """Run a network, and note the scores of its agents."""
     found: dict[bytes, Recorded] = {}
     novel = {site.X_test.tobytes(): site.is_novel for site in rows}
-    fit = LocalSite._composite
+    fit = Site.composite
 
     def noted(site, training, local, models):
         model = fit(site, training, local, models)
-        peers, known = site._decode(models), training.null_train
+        peers = [site.decode(peer, blob) for peer, blob in models.items()]
+        known = training.null_train
 
         def mean(X):
             return log_odds(all_scores(local, peers, known, X), 1e-3).mean(axis=0)
 
-        mixture = site._tested_block.mixture
+        mixture = Mixture.of(site.own_block.rows)
         kinds = zip(KINDS, (model, SimpleNamespace(score=mean), local), strict=True)
         scores = {kind: unbounded(mixture.score(one), one.score(known)) for kind, one in kinds}
         test = np.ascontiguousarray(site.test.values).tobytes()
-        n_calibration = site._tested_block.n_calibration
+        n_calibration = site.own_block.n_calibration
         found[test] = Recorded(n_calibration, novel[test], scores)
         return model
 
-    LocalSite._composite = noted
+    Site.composite = noted
     try:
         agents = [cn.Agent(f"a{i:03d}", a.X_null, a.X_test) for i, a in enumerate(rows)]
         cn.Network(agents, regime="joint").run()
     finally:
-        LocalSite._composite = fit
+        Site.composite = fit
     return [found[site.X_test.tobytes()] for site in rows]
 
 

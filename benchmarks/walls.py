@@ -17,7 +17,7 @@ from conovel.experiments.gaussian import Labelled, gaussian_design
 from conovel.models.wire import schema_digest
 from conovel.rows.pairs import read_pair
 from conovel.scorers.automatic import as_candidates
-from conovel.site.site import LocalSite
+from conovel.site.site import Site
 from conovel.site.work import SiteWork
 from conovel.spec.run_spec import RunSpec
 from tests.support.spikes import spike_model
@@ -30,7 +30,7 @@ def cells_of(rows: Labelled, model: bytes, seed: int, **walls: int) -> np.ndarra
     """Return the rows in each cell that a site would send after it got a model."""
     spec = RunSpec.of(regime="joint", composite="max", seed=seed)
     work = SiteWork(spec, tuple(as_candidates("logistic", seed)), 2, **walls)
-    site = LocalSite(*read_pair(rows.X_null, rows.X_test, None, agreed=True), work)
+    site = Site(*read_pair(rows.X_null, rows.X_test, None, agreed=True), work)
     site.models(0, ["bank", "peer"], Fraction(1, 3))
     found = site.ranks({"peer": model})
     return found.calibration + found.tests

@@ -84,7 +84,7 @@ def test_large_files_are_read_in_pieces_without_being_asked(
     rows, tmp_path, short_pieces, monkeypatch
 ):
     monkeypatch.setattr("conovel.site.memory._LARGE", 100)
-    monkeypatch.setattr("conovel.federation.site_files.LocalSite", None)
+    monkeypatch.setattr("conovel.federation.site_files.read_pair_of_files", None)
     files, account = run(tmp_path / "run", rows, "")
     assert account["state"] == "done", account["message"]
     assert all(any(file.results.glob("*/decisions.parquet")) for file in files.values())

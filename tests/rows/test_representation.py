@@ -18,7 +18,8 @@ from conovel.rows.pairs import read_pair
 from conovel.rows.pieces import FileSource
 from conovel.rows.storage import read_pair_of_files
 from conovel.runs.file_detection import detect_files
-from conovel.site.files.site import FileSite
+from conovel.site.open_files import open_files_site
+from conovel.site.output import DecisionFile
 from conovel.site.work import SiteWork
 from conovel.spec.run_spec import RunSpec
 
@@ -299,7 +300,7 @@ def site(folder):
 
     spec = RunSpec.of(regime="counts", level=LEVEL, seed=3)
     work = SiteWork(spec, tuple(as_candidates("logistic", 3)), n_agents=2)
-    return FileSite(folder / "null", folder / "test", work, folder / "w", id_column="name")
+    return open_files_site(folder / "null", folder / "test", work, folder / "w", id_column="name")
 
 
 def test_a_site_with_files_takes_the_narrowest_type_too(tmp_path):
@@ -310,7 +311,7 @@ def test_a_site_with_files_takes_the_narrowest_type_too(tmp_path):
     expected = site(alike)
     for s in (found, expected):
         s.ranks({})
-        s.write(s._all.work.folder.parent / "out.parquet", 5)
+        DecisionFile(s, 5).write(s.store.work.folder.parent / "out.parquet")
     assert (mixed / "out.parquet").read_bytes() == (alike / "out.parquet").read_bytes()
 
 

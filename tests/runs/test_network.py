@@ -23,7 +23,7 @@ from conovel.errors import (
 )
 from conovel.experiments.gaussian import gaussian_design
 from conovel.protocol.replay import verify
-from conovel.site.site import LocalSite
+from conovel.site.site import Site
 from conovel.spec.regimes import REGIMES, block_sizes
 from conovel.spec.seeds import agent_seeds
 from conovel.spec.settings import COMPOSITES
@@ -273,13 +273,13 @@ def test_dropouts_must_be_agents():
 
 
 def test_a_hostile_model_is_refused_by_name_and_nothing_is_decided(monkeypatch):
-    honest = LocalSite.models
+    honest = Site.models
 
     def hostile(site, index, names, weight):
         blobs = honest(site, index, names, weight)
         return {peer: blob[:-1] for peer, blob in blobs.items()} if index == 1 else blobs
 
-    monkeypatch.setattr(LocalSite, "models", hostile)
+    monkeypatch.setattr(Site, "models", hostile)
     with pytest.raises(ModelRefusedError, match="the model of site-001 was refused"):
         cn.Network(agents(), scorer=LINEAR, bits=4).run()
 

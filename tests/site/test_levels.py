@@ -17,7 +17,7 @@ from conovel.scorers.automatic import as_candidates
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.common_scale import fit_scale
 from conovel.site.levels import LevelledModel, group_starts, with_levels
-from conovel.site.site import LocalSite
+from conovel.site.site import Site
 from conovel.site.work import SiteWork
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import site_seed
@@ -32,7 +32,7 @@ def victim(rows, seed, regime="joint", composite="max", **walls):
     """A site of two that waits for the model of the other."""
     spec = RunSpec.of(regime=regime, composite=composite, seed=seed)
     work = SiteWork(spec, tuple(as_candidates("logistic", seed)), 2, **walls)
-    site = LocalSite(*read_pair(rows.X_null, rows.X_test, None, agreed=True), work)
+    site = Site(*read_pair(rows.X_null, rows.X_test, None, agreed=True), work)
     site.models(0, ["bank", "peer"], Fraction(1, 3))
     return site
 

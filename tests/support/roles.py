@@ -32,9 +32,10 @@ from conovel.runs.file_detection import detect_files
 from conovel.scorers.automatic import as_candidates
 from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
 from conovel.scorers.estimators import as_scorer
-from conovel.site.files.site import FileSite
-from conovel.site.files.stream import Stream
 from conovel.site.memory import MemoryPlan
+from conovel.site.open_files import open_files_site
+from conovel.site.output import DecisionFile
+from conovel.site.stored_blocks import StoredBlock
 from conovel.site.work import SiteWork
 from conovel.spec.bodies import Model
 from conovel.spec.run_spec import RunSpec
@@ -248,7 +249,7 @@ def in_network(**options: Any) -> Run:
         if blocks is None:  # only the cut is asked for, and a composite does not change it
             given |= {"composite": "max", "bits": 1, "schema": None}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("conovel.site.site.conformal_ranks", note_scores)
+            patch.setattr("conovel.site.blocks.conformal_ranks", note_scores)
             patch.setattr(Agent, "take", note_models)
             result = cn.Network(agents, scorer=scorer, **given).run()
         if blocks is None:
@@ -329,7 +330,7 @@ def between_file_sites(
                 asked = SiteWork(spec, tuple(as_candidates(scorer, seed)), len(samples))
                 at = here / name
                 paths = _write(at, sample)
-                sites[name] = FileSite(*paths, asked, at / "work", memory="1GB")
+                sites[name] = open_files_site(*paths, asked, at / "work", memory="1GB")
             link = Link(sites, regime=regime, level="1/5").run()
             for agent in link.agents.values():
                 _ = agent.limit  # a run that failed says why
@@ -339,7 +340,7 @@ def between_file_sites(
         null_scores = np.full(sum(len(sample.X_null) for sample in samples), np.nan)
         for name, site in sites.items():
             out = here / name / "out.parquet"
-            site.write(out, link.agents[name].limit)
+            DecisionFile(site, link.agents[name].limit).write(out)
             test_scores.append(pa_parquet.read_table(out)["score"].to_numpy())
             site.close()
         all_scores = np.concatenate(test_scores)
@@ -387,18 +388,16 @@ class _cut_into:
 
     def __enter__(self) -> list[Any]:
         noted: list[Any] = []
-        calibrate = Stream._calibrate
+        rank = StoredBlock.rank
 
-        def note(stream: Stream, model: Any) -> Any:
-            found = calibrate(stream, model)
-            starts = [s for s in stream._starts(stream.n_null) if stream.work.has("null", s)]
-            parts = [stream.work.read("null", start)["score"].to_numpy() for start in starts]
-            noted.append(np.concatenate(parts))
-            return found
+        def note(block: StoredBlock, *arguments: Any) -> Any:
+            ranked = rank(block, *arguments)
+            noted.append(ranked.calibration_scores)
+            return ranked
 
         plan = classmethod(lambda cls, *_: cls(self._piece, 16))
         self._patch.setattr(MemoryPlan, "of", plan)
-        self._patch.setattr(Stream, "_calibrate", note)
+        self._patch.setattr(StoredBlock, "rank", note)
         return noted
 
     def __exit__(self, *_: object) -> None:

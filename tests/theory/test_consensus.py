@@ -18,7 +18,8 @@ from conovel.protocol.replay import verify
 from conovel.rows.pairs import read_pair
 from conovel.scorers.automatic import as_candidates
 from conovel.site.consensus import cells_of, draw_folds
-from conovel.site.consensus_site import ConsensusSite, count_cells
+from conovel.site.folds import count_cells
+from conovel.site.site import Site
 from conovel.site.work import SiteWork
 from conovel.spec.bodies import Ready
 from conovel.spec.run_spec import RunSpec
@@ -49,7 +50,7 @@ def worked(rows, scorer, bits="compact"):
     for j, (null, test) in enumerate(rows):
         spec = RunSpec.of(regime="consensus", level="1/5", seed=j, bits=bits)
         work = SiteWork(spec, tuple(as_candidates(scorer, j)), 3)
-        sites.append(ConsensusSite(*read_pair(null, test), work))
+        sites.append(Site(*read_pair(null, test), work))
     firsts = [site.models(j, NAMES) for j, site in enumerate(sites)]
     seconds = {}
     for j, site in enumerate(sites):
@@ -76,7 +77,7 @@ def test_exchanging_a_tested_row_with_a_calibration_row_of_any_agent(kind, score
         rows = samples(kind)
         before, models = worked(rows, scorer)
         for fold, at, of in ((0, 0, 0), (1, 0, 2), (0, 2, 1)):
-            train, calibration = before[of]._split(60, 31)
+            train, calibration = before[of].split(60)
             assert not set(train) & set(calibration)
             c, x = calibration[3], np.flatnonzero(before[at].folds == fold)[5]
             swapped = [(null.copy(), test.copy()) for null, test in rows]
@@ -99,7 +100,7 @@ def test_exchanging_the_only_test_row_of_an_agent():
         rows[0] = (rows[0][0], rows[0][1][:1])
         before, models = worked(rows, None)
         for of in range(3):
-            _, calibration = before[of]._split(60, len(rows[of][1]))
+            _, calibration = before[of].split(60)
             c = calibration[3]
             swapped = [(null.copy(), test.copy()) for null, test in rows]
             swapped[of][0][c], swapped[0][1][0] = rows[0][1][0], rows[of][0][c]
@@ -141,7 +142,7 @@ def test_every_agent_has_the_same_score():
 def test_calibration_rows_take_no_part_in_any_model():
     rows = samples("continuous")
     sites, models = worked(rows, None)
-    _, calibration = sites[1]._split(60, 31)
+    _, calibration = sites[1].split(60)
     moved = [(null.copy(), test) for null, test in rows]
     moved[1][0][calibration] += 100
     assert worked(moved, None)[1] == models

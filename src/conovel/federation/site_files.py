@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -30,11 +30,10 @@ from conovel.runs.site_results import SiteResult, decide
 from conovel.scorers.automatic import as_candidates
 from conovel.site.checks.rows import check_rows, with_findings
 from conovel.site.checks.sample import Looked
-from conovel.site.consensus_site import open_site
-from conovel.site.files.consensus_site import FileConsensusSite
-from conovel.site.files.site import FileSite
 from conovel.site.memory import are_large
-from conovel.site.site import LocalSite, Site
+from conovel.site.open_files import open_files_site
+from conovel.site.output import DecisionFile, explain_files
+from conovel.site.site import Site
 from conovel.site.work import SiteWork
 from conovel.spec.findings import Finding
 from conovel.spec.seeds import site_seed
@@ -66,7 +65,7 @@ class SiteFiles:
             self.listing = SiteList(file.name, file.ledger, terms, self.decide)
         self._ids: NDArray[Any] | None = None
 
-    def open(self) -> LocalSite | FileSite:
+    def open(self) -> Site:
         """Read the rows; of large files, only the rows to learn from.
 
         Models, counts and decisions are those of an agent of a network in one process that has
@@ -76,8 +75,7 @@ class SiteFiles:
         if file.memory is not None or are_large(file.null, file.test):
             make_private_folder(file.results)
             self._folder = TemporaryDirectory(dir=file.results, prefix=".work-")
-            kind = FileConsensusSite if work.spec.regime.composite_null else FileSite
-            return kind(
+            return open_files_site(
                 file.null,
                 file.test,
                 work,
@@ -97,7 +95,7 @@ class SiteFiles:
         if self.listing is not None:
             settings = agent_settings(file.scorer, work.spec.bits, has_own_seed=True)
             self.listing.facts = network_facts(*rows, self.terms.promised, settings)
-        return open_site(null, test, work)
+        return Site(null, test, work)
 
     def digest(self) -> str:
         """Return a digest of the rows' files: the same where every byte of both samples is."""
@@ -125,17 +123,16 @@ class SiteFiles:
         except OSError as error:
             raise FileError(f"{folder} cannot be made: {error}") from None
         decisions = folder / "decisions.parquet"
-        if isinstance(site, FileSite):
-            if isinstance(site, FileConsensusSite):
-                site.agree(agreed_of(agent.outcome))
-            reasons, n_flagged = site.explain(agent.limit, _MOST_EXPLAINED), agent.n_rejected
-            site.write(decisions, agent.limit, reasons)
+        if site.store is not None:
+            agreed, n_flagged = agreed_of(agent.outcome), agent.n_rejected
+            reasons = explain_files(site, agent.limit, _MOST_EXPLAINED, agreed)
+            written = DecisionFile(site, agent.limit, agreed)
+            written.write(decisions, reasons)
             self._folder.cleanup()
-            thin = self._thin(site, site.histogram.n_calibration, agent)
-            found = site.findings(thin, name=self.file.name) if self.file.check else ()
+            thin = self._thin(site, site.n_calibration, agent)
+            found = written.findings(thin, name=self.file.name) if self.file.check else ()
             results = _without_rows(site)
         else:
-            local = cast(LocalSite, site)
             of_run = result = self.decide(site, agent)
             results = {"decisions": {result.name: _plain(of_run)}}
             if self.listing is not None:  # all batches so far decide, not this one by itself
@@ -145,7 +142,7 @@ class SiteFiles:
             reasons = result.most_novel_reasons(_MOST_EXPLAINED)
             told = reasons.file_columns(0, result.rejected.size)
             write_table(decisions, {**result.columns(), **told})
-            found = self._findings(local, result, agent) if self.file.check else ()
+            found = self._findings(site, result, agent) if self.file.check else ()
         # Reasons and findings stay at the site: no message holds them.
         results["reasons"] = {self.file.name: reasons.to_dict(n_flagged)}
         results["warnings"] = [finding.to_dict() for finding in found]
@@ -156,9 +153,9 @@ class SiteFiles:
     def decide(self, site: Site, agent: Agent) -> SiteResult:
         """Decide about the rows in memory, as the run by itself does."""
         agreed = agent.floor, agreed_of(agent.outcome)
-        return decide(cast(LocalSite, site), agent.limit, self._ids, self.file.name, *agreed)
+        return decide(site, agent.limit, self._ids, self.file.name, *agreed)
 
-    def _findings(self, site: LocalSite, result: SiteResult, agent: Agent) -> tuple[Finding, ...]:
+    def _findings(self, site: Site, result: SiteResult, agent: Agent) -> tuple[Finding, ...]:
         """Look for what speaks against the decisions, as an agent in one process does."""
         looked, thin = Looked.of(site.null, site.test), self._thin(site, site.n_calibration, agent)
         before = check_rows(
@@ -228,10 +225,10 @@ def digest_of(*paths: Path) -> str:
     return whole.hexdigest()
 
 
-def _without_rows(site: FileSite) -> dict[str, Any]:
+def _without_rows(site: Site) -> dict[str, Any]:
     """Return the results without the rows, which are in decisions.parquet."""
     return {
-        "n_calibration": site.histogram.n_calibration,
+        "n_calibration": site.n_calibration,
         "choices": {what: choice.to_dict() for what, choice in site.choices.items()},
     }
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
-from conovel.errors import ColumnError, FileError, MissingValueError
+from conovel.errors import ColumnError, MissingValueError
 from conovel.rows.datafiles import (
     READ_ERRORS,
     DataFile,
@@ -103,8 +103,6 @@ class FileSource:
         Feature columns; all but the id column by default.
     id_column : str, optional
         Column that names the rows.
-    only : bool array, optional
-        Which rows there are; the others are passed over as if they were not in the files.
     types : Schema, optional
         Columns with the types that were agreed on with the other sample, instead of `columns`;
         see :func:`conovel.rows.storage.pick_features`.
@@ -117,7 +115,6 @@ class FileSource:
     path: Path
     columns: Sequence[str] | None = None
     id_column: str | None = None
-    only: NDArray[np.bool_] | None = None
     types: pa.Schema | None = None
     reading: Reading = AS_FOUND
     encoder: FeatureMap | None = None
@@ -151,8 +148,6 @@ class FileSource:
 
     def count_known(self) -> int | None:
         """Count the rows where that takes no reading: Parquet files say how many they have."""
-        if self.only is not None:
-            return int(self.only.sum())
         if not all(file.is_parquet for file in self.files):
             return None
         try:
@@ -171,8 +166,6 @@ class FileSource:
             told.append([str(file.path), state.st_size, state.st_mtime_ns])
         told += [[[f.name, str(f.type)] for f in self._all_types], self.id_column]
         told += [repr(self.reading), self.encoder and self.encoder.identity()]
-        if self.only is not None:
-            told.append(hashlib.sha256(np.packbits(self.only).tobytes()).hexdigest())
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
     def pieces(self, size: int) -> Iterator[Piece]:
@@ -230,7 +223,7 @@ class FileSource:
         return Rows(values, tuple(self.features), frame, encoder=self.encoder), ids
 
     def _tables(self, types: pa.Schema, size: int) -> Iterator[list[Part]]:
-        return _cut(_blocks(self.files, types, size, self.only), size)
+        return _cut(_blocks(self.files, types, size), size)
 
     def _piece(self, start: int, parts: Sequence[Part]) -> Piece:
         table = pa.concat_tables([part.table for part in parts])
@@ -262,13 +255,6 @@ class FileSource:
         return features
 
 
-def mask_of(positions: NDArray[np.intp], n: int) -> NDArray[np.bool_]:
-    """Mark some of n rows."""
-    mask = np.zeros(n, dtype=np.bool_)
-    mask[positions] = True
-    return mask
-
-
 def _clean_columns(table: pa.Table) -> list[Vector] | None:
     """Give columns that are all finite numbers as float64; else nothing."""
     columns = [column.to_numpy() for column in table.columns]
@@ -280,27 +266,13 @@ def _clean_columns(table: pa.Table) -> list[Vector] | None:
     return floats if clean else None
 
 
-def _blocks(
-    files: Sequence[DataFile],
-    types: pa.Schema,
-    size: int,
-    only: NDArray[np.bool_] | None,
-) -> Iterator[Part]:
+def _blocks(files: Sequence[DataFile], types: pa.Schema, size: int) -> Iterator[Part]:
     """Give what the files give, in blocks of their own choosing, each with its file."""
-    start = 0
     for file in files:
         first = 0
         for table in _batches(file, types, size):
-            block = Part(file, first, table)
+            yield Part(file, first, table)
             first += table.num_rows
-            if only is None:
-                yield block
-                continue
-            wanted = only[start : start + table.num_rows]
-            start += table.num_rows
-            if wanted.size < table.num_rows:
-                raise FileError(f"{file.path} has got more rows while it was read")
-            yield block._replace(table=table.filter(pa.array(wanted)))
 
 
 def _cut(blocks: Iterable[Part], size: int) -> Iterator[list[Part]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,6 +78,18 @@ class Rows:
     def width(self) -> int:
         """The number of columns."""
         return int(self.values.shape[1])
+
+    def take(self, places: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Give the rows at some places, in this order."""
+        return self.values[places]
+
+    def chunks(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Give all rows in one chunk, which begins at row 0."""
+        yield 0, self.values
+
+    def in_memory(self) -> Rows:
+        """Give all rows."""
+        return self
 
 
 def read_rows(sample: Any, name: str, columns: Sequence[str] | None = None) -> Rows:

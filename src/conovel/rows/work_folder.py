@@ -27,7 +27,7 @@ _MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkFolder:
     """The folder.
 
     Parameters
@@ -41,7 +41,7 @@ class Work:
     key: str
 
     @classmethod
-    def at(cls, folder: Path, key: str) -> Work:
+    def at(cls, folder: Path, key: str) -> WorkFolder:
         """Take the work up again, or begin anew if it was another."""
         work = cls(folder, key)
         try:
@@ -80,8 +80,9 @@ class Work:
         """
         note = self.folder / "model.json"
         if not note.exists() or read_json(note).get("model") != model:
-            for part in self.folder.glob("*.arrow"):
-                part.unlink()
+            for kind in ("null", "test", "round"):
+                for part in self.folder.glob(f"{kind}-*.arrow"):
+                    part.unlink()
             write_json(note, {"model": model})
 
     def part(self, kind: str, start: int) -> Path:

@@ -25,7 +25,7 @@ from conovel.protocol.events import (
 )
 from conovel.protocol.transcript import Transcript
 from conovel.runs.agents import Agent
-from conovel.site.site import LocalSite
+from conovel.site.site import Site
 from conovel.spec.bodies import COORDINATOR, Body, Kind, Model, Start
 from conovel.stats.cells import CellHistogram
 from conovel.stats.consensus import FoldHistograms
@@ -118,7 +118,7 @@ def as_dropouts(dropouts: Any, agents: Sequence[Agent]) -> dict[str, Phase]:
 def carry(
     coordinator: Coordinator,
     machines: Mapping[str, protocol.Agent],
-    sites: Mapping[str, LocalSite],
+    sites: Mapping[str, Site],
     dropouts: dict[str, Phase],
     tell: Callable[[str], None],
 ) -> Transcript:

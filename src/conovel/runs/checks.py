@@ -13,7 +13,7 @@ from conovel.runs.agents import Agent
 from conovel.runs.results import NetworkRun
 from conovel.site.checks.rows import check_rows, with_findings
 from conovel.site.checks.sample import Looked
-from conovel.site.site import LocalSite
+from conovel.site.site import Site
 from conovel.spec.consensus import types_of
 from conovel.spec.findings import Finding
 from conovel.spec.groups import Numbers, can_reject, planned_calibration
@@ -26,7 +26,7 @@ from conovel.stats.resolution import warn_resolution
 def check_sites(
     spec: RunSpec,
     agents: Sequence[Agent],
-    sites: Mapping[str, LocalSite],
+    sites: Mapping[str, Site],
     tell: Callable[[str], None],
 ) -> dict[str, list[Finding]]:
     """Let every agent look at its rows before anything is learnt; give findings by agent."""
@@ -46,7 +46,7 @@ def check_sites(
 
 
 def with_checks(
-    run: NetworkRun, sites: Mapping[str, LocalSite], found: Mapping[str, Sequence[Finding]]
+    run: NetworkRun, sites: Mapping[str, Site], found: Mapping[str, Sequence[Finding]]
 ) -> NetworkRun:
     """Give the results of a run the findings of before, and those about their decisions."""
     results = {
@@ -56,7 +56,7 @@ def with_checks(
     return replace(run, sites=results)
 
 
-def warn_thin(spec: RunSpec, sites: Mapping[str, LocalSite]) -> None:
+def warn_thin(spec: RunSpec, sites: Mapping[str, Site]) -> None:
     """Warn, before any work, when no row of any agent can be rejected."""
     if spec.regime.pools_calibration:
         _warn_groups(spec, _numbers(sites))
@@ -95,17 +95,17 @@ def _warn_types(spec: RunSpec, agents: Mapping[str, Numbers]) -> None:
     warn_resolution([(n_tests, min(sizes, default=0))], spec.level * MIXED[0][1])
 
 
-def _thin(spec: RunSpec, sites: Mapping[str, LocalSite]) -> dict[str, Finding]:
+def _thin(spec: RunSpec, sites: Mapping[str, Site]) -> dict[str, Finding]:
     if spec.regime.pools_calibration:
         return thin_groups(spec, _numbers(sites))
     return thin_findings(spec, _planned(spec, sites))
 
 
-def _numbers(sites: Mapping[str, LocalSite]) -> dict[str, Numbers]:
+def _numbers(sites: Mapping[str, Site]) -> dict[str, Numbers]:
     return {name: Numbers(*site.facts[:2]) for name, site in sites.items()}
 
 
-def _planned(spec: RunSpec, sites: Mapping[str, LocalSite]) -> dict[str, tuple[int, int]]:
+def _planned(spec: RunSpec, sites: Mapping[str, Site]) -> dict[str, tuple[int, int]]:
     """Return the tests and the calibration rows that each agent will have."""
     n = len(sites)
     return {

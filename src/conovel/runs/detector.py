@@ -34,7 +34,7 @@ from conovel.scorers.spelling import spell, spell_scorer, spell_seed
 from conovel.site.blocks import require_two
 from conovel.site.checks.rows import check_rows, with_findings
 from conovel.site.checks.sample import Looked
-from conovel.site.site import LocalSite
+from conovel.site.site import Site
 from conovel.site.work import SiteWork
 from conovel.spec.findings import Finding
 from conovel.spec.guarantee import one_site
@@ -202,7 +202,7 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
         null, test = read_pair(X_null, X_test, self.schema, keep_frames=whole)
         names = as_ids(ids, len(test))
         require_two(len(null))
-        site = LocalSite(null, test, work)
+        site = Site(null, test, work)
         if pi0 is None:  # an estimate below m can make up for too few rows
             warn_resolution([(len(test), site.n_calibration_planned(1))], level)
         found: list[Finding] = []

@@ -21,10 +21,11 @@ from conovel.runs.pages import write_report
 from conovel.scorers.selection import Selection
 from conovel.site.engines import Engine
 from conovel.site.explain.reasons import Reasons
-from conovel.site.files.site import FileSite
-from conovel.site.files.stream import Progress
 from conovel.site.memory import release_unused
+from conovel.site.open_files import open_files_site
+from conovel.site.output import DecisionFile, explain_files
 from conovel.site.sketch import Sketch
+from conovel.site.stored_blocks import Progress, silent
 from conovel.spec.findings import Finding, headline
 from conovel.spec.guarantee import Guarantee, one_site
 from conovel.spec.run_spec import RunSpec
@@ -124,7 +125,7 @@ def detect_files(
     detector : AdaDetect
         Scorer, level and all other settings. `repeats` must be 1.
     null, test, columns, id_column, reading, memory, engine, on_progress
-        As of :class:`conovel.site.files.site.FileSite`.
+        As of :func:`conovel.site.open_files.open_files_site`.
     out : Path
         File of decisions, .csv or .parquet.
     most_reasons : int
@@ -138,7 +139,7 @@ def detect_files(
     work = detector.site_work()
     _check_one_run(work.spec)
     level, pi0 = work.spec.level, work.spec.pi0
-    site = FileSite(
+    site = open_files_site(
         null,
         test,
         work,
@@ -149,28 +150,30 @@ def detect_files(
         schema=detector.schema,
         memory=memory,
         engine=engine,
-        on_progress=on_progress,
+        on_progress=on_progress or silent,
     )
     try:
         if pi0 is None:
-            warn_resolution([(site.facts.n_test, site.facts.n_null - site.n_train)], level)
-        site.ranks({})
-        outcome = step_up_counts([site.histogram], level, pi0)
-        reasons = site.explain(outcome.limits[0], most_reasons) if most_reasons else None
-        site.write_detection(out, outcome.limits[0], reasons, keep_columns)
+            warn_resolution([(len(site.test), site.n_calibration_planned(1))], level)
+        histogram = site.ranks({})
+        assert isinstance(histogram, RankHistogram)  # noqa: S101  (one site counts ranks)
+        outcome = step_up_counts([histogram], level, pi0)
+        limit = outcome.limits[0]
+        reasons = explain_files(site, limit, most_reasons) if most_reasons else None
+        written = DecisionFile(site, limit)
+        written.write_alone(out, reasons, keep_columns)
     except (InputError, FileError):
         site.close()  # the same inputs would only fail again
         raise
-    size = site.histogram.n_calibration
-    thin = thin_finding(size, site.histogram.size, level, pi0)
-    found = site.findings(thin) if check else ()
+    thin = thin_finding(histogram.n_calibration, histogram.size, level, pi0)
+    found = written.findings(thin) if check else ()
     site.close()
     release_unused()
     return FileDetection(
         out=out,
-        n_train=site.n_train,
-        histogram=site.histogram,
-        sketch=site.sketch,
+        n_train=len(site.null) - site.n_calibration,
+        histogram=histogram,
+        sketch=written.sketch,
         stepup=outcome,
         scorer=site.fitted.name,
         choices=site.choices,

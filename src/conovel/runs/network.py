@@ -36,8 +36,8 @@ from conovel.runs.results import NetworkRun
 from conovel.runs.site_results import decide
 from conovel.scorers.automatic import as_candidates
 from conovel.scorers.estimators import ScorerLike
-from conovel.site.consensus_site import open_site
-from conovel.site.site import LocalSite, Ranked
+from conovel.site.blocks import Ranked
+from conovel.site.site import Site
 from conovel.site.work import SiteWork
 from conovel.spec.consensus import Agreed
 from conovel.spec.guarantee import Guarantee, guarantee
@@ -247,9 +247,9 @@ class Network(Shown):
             run = run_on_sites(spec, agents, sites, vanishing, tell)
         return with_checks(run, sites, found) if check else run
 
-    def _sites(self, spec: RunSpec, agents: Sequence[Agent]) -> dict[str, LocalSite]:
+    def _sites(self, spec: RunSpec, agents: Sequence[Agent]) -> dict[str, Site]:
         """Read every agent's rows and say how each works."""
-        sites: dict[str, LocalSite] = {}
+        sites: dict[str, Site] = {}
         if self.min_group_rows is not None:
             as_whole(self.min_group_rows, "min_group_rows", least=1, others=" or None")
         for agent, drawn in zip(agents, agent_seeds(spec.seed, len(agents)), strict=True):
@@ -269,7 +269,7 @@ class Network(Shown):
                     own.privacy.require_small_delta(len(null) + len(test))
             except ConovelError as error:
                 raise type(error)(f"agent {agent.name}: {error}") from error
-            sites[agent.name] = open_site(null, test, work)
+            sites[agent.name] = Site(null, test, work)
         _check_columns(sites)
         _check_schema(spec, sites)
         if spec.regime.composite_null:
@@ -278,7 +278,7 @@ class Network(Shown):
         return sites
 
 
-def _check_schema(spec: RunSpec, sites: Mapping[str, LocalSite]) -> None:
+def _check_schema(spec: RunSpec, sites: Mapping[str, Site]) -> None:
     """Check that the schema was not made from the known normals of all agents, or their tests."""
     if isinstance(spec.schema, Schema):
         null = together(site.null.contents for site in sites.values())
@@ -287,7 +287,7 @@ def _check_schema(spec: RunSpec, sites: Mapping[str, LocalSite]) -> None:
         require_made_for(spec.schema.made_from, null, test, fixed=fixed)
 
 
-def _check_columns(sites: Mapping[str, LocalSite]) -> None:
+def _check_columns(sites: Mapping[str, Site]) -> None:
     first, *others = sites
     for name in others:
         if sites[name].facts[2:] != sites[first].facts[2:]:
@@ -299,9 +299,9 @@ def _check_columns(sites: Mapping[str, LocalSite]) -> None:
             )
 
 
-def _unify(sites: Mapping[str, LocalSite]) -> None:
+def _unify(sites: Mapping[str, Site]) -> None:
     """Give all agents' columns one type each: rows of one agent are compared with another's."""
-    everybody = [rows for site in sites.values() for rows in (site.null, site.test)]
+    everybody = [rows.in_memory() for site in sites.values() for rows in (site.null, site.test)]
     alike = iter(unify(*everybody))
     for site in sites.values():
         site.null, site.test = next(alike), next(alike)
@@ -310,7 +310,7 @@ def _unify(sites: Mapping[str, LocalSite]) -> None:
 def run_on_sites(
     spec: RunSpec,
     agents: Sequence[Agent],
-    sites: Mapping[str, LocalSite],
+    sites: Mapping[str, Site],
     vanishing: dict[str, Phase],
     tell: Callable[[str], None],
 ) -> NetworkRun:
@@ -346,21 +346,24 @@ def run_on_sites(
 def _run_pooled(
     spec: RunSpec,
     agents: Sequence[Agent],
-    sites: Mapping[str, LocalSite],
+    sites: Mapping[str, Site],
     tell: Callable[[str], None],
 ) -> NetworkRun:
     """Pool all rows and run AdaDetect once (Baseline 1); in simulations only."""
     tell("pooling all rows")
     first = next(iter(sites.values()))
     # All rows are compared with all: one representation for everybody's.
-    null, test = pool_pairs([(site.null, site.test) for site in sites.values()])
-    pool = LocalSite(null, test, replace(first.work, n_agents=1))
+    null, test = pool_pairs(
+        [(site.null.in_memory(), site.test.in_memory()) for site in sites.values()]
+    )
+    pool = Site(null, test, replace(first.work, n_agents=1))
     pool.ranks({})
     outcome = step_up([(pool.test_ranks, pool.n_calibration)], spec.level, spec.pi0)
     stops = np.cumsum([len(site.test) for site in sites.values()])[:-1]
     shares = zip(np.split(pool.scores, stops), np.split(pool.test_ranks, stops), strict=True)
     for site, (scores, ranks) in zip(sites.values(), shares, strict=True):
-        site.take(np.arange(ranks.size), Ranked(pool.calibration_scores, scores, ranks))
+        tested = np.ones(ranks.size, dtype=np.bool_)
+        site.ranked = Ranked.of(tested, pool.calibration_scores, scores, ranks)
         site.choices, site.explainer = pool.choices, pool.explainer
     limits = dict.fromkeys(sites, outcome.limits[0])
     return _result(spec, agents, sites, limits, Transcript(spec=spec), guarantee(spec))
@@ -369,7 +372,7 @@ def _run_pooled(
 def _result(
     spec: RunSpec,
     agents: Sequence[Agent],
-    sites: Mapping[str, LocalSite],
+    sites: Mapping[str, Site],
     limits: Mapping[str, int],
     transcript: Transcript,
     promise: Guarantee,

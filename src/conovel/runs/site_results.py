@@ -19,7 +19,7 @@ from conovel.scorers.selection import Selection
 from conovel.site.explain.explainer import Explainer
 from conovel.site.explain.reasons import MOST_EXPLAINED, TOP, Reasons, most_novel
 from conovel.site.roaming import Roaming
-from conovel.site.site import LocalSite
+from conovel.site.site import Site
 from conovel.spec.consensus import Agreed
 from conovel.spec.findings import Finding
 from conovel.spec.shown import Shown
@@ -281,7 +281,7 @@ def with_part(result: Result, name: str, part: Any, **changed: Any) -> Result:
 
 
 def decide(
-    site: LocalSite,
+    site: Site,
     limit: int,
     ids: NDArray[Any] | None,
     name: str = "",
@@ -308,7 +308,7 @@ def decide(
         scores=site.scores,
         tested=site.tested,
         n_calibration=site.n_calibration,
-        test_rows=site.test,
+        test_rows=site.test.in_memory(),
         ids=ids,
         choices=site.choices,
         explainer=site.explainer,

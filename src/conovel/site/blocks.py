@@ -9,15 +9,20 @@ fills half of the mixture its share is taken.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import SampleError
-from conovel.scorers.base import Matrix, Mixture, Vector, content_hash
-from conovel.spec.training import n_training
+from conovel.scorers.base import Matrix, Mixture, ScoreModel, TrainingSet, Vector, content_hash
+from conovel.spec.training import MAX_TRAIN_ROWS, n_training
 from conovel.stats.levels import Level
+from conovel.stats.ranks import conformal_ranks
+from conovel.stats.stepup import RankHistogram
 
 _DRAW_BITS = 33  # the lower bits of the hash; folds are assigned by the upper ones
 
@@ -122,3 +127,129 @@ def split_by_number(n: int, n_train: int, seed: int) -> tuple[NDArray[np.intp], 
     require_two(n)
     order = np.random.default_rng(seed).permutation(n)
     return np.sort(order[:n_train]), np.sort(order[n_train:])
+
+
+def mask_of(positions: NDArray[np.intp], n: int) -> NDArray[np.bool_]:
+    """Mark some of n rows."""
+    mask = np.zeros(n, dtype=np.bool_)
+    mask[positions] = True
+    return mask
+
+
+class RankedPart(NamedTuple):
+    """Scores and ranks of the tested rows among test rows `start` to `stop`."""
+
+    start: int
+    stop: int
+    scores: Vector
+    ranks: NDArray[np.int64]
+
+
+class GiveParts(Protocol):
+    """Gives scores and ranks in the order of the rows."""
+
+    def __call__(self, stage: str | None = None, /) -> Iterable[RankedPart]:
+        """Give all parts; progress is told of the stage, where it has a name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """The tested rows of a site, scored and ranked.
+
+    Attributes
+    ----------
+    tested : bool array of shape (m,)
+        Which test rows are tested.
+    calibration_scores : float array of shape (ℓ,)
+        In the order of the calibration rows.
+    parts : callable
+        Gives scores and ranks of the tested rows, part by part.
+    """
+
+    tested: NDArray[np.bool_]
+    calibration_scores: Vector
+    parts: GiveParts
+
+    @classmethod
+    def of(
+        cls,
+        tested: NDArray[np.bool_],
+        calibration_scores: Vector,
+        scores: Vector,
+        ranks: NDArray[np.int64],
+    ) -> Ranked:
+        """Note scores and ranks in memory."""
+        part = RankedPart(0, tested.size, scores, ranks)
+        return cls(tested, calibration_scores, lambda _=None: [part])
+
+    @property
+    def scores(self) -> Vector:
+        """The score of each test row, NaN where it is not tested."""
+        scores = np.full(self.tested.size, np.nan)
+        scores[self.tested] = np.concatenate([part.scores for part in self.parts()])
+        return scores
+
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        """The rank of each test row, 0 where it is not tested."""
+        ranks = np.zeros(self.tested.size, dtype=np.int64)
+        ranks[self.tested] = np.concatenate([part.ranks for part in self.parts()])
+        return ranks
+
+    @cached_property
+    def histogram(self) -> RankHistogram:
+        """Count how often each rank occurs, in memory that grows with ℓ only."""
+        n_calibration = self.calibration_scores.size
+        counts = np.zeros(n_calibration + 2, dtype=np.int64)
+        for part in self.parts():
+            counts += np.bincount(part.ranks, minlength=n_calibration + 2)
+        return RankHistogram.of_counts(counts, n_calibration)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows in memory that are trained on together: all of an agent's, or 1/K of them in `split`.
+
+    Attributes
+    ----------
+    null_train : array of shape (k, d)
+    rows : array of shape (n, d)
+        The calibration rows, then the test rows of the block.
+    n_calibration : int
+    tested : bool array of shape (m,)
+        Which test rows are in it.
+    max_train_rows : int
+        About so many rows of the mixture are learnt from.
+    """
+
+    null_train: Matrix
+    rows: Matrix
+    n_calibration: int
+    tested: NDArray[np.bool_]
+    max_train_rows: int = MAX_TRAIN_ROWS
+
+    @property
+    def n_mixture(self) -> int:
+        """How many rows the mixture has."""
+        return len(self.rows)
+
+    @cached_property
+    def _mixture(self) -> Mixture:
+        return Mixture.of(self.rows)
+
+    @cached_property
+    def training(self) -> TrainingSet:
+        """What is learnt from: of a very large mixture, a sample by content."""
+        return TrainingSet(self.null_train, training_sample(self._mixture, self.max_train_rows))
+
+    def rank(self, model: ScoreModel, name: str = "") -> Ranked:
+        """Score all rows and rank the tested ones; `name` is for rows kept in a folder."""
+        calibration, tests = np.split(self._mixture.score(model), [self.n_calibration])
+        return Ranked.of(self.tested, calibration, tests, ranks_among(calibration, tests))
+
+
+def ranks_among(calibration: Vector, tests: Vector) -> NDArray[np.int64]:
+    """Rank test scores; without any calibration row every rank is 1."""
+    if not calibration.size or not tests.size:
+        return np.ones(tests.size, dtype=np.int64)
+    return conformal_ranks(calibration, tests)

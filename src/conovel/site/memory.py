@@ -32,7 +32,7 @@ class MemoryPlan:
     piece : int
         Rows that are read and scored together.
     cell_bits : int
-        See :class:`conovel.site.files.gather.Cells`.
+        See :func:`conovel.site.stored_blocks.draw_sample`.
     """
 
     piece: int

@@ -1,10 +1,11 @@
-"""From scored parts to decisions: counts first, then the rows once more, in their order."""
+"""Decisions on rows that are kept in a folder, written chunk by chunk in the order of the rows."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,12 +16,23 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
-from conovel.errors import FileError
+from conovel.errors import FileError, InputError
 from conovel.rows.datafiles import first_line
+from conovel.rows.pieces import FileSource
 from conovel.rows.private_files import keep_mode, make_private_file
 from conovel.rows.spreadsheets import neutral_table
-from conovel.site.explain.reasons import Reasons
-from conovel.stats.stepup import RankHistogram, within_limit
+from conovel.rows.stored import StoredRows
+from conovel.site.blocks import Ranked, RankedPart
+from conovel.site.checks.sample import Looked
+from conovel.site.explain.reasons import MOST_EXPLAINED, Reasons, most_novel
+from conovel.site.roaming import Roaming
+from conovel.site.site import Site
+from conovel.site.sketch import SeenDecisions, Sketch
+from conovel.site.stored_blocks import Store
+from conovel.spec.consensus import Agreed
+from conovel.spec.findings import Finding
+from conovel.stats.cells import reaches
+from conovel.stats.stepup import within_limit
 
 _GROUP = 1 << 20  # rows of a Parquet row group: pyarrow's own default, whatever the pieces
 
@@ -32,39 +44,184 @@ class Writer(Protocol):
         """Append some rows."""
 
 
-def count_ranks(parts: Iterator[pa.Table], n_calibration: int) -> RankHistogram:
-    """Count how often each rank occurs, in memory that grows with ℓ only."""
-    counts = np.zeros(n_calibration + 2, dtype=np.int64)
-    for part in parts:
-        np.add.at(counts, part["rank"].to_numpy(), 1)
-    return RankHistogram.of_counts(counts, n_calibration)
-
-
-class Decider:
-    """Turns a part into rows of the output.
+def explain_files(
+    site: Site, limit: int, most: int = MOST_EXPLAINED, agreed: Agreed | None = None
+) -> Reasons:
+    """Explain the most novel of the rejected rows; only they are read again.
 
     Parameters
     ----------
-    histogram : RankHistogram
-        All ranks.
+    site : Site
+        Its rows are kept in a folder, and are ranked.
     limit : int
-        The largest rejected rank.
+        The largest rejected rank; in the regime `joint` the lowest rejected cell.
+    most : int
+        How many rows are explained at most.
+    agreed : Agreed, optional
+        What all agents agreed on in the regime `consensus`.
+    """
+    ranked, source, store = _ranked_files(site)
+    chosen, novelty = _most_novel(site, ranked, limit, most, agreed)
+    store.begin("explaining")
+    assert site.explainer is not None  # noqa: S101  (rows are ranked before)
+    rows, ids = source.rows_at(chosen, store.plan.piece)
+    reasons = Reasons.of(site.explainer, rows, np.arange(chosen.size), ids)
+    return replace(reasons, rows=chosen, novelty=novelty)
+
+
+def _ranked_files(site: Site) -> tuple[Ranked, FileSource, Store]:
+    """Return what is written of a site whose rows are kept in a folder."""
+    assert isinstance(site.test, StoredRows)  # noqa: S101
+    assert site.ranked is not None and site.store is not None  # noqa: PT018, S101
+    return site.ranked, site.test.source, site.store
+
+
+def _rejected(
+    site: Site, part: RankedPart, limit: int, agreed: Agreed | None
+) -> NDArray[np.bool_]:
+    """Tell which tested rows of a part are rejected."""
+    if site.cells_of is None:
+        return within_limit(part.ranks, limit)
+    cells = site.cells_of(part.scores)
+    if site.folds is None:
+        return reaches(cells, limit)
+    if agreed is None:
+        raise InputError("the decisions of consensus need what all agents agreed on")
+    return reaches(cells, np.array(agreed.cells)[site.folds[part.start : part.stop]])
+
+
+def _most_novel(
+    site: Site, ranked: Ranked, limit: int, most: int, agreed: Agreed | None
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the places of the most novel rejected rows, and the order of their novelty."""
+    rows, ranks = np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.int64)
+    scores = np.zeros(0)
+    for part in ranked.parts():
+        here = np.flatnonzero(_rejected(site, part, limit, agreed))
+        tested = np.flatnonzero(ranked.tested[part.start : part.stop])
+        rows = np.append(rows, part.start + tested[here])
+        ranks, scores = np.append(ranks, part.ranks[here]), np.append(scores, part.scores[here])
+        kept = np.lexsort((-scores, ranks))[:most]
+        rows, ranks, scores = rows[kept], ranks[kept], scores[kept]
+    return most_novel(rows, ranks, scores, most)
+
+
+class DecisionFile:
+    """Writes the decisions of a site chunk by chunk, and keeps what checks and reports need.
+
+    Parameters
+    ----------
+    site : Site
+        Its rows are kept in a folder, and are ranked.
+    limit : int
+        The largest rejected rank; in the regime `joint` the lowest rejected cell.
+    agreed : Agreed, optional
+        What all agents agreed on in the regime `consensus`.
+
+    Attributes
+    ----------
+    sketch : Sketch
+        What a report draws of the rows of a site alone.
+    histogram : RankHistogram
+        How often each rank occurs.
     """
 
-    def __init__(self, histogram: RankHistogram, limit: int) -> None:
-        self.n_calibration, self.limit = histogram.n_calibration, limit
-        ranks, adjusted = histogram.adjusted()
-        self._adjusted = np.zeros(histogram.n_calibration + 2)  # by rank
-        self._adjusted[ranks] = adjusted
+    sketch: Sketch
 
-    def decide(self, part: pa.Table) -> pa.Table:
-        """Add p-values and the decision to scores and ranks."""
-        ranks: NDArray[np.int64] = part["rank"].to_numpy()
-        return (
-            part.append_column("p_value", pa.array(ranks / (self.n_calibration + 1)))
-            .append_column("adjusted_p_value", pa.array(self._adjusted[ranks]))
-            .append_column("rejected", pa.array(within_limit(ranks, self.limit)))
+    def __init__(self, site: Site, limit: int, agreed: Agreed | None = None) -> None:
+        self.site, self.limit, self.agreed = site, limit, agreed
+        self._ranked, self._source, self._store = _ranked_files(site)
+        self.histogram = self._ranked.histogram
+        self._seen = SeenDecisions(Looked.of(site.null, site.test))
+
+    def write(self, path: Path, reasons: Reasons | None = None) -> None:
+        """Write the decisions of an agent, as `conovel.SiteResult` has them.
+
+        Parameters
+        ----------
+        path : Path
+            .csv or .parquet, on the disk of the folder.
+        reasons : Reasons, optional
+            Written beside the decisions.
+        """
+        seen = map(self._seen.see, map(self._decide, self._ranked.parts("writing")))
+        write_rows(path, with_reasons(seen, reasons), self._store.work.folder)
+
+    def write_alone(
+        self, path: Path, reasons: Reasons | None = None, keep_columns: bool = False
+    ) -> None:
+        """Write the decisions of a site alone, as `conovel.Detection` has them.
+
+        Parameters
+        ----------
+        path, reasons
+            As of :meth:`write`.
+        keep_columns : bool
+            Whether to write the columns of the test files, too.
+        """
+        self.sketch = Sketch(self._ranked)
+        ranks, adjusted_p_values = self.histogram.adjusted()
+        adjusted = np.zeros(self.histogram.n_calibration + 2)  # by rank
+        adjusted[ranks] = adjusted_p_values
+
+        def decide(part: RankedPart) -> pa.Table:
+            return self._table(
+                part,
+                score=part.scores,
+                rank=part.ranks,
+                p_value=part.ranks / (self.histogram.n_calibration + 1),
+                adjusted_p_value=adjusted[part.ranks],
+                rejected=within_limit(part.ranks, self.limit),
+            )
+
+        seen = map(self._seen.see, map(decide, self._ranked.parts("writing")))
+        tables = with_reasons(map(self.sketch.draw, seen), reasons)
+        if keep_columns:
+            originals = self._source.originals(self._store.plan.piece)
+            tables = (with_originals(*both) for both in zip(tables, originals, strict=True))
+        write_rows(path, tables, self._store.work.folder)
+
+    def _table(self, part: RankedPart, **columns: NDArray[Any]) -> pa.Table:
+        assert isinstance(self.site.test, StoredRows)  # noqa: S101
+        ids = self.site.test.ids(part.start)
+        return pa.table(columns if ids is None else {"id": ids, **columns})
+
+    def _decide(self, part: RankedPart) -> pa.Table:
+        """Give all rows of a part; one that was not tested has rank 0 and no score."""
+        here = slice(part.start, part.stop)
+        tested = self._ranked.tested[here]
+        scores, ranks = np.full(tested.size, np.nan), np.zeros(tested.size, dtype=np.int64)
+        rejected = np.zeros(tested.size, dtype=np.bool_)
+        scores[tested], ranks[tested] = part.scores, part.ranks
+        rejected[tested] = _rejected(self.site, part, self.limit, self.agreed)
+        p_values = np.where(tested, ranks / (self.histogram.n_calibration + 1), np.nan)
+        normal_at = {}
+        if self.site.folds is not None and self.agreed is not None:
+            cells = {name: own[here] for name, own in self.site.cells_by_agent.items()}
+            roaming = Roaming.of(self.site.folds[here], cells, self.agreed)
+            normal_at = {"normal_at": roaming.spelled.tolist()}
+        return self._table(
+            part,
+            score=scores,
+            rank=ranks,
+            p_value=p_values,
+            tested=tested,
+            **normal_at,
+            rejected=rejected,
         )
+
+    def findings(self, *known: Finding | None, name: str = "") -> tuple[Finding, ...]:
+        """Look for what speaks against the decisions, once they are written.
+
+        Parameters
+        ----------
+        *known : Finding or None
+            What is known already.
+        name : str
+            The agent; empty for one site alone.
+        """
+        n_smallest, n_agents = self.histogram.at_most(1), self.site.work.n_agents
+        return self._seen.findings(n_smallest, known, n_agents, name)
 
 
 def with_reasons(tables: Iterator[pa.Table], reasons: Reasons | None) -> Iterator[pa.Table]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from conovel.scorers.base import Vector
+from conovel.site.blocks import Ranked
 from conovel.site.checks.rows import Outcome, check_outcome, check_rows
 from conovel.site.checks.sample import Looked
 from conovel.spec.findings import Finding
@@ -18,12 +19,12 @@ _MOST_ROWS = 100
 
 
 class Sketch:
-    """Sees all parts once for the range of the scores, then once more with decisions.
+    """Counts rows by their scores, and keeps the most novel ones.
 
     Parameters
     ----------
-    calibration : array of shape (ℓ,)
-        Calibration scores in ascending order.
+    ranked : Ranked
+        The scores, for their range.
 
     Attributes
     ----------
@@ -35,21 +36,16 @@ class Sketch:
         The first rows by rank and score.
     """
 
-    def __init__(self, calibration: Vector) -> None:
-        self._calibration = calibration
-        self._low, self._high = float(calibration[0]), float(calibration[-1])
+    def __init__(self, ranked: Ranked) -> None:
+        self._calibration = ranked.calibration_scores
+        scores = [self._calibration, *(part.scores for part in ranked.parts())]
+        self._low = float(min(one.min(initial=np.inf) for one in scores))
+        self._high = float(max(one.max(initial=-np.inf) for one in scores))
         self.tests = np.zeros(_BINS, dtype=np.int64)
         self.rejected = np.zeros(_BINS, dtype=np.int64)
         self.lowest_rejected = np.inf
         self.most_novel = pa.table({})
         self._n_drawn = 0
-
-    def see(self, part: pa.Table) -> pa.Table:
-        """Note the range of the scores."""
-        scores = part["score"].to_numpy()
-        self._low = min(self._low, float(scores.min()))
-        self._high = max(self._high, float(scores.max()))
-        return part
 
     @property
     def drawable(self) -> bool:

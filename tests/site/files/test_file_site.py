@@ -13,18 +13,17 @@ from support.scorers import FunctionScore
 
 import conovel as cn
 from conovel.deciding.folds import agreed_of
-from conovel.errors import ColumnError, FileError, SampleError, SiteFailedError
+from conovel.errors import ColumnError, SampleError, SiteFailedError
 from conovel.protocol.states import State
 from conovel.rows.pairs import read_pair
-from conovel.rows.pieces import FileSource
 from conovel.rows.storage import write_table
 from conovel.runs.site_results import decide
 from conovel.scorers.automatic import as_candidates
 from conovel.scorers.blend import Refined, shallow_trees, shrunken_logistic
 from conovel.site.composite import Composite, fit_composite
-from conovel.site.consensus_site import open_site
-from conovel.site.files.consensus_site import FileConsensusSite
-from conovel.site.files.site import FileSite
+from conovel.site.open_files import open_files_site
+from conovel.site.output import DecisionFile
+from conovel.site.site import Site
 from conovel.site.work import SiteWork
 from conovel.spec.groups import Numbers, needed_calibration, planned_calibration
 from conovel.spec.regimes import as_regime
@@ -43,7 +42,7 @@ def settings(seed=3, **more):
 
 
 def in_memory(rows, asked):
-    return open_site(*read_pair(*(pa.table(named(sample)) for sample in rows)), asked)
+    return Site(*read_pair(*(pa.table(named(sample)) for sample in rows)), asked)
 
 
 def small(asked):
@@ -53,8 +52,7 @@ def small(asked):
 
 
 def in_files(folder, asked):
-    kind = FileConsensusSite if asked.spec.regime.composite_null else FileSite
-    return kind(
+    return open_files_site(
         folder / "null", folder / "test", asked, folder / "work", id_column="name", memory="1GB"
     )
 
@@ -88,9 +86,7 @@ def assert_same(tmp_path, sites, links):
     limit = limits.pop()
     agreed = agreed_of(links[0].coordinator.outcome)
     write_table(tmp_path / "memory.parquet", columns_of(local, limit, agreed))
-    if agreed is not None:
-        streamed.agree(agreed)
-    streamed.write(tmp_path / "pieces.parquet", limit)
+    DecisionFile(streamed, limit, agreed).write(tmp_path / "pieces.parquet")
     expected = (tmp_path / "memory.parquet").read_bytes()
     assert (tmp_path / "pieces.parquet").read_bytes() == expected
     assert streamed.choices == local.choices
@@ -102,7 +98,7 @@ def assert_same(tmp_path, sites, links):
 @pytest.mark.parametrize("composite", ["mean", "max", "min", "stacked", "auto"])
 def test_every_composite_gives_the_bytes_of_memory(tmp_path, monkeypatch, composite):
     sites, links = both(tmp_path, monkeypatch, composite=composite)
-    assert sites[0].n_calibration == sites[1].histogram.n_calibration == N_NULL - 250
+    assert sites[0].n_calibration == sites[1].n_calibration == N_NULL - 250
     assert_same(tmp_path, sites, links)
 
 
@@ -134,7 +130,7 @@ def test_few_test_rows_in_the_regime_consensus(tmp_path, monkeypatch, n_test):
 def test_blocks_of_rows(tmp_path, monkeypatch, most, piece, composite):
     more = {"regime": as_regime("split"), "composite": composite}
     sites, links = both(tmp_path, monkeypatch, most=most, piece=piece, **more)
-    assert sites[0].tested.sum() == sites[1].histogram.size == N_TEST // 2
+    assert sites[0].tested.sum() == sites[1].tested.sum() == N_TEST // 2
     assert_same(tmp_path, sites, links)
 
 
@@ -145,11 +141,11 @@ def test_blocks_of_rows_without_names(tmp_path, monkeypatch):
     memory = in_memory(draw(), asked)
     features = list(named(draw()[0]))
     paths = tmp_path / "null", tmp_path / "test"
-    files = FileSite(*paths, asked, tmp_path / "work", columns=features)
+    files = open_files_site(*paths, asked, tmp_path / "work", columns=features)
     peer = small(settings(seed=4, regime=as_regime("split")))
     limits = [run(site, peer, asked).agents["big"].limit for site in (memory, files)]
     assert limits[0] == limits[1]
-    files.write(tmp_path / "out.parquet", limits[0])
+    DecisionFile(files, limits[0]).write(tmp_path / "out.parquet")
     found, expected = (
         pa.parquet.read_table(tmp_path / "out.parquet"),
         columns_of(memory, limits[0]),
@@ -157,13 +153,6 @@ def test_blocks_of_rows_without_names(tmp_path, monkeypatch):
     assert found.column_names == [name for name in expected if name != "id"]
     for name in found.column_names:
         np.testing.assert_array_equal(found[name].to_numpy(), expected[name])
-
-
-def test_files_that_grow_are_noticed(tmp_path):
-    make_files(tmp_path)
-    source = FileSource(tmp_path / "test", id_column="name", only=np.ones(N_TEST - 1, dtype=bool))
-    with pytest.raises(FileError, match="has got more rows while it was read"):
-        list(source.pieces(64))
 
 
 def test_more_blocks_than_rows(tmp_path):
@@ -209,17 +198,15 @@ def test_a_network_has_the_messages_of_such_a_run(tmp_path, monkeypatch):
     models = network._sites(*checked)["small"].models(1, ["big", "small"])
     found = site.ranks({"small": models["big"]})
     assert isinstance(found, RankHistogram)
-    ranks = np.concatenate([part["rank"].to_numpy() for part in site._stream.parts()])
-    assert np.array_equal(ranks, expected.ranks)
+    assert np.array_equal(site.test_ranks, expected.ranks)
 
 
 def test_a_value_that_is_no_number_ends_it_before_the_hello(tmp_path):
     make_files(tmp_path)
     table = pa.table({**named(draw()[0][:5]), "x1": [0.0, 1.0, None, 2.0, 3.0]})
     pa.parquet.write_table(table, tmp_path / "null" / "0.parquet")
-    site = in_files(tmp_path, settings())
     with pytest.raises(ColumnError, match=r"null/0\.parquet.*column 'x1' has 1"):
-        _ = site.facts
+        in_files(tmp_path, settings())
 
 
 def test_a_composite_that_looks_at_neighbours_gets_all_rows_in_one_call(tmp_path, monkeypatch):
@@ -234,9 +221,9 @@ def test_a_composite_that_looks_at_neighbours_gets_all_rows_in_one_call(tmp_path
     found = Composite(FunctionScore(centred))
     monkeypatch.setattr("conovel.site.site.fit_composite", lambda *_: found)
     site.ranks({})
-    scores = np.concatenate([part["score"].to_numpy() for part in site._stream.parts()])
+    scores = site.scores
     null, test = draw()
-    used = null[~site._stream._is_train]
+    used = null[site.split(N_NULL)[1]]
     distinct = np.unique(np.concatenate([used, test]), axis=0)
     assert len(distinct) in sizes
     assert scores.tolist() == (test[:, 0] - distinct[:, 0].mean()).tolist()
@@ -250,8 +237,7 @@ def test_what_goes_wrong_while_scoring_is_the_sites_own_fault(tmp_path, monkeypa
     make_files(tmp_path)
     asked = settings()
     site = in_files(tmp_path, asked)
-    _ = site.facts
-    (tmp_path / "test" / "1.parquet").unlink()
+    (tmp_path / "work" / "test.rows").unlink()
     link = Link({"big": site, "small": small(asked)}, regime=asked.spec.regime, level=LEVEL)
     assert isinstance(link.run().agents["big"].error, SiteFailedError)
 
@@ -268,6 +254,6 @@ def test_a_group_leaves_rows_to_train_on(tmp_path, monkeypatch):
     spec = links[0].coordinator.spec
     by_itself = planned_calibration(Numbers(N_NULL, N_TEST), spec, 2)
     needed = needed_calibration(N_TEST, weight)
-    assert sites[0].n_calibration == sites[1].histogram.n_calibration == needed < by_itself
-    assert sites[1].n_train == N_NULL - needed
+    assert sites[0].n_calibration == sites[1].n_calibration == needed < by_itself
+    assert sites[1].n_train(N_NULL) == N_NULL - needed
     assert_same(tmp_path, sites, links)

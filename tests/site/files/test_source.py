@@ -70,7 +70,7 @@ def test_a_disappearing_file_is_named(files, monkeypatch):
     cut(monkeypatch, 100)
 
     def vanish(stage, done, total):
-        if stage == "scoring":
+        if stage == "reading":  # the known normals are read first
             (files / "test" / "2.parquet").unlink(missing_ok=True)
 
     with pytest.raises(FileError, match=r"2\.parquet cannot be read"):

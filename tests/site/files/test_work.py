@@ -45,7 +45,7 @@ def test_killed_anywhere_and_started_again_gives_the_same_bytes(files, monkeypat
     in_memory(trees(), files / "memory.parquet")
     expected = (files / "memory.parquet").read_bytes()
     out, n_kills = files / "out.parquet", 0
-    while True:  # manifest, sample, model, 4 + 3 parts, output
+    while True:  # manifest, rows, 3 of names, rows, model, 4 + 3 parts, output
         out.unlink(missing_ok=True)
         status = run_in_child(files, out, n_kills + 1, die_at_replace)
         if os.waitstatus_to_exitcode(status) == 0:
@@ -56,7 +56,7 @@ def test_killed_anywhere_and_started_again_gives_the_same_bytes(files, monkeypat
         in_pieces(trees(), files, out)
         assert out.read_bytes() == expected
         assert left_in(files) == ["memory.parquet", "null", "out.parquet", "test"]
-    assert n_kills == 11
+    assert n_kills == 15
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -65,7 +65,7 @@ def test_killed_again_and_again_it_still_gets_there(files, monkeypatch):
     cut(monkeypatch, 250)
     in_memory(trees(), files / "memory.parquet")
     out = files / "out.parquet"
-    for _ in range(11):
+    for _ in range(15):
         assert not out.exists()
         run_in_child(files, out, 1, lambda nth: die_at_replace(nth, after=True))
     assert out.read_bytes() == (files / "memory.parquet").read_bytes()

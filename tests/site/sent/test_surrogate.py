@@ -34,7 +34,7 @@ from conovel.scorers.automatic import mahalanobis_distance
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.scorers.estimators import as_scorer
 from conovel.site.sent.surrogate import make_surrogate
-from conovel.site.site import LocalSite
+from conovel.site.site import Site
 from conovel.site.work import SiteWork
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.settings import as_bits
@@ -189,12 +189,12 @@ def test_what_imitates_does_not_know_which_rows_are_calibration_rows(name):
     test[:10] += 2.0
     spec = RunSpec.of(composite="mean", bits=None, seed=7)
     work = SiteWork(spec, (as_scorer(IMITATED[name]),), n_agents=2)
-    site = LocalSite(Rows(null), Rows(test), work)
-    _, calibration = site._split(len(null), len(test))
+    site = Site(Rows(null), Rows(test), work)
+    _, calibration = site.split(len(null))
     pool = rng.permutation(np.concatenate([null[calibration], test]))
     swapped = null.copy()
     swapped[calibration], test = np.split(pool, [len(calibration)])
-    other = LocalSite(Rows(swapped), Rows(test), work)
+    other = Site(Rows(swapped), Rows(test), work)
     assert site.models(0, ("a", "b")) == other.models(0, ("a", "b"))
 
 

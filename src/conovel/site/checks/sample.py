@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.rows.tables import Rows
+from conovel.rows.stored import RowSource
 
 _MOST_ROWS = 1 << 14
 _MOST_VALUES = 1 << 21
@@ -43,58 +43,6 @@ def stride_of(n: int, most: int) -> int:
     return stride
 
 
-class Strided:
-    """Takes every 2^k-th row of a sample that comes piece by piece.
-
-    Parameters
-    ----------
-    most : int
-        How many rows are kept at most; k grows with the rows that came.
-
-    Examples
-    --------
-    >>> some = Strided(3)
-    >>> for start in (0, 4, 8):
-    ...     some.take(np.arange(start, start + 4)[some.choice(start)], start)
-    >>> some.rows, some.stride
-    (array([0, 4, 8]), 4)
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most, self.stride = most, 1
-        self._parts: list[NDArray[Any]] = []
-
-    def choice(self, start: int) -> slice:
-        """Say which rows of a piece that begins at row `start` may be kept."""
-        stride = self.stride
-        return slice(-start % stride, None, stride)
-
-    def take(self, rows: NDArray[Any], start: int, choice: slice | None = None) -> None:
-        """Take in rows of a piece, in the order of the pieces.
-
-        Parameters
-        ----------
-        rows : array
-            What was chosen of the piece.
-        start : int
-            Where the piece begins.
-        choice : slice, optional
-            How they were chosen, if that was before pieces that were taken in since.
-        """
-        chosen = choice or self.choice(start)
-        first, step = start + int(chosen.start), int(chosen.step)
-        skipped = -first % self.stride // step
-        self._parts.append(rows[skipped :: self.stride // step])
-        while sum(map(len, self._parts)) > self.most:
-            self._parts = [np.concatenate(self._parts)[::2]]
-            self.stride *= 2
-
-    @property
-    def rows(self) -> NDArray[Any]:
-        """The rows that were kept."""
-        return np.concatenate(self._parts)
-
-
 class Looked(NamedTuple):
     """The rows that checks look at, of both samples of a site.
 
@@ -118,13 +66,16 @@ class Looked(NamedTuple):
     n_test: int
 
     @classmethod
-    def of(cls, null: Rows, test: Rows) -> Looked:
-        """Look at rows in memory."""
+    def of(cls, null: RowSource, test: RowSource) -> Looked:
+        """Take the rows of both samples."""
         most = most_rows(null.width)
         features = null.columns or tuple(map(str, range(null.width)))
+        known, tests = (
+            rows.take(np.arange(0, len(rows), stride_of(len(rows), most))) for rows in (null, test)
+        )
         return cls(
-            null.values[:: stride_of(len(null), most)],
-            test.values[:: stride_of(len(test), most)],
+            known,
+            tests,
             features,
             features if null.encoder is None else null.encoder.source,
             len(null),

@@ -1,1 +1,0 @@
-"""Rows of a site in files that do not fit into memory."""
