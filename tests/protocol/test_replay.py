@@ -85,15 +85,15 @@ def test_every_value_of_groups_is_checked():
     plain = json.loads(json.dumps(network_content(run)))
     assert_every_forgery_is_found(plain)
     for path, value, found in [
-        (("weights", "a"), "1/2", "weights of the roster"),
-        (("weights", "odd"), "7/3", "weights of the roster"),
-        (("agents", "a", "n_null"), -1, "a number of rows is negative"),
-        (("agents", "a", "n_null"), 10**400, "too large for a HELLO"),
-        (("agents", "b", "n_test"), 10**30, "too large for a HELLO"),
-        (("rooms", "b"), "1/20", "x of b is 1/20"),
-        (("rooms", "odd"), "1/20", "x of odd is 1/20"),
-        (("outcome", "cells", 0), 1, "the lowest rejected cells"),
-        (("outcome", "cells", 3), 1, "the lowest rejected cells"),
+        (("weights", "a"), "1/2", "weights.a is '1/2', and follows to be"),
+        (("weights", "odd"), "7/3", "weights.odd is '7/3', and follows to be"),
+        (("agents", "a", "n_null"), -1, "a HELLO cannot be sent"),
+        (("agents", "a", "n_null"), 10**400, "a HELLO cannot be sent"),
+        (("agents", "b", "n_test"), 10**30, "a HELLO cannot be sent"),
+        (("rooms", "b"), "1/20", "rooms.b is '1/20'"),
+        (("rooms", "odd"), "1/20", "rooms.odd is '1/20'"),
+        (("outcome", "cells", 0), 1, "outcome.cells.0 is 1"),
+        (("outcome", "cells", 3), 1, "outcome.cells.3 is 1"),
     ]:
         changed = copy.deepcopy(plain)
         holder = changed["transcript"]

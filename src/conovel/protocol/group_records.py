@@ -8,9 +8,10 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
+from conovel.deciding.cells import block_of, decide_groups
 from conovel.errors import ConovelError
-from conovel.protocol.audit_joint import decided_groups, planned_groups
 from conovel.protocol.transcript import Transcript
+from conovel.spec.groups import Numbers, divide
 
 _UNKNOWN: Mapping[str, int] = MappingProxyType({})
 
@@ -81,15 +82,27 @@ def groups_of(
     floors : mapping of int
         The floor of each agent, where it is known: no message tells it.
     """
-    outcome = transcript.outcome
-    known = set(transcript.agents), set(transcript.cell_counts)
-    if outcome is None or not transcript.settings.regime.pools_calibration:
+    outcome, rooms, counts = transcript.outcome, transcript.rooms, transcript.cell_counts
+    if outcome is None or not rooms:
         return ()
-    if not set(transcript.roster) <= known[0] or not set(outcome.participants) <= known[1]:
+    if not {*transcript.roster} <= {*transcript.agents} or not {*outcome.participants} <= {
+        *counts
+    }:
         return ()
-    sizes = {name: transcript.agents[name] for name in outcome.participants}
+    spec = transcript.settings
+    numbers = {
+        name: Numbers(transcript.agents[name].n_null, transcript.agents[name].n_test)
+        for name in transcript.roster
+    }
+    n_invited = len({*outcome.participants, *outcome.left_out, *outcome.dropped})
+    ready = {name: transcript.agents[name].ready for name in outcome.participants}
+    blocks = {
+        name: block_of(name, one, counts[name], rooms[name], spec.level)
+        for name, one in ready.items()
+    }
+    planned = divide(numbers, spec, n_invited)
     groups = []
-    for one in decided_groups(transcript, sizes, planned_groups(transcript, outcome)):
+    for one in decide_groups(planned, blocks, rooms, ready, spec.level, spec.liars):
         found = one.found
         reached: tuple[str, ...] = ()
         if one.room and found.cell is not None:

@@ -174,7 +174,7 @@ class Transcript:
     @property
     def cell_counts(self) -> dict[str, Histogram]:
         """In the regime `joint`, the rows of each agent above its floor, however it told them."""
-        if self.spec is None or not self.spec.regime.pools_calibration or not self.reveals:
+        if not self.rooms or not self.reveals:
             return self.histograms
         return {n: Histogram(r.calibration, r.tests) for n, r in self.reveals.items()}
 
@@ -185,7 +185,7 @@ class Transcript:
     @property
     def uncovered(self) -> tuple[str, ...]:
         """The agents that are no type, in the regime `consensus`."""
-        if self.spec is None or not self.spec.regime.composite_null:
+        if not self.folds:
             return ()
         return tuple(name for name in sorted(self.weights) if not self.weights[name])
 

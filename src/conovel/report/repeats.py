@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conovel.errors import InputError, RunFileError
-from conovel.protocol.audit_repeats import combined
+from conovel.protocol.recompute import combined
 from conovel.protocol.replay import verify
 from conovel.protocol.transcript import Transcript
 from conovel.report.network import promise, read_truth, realised, settings_of

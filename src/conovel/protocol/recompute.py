@@ -1,0 +1,289 @@
+"""Computing again what was decided without messages: at one site, over runs, over batches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.errors import ConovelError
+from conovel.protocol.listing import ListingAgent, ListingCoordinator
+from conovel.protocol.messages import encode
+from conovel.protocol.states import Machine, State
+from conovel.protocol.transcript import Transcript
+from conovel.spec.bodies import COORDINATOR, Body, Count, History, Listed, Listing, Message
+from conovel.spec.guarantee import Guarantee, guarantee, kept_score, network_over_time, over_time
+from conovel.spec.guarantee import one_site as one_site_guarantee
+from conovel.spec.listing import of_list
+from conovel.spec.run_spec import RunSpec
+from conovel.spec.seeds import repeated_specs
+from conovel.stats.batches import NETWORK_SHARE
+from conovel.stats.levels import as_level, as_repeats
+from conovel.stats.null_proportion import as_estimator
+from conovel.stats.ranks import as_block
+from conovel.stats.repeats import (
+    Combined,
+    combine,
+    read_flags,
+    repeated_resolution,
+    run_level,
+)
+from conovel.stats.resolution import rank_limit, resolution
+from conovel.stats.stepup import step_up, within_limit
+from conovel.stats.words import briefly
+
+_RUN_ID = bytes(16)  # of a list: its rounds do not depend on it
+_DIGEST = bytes(32)
+
+
+def differences(published: Any, follows: Any, path: str = "") -> Iterator[str]:
+    """Compare JSON values, in which 1, 1.0 and true are different ones; name what differs."""
+    if json.dumps(published, sort_keys=True) == json.dumps(follows, sort_keys=True):
+        return
+    both = published, follows
+    if all(isinstance(value, list) for value in both) and len(published) == len(follows):
+        both = published, follows = dict(enumerate(published)), dict(enumerate(follows))
+    if all(isinstance(value, dict) for value in both):
+        for key in sorted(published.keys() | follows.keys()):
+            inner = published.get(key), follows.get(key)
+            yield from differences(*inner, f"{path}.{key}" if path else str(key))
+    else:
+        yield f"{path} is {briefly(published)}, and follows to be {briefly(follows)}"
+
+
+def one_site_findings(run: Mapping[str, Any]) -> Iterator[str]:
+    """Check the numbers of one site's detection, and its decisions if there are ranks."""
+    level, k = as_level(run["level"]), run["n_rejected"]
+    size, m, largest = run["n_calibration"], run["n_test"], run["largest_rejected_rank"]
+    if not _are_numbers((k, size, m, largest, run["n_train"])):
+        yield "numbers of rows must be whole numbers from 0 on"
+        return
+    fewest = resolution(size, m, level).fewest
+    yield from differences(run["fewest_rejections_possible"], fewest, "fewest_rejections_possible")
+    decided_by_bh = run["pi0"] is None and "ledger" not in run
+    if not 0 <= k <= m or (k == 0) != (largest == 0) or largest > size + 1:
+        yield f"{k} of {m} rows up to rank {largest} among {size} cannot be rejected"
+    elif decided_by_bh and k and largest > rank_limit(level / m, k, size):
+        yield f"rank {largest} is not within the limit of {k} rejections"
+    if "ranks" in run:
+        ranks, _ = as_block(run["ranks"], size)
+        rejected = np.asarray(run["rejected"])
+        if ranks.size != m or not np.array_equal(rejected, within_limit(ranks, largest)):
+            yield f"the rejected rows are not those up to rank {largest}"
+        elif largest != ranks[rejected].max(initial=0):
+            yield f"the largest rejected rank is not {largest}"
+        yield from differences(k, int(rejected.sum()), "n_rejected")
+        if not np.array_equal(np.asarray(run["p_values"]), ranks / (size + 1)):
+            yield f"the p-values are not those of {size} calibration rows"
+        if decided_by_bh and step_up([(ranks, size)], level, None).n_rejected != rejected.sum():
+            yield f"the step-up at level {level} rejects another number of rows"
+    if run["guarantee"] not in map(_as_plain, _possible_guarantees(run, level)):
+        yield "the guarantee is not that of these settings"
+
+
+def _possible_guarantees(run: Mapping[str, Any], level: Fraction) -> list[Guarantee]:
+    """Return the guarantees that a result of one site with these settings may state."""
+    if "ledger" in run:
+        score = "kept" if "detector" in run else "refitted"
+        return [over_time(level, score, final=final) for final in (False, True)]
+    if "detector" in run:
+        return [kept_score(level)]
+    if run["pi0"] is None:
+        return [one_site_guarantee(level, None)]
+    return [one_site_guarantee(level, as_estimator(pi0)) for pi0 in ("storey", "quantile")]
+
+
+def _as_plain(promise: Guarantee) -> dict[str, Any]:
+    return {"statement": promise.statement, "assumptions": [*promise.assumptions]}
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    return all(type(n) is int and n >= 0 for n in values)
+
+
+def repeated_site_findings(run: Mapping[str, Any]) -> Iterator[str]:
+    """Check the numbers of one site's repeated detection, and its decisions if there are rows."""
+    level, of_runs, m = as_level(run["level"]), run["repeats"], run["n_test"]
+    sizes, seeds = of_runs["n_rejected"], of_runs["seeds"]
+    repeats = as_repeats(len(sizes))
+    numbers = (m, run["n_rejected"], run["n_calibration"], run["n_train"], *sizes)
+    if not _are_numbers(numbers) or max(run["n_rejected"], *sizes) > m:
+        yield "numbers of rows must be whole numbers from 0 on, and not more than were tested"
+        return
+    if repeats == 1 or len(seeds) != repeats:
+        yield f"there are {len(seeds)} seeds of {repeats} runs"
+    fewest = repeated_resolution(run["n_calibration"], m, level).fewest
+    yield from differences(of_runs["level"], str(run_level(level)), "repeats.level")
+    yield from differences(run["fewest_rejections_possible"], fewest, "fewest_rejections_possible")
+    if run["guarantee"] != _as_plain(one_site_guarantee(level, None, repeats)):
+        yield "the guarantee is not that of these settings"
+    if "flagged_in_runs" not in run:
+        return
+    flags = read_flags(run["flagged_in_runs"], repeats)
+    if flags.shape[1] != m:
+        yield f"there are {flags.shape[1]} rows, and {m} were tested"
+        return
+    together = combine({"": flags}, {"": m}, level, seeds)
+    part, rejected = together.parts[""], together.rejected[""]
+    yield from differences(sizes, list(part.n_rejected), "repeats.n_rejected")
+    yield from differences(run["times_flagged"], part.times_flagged.tolist(), "times_flagged")
+    yield from differences(run["rejected"], rejected.tolist(), "rejected")
+    yield from differences(run["n_rejected"], int(rejected.sum()), "n_rejected")
+    if not np.array_equal(np.asarray(run["e_values"]), part.e_values):
+        yield "the e-values are not those of the runs"
+
+
+def repeated_findings(
+    run: Mapping[str, Any], verify: Callable[[Mapping[str, Any]], list[str]]
+) -> Iterator[str]:
+    """Check every run of a network by itself, and then what they decided together.
+
+    Parameters
+    ----------
+    run : mapping
+        What :meth:`conovel.NetworkRun.to_dict` wrote of a network with `repeats`.
+    verify : callable
+        Checks one run.
+    """
+    spec, runs, names = RunSpec.from_dict(run["spec"]), run["runs"], sorted(run["decisions"])
+    if spec.repeats == 1 or len(runs) != spec.repeats:
+        yield f"there are {len(runs)} runs, and repeats is {spec.repeats}"
+        return
+    wrong = False
+    for number, (one, expected) in enumerate(zip(runs, repeated_specs(spec), strict=True), 1):
+        for finding in _of_one_run(one, expected, names, verify):
+            wrong = True
+            yield f"run {number}: {finding}"
+    if wrong:
+        return
+    together = combined(spec, run)
+    rounds = [round_._asdict() for round_ in together.rounds]
+    yield from differences(run["evidence_rounds"], rounds, "evidence_rounds")
+    for name, part in together.parts.items():
+        own, path = run["decisions"][name], f"decisions.{name}"
+        times, rejected = part.times_flagged.tolist(), together.rejected[name].tolist()
+        yield from differences(own["times_flagged"], times, f"{path}.times_flagged")
+        yield from differences(own["rejected"], rejected, f"{path}.rejected")
+    n_rejected = sum(int(rejected.sum()) for rejected in together.rejected.values())
+    yield from differences(run["n_rejected"], n_rejected, "n_rejected")
+    first = Transcript.from_dict(runs[0]["transcript"])
+    if run["guarantee"] != str(guarantee(spec, uncovered=first.uncovered)):
+        yield "the guarantee is not that of this run"
+
+
+def _of_one_run(
+    run: Mapping[str, Any],
+    expected: RunSpec,
+    names: list[str],
+    verify: Callable[[Mapping[str, Any]], list[str]],
+) -> Iterator[str]:
+    if run.get("command") != "network" or "runs" in run:
+        yield "it is no run of a network"
+        return
+    yield from verify(run)
+    yield from expected.differences(RunSpec.from_dict(run["transcript"]["spec"]))
+    if sorted(run["decisions"]) != names or run["transcript"]["left"]:
+        yield "an agent is missing, and such a run is broken off"
+
+
+def combined(spec: RunSpec, run: Mapping[str, Any]) -> Combined:
+    """Decide again by what the runs of a network rejected."""
+    names, decisions = sorted(run["decisions"]), [one["decisions"] for one in run["runs"]]
+    flags: dict[str, NDArray[np.bool_]] = {
+        name: np.array([of[name]["rejected"] for of in decisions]) for name in names
+    }
+    n_tested = {name: sum(decisions[0][name]["tested"]) for name in names}
+    level, seeds = spec.test_level(len(names)), [one.seed for one in repeated_specs(spec)]
+    # Where each agent decides alone, its level is a share of that of the run.
+    return combine(flags, n_tested, level, seeds, alone=level != spec.level)
+
+
+def list_findings(run: Mapping[str, Any], spec: RunSpec) -> Iterator[str]:
+    """Check the list so far of a network: its name, level and guarantee, and its counts.
+
+    Parameters
+    ----------
+    run : mapping
+        What :meth:`conovel.NetworkRun.to_dict` wrote of a network with a ledger, the account of a
+        coordinator, or the record of a site. Without a ledger, that none is named.
+    spec : RunSpec
+        The settings of the run of the batch, at half the level.
+    """
+    name = run["terms"].get("list_name", "") if "terms" in run else None
+    if "ledger" not in run:
+        if name:
+            yield "the terms name a list, and there is none"
+        return
+    ledger = run["ledger"]
+    if name is not None and (ledger["list"] != name or not name):
+        yield "the list is not that of the terms"
+    level = as_level(ledger["level"])
+    if level * NETWORK_SHARE != spec.level or ledger["level"] != str(level):
+        yield f"the batch ran at level {spec.level}, which is not half of {ledger['level']}"
+    elif ledger["guarantee"] != str(network_over_time(of_list(spec))):
+        yield "the guarantee of the list is not that of these settings"
+    yield from _list_count_findings(ledger, is_of_one_site=run.get("command") == "agent")
+
+
+def _list_count_findings(ledger: Mapping[str, Any], *, is_of_one_site: bool) -> Iterator[str]:
+    rounds, sites = ledger["rounds"], ledger["sites"]
+    if len({(site["batch"], type(site["batch"])) for site in sites.values()}) != 1:
+        yield "the agents do not tell the same number of batches"
+    numbers = [n for one in rounds for n in (one["k"], *one["counts"].values())]
+    if not rounds or not _are_numbers(numbers):
+        yield "the counts of the list are no numbers of rows"
+        return
+    if any(set(one["counts"]) != set(sites) for one in rounds):
+        yield "the counts of the list are not those of its agents"
+        return
+    for agent, site in sites.items():
+        last = rounds[-1]["counts"][agent]
+        yield from differences(site["n_listed"], last, f"ledger.sites.{agent}.n_listed")
+    try:
+        if is_of_one_site:
+            _replay_list_agent(ledger, *sites)
+        else:
+            yield from _replay_list(ledger, sorted(sites))
+    except ConovelError as error:
+        yield f"the counts of the list are wrong: {error}"
+
+
+def _replay_list(ledger: Mapping[str, Any], names: Sequence[str]) -> Iterator[str]:
+    """Feed the counts of a list to its coordinator."""
+    machine, rounds = ListingCoordinator(names, _RUN_ID), ledger["rounds"]
+    for name in names:
+        _receive(machine, name, History(1, rounds[0]["k"], _DIGEST))
+    for number, one in enumerate(rounds, 1):
+        for name in names:
+            _receive(machine, name, Count(one["counts"][name]), number)
+    asked = [{"counts": counts, "k": k} for k, counts in machine.rounds]
+    yield from differences(rounds, asked, "ledger.rounds")
+    if machine.state is not State.DONE:
+        yield "the counts of the list end before they stay"
+    total = sum(rounds[-1]["counts"].values())
+    yield from differences(ledger.get("n_listed_in_all", total), total, "ledger.n_listed_in_all")
+
+
+def _replay_list_agent(ledger: Mapping[str, Any], name: str) -> None:
+    """Feed the questions about a list to the agent whose counts are recorded."""
+    rounds = ledger["rounds"]
+    counts = {one["k"]: one["counts"][name] for one in rounds}
+    machine = ListingAgent(name, _RUN_ID, counts.__getitem__)
+    machine.tell(History(1, rounds[0]["k"], _DIGEST))
+    for number, one in enumerate(rounds, 1):
+        _receive(machine, COORDINATOR, Listing(one["k"]), number)
+    if any(after > before for before, after in pairwise(count for _, count in machine.rounds)):
+        raise ConovelError("a count rises while k falls")
+    if "n_listed_in_all" in ledger:
+        _receive(machine, COORDINATOR, Listed(ledger["n_listed_in_all"]), len(rounds))
+
+
+def _receive(machine: Machine, sender: str, body: Body, round_: int = 0) -> None:
+    machine.receive(encode(Message(_RUN_ID, sender, machine.name, round_, body)), sender)
+    if machine.error is not None:
+        raise machine.error
