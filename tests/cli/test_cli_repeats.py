@@ -72,4 +72,4 @@ def test_simulate_prints_writes_and_verifies_it(tmp_path, conovel):
     assert len(run["runs"]) == 3
     run["decisions"]["agent-1"]["rejected"][0] ^= True
     out.write_text(json.dumps(run))
-    assert "do not follow from the evidence" in conovel("verify", out).stdout
+    assert ".rejected.0 is True, and follows to be False" in conovel("verify", out).stdout

@@ -87,9 +87,9 @@ def test_every_value_of_groups_is_checked():
     for path, value, found in [
         (("weights", "a"), "1/2", "weights.a is '1/2', and follows to be"),
         (("weights", "odd"), "7/3", "weights.odd is '7/3', and follows to be"),
-        (("agents", "a", "n_null"), -1, "a HELLO cannot be sent"),
-        (("agents", "a", "n_null"), 10**400, "a HELLO cannot be sent"),
-        (("agents", "b", "n_test"), 10**30, "a HELLO cannot be sent"),
+        (("agents", "a", "n_null"), -1, "not a number of rows"),
+        (("agents", "a", "n_null"), 10**400, "not a number of rows"),
+        (("agents", "b", "n_test"), 10**30, "not a number of rows"),
         (("rooms", "b"), "1/20", "rooms.b is '1/20'"),
         (("rooms", "odd"), "1/20", "rooms.odd is '1/20'"),
         (("outcome", "cells", 0), 1, "outcome.cells.0 is 1"),

@@ -42,16 +42,22 @@ _DIGEST = bytes(32)
 
 
 def differences(published: Any, follows: Any, path: str = "") -> Iterator[str]:
-    """Compare JSON values, in which 1, 1.0 and true are different ones; name what differs."""
+    """Compare JSON values, in which 1, 1.0 and true are different ones; name what differs.
+
+    Of a list of numbers, the first that differs.
+    """
     if json.dumps(published, sort_keys=True) == json.dumps(follows, sort_keys=True):
         return
-    both = published, follows
-    if all(isinstance(value, list) for value in both) and len(published) == len(follows):
-        both = published, follows = dict(enumerate(published)), dict(enumerate(follows))
+    both, is_list = (published, follows), isinstance(published, list)
+    if is_list and isinstance(follows, list) and len(published) == len(follows):
+        both = dict(enumerate(published)), dict(enumerate(follows))
     if all(isinstance(value, dict) for value in both):
-        for key in sorted(published.keys() | follows.keys()):
-            inner = published.get(key), follows.get(key)
-            yield from differences(*inner, f"{path}.{key}" if path else str(key))
+        for key in sorted(both[0].keys() | both[1].keys()):
+            inner = [value.get(key) for value in both]
+            findings = [*differences(*inner, f"{path}.{key}" if path else str(key))]
+            yield from findings
+            if findings and is_list and not isinstance(inner[0], dict):
+                return
     else:
         yield f"{path} is {briefly(published)}, and follows to be {briefly(follows)}"
 

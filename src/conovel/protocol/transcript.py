@@ -343,7 +343,7 @@ class Transcript:
                 run_id=as_text(plain["run_id"]),
                 spec=None if plain["spec"] is None else RunSpec.from_dict(plain["spec"]),
                 agents={
-                    as_text(name): Sizes(**{key: index(n) for key, n in sizes.items()})
+                    as_text(name): Sizes(**{key: _as_rows(n) for key, n in sizes.items()})
                     for name, sizes in plain["agents"].items()
                 },
                 roster=tuple(map(as_text, plain["roster"])),
@@ -383,6 +383,12 @@ def _sums(entries: Sequence[Entry]) -> dict[str, Any]:
         # Rounded once, so that the order of arrival does not show in the last digit.
         "paper_bits": math.fsum(entry.paper_bits or 0 for entry in entries),
     }
+
+
+def _as_rows(plain: Any) -> int:
+    if not 0 <= (n := index(plain)) < 1 << 64:
+        raise ValueError(f"{briefly(n)} is not a number of rows")
+    return n
 
 
 def _as_round(plain: Mapping[str, Any]) -> Round:
