@@ -85,12 +85,12 @@ def test_a_forged_list_is_found(tmp_path):
     for place, value, finding in (
         (("level",), "1/10", "is not half of 1/10"),
         (("guarantee",), "all is well", "the guarantee of the list"),
-        (("rounds", 0, "counts", "a"), 0, "does not follow from the counts before it"),
-        (("rounds", last, "counts", "a"), 99, "rises while k falls"),
+        (("rounds", 0, "counts", "a"), 0, "a counts more rows than for a larger k"),
+        (("rounds", last, "counts", "a"), 99, "a counts more rows than for a larger k"),
         (("rounds", last, "counts", "a"), 1, "end before they stay"),
         (("rounds", last, "counts", "a"), -1, "no numbers of rows"),
         (("rounds", last, "counts"), {}, "not those of its agents"),
-        (("sites", "a", "n_listed"), 0, "a lists 0 rows and counts"),
+        (("sites", "a", "n_listed"), 0, "ledger.sites.a.n_listed is 0, and follows to be"),
         (("sites", "a", "batch"), 7, "the same number of batches"),
     ):
         forged = json.loads(json.dumps(plain))

@@ -53,7 +53,7 @@ def differences(published: Any, follows: Any, path: str = "") -> Iterator[str]:
         both = dict(enumerate(published)), dict(enumerate(follows))
     if all(isinstance(value, dict) for value in both):
         for key in sorted(both[0].keys() | both[1].keys()):
-            inner = [value.get(key) for value in both]
+            inner = both[0].get(key), both[1].get(key)
             findings = [*differences(*inner, f"{path}.{key}" if path else str(key))]
             yield from findings
             if findings and is_list and not isinstance(inner[0], dict):
