@@ -363,7 +363,7 @@ def test_a_silent_site_is_given_up_at_its_deadline(files):
 @pytest.mark.parametrize("on_dropout", ["abort", "conservative"])
 def test_who_waits_for_the_models_of_others_is_not_blamed(on_dropout, files):
     fake = FakeNVFlare(terms(stage_seconds=2, on_dropout=on_dropout), files)
-    west = fake.sites["west"].driver._site.local
+    west = fake.sites["west"].driver._site
     west.models = lambda index, names, weight: time.sleep(5) or {}
     account = fake.run()
     if on_dropout == "abort":

@@ -17,9 +17,8 @@ from support.terms import make_terms
 from conovel.cli.audit import audit as show_audit
 from conovel.errors import InputError, ReplayedMessageError
 from conovel.federation.audit_log import AuditLog
-from conovel.federation.consent import Limits
+from conovel.federation.consent import Limits, objection_to_model_in, objection_to_precision
 from conovel.federation.exposure import epsilon_spent, exposure_of, runs_of, spent_by_set
-from conovel.federation.model_limits import objection_to_model_in, objection_to_precision
 from conovel.federation.processes import wait_for
 from conovel.federation.run_records import RunRecords
 from conovel.federation.settings import read_site
@@ -229,7 +228,7 @@ def test_what_left_and_what_came_in_is_written_down_and_no_row_is(files):
         assert (run_.n_models, run_.state) == (2, "done")
         found = exposure_of(entries(file))
         assert found.receivers == dict.fromkeys(sorted(peers), 1)
-        n_train = fake.sites[name].driver._site.local._n_train(N_NULL, N_TEST)
+        n_train = fake.sites[name].driver._site._n_train(N_NULL, N_TEST)
         assert (found.n_data, found.n_rows, found.n_trained) == (1, 260, n_train)
         assert fake.sites[name].record._content["models_sent"] == 2
         text = file.audit_log.path.read_text()
@@ -245,7 +244,7 @@ def test_how_many_rows_trained_is_not_understated(files, regime):
     limits = dict.fromkeys(SITES, Limits(regimes=[regime], min_train_rows=1))
     account, fake = run(files, limits, regime=regime)
     assert account["state"] == "done", account["message"]
-    local = fake.sites["west"].driver._site.local
+    local = fake.sites["west"].driver._site
     trained = exposure_of(entries(files["west"])).n_trained
     if regime == "joint":  # the weight of the group lets it train on more rows than its own rule
         assert trained == len(local._tested_block.null_train)

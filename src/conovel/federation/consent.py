@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
-from conovel.errors import InputError
+from conovel.errors import InputError, WireError
 from conovel.federation.exposure import EpsilonSpent, RunsSpent, shown
 from conovel.federation.terms import Terms
-from conovel.models.wire import FAMILIES
+from conovel.models.wire import FAMILIES, family_of, n_nodes_of
 from conovel.site.blocks import TrainingRows
 from conovel.spec.bodies import Left, Message, Roster, Start
 from conovel.spec.records import Positive, check_fields
@@ -23,6 +23,7 @@ from conovel.spec.settings import (
     COMPOSITES,
     MAX_BITS,
     TO_MEMBERS,
+    Bits,
     check_bits,
 )
 from conovel.spec.training import n_training
@@ -35,66 +36,12 @@ NO_BOUND = "none"
 # Why a run is refused, for all parties; and numbers for the site's own record.
 Objection: TypeAlias = tuple[str, str]
 NONE: Objection = ("", "")
-_Seconds: TypeAlias = Annotated[float, Meta(ge=1)]
 _Number: TypeAlias = str | int | float
 
 
 @dataclass(frozen=True)
 class Limits:
     """The limits of one site's consent; the defaults allow every run of a deployment.
-
-    Attributes
-    ----------
-    regimes : tuple of str
-        Regimes that are allowed. `joint` and `consensus` must be named, and `pooled` never is
-        allowed.
-    max_level : str
-        The largest level.
-    min_agents : int
-        The smallest number of agents, this one included.
-    max_bytes_in : int
-        The most bytes of messages in one run.
-    max_seconds : float
-        The longest run.
-    min_train_rows : int
-        The fewest rows from which a model that leaves the site is learnt: known normals that
-        train on one side, calibration and test rows on the other.
-    min_train_share : str
-        The smallest share of the known normals that trains such a model: ``"own rule"``, which is
-        what :func:`conovel.spec.training.train_share` gives for the site's numbers, or a
-        fraction.
-    min_liars : int
-        A run with counts must tolerate so many lying members.
-    reveal_to : {"coordinator", "members"}
-        Who may see the counts that the site reveals; "members" allows both.
-    min_calibration_rows : int
-        The fewest calibration rows of a run in which counts leave the site.
-    max_bits : int or str
-        The greatest precision of a model that leaves the site: ``"compact"`` for compact models
-        alone, an integer from 1 to 16 for these and for numbers of at most that many bits, or
-        ``"float64"`` for any.
-    model_families : tuple of str
-        Families of models that may leave the site: forest, linear, dense.
-    max_forest_bytes : int
-        The largest forest that leaves the site. Deep ones give single rows away at any precision.
-    composites : tuple of str
-        How peers' models may be combined with the site's own. "max" and "min" must be named: there
-        a single peer decides the score of a row.
-    max_nodes_in : int
-        The most nodes, or weights, of a model that comes in. Its family and its precision must be
-        such as may leave the site.
-    min_group_rows : int or str
-        How many rows of the site each level of a peer's score, and each cell of counts, hold at
-        least: ``"own rule"``, which is :func:`conovel.spec.training.least_rows`, or a
-        number. With 1, a peer's model can ask for single rows.
-    max_runs_per_day, max_runs_per_data : int
-        The most runs in 24 hours, and with the same rows, that send a model or counts.
-    max_peer_share : float
-        The most test rows of all other agents together, for each test row of the site. A site is
-        told the total alone, so this bounds every single peer as well.
-    max_epsilon : str
-        The largest sum of ε over all runs in which models of the site's data set leave it, or
-        ``"none"`` for no bound. With a bound, a run without differential privacy sends no model.
 
     Examples
     --------
@@ -104,27 +51,39 @@ class Limits:
     a run of 2 agents is too small: this site asks for 3
     """
 
+    # Regimes that are allowed. The finer counts of joint and consensus must be named.
     regimes: tuple[str, ...] = tuple(
         name for name, r in REGIMES.items() if r.deployable and not r.decides_by_cells
     )
     max_level: _Number = "1/2"
-    min_agents: Annotated[int, Meta(ge=2)] = 2
-    max_bytes_in: Positive = 256 * 2**20
-    max_seconds: _Seconds = 24 * 3600.0
+    min_agents: Annotated[int, Meta(ge=2)] = 2  # this one included
+    max_bytes_in: Positive = 256 * 2**20  # of the messages of one run
+    max_seconds: Annotated[float, Meta(ge=1)] = 24 * 3600.0
+    # A model that leaves is learnt from so many known normals, and so many mixture rows, at least.
     min_train_rows: Positive = 20
+    # Of the known normals, the share that trains such a model: a fraction, or by train_share.
     min_train_share: _Number = OWN_RULE
-    min_liars: int = 0
+    min_liars: int = 0  # a run with counts must tolerate so many lying members
+    # Who may see the counts that the site reveals; "members" allows both.
     reveal_to: Literal["coordinator", "members"] = "coordinator"
-    min_calibration_rows: Positive = 10
+    min_calibration_rows: Positive = 10  # of a run in which counts leave the site
+    # Of a model that leaves: "compact", numbers of so many bits and compact models, or "float64".
     max_bits: int | str = MAX_BITS
-    model_families: tuple[str, ...] = FAMILIES
-    max_forest_bytes: Positive = 16 * 2**10  # the paper's forests of depth 5 have up to 9,000
+    model_families: tuple[str, ...] = FAMILIES  # of models that leave or come in
+    # Deep forests give single rows away. The paper's forests of depth 5 have up to 9,000 bytes.
+    max_forest_bytes: Positive = 16 * 2**10
+    # "max" and "min" must be named: there a single peer decides the score of a row.
     composites: tuple[str, ...] = tuple(c for c in COMPOSITES if c not in ("max", "min"))
-    max_nodes_in: Positive = 16 * 2**10
+    max_nodes_in: Positive = 16 * 2**10  # nodes or weights of a model that comes in
+    # Rows of the site that each level of a peer's score, and each cell of counts, hold at least: a
+    # number, or by least_rows. With 1, a peer's model can ask for single rows.
     min_group_rows: int | str = OWN_RULE
-    max_runs_per_day: Positive = 24
-    max_runs_per_data: Positive = 10
+    max_runs_per_day: Positive = 24  # that send a model or counts
+    max_runs_per_data: Positive = 10  # with the same rows
+    # Test rows of all other agents for each of the site's: it is told their total alone.
     max_peer_share: Annotated[float, Meta(ge=0)] = 100.0
+    # The sum of ε over all runs with models of the data set. With a bound, no model leaves
+    # without differential privacy.
     max_epsilon: _Number = NO_BOUND
 
     def __post_init__(self) -> None:
@@ -215,11 +174,9 @@ class Limits:
         """Return why a message is refused, and the number of agents after it."""
         match message.body:
             case Roster(agents=agents):
-                if strangers := sorted(set(agents) - set(terms.agents)):
-                    return f"{', '.join(strangers)} took part without being in the terms", len(
-                        agents
-                    )
-                return self._too_few(len(agents)), len(agents)
+                strangers = ", ".join(sorted(set(agents) - set(terms.agents)))
+                others = f"{strangers} took part without being in the terms" if strangers else ""
+                return others or self._too_few(len(agents)), len(agents)
             case Left():
                 return self._too_few(n_here - 1), n_here - 1
         return "", n_here
@@ -227,22 +184,13 @@ class Limits:
     def objection_to_training(self, terms: Terms, models: Sequence[TrainingRows]) -> Objection:
         """Return why these models must not be made, and the numbers for the site's record only.
 
-        Rows can be reconstructed from a model that was learnt from few rows. Where no model
-        leaves the site (`counts`, `isolated`) there is no objection: a count of ranks over all
-        rows reveals far less about a single row.
-
-        Parameters
-        ----------
-        terms : Terms
-        models : sequence of TrainingRows
-            Numbers of rows from which each model would be learnt.
+        Rows can be reconstructed from a model that was learnt from few rows. A count of ranks over
+        all rows reveals far less about a single row.
         """
         share = terms.spec.train_fraction
         if not terms.spec.regime.exchanges_models:
             return NONE
-        asked = f"with train_fraction {share}"
-        if share is None:
-            asked = "without a train_fraction"
+        asked = "without a train_fraction" if share is None else f"with train_fraction {share}"
         for rows in models:
             needed, asks = rows.n_by_rule, "its own rule gives"
             if self.min_train_share != OWN_RULE:
@@ -300,13 +248,7 @@ class Limits:
     def objection_to_epsilon(self, terms: Terms, spent: EpsilonSpent, n_rows: int) -> Objection:
         """Return why a model must not leave a data set of which so much was spent.
 
-        Parameters
-        ----------
-        terms : Terms
-        spent : EpsilonSpent
-            By all runs before.
-        n_rows : int
-            Of the site, for the bound on δ.
+        `n_rows` is the number of rows of the site, for the bound on δ.
         """
         privacy, bounded = terms.spec.privacy, self.max_epsilon != NO_BOUND
         if not terms.spec.regime.exchanges_models or (privacy is None and not bounded):
@@ -376,3 +318,79 @@ def _as_names(names: Sequence[str], key: str, allowed: Sequence[str]) -> tuple[s
     if not set(names) <= set(allowed):
         raise InputError(f"{key} must be a list of {', '.join(allowed)}, not {briefly(names)}")
     return tuple(dict.fromkeys(names))
+
+
+def objection_to_precision(limits: Limits, terms: Terms, bits: Bits) -> str:
+    """Return why a model of this precision, or of the family it would have, may not leave."""
+    regime = terms.spec.regime
+    if not regime.exchanges_models:
+        return ""
+    is_forest = isinstance(bits, str) or terms.spec.privacy is not None
+    families = {"forest"} if is_forest else set()
+    if regime.composite_null:  # its models have numbers of their own precision, on grids
+        bits, families = bits if isinstance(bits, int) else MAX_BITS, {"dense"}
+    if _order(bits) > _order(limits.max_bits):
+        precision = FLOAT64 if bits is None else bits
+        return (
+            f"its model would be sent with bits {precision}, and it agrees to {limits.max_bits} at"
+            " most: choose smaller bits, or the site raises max_bits in its site.toml"
+        )
+    return _objection_to_families(limits, families)
+
+
+def objection_to_model_out(limits: Limits, blob: bytes) -> str:
+    """Return why a model that was made may not leave the site: the check before it does."""
+    family, is_exact = family_of(blob)
+    if is_exact and limits.max_bits != FLOAT64:
+        return f"its model has numbers in {FLOAT64}, and it agrees to {limits.max_bits} at most"
+    if family == "forest" and len(blob) > limits.max_forest_bytes:
+        return (
+            f"its model is a forest of {len(blob):,} bytes, and it agrees to"
+            f" {limits.max_forest_bytes:,} at most: rows behind a deep forest are told from"
+            " others with AUC 0.9. Choose bits compact, or the site raises max_forest_bytes"
+        )
+    return _objection_to_families(limits, {family})
+
+
+def objection_to_model_in(limits: Limits, blob: bytes) -> str:
+    """Return why a model of a peer is not taken; empty where it is no model at all.
+
+    What a peer's model may be is what the site's own may be. Its size bounds the work.
+    """
+    try:
+        family, is_exact = family_of(blob)
+        n_nodes = n_nodes_of(blob)
+    except WireError:
+        return ""  # the decoder says what is wrong with it
+    if n_nodes > limits.max_nodes_in:
+        return (
+            f"a peer's model has {n_nodes:,} nodes, and this site takes {limits.max_nodes_in:,}"
+            " at most: choose bits compact, or the site raises max_nodes_in in its site.toml"
+        )
+    if is_exact and limits.max_bits != FLOAT64:
+        return (
+            f"a peer's model has numbers in {FLOAT64}, and this site takes {limits.max_bits} at"
+            " most: choose bits compact, or the site raises max_bits in its site.toml"
+        )
+    if family not in limits.model_families:
+        return (
+            f"a peer's model is of the family {family!r}, which this site does not take: the"
+            " site adds it to model_families in its site.toml"
+        )
+    return ""
+
+
+def _objection_to_families(limits: Limits, families: Iterable[str]) -> str:
+    if not (others := sorted(set(families) - set(limits.model_families))):
+        return ""
+    return (
+        f"its model would be of the family {others[0]!r}, which may not leave it: the site"
+        " changes bits or scorer, or adds the family to model_families in its site.toml"
+    )
+
+
+def _order(bits: Bits) -> int:
+    """Order precisions: compact models, then numbers of more and more bits, then float64."""
+    if bits is None or bits == FLOAT64:
+        return MAX_BITS + 1
+    return 0 if isinstance(bits, str) else bits

@@ -26,15 +26,16 @@ from conovel.errors import (
     SiteVanishedError,
 )
 from conovel.federation.audit_log import sha256
-from conovel.federation.consent import Limits, Objection
-from conovel.federation.coordinator_driver import Deliver, WorkerThread
-from conovel.federation.exposure import epsilon_spent, runs_of, runs_spent
-from conovel.federation.metrics import IN, OUT, MeasuredRows, Measures
-from conovel.federation.model_limits import (
+from conovel.federation.consent import (
+    Limits,
+    Objection,
     objection_to_model_in,
     objection_to_model_out,
     objection_to_precision,
 )
+from conovel.federation.coordinator_driver import Deliver, WorkerThread
+from conovel.federation.exposure import epsilon_spent, runs_of, runs_spent
+from conovel.federation.metrics import IN, OUT, MeasuredRows, Measures
 from conovel.federation.run_records import DONE, FAILED, Record
 from conovel.federation.site_files import SiteFiles
 from conovel.federation.site_list import SiteList
