@@ -7,51 +7,30 @@ import json
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, TypeAlias
+
+from msgspec import Meta
 
 from conovel.errors import InputError
 from conovel.protocol.messages import as_name
 from conovel.spec.fields import MAX_AGENTS
 from conovel.spec.listing import of_list, require_listable
+from conovel.spec.records import as_record, check_fields
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import run_id_of_terms
 from conovel.spec.settings import COMMITTED
-from conovel.stats.levels import as_liars, is_finite_number
-from conovel.stats.words import briefly
+from conovel.stats.levels import as_liars
 
 MAX_SECONDS = 7 * 24 * 3600
+_Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=MAX_SECONDS)]
+_Digits: TypeAlias = Annotated[str, Meta(pattern=r"\A([0-9a-f]{32})?\Z")]
 
 
 @dataclass(frozen=True)
 class Terms:
     """The terms of one run, as every site gets them; checked when they are made.
-
-    Attributes
-    ----------
-    agents : tuple of str
-        Who takes part, in canonical order.
-    spec : RunSpec
-        The settings of the run; its regime can be deployed.
-    run_id : str
-        32 hexadecimal digits that follow from all other values here, the nonce included
-        (:func:`conovel.spec.seeds.run_id_of_terms`): other terms have another id. With an id that
-        is given instead, there is no nonce, and no site takes part.
-    call_seconds : float
-        How long a message may take to arrive.
-    stage_seconds : float
-        How long a site may take to answer: read its rows, fit and rank, or count.
-    run_seconds : float
-        How long the whole run may take.
-    nonce : str
-        32 random hexadecimal digits, so that no two runs have the same id.
-    asked_at : int
-        When the run was asked for, in seconds since 1970.
-    list_name : str
-        The list over several batches that the run continues; empty if it stands by itself. Each
-        site has the ledger of the list in a file of its own. `spec` then has half the level of
-        the list.
 
     Examples
     --------
@@ -60,18 +39,22 @@ class Terms:
     (('north', 'south'), '1/10', True)
     """
 
-    agents: tuple[str, ...]
+    agents: tuple[str, ...]  # in canonical order
     spec: RunSpec = field(default_factory=lambda: RunSpec.of(counting=COMMITTED))
-    run_id: str = ""
-    call_seconds: float = 30.0
-    stage_seconds: float = 900.0
-    run_seconds: float = 3600.0
-    nonce: str = ""
-    asked_at: int = 0
+    # It follows from all other values here, the nonce included: other terms have another id. With
+    # an id that is given instead, there is no nonce, and no site takes part.
+    run_id: _Digits = ""
+    call_seconds: _Seconds = 30.0  # in which a message arrives
+    stage_seconds: _Seconds = 900.0  # in which a site reads its rows, fits and ranks, or counts
+    run_seconds: _Seconds = 3600.0
+    nonce: _Digits = ""  # random, so that no two runs have the same id
+    asked_at: Annotated[int, Meta(ge=0, lt=1 << 33)] = 0  # seconds since 1970
+    # The list over several batches that the run continues; `spec` then has half its level.
     list_name: str = ""
 
     def __post_init__(self) -> None:
         put = object.__setattr__
+        check_fields(self)
         put(self, "agents", _names(self.agents))
         as_deployable(self.spec.regime)
         as_liars(self.spec.liars, len(self.agents))
@@ -84,21 +67,12 @@ class Terms:
             put(self, "list_name", as_name(self.list_name))
             require_listable(self.spec)
             of_list(self.spec)  # raises if twice the level is none
-        for name in ("call_seconds", "stage_seconds", "run_seconds"):
-            put(self, name, _seconds(name, getattr(self, name)))
-        self._name_the_run()
-
-    def _name_the_run(self) -> None:
-        put = object.__setattr__
         if self.run_id == self.nonce == "":
             put(self, "nonce", secrets.token_hex(16))
             put(self, "asked_at", int(time.time()))
             put(self, "run_id", run_id_of_terms(self.to_dict()))
-        _check_digits("run id", self.run_id)
-        if self.nonce != "":
-            _check_digits("nonce", self.nonce)
-        if not (type(self.asked_at) is int and 0 <= self.asked_at < 1 << 33):
-            raise InputError(f"asked_at must be a number of seconds, not {briefly(self.asked_at)}")
+        if self.run_id == "":
+            raise InputError("the terms of a run with a nonce have a run_id, of 32 digits")
 
     @property
     def has_own_id(self) -> bool:
@@ -130,35 +104,15 @@ class Terms:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Terms:
         """Read what :meth:`to_dict` wrote; :class:`InputError` for anything else."""
-        if not isinstance(plain, Mapping):
-            raise InputError("the terms of a run are a table")
-        known = {field.name for field in fields(cls)}
-        if unknown := sorted(map(str, set(plain) - known)):
-            raise InputError(f"the terms of a run say nothing about {', '.join(unknown)}")
-        if missing := sorted({"agents", "spec", "run_id"} - set(plain)):
-            raise InputError(f"the terms of a run lack {', '.join(missing)}")
-        return cls(**{**plain, "spec": RunSpec.from_dict(plain["spec"])})
+        if isinstance(plain, Mapping) and not {"spec", "run_id"} <= set(plain):
+            raise InputError("the terms of a run need the keys 'spec' and 'run_id'")
+        return as_record(cls, plain, "the terms of a run")
 
 
-def _names(names: Any) -> tuple[str, ...]:
-    if not isinstance(names, list | tuple):
-        raise InputError("agents must be a list of names")
+def _names(names: tuple[str, ...]) -> tuple[str, ...]:
     if not 2 <= len(names) <= MAX_AGENTS:
         raise InputError(f"a run needs 2 to {MAX_AGENTS} agents, not {len(names)}")
-    checked = sorted(as_name(name) for name in names)
+    checked = sorted(map(as_name, names))
     if len(set(checked)) < len(checked):
         raise InputError(f"a run needs agents of different names, not {', '.join(checked)}")
     return tuple(checked)
-
-
-def _check_digits(what: str, text: Any) -> None:
-    if not (isinstance(text, str) and len(text) == 32 and set(text) <= set("0123456789abcdef")):
-        raise InputError(f"a {what} has 32 hexadecimal digits, not {briefly(text)}")
-
-
-def _seconds(name: str, value: Any) -> float:
-    if is_finite_number(value) and 0 < value <= MAX_SECONDS:
-        return float(value)
-    raise InputError(
-        f"{name} must be a number of seconds up to {MAX_SECONDS}, not {briefly(value)}"
-    )

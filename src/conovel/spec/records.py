@@ -124,7 +124,12 @@ def _field_of(kind: Any, value: Any, key: str, name: str) -> Any:
     before = f"{name}: " if name else ""
     records = [one for one in _alternatives(kind) if is_dataclass(one)]
     if records and isinstance(value, Mapping):
-        return as_record(records[0], value, f"{before}[{key}]")  # type: ignore[arg-type]
+        own: Any = records[0]
+        return (
+            own.from_dict(value)
+            if hasattr(own, "from_dict")
+            else as_record(own, value, f"{before}[{key}]")
+        )
     if records and isinstance(value, _alternatives(kind)):
         return value
     try:
