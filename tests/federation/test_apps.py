@@ -89,8 +89,8 @@ def asked(**change):
     ("change", "said"),
     [
         ({}, "level 1/10 is above the 1/20"),
-        ({"null": "/etc/passwd"}, "say nothing about null"),
-        ({"scorer": "os.system"}, "say nothing about scorer"),
+        ({"null": "/etc/passwd"}, "there is no key 'null'"),
+        ({"scorer": "os.system"}, "there is no key 'scorer'"),
         ({"composite": "os.system"}, "composite"),
         ({"level": "1/100", "agents": ["north", "west"]}, "other agents than the job"),
         ({"run_id": "../../north"}, "32 hexadecimal digits"),
@@ -120,7 +120,7 @@ def test_a_replay_is_refused_and_the_first_file_stays(site):
 
 @pytest.mark.parametrize("terms", [None, 7, [], "agents"])
 def test_terms_that_are_none_are_refused_too(site, terms):
-    assert "the terms of a run are a table" in site._begin(signed_terms(terms))
+    assert "the terms of a run: it must be a table" in site._begin(signed_terms(terms))
     assert "are not signed by an operator" in site._begin(terms)
     assert {run["run_id"] for run in RunRecords(site._file.state).runs()} == {"job"}
 

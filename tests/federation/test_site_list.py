@@ -507,7 +507,7 @@ def test_a_site_names_its_list(sites):
     assert (file.list_name, file.ledger) == ("april", sites.path("west").resolve())
     for listed in ('[list]\nname = "april"\n', '[list]\nledger = "april.json"\n'):
         sites.write("west", listed=listed)
-        with pytest.raises(cn.InputError, match=r"\[list\] needs both keys"):
+        with pytest.raises(cn.InputError, match=r"\[list\]: it needs the key"):
             sites.files["west"]
     sites.write("west", listed="")
     assert sites.files["west"].ledger is None

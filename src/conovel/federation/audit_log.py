@@ -20,7 +20,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Annotated, Any, TypeAlias
+
+from msgspec import Meta, ValidationError, convert, defstruct
 
 from conovel.errors import FederationError, FileError
 from conovel.rows.datafiles import first_line
@@ -36,26 +38,12 @@ _LINE = re.compile(rb'\{"hash":"([0-9a-f]{64})",(.*\})\n')  # group 2: what the 
 
 @dataclass
 class Chain:
-    """What a log says.
+    """What a log says."""
 
-    Attributes
-    ----------
-    entries : list of dict
-        The entries, the oldest first.
-    last : str
-        The hash of the last line.
-    incomplete : list of int
-        Numbers of lines that were broken off, as a later line says.
-    broken : int
-        The first line that does not hold; 0 if all do.
-    why : str
-        What is wrong with it.
-    """
-
-    entries: list[LogEntry] = field(default_factory=list)
-    last: str = START
-    incomplete: list[int] = field(default_factory=list)
-    broken: int = 0
+    entries: list[LogEntry] = field(default_factory=list)  # the oldest first
+    last: str = START  # the hash of the last line
+    incomplete: list[int] = field(default_factory=list)  # broken off, as a later line says
+    broken: int = 0  # the first line that does not hold; 0 if all do
     why: str = ""
 
 
@@ -107,13 +95,7 @@ def read_chain(lines: Iterable[bytes]) -> Chain:
 
 
 class AuditLog:
-    """The file of the log; several processes of a site may write to it.
-
-    Parameters
-    ----------
-    path : Path
-        Made at the first entry.
-    """
+    """The file of the log; several processes of a site may write to it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -182,23 +164,11 @@ class AuditLog:
 
 @dataclass(frozen=True)
 class Tail:
-    """The end of a log: its last entry, and bytes after it that are no entry.
+    """The end of a log: its last entry, and bytes after it that are no entry."""
 
-    Attributes
-    ----------
-    number : int
-        Number of the line of the last entry.
-    previous : str
-        Its hash.
-    odd : bytes
-        What was broken off after it, without the end of the last line.
-    needs_end : bool
-        Whether the last line has no end.
-    """
-
-    number: int = 0
-    previous: str = START
-    odd: bytes = b""
+    number: int = 0  # of the line of the last entry
+    previous: str = START  # its hash
+    odd: bytes = b""  # without the end of the last line
     needs_end: bool = False
 
     def then(self, entries: Iterable[LogEntry]) -> bytes:
@@ -265,41 +235,33 @@ def _entry(line: bytes, number: int | None = None, previous: str | None = None) 
     return dict(entry)
 
 
-# What is read of an entry later, by kind; a key with a question mark may be left out.
-_OF_A_RUN = {"run": str, "time": str}
-_OF_OTHERS = {"run?": str}
-_FIELDS: Mapping[str, Mapping[str, type]] = {
-    "begin": {**_OF_A_RUN, "operator?": str, "terms?": dict},
-    "data": {**_OF_A_RUN, "data": str, "set?": str, "n_null": int, "n_test": int},
-    "sent": {**_OF_A_RUN, "kind": str, "to": str, "bytes": int},
+# What is read of an entry later, by kind; a right hash says nothing of that.
+_OF_A_RUN: list[Any] = [("run", str), ("time", Annotated[datetime, Meta(tz=True)])]
+_SENT = [*_OF_A_RUN, ("kind", str), ("to", str), ("bytes", int)]
+_ENTRIES: dict[str, list[Any]] = {
+    "begin": [*_OF_A_RUN, ("operator", str, ""), ("terms", dict[str, Any], {})],
+    "data": [*_OF_A_RUN, ("data", str), ("set", str, ""), ("n_null", int), ("n_test", int)],
+    "sent": _SENT,
+    "sent MODEL": [*_SENT, ("n_train", int)],
     "received": _OF_A_RUN,
-    "end": {**_OF_A_RUN, "state": str, "reason": str},
+    "end": [*_OF_A_RUN, ("state", str), ("reason", str)],
     "refused": _OF_A_RUN,
+    "other": [("run", str, "")],
 }
+_SHAPES = {kind: defstruct("Entry", keys, kw_only=True) for kind, keys in _ENTRIES.items()}
 
 
 def _has_its_fields(entry: LogEntry) -> bool:
-    """Tell whether what is read of an entry is there: a right hash says nothing of that."""
+    """Tell whether what is read of an entry later is there."""
     kind = entry.get("entry")
     if not isinstance(kind, str):
         return False
-    wanted = {**_FIELDS.get(kind, _OF_OTHERS)}
-    if kind == "sent" and entry.get("kind") == "MODEL":
-        wanted["n_train"] = int
-    for name, type_ in wanted.items():
-        key = name.removesuffix("?")
-        if key == name and key not in entry:
-            return False
-        if key in entry and type(entry[key]) is not type_:
-            return False
-    return "time" not in wanted or _is_time(entry["time"])
-
-
-def _is_time(text: str) -> bool:
+    kind = "sent MODEL" if kind == "sent" and entry.get("kind") == "MODEL" else kind
     try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
+        convert(entry, _SHAPES.get(kind, _SHAPES["other"]))
+    except (ValidationError, UnicodeError, RecursionError):
         return False
+    return True
 
 
 def _canonical(content: Mapping[str, Any]) -> bytes:

@@ -26,7 +26,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -34,6 +34,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 from cryptography.hazmat.primitives.serialization import Encoding
+from msgspec import Meta
 
 from conovel.errors import InputError, SignatureError
 from conovel.federation.certificates import (
@@ -48,6 +49,7 @@ from conovel.federation.certificates import (
 )
 from conovel.federation.terms import Terms
 from conovel.spec.bodies import COORDINATOR
+from conovel.spec.records import as_record
 from conovel.spec.seeds import canonical_json
 
 MAGIC = b"CNS\x01"
@@ -231,10 +233,17 @@ def _split(data: bytes) -> tuple[bytes, bytes, bytes]:
     return data[HEADER.size : ends[0]], data[ends[0] : ends[1]], data[ends[1] :]
 
 
+_HEXADECIMAL = r"\A([0-9a-f]{2})*\Z"
 MAX_TERMS_BYTES = 1 << 22  # a schema of many categories is the largest part
 MAX_AGE_SECONDS = 24 * 3600  # from the signature to the begin of the run
 MAX_AHEAD_SECONDS = 600  # how far the clock of the operator may be ahead
-_KEYS = frozenset({"terms", "signature", "certificate"})
+
+
+@dataclass(frozen=True)
+class _Signed:
+    terms: Any
+    signature: Annotated[str, Meta(max_length=2 * MAX_SIGNATURE_BYTES, pattern=_HEXADECIMAL)]
+    certificate: Annotated[str, Meta(max_length=2 * MAX_CERTIFICATE_BYTES, pattern=_HEXADECIMAL)]
 
 
 @dataclass(frozen=True)
@@ -276,10 +285,14 @@ def check_signed_terms(plain: Any, authority: Authority, now: float | None = Non
         If an operator has signed what are no terms.
     """
     now = time.time() if now is None else now
-    terms, signature, certificate = _parts(plain)
+    try:
+        parts = as_record(_Signed, plain)
+    except InputError:
+        raise _refusal("they are not signed by an operator") from None
+    terms, signature = parts.terms, bytes.fromhex(parts.signature)
     try:
         content = canonical_json(terms)
-        signer = load_certificate(certificate)
+        signer = load_certificate(bytes.fromhex(parts.certificate))
     except (InputError, TypeError, ValueError, RecursionError) as error:
         raise _refusal(f"they cannot be read ({type(error).__name__})") from None
     if len(content) > MAX_TERMS_BYTES:
@@ -306,22 +319,6 @@ def terms_of(plain: Any) -> Mapping[str, Any]:
     """Return the terms inside signed terms, unchecked, to say which run is refused."""
     found = plain.get("terms") if isinstance(plain, Mapping) else None
     return found if isinstance(found, Mapping) else {}
-
-
-def _parts(plain: Any) -> tuple[Any, bytes, bytes]:
-    """Return terms, signature and certificate; lengths are checked before anything is read."""
-    if not isinstance(plain, Mapping) or set(plain) != _KEYS:
-        raise _refusal("they are not signed by an operator")
-    parts = []
-    for name, most in (("signature", MAX_SIGNATURE_BYTES), ("certificate", MAX_CERTIFICATE_BYTES)):
-        text = plain[name]
-        if not isinstance(text, str) or len(text) > 2 * most:
-            raise _refusal(f"their {name} has a wrong length")
-        try:
-            parts.append(bytes.fromhex(text))
-        except ValueError:
-            raise _refusal(f"their {name} is not hexadecimal") from None
-    return plain["terms"], parts[0], parts[1]
 
 
 def _refusal(why: str) -> SignatureError:

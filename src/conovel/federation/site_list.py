@@ -9,11 +9,12 @@ confirmed. If a run is broken off in between, the next run settles it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
+
+from msgspec import Meta
 
 from conovel.errors import BatchRefusedError, ConovelError, InputError, LocalProtocolError
 from conovel.federation.settings import SiteFile
@@ -39,6 +40,7 @@ from conovel.site.site import Site
 from conovel.spec.bodies import Abort, Kind, Message
 from conovel.spec.fields import MAX_AGENTS
 from conovel.spec.guarantee import network_over_time
+from conovel.spec.records import Digest, as_value
 
 Decide: TypeAlias = Callable[[Site, Agent], SiteResult]
 # Of both directions; the run of the batch has its own counts before.
@@ -216,28 +218,15 @@ class SiteList:
         return self._ledger.count(k)
 
 
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-
-
 class Standing(NamedTuple):
-    """Where the ledger of one site stands.
+    """Where the ledger of one site stands."""
 
-    Attributes
-    ----------
-    n_batches : int
-        Batches in the ledger.
-    history : str
-        Digest of the level of the list and of the numbers of every batch over all sites.
-    prepared : str
-        The same digest with the prepared batch; empty if there is none.
-    agents : tuple of str
-        Who took part in the run of the prepared batch.
-    """
-
-    n_batches: int
-    history: str
-    prepared: str = ""
-    agents: tuple[str, ...] = ()
+    n_batches: Annotated[int, Meta(ge=0, le=MAX_BATCHES)]
+    history: Digest  # of the level of the list and of the numbers of every batch over all sites
+    # The same with the prepared batch, if there is one.
+    prepared: Annotated[str, Meta(pattern=r"\A([0-9a-f]{64})?\Z")] = ""
+    # Who took part in the run of the prepared batch.
+    agents: Annotated[tuple[str, ...], Meta(max_length=MAX_AGENTS)] = ()
 
     @classmethod
     def of(cls, ledger: Ledger, prepared: Prepared | None) -> Standing:
@@ -254,17 +243,8 @@ class Standing(NamedTuple):
     @classmethod
     def from_plain(cls, plain: Any) -> Standing:
         """Read what :meth:`to_plain` gave; :class:`InputError` for anything else."""
-        match plain:
-            case [int(n_batches), str(history), str(prepared), [*agents]] if (
-                not isinstance(n_batches, bool)
-                and 0 <= n_batches <= MAX_BATCHES
-                and _DIGEST.fullmatch(history)
-                and (not prepared or _DIGEST.fullmatch(prepared))
-                and len(agents) <= MAX_AGENTS
-                and all(isinstance(name, str) for name in agents)
-            ):
-                return cls(n_batches, history, prepared, tuple(agents))
-        raise InputError("this is not the standing of a ledger")
+        standing: Standing = as_value(cls, plain, "the standing of a ledger")
+        return standing
 
 
 def is_taken(standing: Standing, everybody: Mapping[str, Standing]) -> bool:

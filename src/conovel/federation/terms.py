@@ -25,7 +25,8 @@ from conovel.stats.levels import as_liars
 
 MAX_SECONDS = 7 * 24 * 3600
 _Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=MAX_SECONDS)]
-_Digits: TypeAlias = Annotated[str, Meta(pattern=r"\A([0-9a-f]{32})?\Z")]
+_DIGITS = "32 hexadecimal digits"
+_Digits: TypeAlias = Annotated[str, Meta(pattern=r"\A([0-9a-f]{32})?\Z", description=_DIGITS)]
 
 
 @dataclass(frozen=True)

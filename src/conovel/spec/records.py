@@ -39,7 +39,8 @@ MAX_KEY_PARTS = 16
 _MOST = 2**63
 Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
-Digest: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+_DIGITS = "64 hexadecimal digits"
+Digest: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z", description=_DIGITS)]
 # Texts and comments, in which a dot separates nothing. Each is matched as far as it goes, so that
 # a text without an end is looked at once.
 _TEXTS = re.compile(
@@ -132,10 +133,17 @@ def _field_of(kind: Any, value: Any, key: str, name: str) -> Any:
         )
     if records and isinstance(value, _alternatives(kind)):
         return value
+    if records:
+        raise InputError(f"{before}{key} must be a table, not {briefly(value)}")
+    return as_value(kind, value, f"{before}{key}")
+
+
+def as_value(kind: Any, value: Any, name: str) -> Any:
+    """Give a value as an annotation says; `name` is what it is called in an error."""
     try:
         return msgspec.convert(value, kind, dec_hook=_read_custom)
-    except (msgspec.ValidationError, RecursionError, OverflowError):
-        raise InputError(f"{before}{key} must be {in_words(kind)}, not {briefly(value)}") from None
+    except (msgspec.ValidationError, UnicodeError, RecursionError, OverflowError):
+        raise InputError(f"{name} must be {in_words(kind)}, not {briefly(value)}") from None
 
 
 def _read_custom(kind: type, value: Any) -> Any:
