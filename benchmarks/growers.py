@@ -20,7 +20,7 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
-from conovel.scorers.binned_forest import BinnedForest
+from conovel.scorers.binned_forest import BinnedForest, Bins
 from conovel.scorers.blend import shrunken_logistic
 from conovel.scorers.cross_fit import fit_folds
 
@@ -41,7 +41,7 @@ def tasks(X: np.ndarray, y: np.ndarray) -> Iterator[tuple[str, Callable, Callabl
     """Name, our fit and scikit-learn's; each returns a score or None."""
 
     def forest(scorer: BinnedForest) -> Score:
-        return scorer.grow(scorer.bin(X), y).forest.score
+        return scorer.grow(Bins.of(X), y).forest.score
 
     def plain(model) -> Score:
         model.fit(X, y)
@@ -54,7 +54,7 @@ def tasks(X: np.ndarray, y: np.ndarray) -> Iterator[tuple[str, Callable, Callabl
             shrunken_logistic().fit(X[used], y[used], **step)
 
     def folds(scorer: BinnedForest) -> None:
-        bins = scorer.bin(X)
+        bins = Bins.of(X)
         for weight in folds_left_out(N_FOLDS):
             scorer.grow(bins, y, weight)
 

@@ -10,7 +10,7 @@ from sklearn.tree import DecisionTreeClassifier
 import conovel as cn
 from conovel.models.quantized.forest import uniform
 from conovel.scorers import binned_forest
-from conovel.scorers.binned_forest import BinnedForest, Bins, as_integers, balanced
+from conovel.scorers.binned_forest import BinnedForest, Bins, RandomisedTrees, as_integers
 from conovel.scorers.from_sklearn import to_flat
 
 ARRAYS = ("feature", "threshold", "left", "value", "roots")
@@ -47,7 +47,7 @@ def test_without_chance_it_is_the_tree_of_scikit_learn(seed, depth, least):
     X, y = rows(seed, n=120)
     weights = np.random.default_rng(seed).integers(1, 4, 120) / 2
     forest = BinnedForest(1, depth, 5, least, bootstrap=False, random_state=0)
-    mine = forest.grow(forest.bin(X), y, weights).forest
+    mine = forest.grow(Bins.of(X), y, weights).forest
     model = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=least, random_state=0)
     theirs = to_flat(model.fit(X, y, weights))
     if np.array_equal(mine.feature, theirs.feature):
@@ -66,7 +66,7 @@ def test_with_chance_it_is_alike(splitter, least):
     forest = BinnedForest(200, 12, 2, least, splitter=splitter, random_state=0)
     kind = ExtraTreesClassifier if splitter == "random" else RandomForestClassifier
     model = kind(200, max_depth=12, min_samples_leaf=least, max_features=2, random_state=0)
-    mine, theirs = forest.grow(forest.bin(X), y).forest, to_flat(model.fit(X, y))
+    mine, theirs = forest.grow(Bins.of(X), y).forest, to_flat(model.fit(X, y))
     assert len(mine.feature) == pytest.approx(len(theirs.feature), rel=0.04)
     errors = [np.mean((grown.score(fresh) - truth) ** 2) for grown in (mine, theirs)]
     assert errors[0] == pytest.approx(errors[1], rel=0.05)
@@ -96,22 +96,18 @@ def test_rows_of_weight_zero_are_scored_by_all_trees_and_change_none():
 
 
 @pytest.mark.parametrize("splitter", ["best", "random"])
-def test_threads_and_the_scale_of_weights_do_not_matter(splitter):
+def test_the_scale_of_weights_does_not_matter(splitter):
     X, y = rows(6)
     weights = np.random.default_rng(0).integers(1, 50, 300).astype(float)
-    bins = Bins.of(X)
-    one, many = (
-        BinnedForest(9, splitter=splitter, random_state=0, n_jobs=n).grow(bins, y, scaled)
-        for n, scaled in ((None, weights), (3, weights / 64))
-    )
-    assert_equal(one, many)
+    forest, bins = BinnedForest(9, splitter=splitter, random_state=0), Bins.of(X)
+    assert_equal(*(forest.grow(bins, y, scaled) for scaled in (weights, weights / 64)))
 
 
 def test_without_draws_the_order_of_rows_does_not_matter():
     X, y = rows(7)
     order = np.random.default_rng(0).permutation(300)
     forest = BinnedForest(9, splitter="random", random_state=0)
-    straight, mixed = (forest.grow(forest.bin(X[o]), y[o]) for o in (np.arange(300), order))
+    straight, mixed = (forest.grow(Bins.of(X[o]), y[o]) for o in (np.arange(300), order))
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(straight.forest, name), getattr(mixed.forest, name))
 
@@ -134,13 +130,13 @@ def test_one_class_is_one_leaf():
 def test_it_can_be_detected_with_and_quantized():
     X, _ = rows(10, n=400)
     X[360:] += 2
-    scorer = BinnedForest(20, min_rows_per_leaf=3, splitter="random", places="normal")
-    det = cn.AdaDetect(scorer, random_state=3, train_fraction=0.5)
+    det = cn.AdaDetect(RandomisedTrees(20), random_state=3, train_fraction=0.5)
     shuffled = np.random.default_rng(0).permutation(160)
     straight = det.detect(X[:240], X[240:])
     mixed = det.detect(X[:240], X[240:][shuffled])
     np.testing.assert_array_equal(straight.scores[shuffled], mixed.scores)
-    forest = scorer.grow(scorer.bin(X), (X[:, 0] > 0).astype(int)).forest
+    grower = BinnedForest(20, min_rows_per_leaf=3, splitter="random", random_state=0)
+    forest = grower.grow(Bins.of(X), (X[:, 0] > 0).astype(int)).forest
     assert np.corrcoef(uniform(forest, 8).score(X), forest.score(X))[0, 1] > 0.99
 
 
@@ -157,8 +153,6 @@ def test_bad_arguments_are_named():
         BinnedForest(min_rows_per_leaf=0).grow(bins, y)
     with pytest.raises(cn.errors.InputError, match="splitter"):
         BinnedForest(splitter="worst").grow(bins, y)
-    with pytest.raises(cn.errors.InputError, match="places"):
-        Bins.of(X, places="nowhere")
 
 
 # bins
@@ -175,7 +169,7 @@ def test_bins_follow_the_rows_as_a_multiset(seed, n, most, kind):
     rng = np.random.default_rng(seed)
     X = columns_of(rng, n, 2, kind)
     order = rng.permutation(n)
-    bins, mixed = Bins.of(X, most, "normal"), Bins.of(X[order], most, "normal")
+    bins, mixed = Bins.of(X, most), Bins.of(X[order], most)
     np.testing.assert_array_equal(bins.columns[:, order], mixed.columns)
     np.testing.assert_array_equal(bins.places, mixed.places)
     for f in range(2):
@@ -203,10 +197,3 @@ def test_whole_weights_stay_exact():
     np.testing.assert_array_equal(whole / whole[0], weights)
     assert whole.sum() < 2**31
     assert as_integers(np.array([1e-300, 1.0]), 2)[0] == 1
-
-
-def test_balanced_classes_weigh_the_same():
-    y = np.array([0, 0, 0, 1])
-    weights = balanced(y, np.array([1.0, 2.0, 0.0, 5.0]))
-    assert weights[y == 0].sum() == pytest.approx(weights[y == 1].sum())
-    np.testing.assert_array_equal(balanced(np.zeros(3, int)), np.full(3, 0.5))

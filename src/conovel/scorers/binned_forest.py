@@ -1,35 +1,36 @@
 """Forests on binned columns: random forests and extra-trees, with weights and votes out of bag.
 
+A bin is a range of values of one column, and a split of a tree falls between two bins. Bins are
+a function of the rows as a multiset: neither their order nor the role of a row matters. They
+are narrow in the tails, where novelties lie, and a value that many rows share has a bin of its
+own.
+
 Weights are whole multiples of a small unit and leaf values whole multiples of 2⁻³⁰, so that all
-sums are exact: no bit depends on the order of the rows in a node, on threads, or on whether
-numba compiled the loops.
+sums are exact: no bit depends on the order of the rows in a node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from scipy.special import ndtri
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from conovel.errors import InputError
 from conovel.models.forest import Forest
-from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet, Vector
+from conovel.scorers.base import Matrix, Vector
 from conovel.stats.levels import as_whole
 
-Places: TypeAlias = Literal["value", "normal", "bin"]
-
 MOST_BINS = 255
+_NO_LIMIT = 1 << 20
+_SPACE = 1 << 18  # nodes that are written before they are copied
 
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """The rows of a training set in bins.
+    """The rows of a training set in bins, computed once for all fits on the same rows.
 
     Attributes
     ----------
@@ -38,7 +39,7 @@ class Bins:
     columns : uint8 array of shape (d, n)
         The bin of each value.
     places : array of shape (d, 256)
-        Where on its axis each bin stands, for thresholds that are drawn.
+        Where on its axis each bin stands, for thresholds that are drawn: its least value.
 
     Examples
     --------
@@ -52,54 +53,21 @@ class Bins:
     places: Matrix
 
     @classmethod
-    def of(cls, rows: Matrix, most: int = MOST_BINS, places: Places = "value") -> Bins:
-        """Put rows in bins.
-
-        Parameters
-        ----------
-        rows : array of shape (n, d)
-            Finite numbers.
-        most : int
-            Largest number of bins of a column, from 2 to 255.
-        places : {"value", "normal", "bin"}
-            The axis on which thresholds are drawn: the values themselves, the normal
-            quantiles of their ranks, or the numbers of the bins. The last two ignore how far
-            away an extreme value lies.
-
-        Returns
-        -------
-        Bins
-        """
+    def of(cls, rows: Matrix, most: int = MOST_BINS) -> Bins:
+        """Put rows of finite numbers in bins, at most `most` for a column, from 2 to 255."""
         most = as_whole(most, "most", 2, MOST_BINS)
-        if places not in ("value", "normal", "bin"):
-            raise InputError(f"places must be 'value', 'normal' or 'bin', not {places!r}")
         n, d = rows.shape
-        edges, axes, codes = [], np.zeros((d, MOST_BINS + 1)), np.empty((d, n), np.uint8)
+        edges, places, codes = [], np.zeros((d, MOST_BINS + 1)), np.empty((d, n), np.uint8)
         columns = np.ascontiguousarray(rows.T, dtype=np.float64)
         lengths, numbers = _lengths(n), np.arange(MOST_BINS + 1, dtype=np.uint8)
-        for column, axis, values in zip(codes, axes, columns, strict=True):
+        for column, axis, values in zip(codes, places, columns, strict=True):
             order = np.argsort(values)
             inner, lowest, bounds = _bins_of_column(values[order], most, lengths)
             edges.append(inner)
             size = lowest.size
             column[order] = np.repeat(numbers[:size], bounds[1:] - bounds[:-1])
-            if places == "value":
-                axis[:size] = lowest
-            elif places == "normal":
-                axis[:size] = ndtri((bounds[:-1] + bounds[1:]) / (2 * n))  # of the middle rank
-            else:
-                axis[:size] = np.arange(size)
-        return cls(tuple(edges), codes, axes)
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return int(self.columns.shape[1])
-
-    @property
-    def n_columns(self) -> int:
-        """Number of columns."""
-        return int(self.columns.shape[0])
+            axis[:size] = lowest
+        return cls(tuple(edges), codes, places)
 
     def thresholds(self, feature: NDArray[np.integer], cut: NDArray[np.integer]) -> Vector:
         """Return the edge above bin `cut` of each split; 0 at a leaf, whose feature is -1."""
@@ -178,28 +146,6 @@ def scaled_weights(weights: Vector | None, n: int, largest: int = 2**31) -> Vect
     return np.asarray(np.ldexp(weights, int(exponent - of_top)))
 
 
-def balanced(y: NDArray[np.integer], weights: Sequence[float] | Vector | None = None) -> Vector:
-    """Scale weights so that both classes weigh as much in total as they have rows on average.
-
-    Examples
-    --------
-    >>> balanced(np.array([0, 0, 0, 1]))
-    array([0.66666667, 0.66666667, 0.66666667, 2.        ])
-    """
-    given = np.ones(len(y)) if weights is None else np.asarray(weights, dtype=np.float64)
-    scaled = given.copy()
-    used = np.count_nonzero(given > 0)
-    for label in (0, 1):
-        total = np.cumsum(np.sort(given[y == label]))[-1:]  # in order: not of the rows
-        if total.size and total[0] > 0:
-            scaled[y == label] *= used / (2 * total[0])
-    return scaled
-
-
-_NO_LIMIT = 1 << 20
-_SPACE = 1 << 18  # nodes that are written before they are copied
-
-
 @dataclass(frozen=True, eq=False)
 class GrownForest:
     """A forest, and what its trees say about rows that they did not see.
@@ -225,7 +171,7 @@ class GrownForest:
 
 
 @dataclass(frozen=True, eq=False)
-class BinnedForest(Scorer):
+class BinnedForest:
     """A random forest or extra-trees on binned columns.
 
     The trees are Breiman's, as in scikit-learn: Gini's criterion, features drawn for each node
@@ -244,13 +190,7 @@ class BinnedForest(Scorer):
         its largest value in the node (extra-trees).
     bootstrap : bool or None
         Whether each tree draws its rows with replacement; None does so for the best cuts.
-    class_weight : {"balanced", None}
-        Whether both classes count equally.
-    places : {"value", "normal", "bin"}
-        The axis on which cuts are drawn, see :meth:`conovel.scorers.binned_forest.Bins.of`.
     random_state : int or None
-    n_jobs : int or None
-        Threads, -1 for one on each core. They change no bit.
 
     Examples
     --------
@@ -277,29 +217,7 @@ class BinnedForest(Scorer):
     min_rows_per_leaf: int = 1
     splitter: Literal["best", "random"] = "best"
     bootstrap: bool | None = None
-    class_weight: Literal["balanced"] | None = None
-    places: Places = "value"
     random_state: int | None = None
-    n_jobs: int | None = None
-
-    @property
-    def label(self) -> str:
-        """The scorer in a word."""
-        return "extra-trees" if self.splitter == "random" else "random forest"
-
-    def with_seed(self, seed: int) -> Scorer:
-        """Fix the random state, unless it is fixed already."""
-        return self if self.random_state is not None else replace(self, random_state=seed)
-
-    def fit(self, training: TrainingSet) -> FittedScorer:
-        """Fit null_train (0) against the mixture (1)."""
-        rows, labels = training.labelled()
-        forest = self.grow(self.bin(rows), labels).forest
-        return FittedScorer(self, forest.score, "probability", forest)
-
-    def bin(self, rows: Matrix) -> Bins:
-        """Put rows in bins, for any number of calls of :meth:`grow`."""
-        return Bins.of(rows, places=self.places)
 
     def grow(
         self, bins: Bins, y: NDArray[np.integer], weights: Vector | None = None
@@ -320,14 +238,11 @@ class BinnedForest(Scorer):
         -------
         GrownForest
         """
-        n, d = bins.n_rows, bins.n_columns
+        d, n = bins.columns.shape
         if y.shape != (n,) or not np.isin(y, (0, 1)).all():
             raise InputError(f"y must be {n} labels 0 or 1, one for each row")
         if self.splitter not in ("best", "random"):
             raise InputError(f"splitter must be 'best' or 'random', not {self.splitter!r}")
-        if self.class_weight is not None:
-            weights = balanced(y, weights)
-        whole = as_integers(weights, n)
         limits = (
             _NO_LIMIT if self.max_depth is None else as_whole(self.max_depth, "max_depth"),
             max(int(d**0.5), 1) if self.max_features is None else int(self.max_features),
@@ -336,28 +251,26 @@ class BinnedForest(Scorer):
         )
         bootstrap = not limits[-1] if self.bootstrap is None else self.bootstrap
         seeds = np.random.SeedSequence(self.random_state).generate_state(self.n_trees, np.uint64)
-        labels = y.astype(np.uint8)
-        threads = Parallel(self.n_jobs, require="sharedmem")
-        n_parts = max(min(threads.n_jobs if self.n_jobs else 1, self.n_trees), 1)
-        parts = threads(
-            delayed(_grow_compiled)(bins, labels, whole, limits, bootstrap, some)
-            for some in np.array_split(seeds, n_parts)
-        )
-        return _join(parts, bins)
+        whole, labels = as_integers(weights, n), y.astype(np.uint8)
+        nodes, votes, times = _grow(bins, labels, whole, limits, bootstrap, seeds)
+        feature, cut, left, value, roots = nodes
+        threshold = bins.thresholds(feature, cut)
+        forest = Forest(feature, threshold, left, value, roots, d, single=False)
+        return GrownForest(forest, votes, times)
 
 
-def _grow_compiled(
+def _grow(
     bins: Bins,
     y: NDArray[np.uint8],
     weights: NDArray[np.int64],
     limits: tuple[int, int, int, bool],
     bootstrap: bool,
-    seeds: NDArray[np.uint64],
-) -> tuple[NDArray[Any], ...]:
-    """Return feature, cut, left, value and roots, the votes for unseen rows and their number."""
-    from conovel.scorers.loops import grow  # noqa: PLC0415
+    seeds: NDArray[np.unsignedinteger[Any]],
+) -> tuple[list[NDArray[Any]], Vector, NDArray[np.int64]]:
+    """Return feature, cut, left, value and roots; the votes for unseen rows; their number."""
+    from conovel.scorers.tree_loops import grow  # noqa: PLC0415  (loads numba)
 
-    n, d = bins.n_rows, bins.n_columns
+    d, n = bins.columns.shape
     used = np.flatnonzero(weights > 0).astype(np.uint32)
     m = used.size
     most = min(2 * max(m // limits[2], 1), 2 << min(limits[0], 30))
@@ -377,47 +290,15 @@ def _grow_compiled(
     parts, done, before = [], 0, 0
     while done < seeds.size:
         roots = np.empty(seeds.size - done, np.int32)
-        n_trees, used_size = grow(
-            bins.columns,
-            bins.places,
-            weights,
-            y,
-            used,
-            limits,
-            bootstrap,
-            seeds[done:],
-            space,
-            nodes,
-            seen,
-            votes,
-            times,
-            roots,
-        )
+        given = bins.columns, bins.places, weights, y, used, limits, bootstrap, seeds[done:]
+        n_trees, used_size = grow(*given, space, nodes, seen, votes, times, roots)
         feature, cut, left, value = (part[:used_size].copy() for part in nodes)
         parts.append((feature, cut, left + before, value, roots[:n_trees] + before))
         done, before = done + n_trees, before + used_size
-    return *map(np.concatenate, zip(*parts, strict=True)), votes, times
+    return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)], votes, times
 
 
-def _join(parts: list[tuple[NDArray[Any], ...]], bins: Bins) -> GrownForest:
-    """Put trees that count their nodes from 0 one behind the other."""
-    sizes = [len(part[0]) for part in parts]
-    before = np.concatenate([[0], np.cumsum(sizes[:-1])]).astype(np.int64)
-    joined = [np.concatenate(arrays) for arrays in list(zip(*parts, strict=True))[:5]]
-    feature, cut, left, value, roots = joined
-    forest = Forest(
-        feature,
-        bins.thresholds(feature, cut),
-        left + np.repeat(before, sizes),
-        value,
-        roots + np.repeat(before, [len(part[4]) for part in parts]),
-        bins.n_columns,
-        single=False,
-    )
-    votes = np.sum([part[5] for part in parts], axis=0)
-    return GrownForest(forest, votes, np.sum([part[6] for part in parts], axis=0))
-
-
+@dataclass(eq=False, repr=False)
 class RandomisedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Extra-trees of :class:`conovel.scorers.binned_forest.BinnedForest`, with sample weights.
 
@@ -440,17 +321,10 @@ class RandomisedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     by_row = True  # as its forest
 
-    def __init__(
-        self,
-        n_trees: int = 40,
-        max_depth: int = 8,
-        min_rows_per_leaf: int = 2,
-        random_state: int | None = None,
-    ) -> None:
-        self.n_trees = n_trees
-        self.max_depth = max_depth
-        self.min_rows_per_leaf = min_rows_per_leaf
-        self.random_state = random_state
+    n_trees: int = 40
+    max_depth: int = 8
+    min_rows_per_leaf: int = 2
+    random_state: int | None = None
 
     def fit(
         self, X: Matrix, y: NDArray[np.integer], sample_weight: Vector | None = None

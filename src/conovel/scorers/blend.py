@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -205,10 +205,7 @@ class BlendedFit(CrossFit):
     parts: tuple[CrossFit, ...]
     scale: Vector  # of the log-odds of each part
 
-    @property
-    def is_one_learner(self) -> bool:
-        """The regression scores nothing without its parts."""
-        return False
+    is_one_learner: ClassVar = False  # the regression scores nothing without its parts
 
     @property
     def by_row(self) -> bool:

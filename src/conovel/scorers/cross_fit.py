@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,7 @@ _FOLDS_OF_LINEAR_MODELS = 4
 _MOST_ROUNDS = 100  # folds, or refits: more only take longer
 
 
+@dataclass(eq=False, repr=False)
 class ShrunkenLogistic(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Logistic regression; a cross-fit solves all its folds together.
 
@@ -78,9 +79,8 @@ class ShrunkenLogistic(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     by_row = True  # as its linear model
     is_linear = True
 
-    def __init__(self, C: float = 0.03, *, standardise: bool = True) -> None:
-        self.C = C
-        self.standardise = standardise
+    C: float = 0.03
+    standardise: bool = field(default=True, kw_only=True)
 
     def fit(
         self, X: Matrix, y: NDArray[np.integer], sample_weight: Vector | None = None
@@ -133,7 +133,7 @@ def fit_folds(
     >>> bool(np.mean((fits[0].score(X[fold == 0]) > 0.5) == y[fold == 0]) > 0.9)
     True
     """
-    from conovel.scorers.loops import solve  # noqa: PLC0415  (loads numba)
+    from conovel.scorers.linear_loops import solve  # noqa: PLC0415  (loads numba)
 
     weights = np.asarray(weights, dtype=np.float64)
     if weights.ndim != 2 or weights.shape[1] != len(rows):
@@ -200,10 +200,7 @@ class CrossFit:
     weights: Vector  # of null_train and the mixture; rows of weight 0 are left out
     models: tuple[FittedScorer, ...]  # only one: too few rows for folds
 
-    @property
-    def is_one_learner(self) -> bool:
-        """Whether one fit of the learner on all rows stands for the cross-fit."""
-        return True
+    is_one_learner: ClassVar = True  # one fit of it on all rows stands for the cross-fit
 
     @property
     def by_row(self) -> bool:
