@@ -10,7 +10,7 @@ novelties cannot tell two good scores apart (docs/decisions/0015-default-by-shap
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, NamedTuple
