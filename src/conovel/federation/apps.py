@@ -180,13 +180,7 @@ class SiteApp:
 
 
 class CoordinatorApp:
-    """The coordinator's end of the Collab calls.
-
-    Parameters
-    ----------
-    terms : dict
-        The signed terms of the run, as the submitter wrote them into the job.
-    """
+    """The coordinator's end of the Collab calls."""
 
     def __init__(self, terms: dict[str, Any]) -> None:
         self._signed = terms
@@ -322,14 +316,7 @@ def _answer(work: Callable[[], Any]) -> dict[str, Any]:
 
 
 def refuse_unencrypted(cell: Any, refuse: Callable[[str], None]) -> None:
-    """Call `refuse` with the name of a site whose call came without encryption, and drop it.
-
-    Parameters
-    ----------
-    cell : Cell
-        NVFlare's end of the connections of this process.
-    refuse : callable
-    """
+    """Call `refuse` with the name of a site whose call came without encryption, and drop it."""
 
     def look(message: Message) -> Message | None:
         sender = unencrypted_sender(message.headers)

@@ -57,16 +57,6 @@ class Authority:
     ) -> str:
         """Return why a certificate does not show that its holder is `name` in `role`.
 
-        Parameters
-        ----------
-        certificate : Certificate
-        name : str
-            Name of the party.
-        role : str
-            ``OPERATOR_ROLE``, or ``NO_ROLE`` for sites and the coordinator.
-        now : datetime, optional
-            The time at which it must be valid; the present if not given.
-
         Returns
         -------
         str
@@ -127,12 +117,6 @@ def read_credentials(kit: Path) -> Credentials:
 
 def check_certificate(kit: Path, name: str | None = None) -> str:
     """Check a kit's certificate and key; return a warning if it expires soon, else no text.
-
-    Parameters
-    ----------
-    kit : Path
-    name : str, optional
-        Name of the party that it must belong to.
 
     Raises
     ------

@@ -123,19 +123,7 @@ class Sites(Protocol):
 
 
 class CoordinatorDriver:
-    """The coordinator in one run.
-
-    Parameters
-    ----------
-    terms : Terms
-    deliver : callable
-        Sends messages; returns the receivers that could not be reached, with the reason.
-
-    Attributes
-    ----------
-    transcript : Transcript
-        All messages of the coordinator, and at the end the sizes of the models between sites.
-    """
+    """The coordinator in one run."""
 
     def __init__(self, terms: Terms, deliver: Deliver) -> None:
         self.terms = terms

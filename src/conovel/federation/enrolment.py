@@ -107,17 +107,6 @@ def enrol(
 ) -> tuple[Path, str]:
     """Issue the certificate that a party has requested, and make its kit, without a key.
 
-    Parameters
-    ----------
-    authority : Path
-        The folder of the authority.
-    request : Path
-        What :func:`make_request` made.
-    digest : str, optional
-        What the party says its digest is; compared if given.
-    renew : bool
-        Issue another certificate to a party that has one which counts.
-
     Returns
     -------
     folder, digest
@@ -152,16 +141,6 @@ def enrol(
 
 def accept(party: Path, key: Path, expected: str | None = None) -> tuple[str, str]:
     """Put a party's own key into the kit that the authority made; all is checked before.
-
-    Parameters
-    ----------
-    party : Path
-        The folder that the authority handed out.
-    key : Path
-        The key that :func:`make_request` made.
-    expected : str, optional
-        The fingerprint of the authority's certificate, as the authority says it by another way;
-        compared if given.
 
     Returns
     -------

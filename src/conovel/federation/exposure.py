@@ -21,41 +21,25 @@ REVEAL_NOTHING = frozenset({"HELLO", "READY", "ABORT"})
 
 @dataclass
 class LoggedRun:
-    """One run that began at the site.
+    """One run that began at the site."""
 
-    Attributes
-    ----------
-    run, began, operator : str
-        Its id, the time of its first entry, and who asked for it.
-    terms : dict
-        What was asked for.
-    data : str
-        The digest of the rows; empty until they were read.
-    data_set : str
-        The name of the data set, as the site calls it.
-    n_null, n_test, n_train : int
-        Known normals, test rows, and how many known normals trained the models that left.
-    models : dict
-        Bytes of models, by receiver.
-    n_models, n_counts, n_received : int
-        Models that left, other messages that left and follow from rows, messages that came in.
-    state, reason : str
-        How it ended; `state` is ``"running"`` if no end is noted.
-    """
-
+    # Its id, the time of its first entry, and who asked for it.
     run: str
     began: str
     operator: str = ""
-    terms: Mapping[str, Any] = field(default_factory=dict)
-    data: str = ""
-    data_set: str = ""
+    terms: Mapping[str, Any] = field(default_factory=dict)  # what was asked for
+    data: str = ""  # the digest of the rows; empty until they were read
+    data_set: str = ""  # the name of the data set, as the site calls it
+    # Known normals, test rows, and how many known normals trained the models that left.
     n_null: int = 0
     n_test: int = 0
     n_train: int = 0
-    models: dict[str, int] = field(default_factory=dict)
+    models: dict[str, int] = field(default_factory=dict)  # bytes of models, by receiver
+    # Models that left, other messages that left and follow from rows, messages that came in.
     n_models: int = 0
     n_counts: int = 0
     n_received: int = 0
+    # How it ended; `state` is ``"running"`` if no end is noted.
     state: str = "running"
     reason: str = ""
 
@@ -92,31 +76,18 @@ class RunsSpent(NamedTuple):
 
 
 class Exposure(NamedTuple):
-    """What all runs together have revealed.
+    """What all runs together have revealed."""
 
-    Attributes
-    ----------
-    n_runs, n_refused : int
-        Runs that began, and runs that were refused before they did.
-    n_models : int
-        Models that left the site.
-    receivers : dict of str to int
-        To whom, and how many.
-    n_data : int
-        Different data sets from which a model was learnt that left.
-    n_trained : int
-        Different known normals that can have been in null_train of such a model, at most.
-    n_rows : int
-        Different rows that such a model can have learnt from, at most: the test rows are in the
-        mixture.
-    """
-
+    # Runs that began, and runs that were refused before they did.
     n_runs: int
     n_refused: int
-    n_models: int
-    receivers: dict[str, int]
-    n_data: int
+    n_models: int  # models that left the site
+    receivers: dict[str, int]  # to whom, and how many
+    n_data: int  # different data sets from which a model was learnt that left
+    # Different known normals that can have been in null_train of such a model, at most.
     n_trained: int
+    # Different rows that such a model can have learnt from, at most: the test rows are in the
+    # mixture.
     n_rows: int
 
 
@@ -174,21 +145,13 @@ def exposure_of(entries: Sequence[Mapping[str, Any]]) -> Exposure:
 
 
 class EpsilonSpent(NamedTuple):
-    """What the models that left a data set, or still may, have spent together.
+    """What the models that left a data set, or still may, have spent together."""
 
-    Attributes
-    ----------
-    epsilon, delta : Fraction
-        Sums over the runs with differential privacy.
-    n_private : int
-        How many these are.
-    n_open : int
-        Runs that sent models without differential privacy: there is no bound after one.
-    """
-
+    # Sums over the runs with differential privacy.
     epsilon: Fraction = Fraction(0)
     delta: Fraction = Fraction(0)
-    n_private: int = 0
+    n_private: int = 0  # how many these are
+    # Runs that sent models without differential privacy: there is no bound after one.
     n_open: int = 0
 
     def plus(self, privacy: Privacy | None) -> EpsilonSpent:

@@ -118,17 +118,7 @@ def note_kit(authority: Path, party: str, kit: Path) -> None:
 
 
 def revoke(authority: Path, name: str, party: str) -> list[str]:
-    """Revoke every certificate of a party that counts; return their serial numbers.
-
-    Parameters
-    ----------
-    authority : Path
-        The folder of the authority.
-    name : str
-        Of the federation.
-    party : str
-        Name of the site or operator, or ``coordinator``.
-    """
+    """Revoke every certificate of a party that counts; return their serial numbers."""
     now = datetime.now(UTC)
     issued = read_issued(authority)
     serials = [one.serial for one in issued if one.party == party and one.counts]

@@ -41,23 +41,14 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 
 @dataclass(frozen=True)
 class FederationPlan:
-    """What a federation is made of.
-
-    Attributes
-    ----------
-    name : str
-    host : str
-        Where sites and operators reach the coordinator; also the name in its certificate.
-    port, admin_port : int
-        For sites, and for operators.
-    sites, operators : tuple of str
-        Names of sites; e-mail addresses of operators.
-    """
+    """What a federation is made of."""
 
     name: str
-    host: str
+    host: str  # where sites and operators reach the coordinator; also the name in its certificate
+    # Names of sites; e-mail addresses of operators.
     sites: tuple[str, ...]
     operators: tuple[str, ...]
+    # For sites, and for operators.
     port: int = 8002
     admin_port: int = 8003
 
@@ -121,16 +112,7 @@ def kind_of(name: str) -> str:
 
 
 def make_federation(plan: FederationPlan, folder: Path, by_request: bool = False) -> list[Path]:
-    """Make a new federation with all its kits; return the folders to hand out.
-
-    Parameters
-    ----------
-    plan : FederationPlan
-    folder : Path
-        Must not exist.
-    by_request : bool
-        Make the authority alone: every party makes its own key and is enrolled by request.
-    """
+    """Make a new federation with all its kits; return the folders to hand out."""
     require_nvflare()
     if folder.exists():
         raise FederationError(f"{folder} exists already: renew it, or choose another folder")

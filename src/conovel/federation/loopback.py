@@ -27,21 +27,7 @@ _MAIN = "from conovel.cli import main; main()"
 
 
 class Loopback:
-    """A federation on this machine.
-
-    Parameters
-    ----------
-    folder : Path
-        Must not exist.
-    rows : mapping of site name to (known normals, test rows)
-        Each a mapping of column name to values.
-    model, consent : str
-        What to write into the tables of that name of every ``site.toml``.
-    environment : mapping, optional
-        Further environment variables of every party.
-    name : str
-        Of the federation.
-    """
+    """A federation on this machine."""
 
     def __init__(
         self,

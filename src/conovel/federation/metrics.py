@@ -141,15 +141,6 @@ class MeasuredRows:
 class RunTotals:
     """What the runs of a party add up to.
 
-    Attributes
-    ----------
-    n_started : int
-        Runs that began.
-    n_ended : dict of (state, fault) to int
-        Runs that were published, failed or were refused; `fault` is the class of the error.
-    messages : dict of (direction, kind) to Volume
-    seconds : dict of phase to (runs, seconds)
-
     Examples
     --------
     >>> totals = RunTotals()
@@ -164,7 +155,8 @@ class RunTotals:
     (0, {('failed', 'SiteVanishedError'): 1})
     """
 
-    n_started: int = 0
+    n_started: int = 0  # runs that began
+    # Runs that were published, failed or were refused; `fault` is the class of the error.
     n_ended: dict[tuple[str, str], int] = field(default_factory=dict)
     messages: dict[tuple[str, str], Volume] = field(default_factory=dict)
     seconds: dict[str, tuple[int, float]] = field(default_factory=dict)
@@ -209,28 +201,13 @@ def _one_of(known: Collection[str], word: Any) -> str:
 
 @dataclass(frozen=True, eq=False)  # a registry needs a hash
 class PartyMetrics:
-    """What the page of one party says.
+    """What the page of one party says."""
 
-    Attributes
-    ----------
-    party : str
-        ``"site"`` or ``"coordinator"``.
-    state : Path
-        The folder of its records.
-    folders : mapping of str to Path
-        Folders whose size is told, by the word for each.
-    log : AuditLog, optional
-        The audit log of a site.
-    expires : float, optional
-        When its certificate expires, in seconds since 1970.
-    totals : RunTotals
-    """
-
-    party: str
-    state: Path
-    folders: Mapping[str, Path]
-    log: AuditLog | None = None
-    expires: float | None = None
+    party: str  # ``"site"`` or ``"coordinator"``
+    state: Path  # the folder of its records
+    folders: Mapping[str, Path]  # folders whose size is told, by the word for each
+    log: AuditLog | None = None  # the audit log of a site
+    expires: float | None = None  # when its certificate expires, in seconds since 1970
     totals: RunTotals = field(default_factory=RunTotals)
 
     def collect(self) -> Iterator[Any]:

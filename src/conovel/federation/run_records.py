@@ -47,13 +47,6 @@ _REFUSED_FILE = re.compile(r"refused-[0-9a-f]{16}")
 class RunRecords:
     """The runs of one party.
 
-    Parameters
-    ----------
-    folder : Path
-        Where the files are; made if it does not exist.
-    log : AuditLog, optional
-        The audit log of a site.
-
     Examples
     --------
     >>> import tempfile
@@ -268,17 +261,7 @@ _JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # NVFlare's nam
 
 
 def prune(state: Path, kit: Path, keep: int, results: Path | None = None) -> int:
-    """Remove records, results and folders of jobs, but for the last runs; return how many runs.
-
-    Parameters
-    ----------
-    state, kit : Path
-        The party's records and its kit, in which NVFlare keeps its jobs.
-    keep : int
-        How many runs that were published are kept, and how many that were not.
-    results : Path, optional
-        Where a site has its results.
-    """
+    """Remove records, results and folders of jobs, but for the last runs; return how many runs."""
     for left in [path for f in (kit, results) if f is not None for path in f.glob(f"{_MOVED}*")]:
         shutil.rmtree(left, ignore_errors=True)  # of a process that was killed
     records = RunRecords(state)

@@ -225,16 +225,6 @@ def run(
 ) -> dict[str, Any]:
     """Submit a run and wait for its end.
 
-    Parameters
-    ----------
-    session : Session
-    terms : Terms
-    on_progress : callable
-        Called with the progress of the run, as
-        :meth:`conovel.federation.coordinator_driver.CoordinatorDriver.progress` gives it.
-    launch_seconds : float
-        How long the sites may take to start.
-
     Returns
     -------
     dict

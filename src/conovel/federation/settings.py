@@ -32,16 +32,10 @@ _Texts: TypeAlias = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 @dataclass(frozen=True)
 class MetricsAddress:
-    """Where the page is served.
-
-    Attributes
-    ----------
-    port : int
-    address : str
-        An address of this machine. The default can be reached from this machine only.
-    """
+    """Where the page is served."""
 
     port: Annotated[int, Meta(ge=1, le=65535)]
+    # An address of this machine. The default can be reached from this machine only.
     address: str = "127.0.0.1"
 
     def __post_init__(self) -> None:
@@ -124,58 +118,32 @@ class _FederationTables:
 
 @dataclass(frozen=True)
 class SiteFile:
-    """The content of ``site.toml``.
+    """The content of ``site.toml``."""
 
-    Attributes
-    ----------
-    path, kit, results, null, test : Path
-        Absolute.
-    name : str
-        The site's name, as in its certificate.
-    columns, id_column, memory, reading
-        As in ``conovel detect``.
-    schema : Schema or None
-        What the columns are; a run must have the same.
-    check : bool
-        Whether the site looks for what speaks against its decisions.
-    scorer : list of str or None
-        Names of scorers; None for the default.
-    bits : int, str or None
-        How the site's own model is sent; as the run proposes, unless the file says it.
-    limits : Limits
-        What the site agrees to.
-    keep_runs : int
-        How many runs are kept, see :mod:`conovel.federation.run_records`.
-    list_name : str
-        The list over several batches that the site takes part in; empty if none.
-    ledger : Path or None
-        The file of the ledger of that list.
-    metrics : MetricsAddress or None
-        Where the page of metrics is served; None if there is none.
-    data_set : str
-        The name of its rows in the ε ledger: no row is in two data sets.
-    """
-
+    # Absolute.
     path: Path
-    name: str
+    name: str  # the site's name, as in its certificate
     kit: Path
     results: Path
     null: Path
     test: Path
+    # As in ``conovel detect``.
     columns: list[str] | None
     id_column: str | None
     memory: str | None
     reading: Reading
-    schema: Schema | None
-    check: bool
-    scorer: list[str] | None
+    schema: Schema | None  # what the columns are; a run must have the same
+    check: bool  # whether the site looks for what speaks against its decisions
+    scorer: list[str] | None  # names of scorers; None for the default
+    # How the site's own model is sent; as the run proposes, unless the file says it.
     bits: int | str | None
-    limits: Limits
-    keep_runs: int = KEEP_RUNS
-    list_name: str = ""
-    ledger: Path | None = None
+    limits: Limits  # what the site agrees to
+    keep_runs: int = KEEP_RUNS  # how many runs are kept, see :mod:`conovel.federation.run_records`
+    list_name: str = ""  # the list over several batches that the site takes part in; empty if none
+    ledger: Path | None = None  # the file of the ledger of that list
+    # Where the page of metrics is served; None if there is none.
     metrics: MetricsAddress | None = None
-    data_set: str = ""
+    data_set: str = ""  # the name of its rows in the ε ledger: no row is in two data sets
 
     @property
     def state(self) -> Path:

@@ -62,15 +62,6 @@ _PADDING: Any = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LE
 def sign(key: RSAPrivateKey, context: Sequence[str], data: bytes) -> bytes:
     """Sign data for one purpose.
 
-    Parameters
-    ----------
-    key : RSAPrivateKey
-        Of the party that signs.
-    context : sequence of str
-        What the signature is for. Begin with a word for the kind, then name all that must not be
-        exchanged: the run, the sender, the receiver.
-    data : bytes
-
     Examples
     --------
     A reveal that the coordinator passes on carries the signature of the agent that made it, so
@@ -114,14 +105,7 @@ def as_der(certificate: x509.Certificate) -> bytes:
 
 
 class MessageSigner:
-    """Signs what a site sends in one run.
-
-    Parameters
-    ----------
-    own : Credentials
-        Of the site.
-    run_id : str
-    """
+    """Signs what a site sends in one run."""
 
     def __init__(self, own: Credentials, run_id: str) -> None:
         self._own, self._run_id = own, run_id
@@ -141,16 +125,7 @@ class MessageSigner:
 
 
 class MessageVerifier:
-    """Checks the signatures of what a party gets in one run.
-
-    Parameters
-    ----------
-    authority : Authority
-        Of the federation.
-    receiver : str
-        Name of the party that checks.
-    run_id : str
-    """
+    """Checks the signatures of what a party gets in one run."""
 
     def __init__(self, authority: Authority, receiver: str, run_id: str) -> None:
         self._authority, self._receiver, self._run_id = authority, receiver, run_id
@@ -266,15 +241,6 @@ def sign_terms(terms: Terms, own: Credentials) -> dict[str, Any]:
 
 def check_signed_terms(plain: Any, authority: Authority, now: float | None = None) -> SignedTerms:
     """Read what :func:`sign_terms` gave.
-
-    Parameters
-    ----------
-    plain : object
-        What came from another party.
-    authority : Authority
-        Of the federation.
-    now : float, optional
-        Seconds since 1970; the present if not given.
 
     Raises
     ------

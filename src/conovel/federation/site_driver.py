@@ -58,23 +58,7 @@ MOST_RECEIVED = 10_000  # messages of one run that are written down one by one
 
 
 class SiteDriver:
-    """One site in one run.
-
-    Parameters
-    ----------
-    name : str
-        The site's name.
-    terms : Terms
-        The terms of the run.
-    limits : Limits
-        What the site agrees to.
-    record : Record
-        Where the end of the run is noted.
-    files : SiteFiles
-        Reads the rows, writes the decisions, and has the list that the run continues, if any.
-    deliver : callable
-        Sends messages; returns the receivers that could not be reached, with the reason.
-    """
+    """One site in one run."""
 
     def __init__(
         self,

@@ -44,19 +44,7 @@ _MOST_EXPLAINED = 2_000  # rows: the other parties wait while a site writes its 
 
 
 class SiteFiles:
-    """A site's rows in one run.
-
-    Parameters
-    ----------
-    file : SiteFile
-        Where the rows are and how they are scored, as the site itself has chosen.
-    terms : Terms
-
-    Attributes
-    ----------
-    listing : SiteList or None
-        The list over several batches that the run continues.
-    """
+    """A site's rows in one run."""
 
     def __init__(self, file: SiteFile, terms: Terms) -> None:
         self.file, self.terms = file, terms

@@ -67,25 +67,7 @@ def objection_to_list(terms: Terms, file: SiteFile) -> str:
 
 
 class SiteList:
-    """The list of a run at one site.
-
-    Parameters
-    ----------
-    name : str
-        The site's name.
-    path : Path
-        Of the ledger; the file of a new list does not exist.
-    terms : Terms
-    decide : callable
-        Gives the decisions of the run by itself.
-
-    Attributes
-    ----------
-    facts : BatchFacts or None
-        What the ledger compares, once the rows are read.
-    update : LedgerUpdate or None
-        What the batch changed, once the list is made.
-    """
+    """The list of a run at one site."""
 
     def __init__(self, name: str, path: Path, terms: Terms, decide: Decide) -> None:
         self._path, self._terms, self._decide = path, terms, decide
@@ -292,12 +274,7 @@ LIST_QUESTIONS = frozenset({Kind.OUTCOME, Kind.LISTING})
 
 
 class CoordinatorList:
-    """The list of a run, at the coordinator: it begins when the run of the batch is decided.
-
-    Parameters
-    ----------
-    terms : Terms
-    """
+    """The list of a run, at the coordinator: it begins when the run of the batch is decided."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms

@@ -129,24 +129,7 @@ def serve_site(
     on_done: Callable[[Path], None] = lambda folder: None,
     metrics: MetricsAddress | None = None,
 ) -> int:
-    """Run a site until it is stopped; return the exit code.
-
-    Parameters
-    ----------
-    file : SiteFile
-    print_line : callable
-        Called with one line of text for every event.
-    join_seconds : float
-        How long the coordinator may take to accept this site.
-    once : bool
-        End after one run: 0 if it was published, 3 if it was not.
-    wait_seconds : float
-        With `once`, how long to wait for that run to begin.
-    on_done : callable
-        Called with the folder of every run that was published, before the line about it.
-    metrics : MetricsAddress, optional
-        Where to serve a page of metrics.
-    """
+    """Run a site until it is stopped; return the exit code."""
     require_nvflare()
     _print_if(print_line, _check_certificate(file.kit, file.name))
     where = _address(file.kit)
