@@ -1,4 +1,7 @@
-"""One page for each group of public names, made from ``conovel.__all__`` at build time."""
+"""One page for each group of public names, made from ``conovel.__all__`` at build time.
+
+Names that have moved out of ``conovel`` are described under the module that has them.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,8 @@ def group_of(name: str) -> str:
 
     A name without a group stops the build, so that no public name is left out.
     """
-    module = f"conovel.{import_module('conovel')._HOMES[name]}"
+    package = import_module("conovel")
+    module = f"conovel.{(package._HOMES | package._MOVED)[name]}"
     for file, _, prefixes in GROUPS:
         if any(module == p or module.startswith(f"{p}.") for p in prefixes):
             return file
@@ -62,25 +66,31 @@ def pages() -> dict[str, str]:
     """Return the text of every page by file name."""
     package = import_module("conovel")
     names: dict[str, list[str]] = defaultdict(list)
-    for name in package.__all__:
+    places = dict.fromkeys(package.__all__, "conovel")
+    places |= {name: f"conovel.{home}" for name, home in package._MOVED.items()}
+    for name in places:
         names[group_of(name)].append(name)
     return {
-        file: _page(title, {name: getattr(package, name) for name in sorted(names[file])})
+        file: _page(title, {f"{places[name]}.{name}": name for name in sorted(names[file])})
         for file, title, _ in GROUPS
         if names[file]
     }
 
 
-def _page(title: str, things: dict[str, object]) -> str:
+def _page(title: str, names: dict[str, str]) -> str:
+    things = {
+        place: getattr(import_module(place.rpartition(".")[0]), name)
+        for place, name in names.items()
+    }
     lines = [title, "=" * len(title), "", ".. list-table::", "   :widths: 30 70", ""]
-    for name, thing in things.items():
+    for place, thing in things.items():
         lines += [
-            f"   * - :{_role(thing)}:`conovel.{name}`",
+            f"   * - :{_role(thing)}:`{place}`",
             f"     - {_summary(thing)}",
         ]
-    for name, thing in things.items():
-        kind = _kind(thing)
-        lines += ["", name, "-" * len(name), "", f".. {_DIRECTIVES[kind]}:: conovel.{name}"]
+    for place, thing in things.items():
+        kind, name = _kind(thing), names[place]
+        lines += ["", name, "-" * len(name), "", f".. {_DIRECTIVES[kind]}:: {place}"]
         if kind == "class":
             # scikit-learn makes the request methods, and their text refers to its own pages.
             lines += ["   :members:", "   :exclude-members: set_fit_request"]

@@ -6,11 +6,13 @@ import math
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from conovel.cli.show import require_there, say
+from conovel.cli.tables import with_options
+from conovel.errors import ConovelError
 
 if TYPE_CHECKING:
     from conovel.federation.settings import MetricsAddress
@@ -26,12 +28,20 @@ _METRICS = typer.Option(
 _WAIT = typer.Option(help="With --once: seconds until a run must begin.", min=1)
 
 
+@with_options(
+    settings=typer.Argument(help="The site's settings, site.toml."),
+    once=_ONCE,
+    join_seconds=_JOIN,
+    wait_seconds=_WAIT,
+    metrics=_METRICS,
+)
 def agent(
-    settings: Annotated[Path, typer.Argument(help="The site's settings, site.toml.")],
-    once: Annotated[bool, _ONCE] = False,
-    join_seconds: Annotated[float, _JOIN] = 60.0,
-    wait_seconds: Annotated[float, _WAIT] = math.inf,
-    metrics: Annotated[int | None, _METRICS] = None,
+    *,
+    settings: Path,
+    once: bool = False,
+    join_seconds: float = 60.0,
+    wait_seconds: float = math.inf,
+    metrics: int | None = None,
 ) -> None:
     """Serve a site: take part in runs within the limits of its site.toml.
 
@@ -57,12 +67,20 @@ def agent(
     raise typer.Exit(code)
 
 
+@with_options(
+    settings=typer.Argument(help="The coordinator's federation.toml."),
+    once=_ONCE,
+    join_seconds=_JOIN,
+    wait_seconds=_WAIT,
+    metrics=_METRICS,
+)
 def coordinate(
-    settings: Annotated[Path, typer.Argument(help="The coordinator's federation.toml.")],
-    once: Annotated[bool, _ONCE] = False,
-    join_seconds: Annotated[float, _JOIN] = 60.0,
-    wait_seconds: Annotated[float, _WAIT] = math.inf,
-    metrics: Annotated[int | None, _METRICS] = None,
+    *,
+    settings: Path,
+    once: bool = False,
+    join_seconds: float = 60.0,
+    wait_seconds: float = math.inf,
+    metrics: int | None = None,
 ) -> None:
     """Serve a federation as its coordinator, which sees counts, but no rows and no models."""
     require_there(settings)
@@ -92,8 +110,6 @@ def _metrics_at(asked: MetricsAddress | None, port: int | None) -> MetricsAddres
 
 def _write_report(folder: Path) -> None:
     """Write a page beside the decisions; they are complete without it."""
-    from conovel.errors import ConovelError  # noqa: PLC0415
-
     try:
         from conovel.report import write_report  # noqa: PLC0415
 

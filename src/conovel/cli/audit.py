@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from conovel.cli.show import (
     styled,
     text_table,
 )
+from conovel.cli.tables import with_options
 from conovel.spec.exits import NO
 from conovel.stats.words import counted
 
@@ -25,14 +26,17 @@ if TYPE_CHECKING:
     from conovel.federation.exposure import EpsilonSpent, Exposure, LoggedRun
 
 
+@with_options(
+    settings=typer.Argument(help="The site's settings, site.toml."),
+    noted="A last hash that was noted earlier; it must be in the log.",
+    last=typer.Option(min=0, help="How many runs to show."),
+)
 def audit(
-    settings: Annotated[Path, typer.Argument(help="The site's settings, site.toml.")],
-    noted: Annotated[
-        str | None,
-        typer.Option(help="A last hash that was noted earlier; it must be in the log."),
-    ] = None,
-    last: Annotated[int, typer.Option(help="How many runs to show.", min=0)] = 10,
-    json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+    *,
+    settings: Path,
+    noted: str | None = None,
+    last: int = 10,
+    json: bool = False,
 ) -> None:
     """Check a site's audit log, and show what has left the site.
 

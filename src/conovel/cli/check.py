@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -17,7 +17,7 @@ from conovel.cli.show import (
     stages,
     styled,
 )
-from conovel.cli.tables import FileOptions, named_samples, with_file_options
+from conovel.cli.tables import FileOptions, named_samples, with_options
 from conovel.spec.exits import NO
 from conovel.stats.words import counted
 
@@ -25,28 +25,27 @@ if TYPE_CHECKING:
     from conovel.runs.check_order import Check
 
 
-@with_file_options("columns", "id_column")
+@with_options(
+    "columns",
+    "id_column",
+    null=typer.Argument(help="Known normals: a file or a folder."),
+    order="Column that orders the rows, such as a time; file order if not given.",
+    level="Level of the rehearsal.",
+    scorer="Scorer of the rehearsal; as in `conovel detect`.",
+    out="Where to write the result (.json); `conovel report` makes a page.",
+    plot="Where to draw the drifting columns (.png, .svg or .pdf).",
+)
 def check(
     *,
-    null: Annotated[Path, typer.Argument(help="Known normals: a file or a folder.")],
-    order: Annotated[
-        str | None,
-        typer.Option(help="Column that orders the rows, such as a time; file order if not given."),
-    ] = None,
+    null: Path,
+    order: str | None = None,
     options: FileOptions,
-    level: Annotated[str, typer.Option(help="Level of the rehearsal.")] = "0.1",
-    scorer: Annotated[
-        str, typer.Option(help="Scorer of the rehearsal; as in `conovel detect`.")
-    ] = "automatic",
-    seed: Annotated[int, typer.Option(help="Seed of the rehearsal.", min=0)] = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Where to write the result (.json); `conovel report` makes a page."),
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Where to draw the drifting columns (.png, .svg or .pdf).")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    level: str = "0.1",
+    scorer: str = "automatic",
+    seed: int = 0,
+    out: Path | None = None,
+    plot: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Rehearse on known normals: compare the latest ones with those before.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import typer
 
@@ -21,7 +21,8 @@ from conovel.cli.show import (
     styled,
     times_in_words,
 )
-from conovel.cli.tables import FileOptions, add_read_rows, named_samples, with_file_options
+from conovel.cli.tables import FileOptions, add_read_rows, named_samples, with_options
+from conovel.errors import InputError
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
@@ -33,127 +34,65 @@ if TYPE_CHECKING:
     from conovel.site.explain.reasons import Reasons
 
 
-@with_file_options()
+@with_options(
+    test="Rows to test: a file or a folder.",
+    null="Known normals: a CSV, Parquet, Arrow or Excel file, or a folder of them.",
+    detector="Instead of known normals, a detector of `conovel fit`. It has not seen the rows to"
+    " test, and answers in milliseconds.",
+    ledger="File of a ledger: decide together with all earlier batches, with one guarantee for"
+    " the list of all flagged rows. It is made if it is not there.",
+    final="Begin a ledger whose decisions are final; it finds far less.",
+    batches=typer.Option(min=1, help="With --final, how many batches share the level."),
+    out="Where to write the decisions (.parquet or .csv); a .json goes beside.",
+    level="Largest tolerated share of false alarms among the flagged rows. If not given, that of"
+    " the ledger or of the detector, else 0.1.",
+    scorer="automatic, extra-trees, random-forest, compiled-forest, boosting, logistic, mlp,"
+    " refined-trees, refined-linear or isolation-forest; several with commas: the best is chosen"
+    " without loss of the guarantee.",
+    max_train_rows=typer.Option(
+        min=2,
+        help="Largest number of known normals, and of other rows, that the scorer learns from;"
+        " further known normals calibrate.",
+    ),
+    repeats="Number of runs with random splits of their own, 1 to 100, whose evidence is"
+    " averaged. With 20 the answer depends less on --seed, where one run finds clearly more than"
+    " nothing; it takes 20 times as long. For rows in memory only.",
+    memory="Read the files in pieces and use at most this much memory, such as 1GB; large files"
+    " are always read in pieces. The results are the same, and an interrupted run can be"
+    " continued.",
+    reasons=typer.Option(
+        min=0,
+        help="Say for at most so many flagged rows why they were flagged, the most novel first; 0"
+        " explains none.",
+    ),
+    keep_columns="Copy the columns of the test file into --out.",
+    check="Look for what speaks against the result: drift, an id or a label among the columns, an"
+    " implausible outcome. It changes no decision.",
+)
 def detect(
     *,
-    test: Annotated[Path, typer.Option(help="Rows to test: a file or a folder.")],
-    null: Annotated[
-        Path | None,
-        typer.Option(
-            help="Known normals: a CSV, Parquet, Arrow or Excel file, or a folder of them."
-        ),
-    ] = None,
-    detector: Annotated[
-        Path | None,
-        typer.Option(
-            help="Instead of known normals, a detector of `conovel fit`. It has not seen the rows"
-            " to test, and answers in milliseconds."
-        ),
-    ] = None,
-    ledger: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of a ledger: decide together with all earlier batches, with one guarantee"
-            " for the list of all flagged rows. It is made if it is not there."
-        ),
-    ] = None,
-    final: Annotated[
-        bool,
-        typer.Option(
-            "--final", help="Begin a ledger whose decisions are final; it finds far less."
-        ),
-    ] = False,
-    batches: Annotated[
-        int, typer.Option(help="With --final, how many batches share the level.", min=1)
-    ] = 30,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Where to write the decisions (.parquet or .csv); a .json goes beside."),
-    ] = None,
-    level: Annotated[
-        str | None,
-        typer.Option(
-            help="Largest tolerated share of false alarms among the flagged rows. If not given,"
-            " that of the ledger or of the detector, else 0.1."
-        ),
-    ] = None,
+    test: Path,
+    null: Path | None = None,
+    detector: Path | None = None,
+    ledger: Path | None = None,
+    final: bool = False,
+    batches: int = 30,
+    out: Path | None = None,
+    level: str | None = None,
     options: FileOptions,
-    scorer: Annotated[
-        str,
-        typer.Option(
-            help="automatic, extra-trees, random-forest, compiled-forest, boosting, logistic, mlp,"
-            " refined-trees, refined-linear or isolation-forest; several with commas: the best is"
-            " chosen without loss of the guarantee."
-        ),
-    ] = "automatic",
-    train_fraction: Annotated[
-        str | None,
-        typer.Option(
-            help="Share of the known normals used for training; chosen by the numbers of rows"
-            " if not given."
-        ),
-    ] = None,
-    pi0: Annotated[
-        str | None,
-        typer.Option(
-            help="Adapt to the share of normal rows: storey or quantile; plain BH if not given."
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the split and of the scorer.", min=0)] = 0,
-    max_train_rows: Annotated[
-        int,
-        typer.Option(
-            help="Largest number of known normals, and of other rows, that the scorer learns"
-            " from; further known normals calibrate.",
-            min=2,
-        ),
-    ] = 100_000,
-    repeats: Annotated[
-        int,
-        typer.Option(
-            help="Number of runs with random splits of their own, 1 to 100, whose evidence is"
-            " averaged. With 20 the answer depends less on --seed, where one run finds clearly"
-            " more than nothing; it takes 20 times as long. For rows in memory only.",
-        ),
-    ] = 1,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            help="Read the files in pieces and use at most this much memory, such as 1GB; large"
-            " files are always read in pieces. The results are the same, and an interrupted run"
-            " can be continued."
-        ),
-    ] = None,
-    engine: Annotated[
-        str,
-        typer.Option(help="Where rows are scored: local, or dask for the machines of a cluster."),
-    ] = "local",
-    scheduler: Annotated[
-        str | None, typer.Option(help="Address of the Dask scheduler, such as tcp://host:8786.")
-    ] = None,
-    reasons: Annotated[
-        int,
-        typer.Option(
-            help="Say for at most so many flagged rows why they were flagged, the most novel"
-            " first; 0 explains none.",
-            min=0,
-        ),
-    ] = 10_000,
-    keep_columns: Annotated[
-        bool,
-        typer.Option("--keep-columns", help="Copy the columns of the test file into --out."),
-    ] = False,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check/--no-check",
-            help="Look for what speaks against the result: drift, an id or a label among the"
-            " columns, an implausible outcome. It changes no decision.",
-        ),
-    ] = True,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the summary as JSON instead of a table.")
-    ] = False,
+    scorer: str = "automatic",
+    train_fraction: str | None = None,
+    pi0: str | None = None,
+    seed: int = 0,
+    max_train_rows: int = 100_000,
+    repeats: int = 1,
+    memory: str | None = None,
+    engine: str = "local",
+    scheduler: str | None = None,
+    reasons: int = 10_000,
+    keep_columns: bool = False,
+    check: bool = True,
+    json: bool = False,
 ) -> None:
     """Flag the novel rows of one site's test file.
 
@@ -224,7 +163,6 @@ def detect(
 
 
 def _refuse_pieces(memory: str | None, engine: str) -> None:
-    from conovel.errors import InputError  # noqa: PLC0415
 
     if memory is not None or engine != "local":
         raise InputError("--memory and --engine do not work with --detector or --ledger")
@@ -232,7 +170,6 @@ def _refuse_pieces(memory: str | None, engine: str) -> None:
 
 def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
     from conovel.cli.ledger import read_batch  # noqa: PLC0415
-    from conovel.errors import InputError  # noqa: PLC0415
     from conovel.report import of_detection  # noqa: PLC0415
     from conovel.runs.kept import KeptDetector  # noqa: PLC0415
 
@@ -255,7 +192,6 @@ def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
 def _with_normals(
     settings: list[Any], files: DetectFiles, memory: str | None, engine: Engine | None
 ) -> _Found:
-    from conovel.errors import InputError  # noqa: PLC0415
     from conovel.runs.detector import AdaDetect  # noqa: PLC0415
 
     if files.null is None:
@@ -268,7 +204,6 @@ def _with_normals(
 
 def _wants_pieces(files: DetectFiles, memory: str | None, engine: Engine | None) -> bool:
     """Return whether the files are read in pieces; the results are the same."""
-    from conovel.errors import InputError  # noqa: PLC0415
     from conovel.site.memory import are_large  # noqa: PLC0415
 
     wanted = memory is not None or engine is not None

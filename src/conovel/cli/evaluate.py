@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,59 +13,53 @@ from conovel.cli.show import (
     print_json,
     print_numbers,
     require_there,
+    say,
     split_names,
     stages,
 )
-from conovel.cli.tables import FileOptions, with_file_options
+from conovel.cli.tables import FileOptions, with_options
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from conovel.experiments.evaluation import Evaluation
 
 
-@with_file_options("columns", "id_column")
+@with_options(
+    "columns",
+    "id_column",
+    data="Rows with labels: a file or a folder.",
+    label="Column that tells normal rows from novelties.",
+    normal="Label of normal rows; 0, false, normal, benign or similar if not given.",
+    order="Test the last rows, by the order of this column, or `file` for the order of the file;"
+    " rows are dealt at random if not given.",
+    trials=typer.Option(
+        min=1,
+        help="How often rows are dealt: 10 at random. With --order: into how many consecutive"
+        " batches the tested rows are cut, 1 if not given.",
+    ),
+    repeats=typer.Option(min=1, hidden=True),  # what --trials was called up to version 0.2
+    test_share="Share of the rows that is tested.",
+    keep="Columns that look like ids or labels, but are features.",
+    out="Where to write the result (.json).",
+)
 def evaluate(
     *,
-    data: Annotated[Path, typer.Option(help="Rows with labels: a file or a folder.")],
-    label: Annotated[str, typer.Option(help="Column that tells normal rows from novelties.")],
-    normal: Annotated[
-        str | None,
-        typer.Option(
-            help="Label of normal rows; 0, false, normal, benign or similar if not given."
-        ),
-    ] = None,
-    order: Annotated[
-        str | None,
-        typer.Option(
-            help="Test the last rows, by the order of this column, or `file` for the order of the"
-            " file; rows are dealt at random if not given."
-        ),
-    ] = None,
-    trials: Annotated[
-        int | None,
-        typer.Option(
-            "--trials",
-            "--repeats",
-            help="How often rows are dealt: 10 at random. With --order: into how many consecutive"
-            " batches the tested rows are cut, 1 if not given.",
-            min=1,
-        ),
-    ] = None,
-    test_share: Annotated[str, typer.Option(help="Share of the rows that is tested.")] = "0.3",
-    keep: Annotated[
-        str | None,
-        typer.Option(help="Columns that look like ids or labels, but are features."),
-    ] = None,
-    scorer: Annotated[str, typer.Option(help="As in `conovel detect`.")] = "automatic",
-    level: Annotated[
-        str, typer.Option(help="Largest tolerated share of false alarms among the flagged rows.")
-    ] = "0.1",
-    train_fraction: Annotated[str | None, typer.Option(help="As in `conovel detect`.")] = None,
-    pi0: Annotated[str | None, typer.Option(help="storey or quantile.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of deals, splits and scorers.", min=0)] = 0,
+    data: Path,
+    label: str,
+    normal: str | None = None,
+    order: str | None = None,
+    trials: int | None = None,
+    repeats: int | None = None,
+    test_share: str = "0.3",
+    keep: str | None = None,
+    scorer: str = "automatic",
+    level: str = "0.1",
+    train_fraction: str | None = None,
+    pi0: str | None = None,
+    seed: int = 0,
     options: FileOptions,
-    out: Annotated[Path | None, typer.Option(help="Where to write the result (.json).")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    out: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Measure false alarms and power on past data whose labels are known.
 
@@ -78,6 +72,9 @@ def evaluate(
     applies to rows that come later.
     """
     require_there(data, options.schema)
+    if repeats is not None:
+        say("conovel: note: --repeats is now called --trials, and will be gone", err=True)
+        trials = repeats
     from conovel.experiments.evaluation import evaluate as deal  # noqa: PLC0415
     from conovel.rows.storage import read_table, write_json  # noqa: PLC0415
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from conovel.cli.show import say
+from conovel.cli.tables import with_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,29 +26,27 @@ federation = typer.Typer(
 
 
 @federation.command("init")
+@with_options(
+    name=typer.Argument(help="Name of the federation."),
+    site="Name of a site; repeat for each.",
+    operator="E-mail address of an operator, who may start runs; repeat.",
+    host="Where sites and operators reach the coordinator.",
+    port="The coordinator's port for sites.",
+    admin_port="Its port for operators.",
+    out="Folder to make; by default, it has the name of the federation.",
+    by_request="Make the authority alone. Every party makes its own key: between organisations"
+    " take this.",
+)
 def init(
-    name: Annotated[str, typer.Argument(help="Name of the federation.")],
-    site: Annotated[list[str], typer.Option(help="Name of a site; repeat for each.")],
-    operator: Annotated[
-        list[str], typer.Option(help="E-mail address of an operator, who may start runs; repeat.")
-    ],
-    host: Annotated[
-        str, typer.Option(help="Where sites and operators reach the coordinator.")
-    ] = "localhost",
-    port: Annotated[int, typer.Option(help="The coordinator's port for sites.")] = 8002,
-    admin_port: Annotated[int, typer.Option(help="Its port for operators.")] = 8003,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder to make; by default, it has the name of the federation."),
-    ] = None,
-    by_request: Annotated[
-        bool,
-        typer.Option(
-            "--by-request",
-            help="Make the authority alone. Every party makes its own key: between organisations"
-            " take this.",
-        ),
-    ] = False,
+    *,
+    name: str,
+    site: list[str],
+    operator: list[str],
+    host: str = "localhost",
+    port: int = 8002,
+    admin_port: int = 8003,
+    out: Path | None = None,
+    by_request: bool = False,
 ) -> None:
     """Make a certificate authority, and a hardened start-up kit for every party.
 
@@ -72,8 +71,12 @@ def init(
 
 
 @federation.command("renew")
+@with_options(
+    folder=typer.Argument(help="What `federation init` made."),
+)
 def renew(
-    folder: Annotated[Path, typer.Argument(help="What `federation init` made.")],
+    *,
+    folder: Path,
 ) -> None:
     """Give every party whose key was made here a new certificate of the same authority.
 
@@ -86,14 +89,16 @@ def renew(
 
 
 @federation.command("request")
+@with_options(
+    name=typer.Argument(
+        help="Name of your site, your e-mail address as operator, or coordinator."
+    ),
+    out="Folder for the key and the request; NAME-key by default.",
+)
 def request(
-    name: Annotated[
-        str,
-        typer.Argument(help="Name of your site, your e-mail address as operator, or coordinator."),
-    ],
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the key and the request; NAME-key by default.")
-    ] = None,
+    *,
+    name: str,
+    out: Path | None = None,
 ) -> None:
     """Make your private key, and a request for a certificate. The key stays with you.
 
@@ -117,17 +122,18 @@ def request(
 
 
 @federation.command("enrol")
+@with_options(
+    authority="The folder authority/ that `federation init` made.",
+    request="What a party made with `federation request`.",
+    digest="The digest that the party told you by another way.",
+    renew="The party has a certificate, and asks for another.",
+)
 def enrol(
-    authority: Annotated[
-        Path, typer.Option(help="The folder authority/ that `federation init` made.")
-    ],
-    request: Annotated[Path, typer.Option(help="What a party made with `federation request`.")],
-    digest: Annotated[
-        str | None, typer.Option(help="The digest that the party told you by another way.")
-    ] = None,
-    renew: Annotated[
-        bool, typer.Option("--renew", help="The party has a certificate, and asks for another.")
-    ] = False,
+    *,
+    authority: Path,
+    request: Path,
+    digest: str | None = None,
+    renew: bool = False,
 ) -> None:
     """Issue the certificate that a party has requested, and make its kit, without a key.
 
@@ -152,16 +158,16 @@ def enrol(
 
 
 @federation.command("accept")
+@with_options(
+    kit=typer.Argument(help="The folder that the authority gave you."),
+    key="Your key; by default NAME-key/NAME.key, as `request` made it.",
+    fingerprint="The fingerprint that the authority told you by another way.",
+)
 def accept(
-    kit: Annotated[Path, typer.Argument(help="The folder that the authority gave you.")],
-    key: Annotated[
-        Path | None,
-        typer.Option(help="Your key; by default NAME-key/NAME.key, as `request` made it."),
-    ] = None,
-    fingerprint: Annotated[
-        str | None,
-        typer.Option(help="The fingerprint that the authority told you by another way."),
-    ] = None,
+    *,
+    kit: Path,
+    key: Path | None = None,
+    fingerprint: str | None = None,
 ) -> None:
     """Put your key into the kit of the authority, after checking that all fits.
 
@@ -185,11 +191,14 @@ def accept(
 
 
 @federation.command("revoke")
+@with_options(
+    name=typer.Argument(help="Name of the site or operator, or coordinator."),
+    authority="The folder authority/ that `federation init` made.",
+)
 def revoke(
-    name: Annotated[str, typer.Argument(help="Name of the site or operator, or coordinator.")],
-    authority: Annotated[
-        Path, typer.Option(help="The folder authority/ that `federation init` made.")
-    ],
+    *,
+    name: str,
+    authority: Path,
 ) -> None:
     """Revoke all certificates of a party, such as after the theft of its key.
 
@@ -245,12 +254,14 @@ SITES = ("north", "south", "west")
 
 
 @federation.command("demo")
+@with_options(
+    folder="Folder to make and keep; a temporary one if not given.",
+    regime="As in `conovel run`.",
+)
 def demo(
-    folder: Annotated[
-        Path | None,
-        typer.Option(help="Folder to make and keep; a temporary one if not given."),
-    ] = None,
-    regime: Annotated[str, typer.Option(help="As in `conovel run`.")] = "auto",
+    *,
+    folder: Path | None = None,
+    regime: str = "auto",
 ) -> None:
     """Set up a federation on this machine, run it, show the result, and stop everything.
 

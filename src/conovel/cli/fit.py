@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -15,62 +14,38 @@ from conovel.cli.show import (
     split_names,
     stages,
 )
-from conovel.cli.tables import FileOptions, named_samples, with_file_options
+from conovel.cli.tables import FileOptions, named_samples, with_options
+from conovel.errors import FileError
 
 
-@with_file_options()
+@with_options(
+    null="Known normals: a CSV or Parquet file, or a folder of them.",
+    out="Where to write the detector.",
+    unlabelled="Rows like those to be tested, novelties among them, that are never tested"
+    " themselves, such as last month's. Without them the score learns from known normals alone,"
+    " and finds less.",
+    scorer="A scorer as in `conovel detect`. Without unlabelled rows: automatic or"
+    " isolation-forest.",
+    max_train_rows=typer.Option(
+        min=2,
+        help="Largest number of known normals, and of unlabelled rows, that the scorer learns"
+        " from; further known normals calibrate.",
+    ),
+    explain="Keep up to 2,000 known normals in the file, so that flagged rows can be explained.",
+)
 def fit(
     *,
-    null: Annotated[
-        Path, typer.Option(help="Known normals: a CSV or Parquet file, or a folder of them.")
-    ],
-    out: Annotated[Path, typer.Option(help="Where to write the detector.")],
-    unlabelled: Annotated[
-        Path | None,
-        typer.Option(
-            help="Rows like those to be tested, novelties among them, that are never tested"
-            " themselves, such as last month's. Without them the score learns from known normals"
-            " alone, and finds less."
-        ),
-    ] = None,
-    level: Annotated[
-        str, typer.Option(help="Largest tolerated share of false alarms among the flagged rows.")
-    ] = "0.1",
+    null: Path,
+    out: Path,
+    unlabelled: Path | None = None,
+    level: str = "0.1",
     options: FileOptions,
-    scorer: Annotated[
-        str,
-        typer.Option(
-            help="A scorer as in `conovel detect`. Without unlabelled rows: automatic or"
-            " isolation-forest."
-        ),
-    ] = "automatic",
-    train_fraction: Annotated[
-        str | None,
-        typer.Option(
-            help="Share of the known normals used for training; chosen by the numbers of rows if"
-            " not given."
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the split and of the scorer.", min=0)] = 0,
-    max_train_rows: Annotated[
-        int,
-        typer.Option(
-            help="Largest number of known normals, and of unlabelled rows, that the scorer learns"
-            " from; further known normals calibrate.",
-            min=2,
-        ),
-    ] = 100_000,
-    explain: Annotated[
-        bool,
-        typer.Option(
-            "--explain",
-            help="Keep up to 2,000 known normals in the file, so that flagged rows can be"
-            " explained.",
-        ),
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the summary as JSON instead of a table.")
-    ] = False,
+    scorer: str = "automatic",
+    train_fraction: str | None = None,
+    seed: int = 0,
+    max_train_rows: int = 100_000,
+    explain: bool = False,
+    json: bool = False,
 ) -> None:
     """Fit a detector once, to test later batches in milliseconds.
 
@@ -83,7 +58,6 @@ def fit(
     ones.
     """
     require_there(null, unlabelled, options.schema)
-    from conovel.errors import FileError  # noqa: PLC0415
     from conovel.rows.asked import columns_read  # noqa: PLC0415
     from conovel.rows.storage import pick_columns, read_sample  # noqa: PLC0415
     from conovel.runs.detector import AdaDetect  # noqa: PLC0415

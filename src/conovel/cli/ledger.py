@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from conovel.cli.show import facts_table, print_fitted, print_json, require_there, styled
+from conovel.cli.tables import with_options
+from conovel.errors import InputError
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
@@ -19,15 +21,15 @@ if TYPE_CHECKING:
     from conovel.runs.ledger_records import LedgerUpdate, ListedRow
 
 
+@with_options(
+    path=typer.Argument(help="The file of a ledger, such as month.json."),
+    out="Where to write the flagged rows of all batches (.csv or .parquet).",
+)
 def ledger(
-    path: Annotated[Path, typer.Argument(help="The file of a ledger, such as month.json.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Where to write the flagged rows of all batches (.csv or .parquet)."),
-    ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the batches and the list as JSON.")
-    ] = False,
+    *,
+    path: Path,
+    out: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Check a ledger, and show what is on the list of all batches so far.
 
@@ -86,7 +88,6 @@ _SHOWN = 10  # rows that a table names
 
 def begin_ledger(path: Path | None, level: str | None, *, final: bool, batches: int) -> str | None:
     """Make a new ledger of final decisions, or check the one that is there; return its level."""
-    from conovel.errors import InputError  # noqa: PLC0415
     from conovel.runs.ledger import Ledger  # noqa: PLC0415
 
     if path is None:

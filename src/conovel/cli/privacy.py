@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -16,7 +16,8 @@ from conovel.cli.show import (
     split_names,
 )
 from conovel.cli.simulate import read_bits
-from conovel.cli.tables import FileOptions, named_samples, with_file_options
+from conovel.cli.tables import FileOptions, named_samples, with_options
+from conovel.errors import InputError
 
 if TYPE_CHECKING:
     from conovel.experiments.attacks import Leakage
@@ -24,37 +25,29 @@ if TYPE_CHECKING:
     from conovel.experiments.shadows import Exchange, Pool
 
 
-@with_file_options()
+@with_options(
+    null="Known normals: a file or a folder; without it, the paper's Gaussian design.",
+    test="Rows to test: a file or a folder.",
+    bits="Ways to send a model, separated by commas: compact, compact:BYTES, 1 to 16, or none for"
+    " float64.",
+    epsilon=typer.Option(
+        "--privacy", help="Also models with differential privacy: values of ε, such as 1,4."
+    ),
+    shadows=typer.Option(min=16, help="Agents to draw; more of them make errors smaller."),
+    out="Where to write the result (.json).",
+)
 def privacy(
     *,
-    null: Annotated[
-        Path | None,
-        typer.Option(
-            help="Known normals: a file or a folder; without it, the paper's Gaussian design."
-        ),
-    ] = None,
-    test: Annotated[Path | None, typer.Option(help="Rows to test: a file or a folder.")] = None,
-    bits: Annotated[
-        str,
-        typer.Option(
-            help="Ways to send a model, separated by commas: compact, compact:BYTES, 1 to 16, or"
-            " none for float64."
-        ),
-    ] = "compact",
-    epsilon: Annotated[
-        str | None,
-        typer.Option(
-            "--privacy", help="Also models with differential privacy: values of ε, such as 1,4."
-        ),
-    ] = None,
-    scorer: Annotated[str, typer.Option(help="As in `conovel detect`.")] = "automatic",
-    shadows: Annotated[
-        int, typer.Option(help="Agents to draw; more of them make errors smaller.", min=16)
-    ] = 200,
+    null: Path | None = None,
+    test: Path | None = None,
+    bits: str = "compact",
+    epsilon: str | None = None,
+    scorer: str = "automatic",
+    shadows: int = 200,
     options: FileOptions,
-    seed: Annotated[int, typer.Option(help="Seed of the agents and their models.", min=0)] = 0,
-    out: Annotated[Path | None, typer.Option(help="Where to write the result (.json).")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    seed: int = 0,
+    out: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Attack the models that a site would send, before it takes part in a run.
 
@@ -67,7 +60,6 @@ def privacy(
     their models say more about a row than the site's own would. Nothing leaves this machine.
     """
     require_there(null, test, options.schema)
-    from conovel.errors import InputError  # noqa: PLC0415
     from conovel.experiments.privacy import attack_all, draw_shadows, read_bytes  # noqa: PLC0415
     from conovel.rows.storage import write_json  # noqa: PLC0415
 

@@ -5,75 +5,56 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from conovel.cli.show import bar, is_dask, print_json, print_numbers, say, split_names
+from conovel.cli.tables import with_options
+from conovel.errors import InputError
 
 if TYPE_CHECKING:
     from conovel.experiments.tasks import Learner
 
 
+@with_options(
+    experiment=typer.Argument(
+        help="shift, quantization, conservative-shift, conservative-quantization, or all of these;"
+        " agents, real or grid."
+    ),
+    trials=typer.Option(
+        min=1, help="Trials; 100 by default, 20 for agents and real, 10 for grid."
+    ),
+    jobs="Number of trials that run at the same time; -1 for all cores.",
+    out="Folder for tables, rows and figures; an interrupted run continues there.",
+    data="real: folder of .npz data sets; by default digits.",
+    scorer="forest (the paper's kind), default (conovel's own), or both with a comma.",
+    composites="Composites to try, of max, mean, min and stacked.",
+    shifts="Shifts δ of the sweeps, separated by commas; those of the paper by default.",
+    level="Largest tolerated share of false alarms.",
+    trees=typer.Option(min=1, help="Trees of the forest."),
+    depth="Depth of the forest's trees, or none for no limit.",
+    train_fraction="Share of the known normals that the forest is trained on.",
+    grower="What grows the forest: compiled loops or scikit-learn.",
+)
 def reproduce(
-    experiment: Annotated[
-        str,
-        typer.Argument(
-            help="shift, quantization, conservative-shift, conservative-quantization, or all of"
-            " these; agents, real or grid."
-        ),
-    ],
-    trials: Annotated[
-        int | None,
-        typer.Option(help="Trials; 100 by default, 20 for agents and real, 10 for grid.", min=1),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(help="Number of trials that run at the same time; -1 for all cores."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of data, splits and scorers.", min=0)] = 0,
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="Folder for tables, rows and figures; an interrupted run continues there."
-        ),
-    ] = Path("reproduce"),
-    data: Annotated[
-        Path | None, typer.Option(help="real: folder of .npz data sets; by default digits.")
-    ] = None,
-    scorer: Annotated[
-        str,
-        typer.Option(
-            help="forest (the paper's kind), default (conovel's own), or both with a comma."
-        ),
-    ] = "forest",
-    composites: Annotated[
-        str, typer.Option(help="Composites to try, of max, mean, min and stacked.")
-    ] = "max,mean,min,stacked",
-    shifts: Annotated[
-        str | None,
-        typer.Option(
-            help="Shifts δ of the sweeps, separated by commas; those of the paper by default."
-        ),
-    ] = None,
-    level: Annotated[str, typer.Option(help="Largest tolerated share of false alarms.")] = "0.1",
-    trees: Annotated[int, typer.Option(help="Trees of the forest.", min=1)] = 100,
-    depth: Annotated[
-        str, typer.Option(help="Depth of the forest's trees, or none for no limit.")
-    ] = "5",
-    train_fraction: Annotated[
-        str, typer.Option(help="Share of the known normals that the forest is trained on.")
-    ] = "1/2",
-    grower: Annotated[
-        str | None,
-        typer.Option(help="What grows the forest: compiled loops or scikit-learn."),
-    ] = None,
-    engine: Annotated[
-        str, typer.Option(help="Where trials run: local, or dask for the machines of a cluster.")
-    ] = "local",
-    scheduler: Annotated[
-        str | None, typer.Option(help="Address of the Dask scheduler, such as tcp://host:8786.")
-    ] = None,
+    *,
+    experiment: str,
+    trials: int | None = None,
+    jobs: int | None = None,
+    seed: int = 0,
+    out: Path = Path("reproduce"),
+    data: Path | None = None,
+    scorer: str = "forest",
+    composites: str = "max,mean,min,stacked",
+    shifts: str | None = None,
+    level: str = "0.1",
+    trees: int = 100,
+    depth: str = "5",
+    train_fraction: str = "1/2",
+    grower: str | None = None,
+    engine: str = "local",
+    scheduler: str | None = None,
 ) -> None:
     """Repeat the paper's experiments and compare the results with the published ones.
 
@@ -109,7 +90,6 @@ def reproduce(
 def _learners(
     scorer: str, trees: int, depth: str, train_fraction: str, grower: str | None
 ) -> tuple[Learner, ...]:
-    from conovel.errors import InputError  # noqa: PLC0415
     from conovel.experiments.tasks import Learner  # noqa: PLC0415
     from conovel.stats.levels import as_level  # noqa: PLC0415
 
@@ -148,15 +128,17 @@ def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
+@with_options(
+    shifts="Shifts δ between the agents' normals, separated by commas.",
+    level="Level of the step-up.",
+    null_share=typer.Option(min=0, max=1, help="Share of normals among the tests."),
+)
 def limit(
-    shifts: Annotated[
-        str, typer.Option(help="Shifts δ between the agents' normals, separated by commas.")
-    ] = "0,0.5,1,2,3,4",
-    level: Annotated[str, typer.Option(help="Level of the step-up.")] = "0.1",
-    null_share: Annotated[
-        float, typer.Option(help="Share of normals among the tests.", min=0, max=1)
-    ] = 0.9,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    *,
+    shifts: str = "0,0.5,1,2,3,4",
+    level: str = "0.1",
+    null_share: float = 0.9,
+    json: bool = False,
 ) -> None:
     """Print the largest power on the paper's Gaussian design when all densities are known.
 
@@ -184,8 +166,6 @@ def read_shifts(text: str) -> list[float]:
     >>> read_shifts("0,0.5")
     [0.0, 0.5]
     """
-    from conovel.errors import InputError  # noqa: PLC0415
-
     try:
         return [float(word) for word in split_names(text)]
     except ValueError:

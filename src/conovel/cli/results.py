@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from conovel.cli.show import print_fitted, print_json, require_there, say, styled, text_table
+from conovel.cli.tables import with_options
 from conovel.spec.exits import NO
 
 
+@with_options(
+    run=typer.Argument(help="A result of detect, simulate, a deployment or reproduce (.json)."),
+    out=typer.Option(
+        "--out", "-o", help="Where to write the page; beside the result if not given."
+    ),
+)
 def report(
-    run: Annotated[
-        Path,
-        typer.Argument(help="A result of detect, simulate, a deployment or reproduce (.json)."),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Where to write the page; beside the result if not given."
-        ),
-    ] = None,
+    *,
+    run: Path,
+    out: Path | None = None,
 ) -> None:
     """Write one self-contained HTML page about a run.
 
@@ -39,10 +39,12 @@ def report(
     say(f"written to {page}")
 
 
+@with_options(
+    run=typer.Argument(help="What `simulate`, `run` or `detect` wrote with `--out` (.json)."),
+)
 def verify(
-    run: Annotated[
-        Path, typer.Argument(help="What `simulate`, `run` or `detect` wrote with `--out` (.json).")
-    ],
+    *,
+    run: Path,
 ) -> None:
     """Check that everything a run published follows from its counts and ranks.
 
@@ -94,9 +96,13 @@ def _with_ranks(content: dict[str, Any], run: Path) -> dict[str, Any]:
     return content | {key: columns[column] for key, column in keys.items()}
 
 
+@with_options(
+    file=typer.Argument(help="A model as `conovel.encode` makes it."),
+)
 def inspect(
-    file: Annotated[Path, typer.Argument(help="A model as `conovel.encode` makes it.")],
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    *,
+    file: Path,
+    json: bool = False,
 ) -> None:
     """Describe an encoded model: its size, its shape, and the bytes of each part."""
     require_there(file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -19,7 +19,8 @@ from conovel.cli.show import (
     styled,
 )
 from conovel.cli.simulate import read_bits
-from conovel.cli.tables import SchemaFile
+from conovel.cli.tables import with_options
+from conovel.errors import DataWarning, FileError
 from conovel.spec.exits import NO
 
 if TYPE_CHECKING:
@@ -28,91 +29,61 @@ if TYPE_CHECKING:
 _FEDERATION = typer.Option("--federation", help="The operator's federation.toml.")
 
 
+@with_options(
+    federation=_FEDERATION,
+    regime="auto, joint, consensus, full, counts, isolated, split or conservative. auto is joint,"
+    " or full with --pi0.",
+    level="Largest tolerated share of false alarms over all sites.",
+    sites="Which sites, separated by commas; all if not given.",
+    composite="As in `conovel simulate`.",
+    bits="How models are sent, unless a site has its own rule.",
+    train_fraction="Share of the known normals used for training; each site chooses if not given.",
+    on_dropout="When a site is lost: abort, or conservative to go on without it (not in joint and"
+    " consensus; auto is then full).",
+    liars=typer.Option(
+        min=0,
+        help="How many sites may lie about their counts. If not given: one from four sites on, in"
+        " joint, full, counts and split. --liars 0 says in the terms that none may.",
+    ),
+    counting="committed (sites commit to all their counts before any are revealed) or rounds."
+    " committed if not given, or rounds where it is not possible: with --pi0, with --on-dropout"
+    " conservative, or in consensus.",
+    reveal_to="Who sees revealed counts: coordinator, or all members.",
+    privacy="ε of differential privacy for the models that sites send, or ε,δ: every site adds"
+    " noise to its own. δ is 1/1000000 if not given.",
+    list_name=typer.Option(
+        "--list",
+        help="Continue the list of this name over several batches; each site names it and its"
+        " ledger in site.toml. --level is then that of the list.",
+    ),
+    repeats=typer.Option(hidden=True),
+    stage_seconds=typer.Option(min=0.1, help="How long a site may take to answer."),
+    run_seconds=typer.Option(min=0.1, help="How long the run may take in all."),
+    out="Where to write the outcome (.json), for verify.",
+)
 def run(
-    federation: Annotated[Path, _FEDERATION],
-    regime: Annotated[
-        str,
-        typer.Option(
-            help="auto, joint, consensus, full, counts, isolated, split or conservative. auto is"
-            " joint, or full with --pi0."
-        ),
-    ] = "auto",
-    level: Annotated[
-        str, typer.Option(help="Largest tolerated share of false alarms over all sites.")
-    ] = "0.1",
-    sites: Annotated[
-        str | None, typer.Option(help="Which sites, separated by commas; all if not given.")
-    ] = None,
-    composite: Annotated[str, typer.Option(help="As in `conovel simulate`.")] = "auto",
-    bits: Annotated[
-        str, typer.Option(help="How models are sent, unless a site has its own rule.")
-    ] = "compact",
-    train_fraction: Annotated[
-        str | None,
-        typer.Option(
-            help="Share of the known normals used for training; each site chooses if not given."
-        ),
-    ] = None,
-    pi0: Annotated[str | None, typer.Option(help="storey or quantile.")] = None,
-    seed: Annotated[
-        int,
-        typer.Option(
-            help="Seed of splits and scorers; every site mixes a secret of its own into it.", min=0
-        ),
-    ] = 0,
-    on_dropout: Annotated[
-        str,
-        typer.Option(
-            help="When a site is lost: abort, or conservative to go on without it (not in joint"
-            " and consensus; auto is then full)."
-        ),
-    ] = "abort",
-    liars: Annotated[
-        int | None,
-        typer.Option(
-            help="How many sites may lie about their counts. If not given: one from four sites on,"
-            " in joint, full, counts and split. --liars 0 says in the terms that none may.",
-            min=0,
-        ),
-    ] = None,
-    counting: Annotated[
-        str | None,
-        typer.Option(
-            help="committed (sites commit to all their counts before any are revealed) or rounds."
-            " committed if not given, or rounds where it is not possible: with --pi0, with"
-            " --on-dropout conservative, or in consensus."
-        ),
-    ] = None,
-    reveal_to: Annotated[
-        str, typer.Option(help="Who sees revealed counts: coordinator, or all members.")
-    ] = "coordinator",
-    privacy: Annotated[
-        str | None,
-        typer.Option(
-            help="ε of differential privacy for the models that sites send, or ε,δ: every site"
-            " adds noise to its own. δ is 1/1000000 if not given."
-        ),
-    ] = None,
-    schema: SchemaFile = None,
-    list_name: Annotated[
-        str | None,
-        typer.Option(
-            "--list",
-            help="Continue the list of this name over several batches; each site names it and its"
-            " ledger in site.toml. --level is then that of the list.",
-        ),
-    ] = None,
-    repeats: Annotated[int, typer.Option(hidden=True)] = 1,  # refused by name, with what to do
-    stage_seconds: Annotated[
-        float, typer.Option(help="How long a site may take to answer.", min=0.1)
-    ] = 900.0,
-    run_seconds: Annotated[
-        float, typer.Option(help="How long the run may take in all.", min=0.1)
-    ] = 3600.0,
-    out: Annotated[
-        Path | None, typer.Option(help="Where to write the outcome (.json), for verify.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    *,
+    federation: Path,
+    regime: str = "auto",
+    level: str = "0.1",
+    sites: str | None = None,
+    composite: str = "auto",
+    bits: str = "compact",
+    train_fraction: str | None = None,
+    pi0: str | None = None,
+    seed: int = 0,
+    on_dropout: str = "abort",
+    liars: int | None = None,
+    counting: str | None = None,
+    reveal_to: str = "coordinator",
+    privacy: str | None = None,
+    schema: Path | None = None,
+    list_name: str | None = None,
+    repeats: int = 1,
+    stage_seconds: float = 900.0,
+    run_seconds: float = 3600.0,
+    out: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Start a run between the sites of a federation and wait for its outcome.
 
@@ -124,7 +95,6 @@ def run(
     """
     require_there(federation, schema)
 
-    from conovel.errors import DataWarning  # noqa: PLC0415
     from conovel.federation.session import choose_sites, connect  # noqa: PLC0415
     from conovel.federation.session import run as run_terms  # noqa: PLC0415
     from conovel.federation.settings import read_federation  # noqa: PLC0415
@@ -194,16 +164,15 @@ def run(
         raise typer.Exit(NO)
 
 
+@with_options(
+    settings=typer.Argument(help="federation.toml, or a site's site.toml."),
+    up="Of a party's own file: say whether its agent runs and is connected, or its coordinator"
+    " listens; exit code 3 if not.",
+)
 def status(
-    settings: Annotated[Path, typer.Argument(help="federation.toml, or a site's site.toml.")],
-    up: Annotated[
-        bool,
-        typer.Option(
-            "--up",
-            help="Of a party's own file: say whether its agent runs and is connected, or its"
-            " coordinator listens; exit code 3 if not.",
-        ),
-    ] = False,
+    *,
+    settings: Path,
+    up: bool = False,
 ) -> None:
     """Show which sites are connected and how runs ended."""
     require_there(settings)
@@ -230,11 +199,14 @@ def status(
             say(f"{job.submitted} {job.run_id} {word}")
 
 
+@with_options(
+    settings=typer.Argument(help="An operator's federation.toml, or a party's own file."),
+    reason="Sent to the sites.",
+)
 def stop(
-    settings: Annotated[
-        Path, typer.Argument(help="An operator's federation.toml, or a party's own file.")
-    ],
-    reason: Annotated[str, typer.Option(help="Sent to the sites.")] = "an operator stopped it",
+    *,
+    settings: Path,
+    reason: str = "an operator stopped it",
 ) -> None:
     """End all runs of a federation; or stop the local agent or coordinator."""
     require_there(settings)
@@ -291,7 +263,6 @@ def _is_site(path: Path) -> bool:
 
 
 def _text(path: Path) -> str:
-    from conovel.errors import FileError  # noqa: PLC0415
 
     try:
         return path.read_text(encoding="utf-8")

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from conovel.cli.show import require_there, say
-from conovel.cli.tables import FileOptions, named_samples, with_file_options
+from conovel.cli.tables import FileOptions, named_samples, with_options
+from conovel.errors import InputError
 
 
-@with_file_options("columns", "id_column", "schema")
+@with_options(
+    "columns",
+    "id_column",
+    "schema",
+    file=typer.Argument(
+        help="A table whose rows are in no sample of a run: a file, or a folder of files."
+    ),
+    null="Instead of that, known normals of an agent...",
+    test="... and its rows to test.",
+)
 def schema(
     *,
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            help="A table whose rows are in no sample of a run: a file, or a folder of files."
-        ),
-    ] = None,
-    null: Annotated[
-        Path | None, typer.Option(help="Instead of that, known normals of an agent...")
-    ] = None,
-    test: Annotated[Path | None, typer.Option(help="... and its rows to test.")] = None,
+    file: Path | None = None,
+    null: Path | None = None,
+    test: Path | None = None,
     options: FileOptions,
 ) -> None:
     """Print what the columns of a table are, for --schema and for agents to agree on.
@@ -64,8 +66,6 @@ def schema(
 
 def _sources(file: Path | None, null: Path | None, test: Path | None) -> tuple[Path, Path | None]:
     """Say what the schema is made from: one table, or both samples."""
-    from conovel.errors import InputError  # noqa: PLC0415
-
     if file is not None and null is None and test is None:
         return file, None
     if file is None and null is not None and test is not None:

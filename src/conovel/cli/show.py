@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from conovel.errors import FileError, InputError
 from conovel.spec.shown import printable
 from conovel.stats.words import counted
 
@@ -155,8 +156,6 @@ def text_table(**options: Any) -> Table:
 
 def require_there(*paths: Path | None) -> None:
     """Refuse files that do not exist, before anything slow is loaded."""
-    from conovel.errors import FileError  # noqa: PLC0415
-
     for path in paths:
         if path is not None and not path.exists():
             raise FileError(f"{path} does not exist")
@@ -178,8 +177,6 @@ def split_names(text: str) -> list[str]:
 
 def is_dask(engine: str, scheduler: str | None) -> bool:
     """Return whether ``--engine`` is dask; check it together with ``--scheduler``."""
-    from conovel.errors import InputError  # noqa: PLC0415
-
     if (engine, scheduler) == ("local", None):
         return False
     if engine != "dask" or scheduler is None:

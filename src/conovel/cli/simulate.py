@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -19,7 +19,8 @@ from conovel.cli.show import (
     styled,
     times_in_words,
 )
-from conovel.cli.tables import FileOptions, with_file_options
+from conovel.cli.tables import FileOptions, with_options
+from conovel.errors import InputError
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
@@ -36,126 +37,68 @@ if TYPE_CHECKING:
     Truth = dict[str, NDArray[np.bool_]]
 
 
-@with_file_options("kind")
+@with_options(
+    "kind",
+    agent="An agent's files as NAME=NULL,TEST; repeat for each agent. Without any, the paper's"
+    " Gaussian design is drawn.",
+    delta=typer.Option(min=0, help="Gaussian design: distance between the agents' normals."),
+    agents=typer.Option(min=2, help="Gaussian design: how many agents."),
+    nulls="Gaussian design: known normals in all.",
+    tests="Gaussian design: rows to test in all.",
+    regime="auto, joint, consensus, full, counts, isolated, split, conservative or pooled; or"
+    " several, with commas. auto is joint, or full with --pi0.",
+    composite="How scores are combined: auto (each agent chooses), mean, max (the paper's), min"
+    " or stacked.",
+    bits="How models are sent: compact, compact:BYTES, 1 to 16 bits, or float64.",
+    level="Largest tolerated share of false alarms over the whole network.",
+    drop="Simulate the loss of an agent: NAME=hello, NAME=models or NAME=counts.",
+    on_dropout="When an agent is lost during the counts: abort, or conservative (not in joint and"
+    " consensus; auto is then full).",
+    repeats="Number of whole runs with random splits of their own, 1 to 100, whose evidence is"
+    " averaged: the answer depends less on --seed. As in `conovel detect`.",
+    ledger="A folder with the ledgers of the agents: decide together with all earlier batches,"
+    " with one guarantee for the list of all flagged rows. It is made if it is not there.",
+    liars=typer.Option(
+        min=0, help="How many agents may lie about their counts, which are then committed."
+    ),
+    counting="rounds, or committed: agents commit to all their counts before any are revealed.",
+    reveal_to="Who sees revealed counts: coordinator or members.",
+    privacy="ε of differential privacy for the models that are sent, or ε,δ: noise is added to"
+    " them. δ is 1/1000000 if not given.",
+    as_deployed="Let scores of peers and counts tell no fewer than 5 rows of an agent apart, or 3"
+    " with fewer than 400 rows, as sites between organisations do by default.",
+    out="Where to write the run (.json); `conovel verify` reads it. With several regimes each has"
+    " a file of its own: run.counts.json, run.joint.json.",
+    check="As in `conovel detect`, for every agent.",
+)
 def simulate(
     *,
-    agent: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="An agent's files as NAME=NULL,TEST; repeat for each agent."
-            " Without any, the paper's Gaussian design is drawn."
-        ),
-    ] = None,
-    delta: Annotated[
-        float, typer.Option(help="Gaussian design: distance between the agents' normals.", min=0)
-    ] = 2.0,
-    agents: Annotated[int, typer.Option(help="Gaussian design: how many agents.", min=2)] = 3,
-    nulls: Annotated[int, typer.Option(help="Gaussian design: known normals in all.")] = 3000,
-    tests: Annotated[int, typer.Option(help="Gaussian design: rows to test in all.")] = 1000,
-    regime: Annotated[
-        str,
-        typer.Option(
-            help="auto, joint, consensus, full, counts, isolated, split, conservative or pooled;"
-            " or several, with commas. auto is joint, or full with --pi0."
-        ),
-    ] = "auto",
-    composite: Annotated[
-        str,
-        typer.Option(
-            help="How scores are combined: auto (each agent chooses), mean, max (the paper's), min"
-            " or stacked."
-        ),
-    ] = "auto",
-    bits: Annotated[
-        str,
-        typer.Option(
-            help="How models are sent: compact, compact:BYTES, 1 to 16 bits, or float64."
-        ),
-    ] = "compact",
-    level: Annotated[
-        str, typer.Option(help="Largest tolerated share of false alarms over the whole network.")
-    ] = "0.1",
-    scorer: Annotated[
-        str, typer.Option(help="As in `conovel detect`; several with commas.")
-    ] = "automatic",
-    train_fraction: Annotated[str | None, typer.Option(help="As in `conovel detect`.")] = None,
-    pi0: Annotated[
-        str | None, typer.Option(help="Adapt to the share of normal rows: storey or quantile.")
-    ] = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Simulate the loss of an agent: NAME=hello, NAME=models or NAME=counts."
-        ),
-    ] = None,
-    on_dropout: Annotated[
-        str,
-        typer.Option(
-            help="When an agent is lost during the counts: abort, or conservative (not in joint"
-            " and consensus; auto is then full)."
-        ),
-    ] = "abort",
-    repeats: Annotated[
-        int,
-        typer.Option(
-            help="Number of whole runs with random splits of their own, 1 to 100, whose evidence"
-            " is averaged: the answer depends less on --seed. As in `conovel detect`."
-        ),
-    ] = 1,
-    ledger: Annotated[
-        Path | None,
-        typer.Option(
-            help="A folder with the ledgers of the agents: decide together with all earlier"
-            " batches, with one guarantee for the list of all flagged rows. It is made if it is"
-            " not there."
-        ),
-    ] = None,
-    liars: Annotated[
-        int,
-        typer.Option(
-            help="How many agents may lie about their counts, which are then committed.", min=0
-        ),
-    ] = 0,
-    counting: Annotated[
-        str,
-        typer.Option(
-            help="rounds, or committed: agents commit to all their counts before any are revealed."
-        ),
-    ] = "rounds",
-    reveal_to: Annotated[
-        str, typer.Option(help="Who sees revealed counts: coordinator or members.")
-    ] = "coordinator",
-    privacy: Annotated[
-        str | None,
-        typer.Option(
-            help="ε of differential privacy for the models that are sent, or ε,δ: noise is added"
-            " to them. δ is 1/1000000 if not given."
-        ),
-    ] = None,
-    as_deployed: Annotated[
-        bool,
-        typer.Option(
-            "--as-deployed",
-            help="Let scores of peers and counts tell no fewer than 5 rows of an agent apart, or 3"
-            " with fewer than 400 rows, as sites between organisations do by default.",
-        ),
-    ] = False,
+    agent: list[str] | None = None,
+    delta: float = 2.0,
+    agents: int = 3,
+    nulls: int = 3000,
+    tests: int = 1000,
+    regime: str = "auto",
+    composite: str = "auto",
+    bits: str = "compact",
+    level: str = "0.1",
+    scorer: str = "automatic",
+    train_fraction: str | None = None,
+    pi0: str | None = None,
+    drop: list[str] | None = None,
+    on_dropout: str = "abort",
+    repeats: int = 1,
+    ledger: Path | None = None,
+    liars: int = 0,
+    counting: str = "rounds",
+    reveal_to: str = "coordinator",
+    privacy: str | None = None,
+    as_deployed: bool = False,
     options: FileOptions,
-    seed: Annotated[int, typer.Option(help="Seed of data, splits and scorers.", min=0)] = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where to write the run (.json); `conovel verify` reads it. With several regimes"
-            " each has a file of its own: run.counts.json, run.joint.json."
-        ),
-    ] = None,
-    check: Annotated[
-        bool,
-        typer.Option("--check/--no-check", help="As in `conovel detect`, for every agent."),
-    ] = True,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the runs as JSON instead of tables.")
-    ] = False,
+    seed: int = 0,
+    out: Path | None = None,
+    check: bool = True,
+    json: bool = False,
 ) -> None:
     """Run agents that exchange models and counts, but no rows, in one process.
 
@@ -163,7 +106,6 @@ def simulate(
 
     Example: `conovel simulate --agent north=n0.parquet,n1.csv --agent south=s0.parquet,s1.csv`
     """
-    from conovel.errors import InputError  # noqa: PLC0415
     from conovel.report import network_content  # noqa: PLC0415
     from conovel.rows.storage import write_json  # noqa: PLC0415
     from conovel.runs.network import Network  # noqa: PLC0415
@@ -255,7 +197,6 @@ def _draw_agents(
 
 
 def _read_agents(texts: list[str], options: FileOptions, schema: SchemaLike) -> list[Agent]:
-    from conovel.errors import InputError  # noqa: PLC0415
     from conovel.rows.asked import columns_read  # noqa: PLC0415
     from conovel.rows.storage import read_pair_of_files  # noqa: PLC0415
     from conovel.runs.agents import Agent  # noqa: PLC0415
@@ -274,7 +215,6 @@ def _read_agents(texts: list[str], options: FileOptions, schema: SchemaLike) -> 
 
 
 def _read_dropouts(texts: list[str] | None) -> dict[str, Phase]:
-    from conovel.errors import InputError  # noqa: PLC0415
 
     dropouts: dict[str, Any] = {}
     for text in texts or []:

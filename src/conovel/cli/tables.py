@@ -14,74 +14,60 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 import typer
 
 from conovel.cli.show import split_names
+from conovel.errors import ConovelError, InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from conovel.errors import ConovelError
     from conovel.rows.dialects import Reading
     from conovel.spec.schema import Schema
 
-SchemaFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--schema", help="A file that says what all columns are, as `conovel schema` writes it."
+# What options are for, where several commands have them.
+_HELP: Mapping[str, Any] = {
+    "columns": "Feature columns, separated by commas; all of them if not given.",
+    "id_column": typer.Option("--id", help="Column that names the rows; never a feature."),
+    "exclude": "Columns that are no features, such as ids and labels: separated by commas, or one"
+    " option each. A name with a comma stands in quotes, '\"a, b\"'.",
+    "kind": "What a column is: NAME=number, boolean, category, date or ignore; one option each. A"
+    " date gives its weekday and hour. The others follow from the values.",
+    "schema": "A file that says what all columns are, as `conovel schema` writes it.",
+    "separator": "What stands between the values of a CSV file: a character, or comma, semicolon,"
+    " tab, bar or space. Found out if not given.",
+    "decimal": "The decimal sign of a CSV file, . or , . Found out if not given.",
+    "encoding": "The character encoding of a CSV file, such as utf-8 or cp1252. Found out if not"
+    " given.",
+    "na": "Further marks of a missing value, separated by commas, such as -999. An empty value, ?,"
+    " NA, NaN and null always are.",
+    "level": "Largest tolerated share of false alarms among the flagged rows.",
+    "scorer": "As in `conovel detect`; several with commas.",
+    "train_fraction": "Share of the known normals used for training; chosen by the numbers of rows"
+    " if not given.",
+    "max_train_rows": typer.Option(
+        min=2,
+        help="Largest number of known normals, and of other rows, that the scorer learns from;"
+        " further known normals calibrate.",
     ),
-]
+    "pi0": "Adapt to the share of normal rows: storey or quantile; plain BH if not given.",
+    "seed": typer.Option(min=0, help="Seed of splits and scorers, and of data that is drawn."),
+    "engine": "Where the work is done: local, or dask for the machines of a cluster.",
+    "scheduler": "Address of the Dask scheduler, such as tcp://host:8786.",
+    "json": "Print JSON instead of tables.",
+}
 
 
 @dataclass(frozen=True)
 class FileOptions:
     """What the options of a command say about files and their columns."""
 
-    columns: Annotated[
-        str | None,
-        typer.Option(help="Feature columns, separated by commas; all of them if not given."),
-    ] = None
-    id_column: Annotated[
-        str | None, typer.Option("--id", help="Column that names the rows; never a feature.")
-    ] = None
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Columns that are no features, such as ids and labels: separated by commas, or"
-            " one option each. A name with a comma stands in quotes, '\"a, b\"'."
-        ),
-    ] = None
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="What a column is: NAME=number, boolean, category, date or ignore; one option"
-            " each. A date gives its weekday and hour. The others follow from the values."
-        ),
-    ] = None
-    schema: SchemaFile = None
-    separator: Annotated[
-        str | None,
-        typer.Option(
-            help="What stands between the values of a CSV file: a character, or comma, semicolon,"
-            " tab, bar or space. Found out if not given."
-        ),
-    ] = None
-    decimal: Annotated[
-        str | None,
-        typer.Option(help="The decimal sign of a CSV file, . or , . Found out if not given."),
-    ] = None
-    encoding: Annotated[
-        str | None,
-        typer.Option(
-            help="The character encoding of a CSV file, such as utf-8 or cp1252. Found out if not"
-            " given."
-        ),
-    ] = None
-    na: Annotated[
-        str | None,
-        typer.Option(
-            "--na",
-            help="Further marks of a missing value, separated by commas, such as -999. An empty"
-            " value, ?, NA, NaN and null always are.",
-        ),
-    ] = None
+    columns: str | None = None
+    id_column: str | None = None
+    exclude: list[str] | None = None
+    kind: list[str] | None = None
+    schema: Path | None = None
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    na: str | None = None
 
     @property
     def features(self) -> list[str] | None:
@@ -98,7 +84,6 @@ class FileOptions:
 
     def agreed_schema(self) -> Schema | Mapping[str, Any] | None:
         """Read what the columns are."""
-        from conovel.errors import InputError  # noqa: PLC0415
         from conovel.rows.asked import restricted  # noqa: PLC0415
 
         if not self.kind:
@@ -111,8 +96,6 @@ class FileOptions:
 
     def kinds(self) -> Mapping[str, Any]:
         """Read what single columns are."""
-        from conovel.errors import InputError  # noqa: PLC0415
-
         kinds = {}
         for text in self.kind or ():
             name, equals, kind = text.rpartition("=")
@@ -130,32 +113,44 @@ class FileOptions:
 Command: TypeAlias = Callable[..., None]
 
 
-def with_file_options(*leave: str) -> Callable[[Command], Command]:
-    """Give a command the options of :class:`FileOptions`, in the place of its own `options`.
+def with_options(*leave: str, **helps: Any) -> Callable[[Command], Command]:
+    """Make a function a command: say what its options are for, by their names.
 
-    `leave` names those that the command does not have.
+    A help is a text, or what typer needs to know besides. An option without one has that of other
+    commands. In the place of the parameter `options` come the fields of :class:`FileOptions`, but
+    for those in `leave`.
     """
-    hints = get_type_hints(FileOptions, include_extras=True)
     given = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint)
-        for name, hint in hints.items()
+        for name, hint in get_type_hints(FileOptions).items()
         if name not in leave
     ]
 
-    def with_options(command: Command) -> Command:
+    def with_helps(command: Command) -> Command:
+        own = signature(command, eval_str=True).parameters.values()
+        shown = [part for one in own for part in (given if one.name == "options" else [one])]
+
         @wraps(command)
         def call(**values: Any) -> None:
-            options = FileOptions(**{one.name: values.pop(one.name) for one in given})
-            command(options=options, **values)
+            if len(shown) > len(own):
+                options = FileOptions(**{one.name: values.pop(one.name) for one in given})
+                values["options"] = options
+            command(**values)
 
-        shown: list[Parameter] = []
-        for own in signature(command, eval_str=True).parameters.values():
-            own_or_given = given if own.name == "options" else [own]
-            shown += (one.replace(kind=Parameter.KEYWORD_ONLY) for one in own_or_given)
-        call.__signature__ = Signature(shown)  # type: ignore[attr-defined]
+        call.__signature__ = Signature([_explained(one, helps) for one in shown])  # type: ignore[attr-defined]
         return call
 
-    return with_options
+    return with_helps
+
+
+def _explained(parameter: Parameter, helps: Mapping[str, Any]) -> Parameter:
+    text = helps.get(parameter.name, _HELP.get(parameter.name))
+    if isinstance(text, str) and parameter.default is False:  # there is no option to say no
+        text = typer.Option(f"--{parameter.name.replace('_', '-')}", help=text)
+    elif isinstance(text, str):
+        text = typer.Option(help=text)
+    annotation = Annotated[parameter.annotation, text]  # type: ignore[name-defined]
+    return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=annotation)
 
 
 @contextmanager
@@ -166,8 +161,6 @@ def named_samples(
 
     In memory they are X_null and X_test, which are no words of the command line.
     """
-    from conovel.errors import ConovelError  # noqa: PLC0415
-
     paths = {"X_null": null, "X_test": test}
     files = {name: path for name, path in paths.items() if path is not None}
     show = warnings.showwarning

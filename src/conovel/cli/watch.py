@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from stat import S_ISLNK, S_ISREG
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
 from conovel.cli.show import require_there, say
-from conovel.cli.tables import FileOptions, named_samples, with_file_options
+from conovel.cli.tables import FileOptions, named_samples, with_options
+from conovel.errors import ConovelError, FileError, InputError
 from conovel.spec.exits import NO
 from conovel.stats.words import counted
 
@@ -24,40 +25,31 @@ MOST_ENDS = 3  # times that the process may end while it tests a file, until tha
 Test = Callable[[Path], "Detection"]
 
 
-@with_file_options()
+@with_options(
+    folder=typer.Argument(help="Where CSV or Parquet files arrive."),
+    ledger="File of the ledger; it is made if it is not there.",
+    detector="A detector of `conovel fit`: one score for all files.",
+    null="Instead of a detector, known normals: each file gets its own score.",
+    out="Where to write the list so far after each file (.csv or .parquet).",
+    level="Largest tolerated share of false alarms on the list.",
+    final="Begin a ledger with final decisions.",
+    batches=typer.Option(min=1, help="With --final, how many files share the level."),
+    every=typer.Option(min=0.05, help="Seconds between two looks at the folder."),
+    once="Test the files that are there, then end.",
+)
 def watch(
     *,
-    folder: Annotated[Path, typer.Argument(help="Where CSV or Parquet files arrive.")],
-    ledger: Annotated[
-        Path, typer.Option(help="File of the ledger; it is made if it is not there.")
-    ],
-    detector: Annotated[
-        Path | None, typer.Option(help="A detector of `conovel fit`: one score for all files.")
-    ] = None,
-    null: Annotated[
-        Path | None,
-        typer.Option(help="Instead of a detector, known normals: each file gets its own score."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Where to write the list so far after each file (.csv or .parquet)."),
-    ] = None,
-    level: Annotated[
-        str | None, typer.Option(help="Largest tolerated share of false alarms on the list.")
-    ] = None,
+    folder: Path,
+    ledger: Path,
+    detector: Path | None = None,
+    null: Path | None = None,
+    out: Path | None = None,
+    level: str | None = None,
     options: FileOptions,
-    final: Annotated[
-        bool, typer.Option("--final", help="Begin a ledger with final decisions.")
-    ] = False,
-    batches: Annotated[
-        int, typer.Option(help="With --final, how many files share the level.", min=1)
-    ] = 30,
-    every: Annotated[
-        float, typer.Option(help="Seconds between two looks at the folder.", min=0.05)
-    ] = 2.0,
-    once: Annotated[
-        bool, typer.Option("--once", help="Test the files that are there, then end.")
-    ] = False,
+    final: bool = False,
+    batches: int = 30,
+    every: float = 2.0,
+    once: bool = False,
 ) -> None:
     """Test new files of a folder as they arrive, one line each.
 
@@ -69,8 +61,6 @@ def watch(
     tested is named and set aside until it changes; a link is not followed. With --once the exit
     code is 3 if a file could not be tested.
     """
-    from conovel.errors import FileError, InputError  # noqa: PLC0415
-
     if (detector is None) == (null is None):
         raise InputError("give either --detector, made by conovel fit, or --null")
     if not folder.is_dir():
@@ -206,7 +196,6 @@ class Watcher:
 
     def _tested(self, name: str, stat: _Stat) -> Detection:
         """Test a file, unless it is no file or a test of it has ended this process before."""
-        from conovel.errors import FileError  # noqa: PLC0415
         from conovel.rows.dialects import require_text_name  # noqa: PLC0415
 
         if stat.is_link:
@@ -252,15 +241,12 @@ class Watcher:
 
 def _why(error: Exception) -> str:
     """Say what is wrong with a file; of an unexpected error its kind only, and no content."""
-    from conovel.errors import ConovelError  # noqa: PLC0415
-
     if isinstance(error, ConovelError):
         return str(error)
     return f"it cannot be read ({type(error).__name__}): see whether it is what its ending says"
 
 
 def _read_notes(path: Path) -> dict[str, tuple[int, int, int]]:
-    from conovel.errors import ConovelError  # noqa: PLC0415
     from conovel.rows.storage import read_json  # noqa: PLC0415
 
     try:
