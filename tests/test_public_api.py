@@ -20,8 +20,8 @@ PUBLIC = r"""
 AdaDetect(scorer=None, level=0.1, train_fraction=None, pi0=None, random_state=0,
     max_train_rows=100000, repeats=1, schema=None)
 AdaDetect.decision_function(X)
-AdaDetect.detect(X_null, X_test, *, ids=None, on_stage=None, ledger=None, name=None,
-    check=True)
+AdaDetect.detect(X_null, X_test, *, ids=None, on_stage=None, on_finding=None, ledger=None,
+    name=None, check=True)
 AdaDetect.fit(X, y=None, *, X_unlabelled=None)
 AdaDetect.fit_predict
 AdaDetect.keep(X_null, X_unlabelled=None, *, explain=False, on_stage=None)
@@ -29,7 +29,7 @@ AdaDetect.predict(X)
 AdaDetect.read_fitted(X)
 AdaDetect.score_samples(X)
 AdaDetect.set_fit_request(*, X_unlabelled='$UNCHANGED$')
-AdaDetect.site_work()
+AdaDetect.settings()
 Agent(name, X_null, X_test, scorer='as the network', bits='as the network', ids=None,
     seed=None)
 Automatic(n_folds=4, random_state=None, shape=None)
@@ -162,7 +162,7 @@ Network(agents, *, regime='auto', composite='auto', bits='compact', level=0.1, s
     random_state=0, train_fraction=None, pi0=None, on_dropout='abort', repeats=1, ledger=None,
     liars=0, counting='rounds', reveal_to='coordinator', schema=None, privacy=None,
     min_group_rows=1)
-Network.run(*, dropouts=None, on_stage=None, check=True)
+Network.run(*, dropouts=None, on_stage=None, on_finding=None, check=True)
 Network.spec()
 NetworkRun(sites, transcript, guarantee, spec, n_null, lost=(), runs=(), evidence_rounds=(),
     batch=None)

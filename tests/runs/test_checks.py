@@ -46,8 +46,10 @@ def test_thin_calibration_names_agent_and_remedy():
 
 def test_notes_are_told_before_the_run():
     told = []
-    cn.Network(agents(), regime="counts", scorer="logistic").run(on_stage=told.append)
-    notes = [i for i, text in enumerate(told) if text.startswith("note: va: 1")]
+    cn.Network(agents(), regime="counts", scorer="logistic").run(
+        on_stage=told.append, on_finding=lambda finding: told.append(str(finding))
+    )
+    notes = [i for i, text in enumerate(told) if text.startswith("va: 1")]
     assert notes
     assert notes[0] < next(i for i, text in enumerate(told) if "roster" in text)
 
@@ -55,7 +57,7 @@ def test_notes_are_told_before_the_run():
 def test_with_repeats_the_checks_run_once():
     told = []
     network = cn.Network(agents(), regime="counts", scorer="logistic", repeats=2)
-    run = network.run(on_stage=told.append)
-    assert sum(text.startswith("note: south") for text in told) == 1
+    run = network.run(on_finding=told.append)
+    assert sum(finding.agent == "south" for finding in told) == 1
     assert any(one.kind == "drift" for one in run.warnings)
     assert run.to_dict()["warnings"]

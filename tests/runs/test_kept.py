@@ -48,7 +48,7 @@ def test_a_batch_is_ranked_among_calibration_rows_that_did_not_train(samples, ke
         kept.detect(samples[1][::-1])
     calibration = set(kept.calibration_scores) & set(kept.score(known))
     assert len(calibration) == kept.n_calibration
-    assert kept.detect(today, level=0.01).level == cn.AdaDetect(level=0.01).site_work().spec.level
+    assert kept.detect(today, level=0.01).level == cn.AdaDetect(level=0.01).settings().level
 
 
 def test_the_score_of_a_calibration_row_does_not_depend_on_calibration_rows(samples):
@@ -156,7 +156,7 @@ def test_columns_of_every_kind_by_a_schema_from_rows_that_train(tmp_path):
     assert np.array_equal(again.detect(today, ledger=tmp_path / "m.json").scores, found.scores)
     # A level that only calibration rows have is unknown to the score, as one of test rows is.
     numbers = known["size"].to_numpy()
-    order = np.random.default_rng(detector.site_work().spec.seed).permutation(600)
+    order = np.random.default_rng(detector.settings().seed).permutation(600)
     calibration = np.sort(order[300:])
     changed = known.copy()
     changed.loc[calibration, "colour"] = "green"

@@ -60,10 +60,10 @@ def check(
     from conovel.runs.check_order import check as rehearse  # noqa: PLC0415
 
     reading = options.reading
-    with stages() as show_stage, named_samples(reading, null, null):
-        show_stage("reading rows")
+    with stages() as show, named_samples(reading, null, null):
+        show.stage("reading rows")
         rows = read_table(null, reading)
-        show_stage("testing the latest known normals against the earlier ones")
+        show.stage("testing the latest known normals against the earlier ones")
         found = rehearse(
             rows,
             order,

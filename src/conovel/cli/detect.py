@@ -232,21 +232,22 @@ def _in_memory(detector: AdaDetect, files: DetectFiles) -> _Found:
     from conovel.rows.storage import read_pair_of_files  # noqa: PLC0415
 
     reading, columns = columns_read(detector.schema, files.reading, files.columns)
-    with stages() as show_stage, named_samples(reading, *files.both):
-        show_stage("reading files")
+    with stages() as show, named_samples(reading, *files.both):
+        show.stage("reading files")
         known, rows = read_pair_of_files(*files.both, columns, files.id_column, reading)
         result = detector.detect(
             known.features,
             rows.features,
             ids=rows.ids,
-            on_stage=show_stage,
+            on_stage=show.stage,
+            on_finding=show.finding,
             ledger=files.ledger,
             name=None if files.ledger is None else files.test.name,
             check=files.check,
         )
-        show_stage("explaining flagged rows")
+        show.stage("explaining flagged rows")
         why = result.most_novel_reasons(files.most_reasons) if files.most_reasons else None
-        show_stage("writing")
+        show.stage("writing")
         write_decisions(result, why, files)
     return result, of_detection(result), why
 

@@ -78,8 +78,8 @@ def evaluate(
     from conovel.experiments.evaluation import evaluate as deal  # noqa: PLC0415
     from conovel.rows.storage import read_table, write_json  # noqa: PLC0415
 
-    with stages() as show_stage:
-        show_stage("reading rows")
+    with stages() as show:
+        show.stage("reading rows")
         rows = read_table(data, options.reading)
         found = deal(
             rows,
@@ -95,7 +95,7 @@ def evaluate(
             pi0=pi0,
             random_state=seed,
             schema=options.agreed_schema(),
-            on_stage=show_stage,
+            on_stage=show.stage,
         )
     if out is not None:
         write_json(out, {**found.to_dict(), "data": str(data), "label": label})

@@ -73,14 +73,14 @@ def fit(
         schema=options.agreed_schema(),
     )
     reading, names = columns_read(detector.schema, options.reading, options.features)
-    with stages() as show_stage, named_samples(reading, null, unlabelled):
-        show_stage("reading files")
+    with stages() as show, named_samples(reading, null, unlabelled):
+        show.stage("reading files")
         types = pick_columns(null, unlabelled or null, names, options.id_column, reading)
         known = read_sample(null, types, None, reading).features
         others = None
         if unlabelled is not None:
             others = read_sample(unlabelled, types, None, reading).features
-        kept = detector.keep(known, others, explain=explain, on_stage=show_stage)
+        kept = detector.keep(known, others, explain=explain, on_stage=show.stage)
     kept.save(out)
     summary = {
         "command": "fit",

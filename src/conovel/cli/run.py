@@ -149,11 +149,11 @@ def run(
         call_seconds=min(30.0, stage_seconds),
         list_name=list_name or "",
     )
-    with stages() as show_stage:
-        show_stage("connecting")
+    with stages() as show:
+        show.stage("connecting")
         with connect(file) as session:
-            show_stage("starting a process at every site")
-            account = run_terms(session, terms, lambda progress: show_stage(_in_words(progress)))
+            show.stage("starting a process at every site")
+            account = run_terms(session, terms, lambda progress: show.stage(_in_words(progress)))
     if out is not None:
         write_json(out, account)
     if json:

@@ -52,12 +52,28 @@ def print_fitted(content: RenderableType) -> None:
     Console().print(styled(content) if isinstance(content, str) else content)
 
 
-@contextmanager
-def stages() -> Iterator[Callable[[str], None]]:
-    """Show the current stage and the time spent, on standard error if it is a terminal.
+class StageDisplay:
+    """Shows the current stage, and prints findings that stay, on standard error."""
 
-    A stage that begins with "note: " is printed there and stays.
-    """
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress, self._task, self._notes = progress, task, count(1)
+
+    def stage(self, name: str) -> None:
+        """Show the stage that begins."""
+        self._progress.update(self._task, description=printable(name))
+
+    def finding(self, finding: Finding) -> None:
+        """Print a finding; of many, only the first ones."""
+        console = self._progress.console
+        if (number := next(self._notes)) <= _MOST_NOTES:
+            console.print(styled(f"conovel: note: {finding}"), soft_wrap=True)
+        elif number == _MOST_NOTES + 1:
+            console.print("conovel: note: further findings are in the result")
+
+
+@contextmanager
+def stages() -> Iterator[StageDisplay]:
+    """Show the current stage and the time spent, on standard error if it is a terminal."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
@@ -70,18 +86,7 @@ def stages() -> Iterator[Callable[[str], None]]:
         transient=True,
         disable=not console.is_terminal,
     ) as progress:
-        task = progress.add_task("starting", total=None)
-        notes = count(1)
-
-        def show(stage: str) -> None:
-            if not stage.startswith("note: "):
-                progress.update(task, description=printable(stage))
-            elif (number := next(notes)) <= _MOST_NOTES:
-                console.print(styled(f"conovel: {stage}"), soft_wrap=True)
-            elif number == _MOST_NOTES + 1:
-                console.print("conovel: note: further findings are in the result")
-
-        yield show
+        yield StageDisplay(progress, progress.add_task("starting", total=None))
 
 
 def bar(done: ProgressColumn, speed_seconds: float) -> Progress:

@@ -115,8 +115,8 @@ def simulate(
         raise InputError("a ledger belongs to one regime: name a single one with --regime")
     outs = _named_by_regime(out, regimes)
     agreed = options.agreed_schema()
-    with stages() as show_stage:
-        show_stage("reading rows")
+    with stages() as show:
+        show.stage("reading rows")
         if agent:
             participants, truth = _read_agents(agent, options, agreed), None
         else:
@@ -141,7 +141,12 @@ def simulate(
                 privacy=privacy,
                 schema=agreed,
                 min_group_rows=None if as_deployed else 1,
-            ).run(dropouts=_read_dropouts(drop), on_stage=show_stage, check=check)
+            ).run(
+                dropouts=_read_dropouts(drop),
+                on_stage=show.stage,
+                on_finding=show.finding,
+                check=check,
+            )
             for name in regimes
         ]
     for path, run in zip(outs, runs, strict=False):

@@ -22,7 +22,7 @@ from conovel.rows.columns import as_it_is, no_value, one_form, plain_missing, se
 from conovel.rows.encoding import FeatureMap, pandas_frame
 from conovel.rows.representation import as_floats
 from conovel.rows.tables import Rows, require_finite, unify
-from conovel.scorers.base import Matrix, Vector
+from conovel.scorers.base import Matrix, Scorer, Vector
 from conovel.scorers.estimators import on_frames, reads_frames
 
 if TYPE_CHECKING:
@@ -207,10 +207,17 @@ def with_frames(
     encoder : FeatureMap or None
         What made the features.
     """
-    if columns is None or not reads_frames(work.candidates):
-        return work
+    return replace(work, candidates=on_frames_of(work.candidates, columns, encoder))
+
+
+def on_frames_of(
+    candidates: tuple[Scorer, ...], columns: Sequence[str] | None, encoder: FeatureMap | None
+) -> tuple[Scorer, ...]:
+    """Do the same for scorers alone."""
+    if columns is None or not reads_frames(candidates):
+        return candidates
     decode = partial(_named, tuple(columns)) if encoder is None else encoder.decode
-    return replace(work, candidates=on_frames(work.candidates, decode))
+    return on_frames(candidates, decode)
 
 
 def _named(columns: tuple[str, ...], X: Matrix) -> Any:

@@ -27,18 +27,17 @@ def check_sites(
     spec: RunSpec,
     agents: Sequence[Agent],
     sites: Mapping[str, Site],
-    tell: Callable[[str], None],
+    note: Callable[[Finding], None],
 ) -> dict[str, list[Finding]]:
     """Let every agent look at its rows before anything is learnt; give findings by agent."""
     thin, found = _thin(spec, sites), {}
-    tell("checking columns and their order")
     for agent in agents:
         site = sites[agent.name]
         looked = Looked.of(site.null, site.test)
         found[agent.name] = check_rows(
             looked,
             looked.some(as_ids(agent.ids, len(site.test))),
-            partial(_tell_of, tell, agent.name),
+            partial(_note_of, note, agent.name),
             thin.get(agent.name),
             n_agents=len(sites),
         )
@@ -114,7 +113,5 @@ def _planned(spec: RunSpec, sites: Mapping[str, Site]) -> dict[str, tuple[int, i
     }
 
 
-def _tell_of(tell: Callable[[str], None], name: str, text: str) -> None:
-    """Name the agent in what is told, once."""
-    note = "note: " if text.startswith("note: ") else ""
-    tell(f"{note}{name}: {text.removeprefix(note).removeprefix(f'{name}: ')}")
+def _note_of(note: Callable[[Finding], None], name: str, finding: Finding) -> None:
+    note(finding.of_agent(name))

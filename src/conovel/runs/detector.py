@@ -18,36 +18,41 @@ from sklearn.exceptions import NotFittedError
 
 from conovel.errors import ColumnError, InputError
 from conovel.rows.asked import SchemaLike, as_schema
-from conovel.rows.pairs import read_pair
 from conovel.rows.samples import Table, read_sample
-from conovel.rows.tables import Rows, as_ids
+from conovel.rows.tables import Rows
 from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, take_batch, with_update
 from conovel.runs.ledger_records import refitted_facts
-from conovel.runs.one_site import Detection
-from conovel.runs.repeats import in_run, once_warned
+from conovel.runs.one_site import (
+    Detection,
+    OneSiteSettings,
+    detect_once,
+    plan_calibration,
+    read_samples,
+)
+from conovel.runs.repeats import detect_repeatedly
 from conovel.runs.row_scores import RowScores
-from conovel.runs.site_results import decide, with_part
 from conovel.scorers.automatic import as_candidates
 from conovel.scorers.estimators import ScorerLike, reads_frames
 from conovel.scorers.spelling import spell, spell_scorer, spell_seed
-from conovel.site.blocks import require_two
 from conovel.site.checks.rows import check_rows, with_findings
 from conovel.site.checks.sample import Looked
-from conovel.site.site import Site
-from conovel.site.work import SiteWork
 from conovel.spec.findings import Finding
-from conovel.spec.guarantee import one_site
-from conovel.spec.run_spec import RunSpec
 from conovel.spec.schema import Schema
 from conovel.spec.seeds import detector_seeds, repeat_seeds
 from conovel.spec.thin_calibration import thin_finding
 from conovel.spec.training import MAX_TRAIN_ROWS
-from conovel.stats.levels import Level, RandomState, as_callback, as_repeats, as_seed, as_whole
-from conovel.stats.null_proportion import NullProportion
-from conovel.stats.repeats import combine, run_level
-from conovel.stats.resolution import warn_resolution
-from conovel.stats.stepup import step_up
+from conovel.stats.levels import (
+    Level,
+    RandomState,
+    as_callback,
+    as_level,
+    as_repeats,
+    as_seed,
+    as_whole,
+)
+from conovel.stats.null_proportion import NullProportion, as_estimator
+from conovel.stats.repeats import run_level
 
 
 class UnfittedError(InputError, NotFittedError):  # type: ignore[misc]
@@ -157,6 +162,7 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         ids: ArrayLike | None = None,
         on_stage: Callable[[str], None] | None = None,
+        on_finding: Callable[[Finding], None] | None = None,
         ledger: Ledger | str | Path | None = None,
         name: str | None = None,
         check: bool = True,
@@ -174,8 +180,9 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
         ids : array of shape (m,), optional
             Row names, given back in ``to_frame()``.
         on_stage : callable, optional
-            Told the name of each stage as it begins, for a progress display. A text that begins
-            with "note: " is a finding.
+            Called with the name of each stage as it begins, for a progress display.
+        on_finding : callable, optional
+            Called with each :class:`conovel.Finding` about the rows before the score is learnt.
         ledger : Ledger or path, optional
             Decide together with all earlier batches; see :class:`conovel.Ledger`. The score
             learns from this batch alone, so evidence decides. One score that is kept finds more:
@@ -187,122 +194,77 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
             give it as ``result.warnings``. It changes no decision.
         """
         tell = as_callback(on_stage, "on_stage")
+        note = as_callback(on_finding, "on_finding")
         tell("checking rows")
-        work = self.site_work()
-        level, pi0 = work.spec.level, work.spec.pi0
-        if ledger is not None and (work.spec.repeats > 1 or pi0 is not None):
+        settings = self.settings()
+        level, pi0, repeats = settings.level, settings.pi0, settings.repeats
+        if ledger is not None and (repeats > 1 or pi0 is not None):
             raise InputError("a ledger decides by plain BH ranks: leave repeats and pi0 out")
-        if work.spec.repeats > 1:
-            return self._detect_repeatedly(work.spec, X_null, X_test, ids, tell, check)
         if ledger is not None:  # before columns become features, which follow from the batch
             X_null, X_test = self._read_both(X_null, X_test)
-            facts = refitted_facts(X_null, X_test, self._spelled(work))
+            facts = refitted_facts(X_null, X_test, self._spelled(settings))
             open_ledger(ledger, level).require(facts)
-        whole = reads_frames(work.candidates)
-        null, test = read_pair(X_null, X_test, self.schema, keep_frames=whole)
-        names = as_ids(ids, len(test))
-        require_two(len(null))
-        site = Site(null, test, work)
-        if pi0 is None:  # an estimate below m can make up for too few rows
-            warn_resolution([(len(test), site.n_calibration_planned(1))], level)
-        found: list[Finding] = []
+        whole = reads_frames(settings.candidates)
+        samples = read_samples(X_null, X_test, ids, self.schema, keep_frames=whole)
+        runs = self._settings_of_runs(settings)
+        size = plan_calibration(samples, runs[0])
         if check:
             thin = None
-            if ledger is None:  # it decides together with earlier batches
-                thin = thin_finding(site.n_calibration_planned(1), len(test), level, pi0)
-            looked = Looked.of(null, test)
-            found = check_rows(looked, looked.some(names), tell, thin)
-        tell("fitting the score model")
-        model = site.fitted
-        tell("scoring")
-        site.ranks({})
-        tell("deciding")
-        outcome = step_up([(site.test_ranks, site.n_calibration)], level, pi0)
-        decided = decide(site, outcome.limits[0], names)
-        result = Detection(
-            **vars(decided),
-            calibration_scores=site.calibration_scores,
-            stepup=outcome,
-            n_train=len(null) - site.n_calibration,
-            scorer=model.name,
-            guarantee=one_site(level, pi0),
-        )
+            if ledger is None and repeats == 1:  # otherwise other batches or runs decide, too
+                thin = thin_finding(size, len(samples.test), level, pi0)
+            looked = Looked.of(samples.null, samples.test)
+            findings = check_rows(looked, looked.some(samples.ids), note, thin)
+        if repeats > 1:
+            result = detect_repeatedly(samples, settings, runs, tell)
+        else:
+            result = detect_once(samples, settings, tell)
         if ledger is not None:
-            ranks, size = site.test_ranks, site.n_calibration
-            update = take_batch(ledger, level, ranks, size, facts, names, name)
-            result = with_update(result, update)
-        return with_findings(result, found, looked) if check else result
+            batch = result.ranks, result.n_calibration, facts, samples.ids, name
+            result = with_update(result, take_batch(ledger, level, *batch))
+        return with_findings(result, findings, looked) if check else result
 
-    def _spelled(self, work: SiteWork) -> dict[str, str]:
+    def _spelled(self, settings: OneSiteSettings) -> dict[str, str]:
         """Spell what the score of a batch follows from, besides its rows."""
         schema = as_schema(self.schema)
         return {
             "scorer": spell_scorer(self.scorer),
             "seed": spell_seed(self.random_state),
-            "train_fraction": spell(work.spec.train_fraction),
-            "max_train_rows": spell(work.max_train_rows),
+            "train_fraction": spell(settings.train_fraction),
+            "max_train_rows": spell(settings.max_train_rows),
             "schema": spell(schema.digests if isinstance(schema, Schema) else schema),
         }
 
     def _read_both(self, X_null: Any, X_test: Any) -> tuple[Rows | Table, Rows | Table]:
-        said = as_schema(self.schema)
-        null = read_sample(X_null, "X_null", None, said)
-        return null, read_sample(X_test, "X_test", null.columns, said)
+        schema = as_schema(self.schema)
+        null = read_sample(X_null, "X_null", None, schema)
+        return null, read_sample(X_test, "X_test", null.columns, schema)
 
-    def _detect_repeatedly(
-        self,
-        spec: RunSpec,
-        X_null: Any,
-        X_test: Any,
-        ids: ArrayLike | None,
-        tell: Callable[[str], None],
-        check: bool,
-    ) -> Detection:
-        """Make every run as a detector of its own, and decide on the averaged evidence."""
-        seeds = repeat_seeds(spec.seed, spec.repeats)
-        changed = {"level": run_level(spec.level), "repeats": 1}
-        settings = self.get_params(deep=False) | changed
-        found: list[Finding] = []
-        if check:
-            with once_warned(1):  # the first run warns
-                null, test = read_pair(X_null, X_test, self.schema)
-            looked = Looked.of(null, test)
-            found = check_rows(looked, looked.some(as_ids(ids, len(test))), tell)
-        runs = []
-        for b, seed in enumerate(seeds):
-            detector = type(self)(**settings | {"random_state": seed})
-            with once_warned(b):
-                tell_run = in_run(tell, b, spec.repeats)
-                run = detector.detect(X_null, X_test, ids=ids, on_stage=tell_run, check=False)
-                runs.append(run)
-        first = runs[0]
-        flags = {first.name: np.array([run.rejected for run in runs])}
-        averaged = combine(flags, {first.name: first.rejected.size}, spec.level, seeds)
-        result = with_part(
-            first,
-            "repeats",
-            averaged.parts[first.name],
-            rejected=averaged.rejected[first.name],
-            scorer=", ".join(dict.fromkeys(run.scorer for run in runs)),
-            guarantee=one_site(spec.level, spec.pi0, spec.repeats),
-        )
-        return with_findings(result, found, looked) if check else result
-
-    def site_work(self) -> SiteWork:
-        """Say how the site works: as the only agent of a network, without messages."""
+    def settings(self) -> OneSiteSettings:
+        """Check the settings and give them in one form."""
         repeats, seed = as_repeats(self.repeats), as_seed(self.random_state)
         split_seed, scorer_seed = detector_seeds(seed)
-        spec = RunSpec.of(
-            regime="isolated",
-            level=self.level,
-            pi0=self.pi0,
+        share = self.train_fraction
+        return OneSiteSettings(
+            candidates=tuple(as_candidates(self.scorer, scorer_seed)),
+            level=as_level(self.level),
             seed=seed if repeats > 1 else split_seed,  # each run draws its own split
-            train_fraction=self.train_fraction,
+            train_fraction=None if share is None else as_level(share, "train_fraction"),
+            pi0=None if self.pi0 is None else as_estimator(self.pi0),
+            max_train_rows=as_whole(self.max_train_rows, "max_train_rows", least=1),
             repeats=repeats,
         )
-        most = as_whole(self.max_train_rows, "max_train_rows", least=1)
-        candidates = tuple(as_candidates(self.scorer, scorer_seed))
-        return SiteWork(spec, candidates, max_train_rows=most)
+
+    def _settings_of_runs(self, settings: OneSiteSettings) -> list[OneSiteSettings]:
+        """Give the settings of each run: with `repeats`, its own seeds, and the level 2α/5."""
+        if settings.repeats == 1:
+            return [settings]
+        level, runs = run_level(settings.level), []
+        for seed in repeat_seeds(settings.seed, settings.repeats):
+            split_seed, scorer_seed = detector_seeds(seed)
+            candidates = tuple(as_candidates(self.scorer, scorer_seed))
+            one = replace(settings, level=level, seed=split_seed, candidates=candidates, repeats=1)
+            runs.append(one)
+        return runs
 
     def fit(self, X: Any, y: None = None, *, X_unlabelled: Any | None = None) -> AdaDetect:
         """Keep the known normals; models are fitted when they are asked for.

@@ -16,7 +16,7 @@ from conovel.errors import FileError, InputError
 from conovel.rows.dialects import AS_FOUND, Reading
 from conovel.rows.storage import require_writable
 from conovel.runs.detector import AdaDetect
-from conovel.runs.one_site import facts_of, summary_of
+from conovel.runs.one_site import OneSiteSettings, facts_of, summary_of
 from conovel.runs.pages import write_report
 from conovel.scorers.selection import Selection
 from conovel.site.engines import Engine
@@ -26,6 +26,7 @@ from conovel.site.open_files import open_files_site
 from conovel.site.output import DecisionFile, explain_files
 from conovel.site.sketch import Sketch
 from conovel.site.stored_blocks import Progress, silent
+from conovel.site.work import SiteWork
 from conovel.spec.findings import Finding, headline
 from conovel.spec.guarantee import Guarantee, one_site
 from conovel.spec.run_spec import RunSpec
@@ -136,13 +137,17 @@ def detect_files(
         Look for what speaks against the result, as of :meth:`conovel.AdaDetect.detect`.
     """
     require_writable(out)
-    work = detector.site_work()
-    _check_one_run(work.spec)
-    level, pi0 = work.spec.level, work.spec.pi0
+    settings = detector.settings()
+    if settings.repeats > 1:
+        raise InputError(
+            "repeats is for rows in memory, and these files are read in pieces: take repeats=1, or"
+            " read the rows and call AdaDetect(repeats=...).detect(X_null, X_test)"
+        )
+    level, pi0 = settings.level, settings.pi0
     site = open_files_site(
         null,
         test,
-        work,
+        _work(settings),
         out.with_name(f".{out.name}.work"),
         columns=columns,
         id_column=id_column,
@@ -183,9 +188,13 @@ def detect_files(
     )
 
 
-def _check_one_run(spec: RunSpec) -> None:
-    if spec.repeats > 1:
-        raise InputError(
-            "repeats is for rows in memory, and these files are read in pieces: take repeats=1, or"
-            " read the rows and call AdaDetect(repeats=...).detect(X_null, X_test)"
-        )
+def _work(settings: OneSiteSettings) -> SiteWork:
+    """Say how the site works: as the only agent of a network, without messages."""
+    spec = RunSpec.of(
+        regime="isolated",
+        level=settings.level,
+        pi0=settings.pi0,
+        seed=settings.seed,
+        train_fraction=settings.train_fraction,
+    )
+    return SiteWork(spec, settings.candidates, max_train_rows=settings.max_train_rows)

@@ -20,6 +20,7 @@ from conovel.rows.samples import Table, part_of, read_sample
 from conovel.rows.tables import Rows, unify, warn_constant, warn_shared_rows
 from conovel.runs.kept import KeptDetector
 from conovel.runs.ledger_records import content_digest
+from conovel.runs.one_site import OneSiteSettings
 from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import FittedScorer, Matrix, Mixture, Scorer, TrainingSet
 from conovel.scorers.estimators import OneClass, reads_frames
@@ -27,10 +28,8 @@ from conovel.scorers.kept import Part, flat_part, from_part, to_part
 from conovel.scorers.selection import fit_best
 from conovel.site.blocks import require_two, split_by_number, training_sample
 from conovel.site.sent.compact import imitate
-from conovel.site.work import SiteWork
 from conovel.spec.made_from import require_made_for_later
 from conovel.spec.schema import Schema
-from conovel.spec.training import n_training, share_that_trains
 from conovel.spec.version import __version__
 
 MOST_NORMALS = 2000  # that are kept to explain flagged rows
@@ -45,7 +44,7 @@ class _Samples(NamedTuple):
 
 
 def keep(
-    work: SiteWork,
+    settings: OneSiteSettings,
     X_null: Any,
     X_unlabelled: Any | None,
     schema: SchemaLike,
@@ -55,29 +54,28 @@ def keep(
 ) -> KeptDetector:
     """Fit a score, calibrate it, and take it apart; see :meth:`conovel.AdaDetect.keep`."""
     tell("checking rows")
-    spec = work.spec
-    if spec.repeats > 1 or spec.pi0 is not None:
+    if settings.repeats > 1 or settings.pi0 is not None:
         raise InputError("a kept detector has one score and plain BH: leave repeats and pi0 out")
-    if reads_frames(list(work.candidates)):
+    if reads_frames(settings.candidates):
         raise ScorerError(
             "a pipeline that chooses columns by name has no form that can be kept: leave that part"
             " out, categories become numbers by the schema of the detector"
         )
-    samples = _read(work, X_null, X_unlabelled, schema)
+    samples = _read(settings, X_null, X_unlabelled, schema)
     null_train, unlabelled = samples.train.values, samples.unlabelled
     tell("fitting the score model")
     if unlabelled is None:
-        fitted = _one_class(work.candidates, null_train).fit_nulls(null_train)
-        part, imitated = _as_part(fitted, None, spec.seed)
+        fitted = _one_class(settings.candidates, null_train).fit_nulls(null_train)
+        part, imitated = _as_part(fitted, None, settings.seed)
     else:
-        mixture = training_sample(Mixture.of(unlabelled.values), work.max_train_rows)
+        mixture = training_sample(Mixture.of(unlabelled.values), settings.max_train_rows)
         training = TrainingSet(null_train, mixture)
-        fitted = fit_best(work.candidates, training)
-        part, imitated = _as_part(fitted, training, spec.seed)
+        fitted = fit_best(settings.candidates, training)
+        part, imitated = _as_part(fitted, training, settings.seed)
     tell("scoring")
     known, encoder = samples.calibration, samples.calibration.encoder
     return KeptDetector(
-        level=spec.level,
+        level=settings.level,
         scorer=fitted.name,
         imitated=imitated,
         schema=encoder.schema if isinstance(encoder, Encoder) else None,
@@ -94,7 +92,9 @@ def keep(
     )
 
 
-def _read(work: SiteWork, X_null: Any, X_unlabelled: Any | None, schema: SchemaLike) -> _Samples:
+def _read(
+    settings: OneSiteSettings, X_null: Any, X_unlabelled: Any | None, schema: SchemaLike
+) -> _Samples:
     """Check the samples and divide the known normals.
 
     A schema that was not given follows from the rows that train, never from calibration rows:
@@ -112,9 +112,8 @@ def _read(work: SiteWork, X_null: Any, X_unlabelled: Any | None, schema: SchemaL
         )
     # How many rows a batch will have is not known: as many as there are unlabelled rows, or as
     # known normals. A poor guess costs resolution, never validity.
-    share = share_that_trains(work.spec, n, n if others is None else len(others), 1)
-    n_train = n_training(n, share, work.max_train_rows)
-    parts = [part_of(null, rows) for rows in split_by_number(n, n_train, work.spec.seed)]
+    n_train = settings.n_train(n, n if others is None else len(others))
+    parts = [part_of(null, rows) for rows in split_by_number(n, n_train, settings.seed)]
     samples = parts if others is None else [*parts, others]
     if not all(isinstance(sample, Rows) for sample in samples) or said is not None:
         learnt_from = parts[0] if others is None else others

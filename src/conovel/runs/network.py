@@ -40,6 +40,7 @@ from conovel.site.blocks import Ranked
 from conovel.site.site import Site
 from conovel.site.work import SiteWork
 from conovel.spec.consensus import Agreed
+from conovel.spec.findings import Finding
 from conovel.spec.guarantee import Guarantee, guarantee
 from conovel.spec.made_from import require_made_for, together
 from conovel.spec.run_spec import RunSpec
@@ -207,6 +208,7 @@ class Network(Shown):
         *,
         dropouts: Mapping[str, Phase] | None = None,
         on_stage: Callable[[str], None] | None = None,
+        on_finding: Callable[[Finding], None] | None = None,
         check: bool = True,
     ) -> NetworkRun:
         """Run the protocol to its end.
@@ -217,19 +219,24 @@ class Network(Shown):
             Let agents vanish, to see what happens: before they say hello, when they should
             send models, or in the first round of counts.
         on_stage : callable, optional
-            Told what is going on, for a progress display. A text that begins with "note: " is a
-            finding.
+            Called with what is going on, for a progress display.
+        on_finding : callable, optional
+            Called with each :class:`conovel.Finding` about the rows before anything is learnt.
         check : bool
             Let every agent look for what speaks against its result, such as drift or an id among
             the columns; the findings are ``run.warnings``. It changes no decision and no message.
         """
         tell = as_callback(on_stage, "on_stage")
+        note = as_callback(on_finding, "on_finding")
         spec, agents = self.spec(), as_agents(self.agents)
         vanishing = as_dropouts(dropouts, agents)
         tell("checking rows")
         with once_warned(int(spec.repeats > 1)):  # then the first of the runs warns
             sites = self._sites(spec, agents)
-        found = check_sites(spec, agents, sites, tell) if check else {}
+        found = {}
+        if check:
+            tell("checking columns and their order")
+            found = check_sites(spec, agents, sites, note)
 
         def run_once(one: RunSpec, members: list[Agent], tell_run: Any) -> NetworkRun:
             network = copy(self)

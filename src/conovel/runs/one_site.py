@@ -1,26 +1,176 @@
-"""What one site decides by itself: the result of a detection, in memory or in files."""
+"""The steps of a run at one site: read, plan, check, learn and rank, decide; and its result.
+
+:class:`conovel.AdaDetect` calls them once, or B times with `repeats`; a kept detector and files
+of any size have their own way to learn and rank, and share the decision.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from conovel.rows.asked import SchemaLike
+from conovel.rows.original import on_frames_of
+from conovel.rows.pairs import read_pair
+from conovel.rows.tables import Rows, as_ids
 from conovel.runs.site_results import SiteResult
-from conovel.scorers.selection import Selection
+from conovel.scorers.base import Mixture, Scorer, TrainingSet, Vector
+from conovel.scorers.estimators import reads_frames
+from conovel.scorers.selection import Selection, fit_best
+from conovel.site.blocks import require_two, split_by_number, training_sample
+from conovel.site.explain.column_views import views_of
+from conovel.site.explain.explainer import Explainer
 from conovel.spec.findings import headline
-from conovel.spec.guarantee import Guarantee
-from conovel.stats.ranks import adjusted_pvalues
+from conovel.spec.guarantee import Guarantee, one_site
+from conovel.spec.training import as_share, n_training
+from conovel.stats.null_proportion import NullProportion
+from conovel.stats.ranks import adjusted_pvalues, conformal_ranks
 from conovel.stats.repeats import repeated_resolution
-from conovel.stats.resolution import Resolution, resolution
-from conovel.stats.stepup import RankHistogram, StepUp
+from conovel.stats.resolution import Resolution, resolution, warn_resolution
+from conovel.stats.stepup import RankHistogram, StepUp, step_up
 
 if TYPE_CHECKING:
     from conovel.runs.file_detection import FileDetection
+
+
+@dataclass(frozen=True)
+class OneSiteSettings:
+    """What one site detects with, checked; no network needs to agree on it.
+
+    Attributes
+    ----------
+    candidates : tuple of Scorer
+        What is fitted; the best one where there are several.
+    level : Fraction
+        Target false discovery rate α.
+    seed : int
+        Of the split; with `repeats`, what the seeds of the runs follow from.
+    train_fraction : Fraction or None
+        Share of the known normals that train; None follows from numbers of rows.
+    pi0 : NullProportion or None
+        Estimator of the proportion of nulls.
+    max_train_rows : int
+        How many rows of either kind are learnt from at most.
+    repeats : int
+        How many runs are averaged.
+    """
+
+    candidates: tuple[Scorer, ...]
+    level: Fraction
+    seed: int
+    train_fraction: Fraction | None
+    pi0: NullProportion | None
+    max_train_rows: int
+    repeats: int
+
+    def n_train(self, n_null: int, n_test: int) -> int:
+        """Return how many known normals train, from numbers of rows alone."""
+        share = as_share(self.train_fraction, n_null, n_test, self.level)
+        return n_training(n_null, share, self.max_train_rows)
+
+
+class Samples(NamedTuple):
+    """The rows of a detection, read and checked, with the names of the test rows."""
+
+    null: Rows
+    test: Rows
+    ids: NDArray[Any] | None
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of known normals and of test rows."""
+        return len(self.null), len(self.test)
+
+
+def read_samples(
+    X_null: Any, X_test: Any, ids: ArrayLike | None, schema: SchemaLike, keep_frames: bool
+) -> Samples:
+    """Read both samples and bring them to the same columns and types."""
+    null, test = read_pair(X_null, X_test, schema, keep_frames=keep_frames)
+    names = as_ids(ids, len(test))
+    require_two(len(null))
+    return Samples(null, test, names)
+
+
+def plan_calibration(samples: Samples, settings: OneSiteSettings) -> int:
+    """Return how many rows will calibrate; warn, before any work, if they are too few."""
+    n_null, n_test = samples.sizes
+    n_calibration = n_null - settings.n_train(n_null, n_test)
+    if settings.pi0 is None:  # an estimate below m can make up for too few rows
+        warn_resolution([(n_test, n_calibration)], settings.level)
+    return n_calibration
+
+
+def detect_once(
+    samples: Samples, settings: OneSiteSettings, tell: Callable[[str], None]
+) -> Detection:
+    """Split, learn, rank and decide; rows are read and checked before."""
+    null, test, ids = samples
+    train, calibration = split_by_number(
+        len(null), settings.n_train(*samples.sizes), settings.seed
+    )
+    candidates, null_train = settings.candidates, null.values[train]
+    if reads_frames(candidates):
+        candidates = on_frames_of(candidates, null.columns, null.encoder)
+    tell("fitting the score model")
+    mixture = Mixture.of(np.concatenate([null.values[calibration], test.values]))
+    learnt_from = training_sample(mixture, settings.max_train_rows)
+    fitted = fit_best(candidates, TrainingSet(null_train, learnt_from))
+    tell("scoring")
+    known_scores, scores = np.split(mixture.score(fitted), [calibration.size])
+    views = views_of(null.encoder, null.columns or range(null.width))
+    tell("deciding")
+    return decide_alone(
+        test,
+        ids,
+        Scored(known_scores, scores, conformal_ranks(known_scores, scores)),
+        settings.level,
+        settings.pi0,
+        n_train=train.size,
+        scorer=fitted.name,
+        guarantee=one_site(settings.level, settings.pi0),
+        choices={"scorer": fitted.selection} if fitted.selection else {},
+        explainer=Explainer(fitted, null_train, views),
+    )
+
+
+class Scored(NamedTuple):
+    """The scores of the calibration rows, and the scores and ranks of the test rows."""
+
+    calibration_scores: Vector
+    scores: Vector
+    ranks: NDArray[np.int64]
+
+
+def decide_alone(
+    rows: Rows,
+    ids: NDArray[Any] | None,
+    scored: Scored,
+    level: Fraction,
+    pi0: NullProportion | None = None,
+    **about: Any,
+) -> Detection:
+    """Reject by the step-up, and give the result; `about` are its other fields."""
+    n_calibration = scored.calibration_scores.size
+    outcome = step_up([(scored.ranks, n_calibration)], level, pi0)
+    return Detection(
+        rejected=outcome.rejected[0],
+        ranks=scored.ranks,
+        scores=scored.scores,
+        tested=np.ones(len(rows), dtype=np.bool_),
+        n_calibration=n_calibration,
+        test_rows=rows,
+        ids=ids,
+        calibration_scores=scored.calibration_scores,
+        stepup=outcome,
+        **about,
+    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

@@ -15,9 +15,10 @@ import numpy as np
 
 from conovel.errors import ConovelWarning, SiteVanishedError
 from conovel.runs.agents import Agent
+from conovel.runs.one_site import Detection, OneSiteSettings, Samples, detect_once
 from conovel.runs.results import NetworkRun
 from conovel.runs.site_results import with_part
-from conovel.spec.guarantee import guarantee
+from conovel.spec.guarantee import guarantee, one_site
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import as_agent_seed, repeat_seeds, repeated_specs
 from conovel.stats.repeats import combine
@@ -41,6 +42,28 @@ def in_run(tell: Callable[[str], None], b: int, repeats: int) -> Callable[[str],
     run 1 of 5: scoring
     """
     return lambda stage: tell(f"run {b + 1} of {repeats}: {stage}")
+
+
+def detect_repeatedly(
+    samples: Samples,
+    settings: OneSiteSettings,
+    runs: Sequence[OneSiteSettings],
+    tell: Callable[[str], None],
+) -> Detection:
+    """Let one site run B times on rows that are read, and decide on the averaged evidence."""
+    seeds = repeat_seeds(settings.seed, settings.repeats)
+    results = [detect_once(samples, one, in_run(tell, b, len(runs))) for b, one in enumerate(runs)]
+    first = results[0]
+    flags = {first.name: np.array([one.rejected for one in results])}
+    averaged = combine(flags, {first.name: first.rejected.size}, settings.level, seeds)
+    return with_part(
+        first,
+        "repeats",
+        averaged.parts[first.name],
+        rejected=averaged.rejected[first.name],
+        scorer=", ".join(dict.fromkeys(one.scorer for one in results)),
+        guarantee=one_site(settings.level, settings.pi0, settings.repeats),
+    )
 
 
 # From the settings of a run, its agents and a progress display to what it decided.

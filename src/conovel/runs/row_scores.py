@@ -22,7 +22,7 @@ class RowScores:
     # What AdaDetect has.
     scorer: Any
     schema: Any
-    site_work: Callable[[], Any]
+    settings: Callable[[], Any]
     read_fitted: Callable[[Any], Any]
     null_: Any
     _unlabelled: Any
@@ -52,8 +52,7 @@ class RowScores:
             Told the name of each stage as it begins.
         """
         tell = as_callback(on_stage, "on_stage")
-        work = self.site_work()
-        return keep(work, X_null, X_unlabelled, self.schema, tell, explain=explain)
+        return keep(self.settings(), X_null, X_unlabelled, self.schema, tell, explain=explain)
 
     def _can_score(self) -> bool:
         """Tell whether there is a score of a row apart from its batch."""

@@ -20,11 +20,13 @@ def drifting(n=800, m=300):
 def test_drift_is_found_and_told_before_the_score_is_learnt():
     told = []
     null, test = drifting()
-    result = cn.AdaDetect("logistic").detect(null, test, on_stage=told.append)
+    result = cn.AdaDetect("logistic").detect(
+        null, test, on_stage=told.append, on_finding=lambda finding: told.append(str(finding))
+    )
     drift = next(one for one in result.warnings if one.kind == "drift")
     assert drift.columns == ("1",)
     assert drift.numbers["p_value"] <= 0.01
-    note = next(i for i, text in enumerate(told) if text.startswith("note: column 1 changes"))
+    note = next(i for i, text in enumerate(told) if text.startswith("column 1 changes"))
     assert note < told.index("fitting the score model")
     assert result.headline.startswith("The known normals are not like today's rows: column 1")
     assert "the 10 % promise presumes they are" in result.headline

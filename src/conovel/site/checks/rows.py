@@ -53,7 +53,7 @@ class Outcome(NamedTuple):
 def check_rows(
     looked: Looked,
     ids: NDArray[Any] | None,
-    tell: Callable[[str], None],
+    on_finding: Callable[[Finding], None],
     *known: Finding | None,
     n_agents: int = 1,
 ) -> list[Finding]:
@@ -65,8 +65,8 @@ def check_rows(
         Known normals and rows to test.
     ids : array of shape (m',), optional
         Names of the test rows that are looked at.
-    tell : callable
-        Told each finding, after "note: ".
+    on_finding : callable
+        Called with each finding that reading the rows did not warn of.
     *known : Finding or None
         What is known already.
     n_agents : int
@@ -96,7 +96,7 @@ def check_rows(
     seen = [finding for finding in found if finding is not None]
     for finding in seen:
         if finding.kind not in (*_WARNED, UNDECIDED):
-            tell(f"note: {finding}")
+            on_finding(finding)
     return seen
 
 
