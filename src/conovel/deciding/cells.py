@@ -21,6 +21,8 @@ def crowded_apart(groups: Sequence[Group], ready: Mapping[str, Ready]) -> list[G
     By itself an agent needs no floor. It stays in its group where it could reject nothing by
     itself: half of its likely novelties must be enough for its smallest p-value, at level 1/10.
     Whether a row is a calibration row plays no part in these numbers.
+
+    Proof: Theorem 12 (docs/theory.md#thm-groups).
     """
     found = []
     for group in groups:
@@ -43,6 +45,8 @@ def rooms_of(
     """Choose x for every group, and give it by the names of those who are ready.
 
     Zero, which means no floor, for whoever is in a group with no other.
+
+    Proof: Theorem 12 (docs/theory.md#thm-groups).
     """
     rooms = dict.fromkeys(ready, Fraction(0))
     for group in crowded_apart(groups, ready):
@@ -54,7 +58,10 @@ def rooms_of(
 
 
 def own_floor(histogram: CellHistogram, room: Fraction, *, is_alone: bool, level: Fraction) -> int:
-    """Return the lowest cell whose rows an agent sends."""
+    """Return the lowest cell whose rows an agent sends.
+
+    Proof: Theorem 10 (docs/theory.md#thm-joint), Corollary 3 (docs/theory.md#cor-joint-one).
+    """
     if not histogram.size:
         return N_CELLS  # nothing to test: its rows do not matter
     return histogram.floor_alone(level) if is_alone else histogram.floor(room)
@@ -93,6 +100,8 @@ def block_of(
 ) -> PooledBlock:
     """Check an agent's histogram against the numbers that it gave before.
 
+    Proof: Theorem 10 (docs/theory.md#thm-joint).
+
     Raises
     ------
     CountOutOfRangeError
@@ -122,6 +131,8 @@ def expected_rejections(ready: Sequence[Ready]) -> tuple[int, ...]:
 
     Both are at least its rows in high cells. Where these are few, one guess says that there are
     few novelties, and the other that they are not in high cells.
+
+    Proof: Theorem 12 (docs/theory.md#thm-groups).
     """
     tests, likely = (sum(n) for n in zip(*((r.n_tested, r.n_wanted) for r in ready), strict=True))
     return tuple(max(likely, -(-tests // one_in)) for one_in in _ONE_TEST_IN)
@@ -144,7 +155,10 @@ def decide_groups(
     level: Fraction,
     liars: int = 0,
 ) -> tuple[GroupOutcome, ...]:
-    """Decide for all agents that sent a histogram; agents without tests are in no group."""
+    """Decide for all agents that sent a histogram; agents without tests are in no group.
+
+    Proof: Theorem 12 (docs/theory.md#thm-groups), Theorem 18 (docs/theory.md#thm-joint-liars).
+    """
     names = [
         [name for name in group.agents if name in blocks] for group in crowded_apart(groups, ready)
     ]

@@ -38,6 +38,8 @@ def as_nonce(nonce: bytes) -> bytes:
 def commitment(run_id: bytes, agent: str, reveal: Reveal) -> bytes:
     """Return the hash by which an agent commits to what it will reveal.
 
+    Proof: Theorem 17 (docs/theory.md#thm-liars), Theorem 18 (docs/theory.md#thm-joint-liars).
+
     Examples
     --------
     >>> reveal = Reveal(bytes(32), 5, 19, 0, (2, 3), (), (2, 1))
@@ -77,6 +79,8 @@ def reveal_cells(nonce: bytes, ready: Ready, above: CellHistogram) -> Reveal:
 
 def claim_of(agent: str, reveal: Reveal, level: Fraction, n_tests: int) -> CountSteps:
     """Check that counts are those of some ranks, and return them as a function of k.
+
+    Proof: Theorem 17 (docs/theory.md#thm-liars).
 
     Raises
     ------
@@ -171,6 +175,8 @@ def decide(
     rooms: Mapping[str, Fraction] | None = None,
 ) -> Decided:
     """Decide from what all participants reveal.
+
+    Proof: Theorem 17 (docs/theory.md#thm-liars), Theorem 18 (docs/theory.md#thm-joint-liars).
 
     Parameters
     ----------

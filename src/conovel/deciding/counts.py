@@ -23,6 +23,8 @@ Question: TypeAlias = Below | Step
 def limit_of(question: Question, n_calibration: int) -> int:
     """Largest rank that a question counts, for an agent with ℓ calibration rows.
 
+    Proof: Theorem 2 (docs/theory.md#thm-main).
+
     Examples
     --------
     >>> limit_of(Step(k=3, slope=Fraction(1, 50)), 99), limit_of(Below(Fraction(1, 2)), 99)
@@ -38,6 +40,8 @@ class CountCheck:
 
     The number of ranks that are at most r is 0 at r = 0, m at r = ℓ + 1, and rises with r.
     An agent is free to lie within these bounds (docs/revealed.md), and no further.
+
+    Proof: Theorem 17 (docs/theory.md#thm-liars).
 
     Parameters
     ----------
@@ -86,6 +90,8 @@ class _Unanswered(Exception):
 
 class Counting:
     """FastLSU from the asking side, one question at a time.
+
+    Proof: Theorem 4 (docs/theory.md#thm-fastlsu), Theorem 9 (docs/theory.md#thm-dropout-estimate).
 
     Parameters
     ----------
@@ -169,6 +175,8 @@ def decide_alone(
     histogram: RankHistogram, level: Fraction, estimator: NullProportion | None
 ) -> int:
     """Run a step-up of one's own; give the largest rejected rank.
+
+    Proof: Lemma 4 (docs/theory.md#lem-sum), Proposition 3 (docs/theory.md#prop-conservative).
 
     Examples
     --------

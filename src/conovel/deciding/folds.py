@@ -56,7 +56,10 @@ def check_score(counts: Mapping[str, Sequence[FoldCounts]]) -> None:
 def joined_folds(
     counts: Mapping[str, Sequence[FoldCounts]], ready: Mapping[str, Ready], types: Sequence[str]
 ) -> list[Fold]:
-    """Add up the test rows of all agents in each fold; calibration rows stay apart by type."""
+    """Add up the test rows of all agents in each fold; calibration rows stay apart by type.
+
+    Proof: Theorem 16 (docs/theory.md#thm-consensus).
+    """
     sizes = [fold_sizes(one.n_tested) for one in ready.values()]
     totals = [sum(size[fold] for size in sizes) for fold in range(N_FOLDS)]
     folds = []
@@ -79,7 +82,10 @@ def decide_consensus(
     types: Sequence[str],
     level: Level,
 ) -> Consensus:
-    """Decide over both folds of all agents."""
+    """Decide over both folds of all agents.
+
+    Proof: Theorem 16 (docs/theory.md#thm-consensus).
+    """
     if not any(one.n_tested for one in ready.values()):
         return Consensus((N_CELLS,) * N_FOLDS, (0,) * N_FOLDS, (None,) * N_FOLDS)
     return decide_folds(joined_folds(counts, ready, types), level)

@@ -55,6 +55,8 @@ def digest_of(parts: Iterable[bytes]) -> bytes:
 def seal_of(run_id: bytes, agent: str, nonce: bytes, models: Sequence[bytes]) -> bytes:
     """Return the seal on an agent's second models, one for each fold.
 
+    Proof: Theorem 16 (docs/theory.md#thm-consensus).
+
     Raises
     ------
     LocalProtocolError
@@ -85,6 +87,8 @@ def check_opened(
     models: Mapping[str, Sequence[bytes]],
 ) -> None:
     """Check that everybody's second models are those that were sealed.
+
+    Proof: Theorem 16 (docs/theory.md#thm-consensus).
 
     Raises
     ------

@@ -123,7 +123,10 @@ class Coordinator(Machine):
         self._round = 0
 
     def drop(self, name: str) -> Outbox:
-        """Take note that an agent vanished, and give the messages to send."""
+        """Take note that an agent vanished, and give the messages to send.
+
+        Proof: Theorem 8 (docs/theory.md#thm-dropout).
+        """
         if name not in self._expected:
             raise InputError(f"{name!r} does not take part in this run")
         if self.state is State.ABORTED or name in self._gone:

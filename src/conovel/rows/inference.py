@@ -163,6 +163,8 @@ def schema_from(
 ) -> Schema:
     """Say what each column is.
 
+    Proof: Corollary 4 (docs/theory.md#cor-tables).
+
     Parameters
     ----------
     profiles : mapping of the name of a column to its Profile

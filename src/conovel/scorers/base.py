@@ -157,7 +157,10 @@ class Mixture(Shown):
 
     @classmethod
     def of(cls, rows: Matrix) -> Mixture:
-        """Sort the rows by value; rows that are equal become one."""
+        """Sort the rows by value; rows that are equal become one.
+
+        Proof: Theorem 1 (docs/theory.md#thm-valid).
+        """
         rows = rows + 0.0  # equal rows have equal bytes: -0.0 becomes 0.0
         order = np.lexsort(rows.T[::-1])
         ordered = rows[order]
@@ -172,7 +175,10 @@ class Mixture(Shown):
         return np.repeat(self.distinct, np.bincount(self.position), axis=0)
 
     def score(self, model: ScoreModel) -> Vector:
-        """Score the original rows, each distinct one once."""
+        """Score the original rows, each distinct one once.
+
+        Proof: Theorem 1 (docs/theory.md#thm-valid).
+        """
         return model.score(self.distinct)[self.position]
 
 
@@ -201,7 +207,10 @@ class TrainingSet(Shown):
         return {"null_train": f"{n:,}", "mixture": mixture, "columns": f"{d:,}"}
 
     def labelled(self) -> tuple[Matrix, NDArray[np.int64]]:
-        """Return all rows, null_train (label 0) before the mixture (label 1)."""
+        """Return all rows, null_train (label 0) before the mixture (label 1).
+
+        Proof: Theorem 1 (docs/theory.md#thm-valid).
+        """
         unlabelled = self.mixture.rows
         labels = np.repeat([0, 1], [len(self.null_train), len(unlabelled)])
         return np.concatenate([self.null_train, unlabelled]), labels
@@ -334,6 +343,8 @@ def log_odds(probabilities: Vector, closest: float = 1e-3) -> Vector:
 def content_hash(rows: Matrix) -> NDArray[np.uint64]:
     """Hash the bytes of each row, the same on every machine.
 
+    Proof: Theorem 1 (docs/theory.md#thm-valid), Corollary 2 (docs/theory.md#cor-files).
+
     Examples
     --------
     >>> import numpy as np
@@ -359,6 +370,8 @@ def hash_columns(columns: Iterable[Vector], n: int) -> NDArray[np.uint64]:
 
 def content_folds(rows: Matrix, n_folds: int) -> NDArray[np.int64]:
     """Assign rows to folds by their bytes alone, the same on every machine.
+
+    Proof: Theorem 1 (docs/theory.md#thm-valid).
 
     Examples
     --------

@@ -38,6 +38,8 @@ def copies_taken(
 ) -> NDArray[np.int64]:
     """Say how many of the copies of each distinct row are taken: all, from a rate of 1.
 
+    Proof: Corollary 2 (docs/theory.md#cor-files).
+
     Examples
     --------
     >>> import numpy as np
@@ -49,7 +51,10 @@ def copies_taken(
 
 
 def thin(distinct: Matrix, copies: NDArray[np.int64], rate: float) -> Mixture:
-    """Take a sample of a mixture given by its distinct rows, in order, and their copies."""
+    """Take a sample of a mixture given by its distinct rows, in order, and their copies.
+
+    Proof: Corollary 2 (docs/theory.md#cor-files).
+    """
     taken = copies_taken(copies, content_hash(distinct), rate)
     kept = np.flatnonzero(taken)
     if not kept.size:
@@ -59,6 +64,8 @@ def thin(distinct: Matrix, copies: NDArray[np.int64], rate: float) -> Mixture:
 
 def training_sample(mixture: Mixture, most: int) -> Mixture:
     """Return the mixture, or a sample of about `most` rows where it has more.
+
+    Proof: Corollary 2 (docs/theory.md#cor-files), Theorem 1 (docs/theory.md#thm-valid).
 
     Parameters
     ----------
@@ -123,7 +130,10 @@ def split_null(
 
 
 def split_by_number(n: int, n_train: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Split n known normals at random, `n_train` of them to train on."""
+    """Split n known normals at random, `n_train` of them to train on.
+
+    Proof: Theorem 1 (docs/theory.md#thm-valid).
+    """
     require_two(n)
     order = np.random.default_rng(seed).permutation(n)
     return np.sort(order[:n_train]), np.sort(order[n_train:])
@@ -243,13 +253,19 @@ class Block:
         return TrainingSet(self.null_train, training_sample(self._mixture, self.max_train_rows))
 
     def rank(self, model: ScoreModel, name: str = "") -> Ranked:
-        """Score all rows and rank the tested ones; `name` is for rows kept in a folder."""
+        """Score all rows and rank the tested ones; `name` is for rows kept in a folder.
+
+        Proof: Theorem 1 (docs/theory.md#thm-valid), Lemma 2 (docs/theory.md#lem-ranks).
+        """
         calibration, tests = np.split(self._mixture.score(model), [self.n_calibration])
         return Ranked.of(self.tested, calibration, tests, ranks_among(calibration, tests))
 
 
 def ranks_among(calibration: Vector, tests: Vector) -> NDArray[np.int64]:
-    """Rank test scores; without any calibration row every rank is 1."""
+    """Rank test scores; without any calibration row every rank is 1.
+
+    Proof: Lemma 2 (docs/theory.md#lem-ranks).
+    """
     if not calibration.size or not tests.size:
         return np.ones(tests.size, dtype=np.int64)
     return conformal_ranks(calibration, tests)

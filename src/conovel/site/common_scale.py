@@ -109,6 +109,8 @@ class Curve:
 def fit_scale(model: ScoreModel, training: TrainingSet, least: int = 1) -> CommonScale:
     """Learn the cells of a score from the mixture, whichever of its rows are calibration rows.
 
+    Proof: Theorem 10 (docs/theory.md#thm-joint).
+
     Parameters
     ----------
     model : ScoreModel

@@ -76,6 +76,8 @@ def fit_composite(
 ) -> Composite:
     """Fit what a composite needs.
 
+    Proof: Lemma 6 (docs/theory.md#lem-exchangeable).
+
     Parameters
     ----------
     composite : {"auto", "mean", "max", "min", "stacked", "local"}

@@ -63,6 +63,8 @@ def draw_folds(n_test: int, seed: int) -> NDArray[np.int64]:
 
     A fold that depends on what is in a row would break the guarantee.
 
+    Proof: Theorem 16 (docs/theory.md#thm-consensus).
+
     Examples
     --------
     >>> draw_folds(5, seed=0).sum()

@@ -22,6 +22,8 @@ def models(site: Site, index: int, names: Sequence[str], weight: Fraction) -> di
 
     In the regime `joint`, `weight` is that of the site's group, zero if it is in a group with no
     other site. The site then trains on the known normals that it need not count.
+
+    Proof: Proposition 2 (docs/theory.md#prop-split), Theorem 5 (docs/theory.md#thm-full).
     """
     site.weight = weight
     if not site.spec.regime.splits_rows:
@@ -43,6 +45,9 @@ def ranks(site: Site, models: Mapping[str, bytes]) -> RankHistogram | CellHistog
     """Score with everybody's models together; count the ranks of the tested rows.
 
     In the regime `joint`, count the rows in each cell of the common scale.
+
+    Proof: Lemma 6 (docs/theory.md#lem-exchangeable), Proposition 2 (docs/theory.md#prop-split),
+    Theorem 5 (docs/theory.md#thm-full).
     """
     block = site.own_block
     model = site.composite(block.training, site.fitted, models)

@@ -48,7 +48,10 @@ def models(site: Site, index: int, names: Sequence[str], weight: Fraction) -> di
 
 
 def refit(site: Site, models: Mapping[str, bytes]) -> list[bytes]:
-    """Set roaming rows aside by the peers' first models, and learn from the others."""
+    """Set roaming rows aside by the peers' first models, and learn from the others.
+
+    Proof: Theorem 16 (docs/theory.md#thm-consensus).
+    """
     folds = _folds_of(site)
     peers = [_decode(site, peer, blob) for peer, blob in models.items()]
     own = _decode(site, "this site", site.first_model)
@@ -64,7 +67,10 @@ def refit(site: Site, models: Mapping[str, bytes]) -> list[bytes]:
 
 
 def compare(site: Site, models: Mapping[str, tuple[bytes, ...]]) -> FoldHistograms:
-    """Count rows by the score of each fold, made of the second models of all agents."""
+    """Count rows by the score of each fold, made of the second models of all agents.
+
+    Proof: Theorem 16 (docs/theory.md#thm-consensus).
+    """
     folds, block = _folds_of(site), site.own_block
     scores = [
         ConsensusScore({name: _decode(site, name, both[f]) for name, both in models.items()})

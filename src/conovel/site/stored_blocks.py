@@ -154,6 +154,8 @@ class StoredBlock:
         A model that scores by rows gets them chunk by chunk. Any other gets them in batches that
         do not depend on which of the rows are calibration rows.
 
+        Proof: Corollary 2 (docs/theory.md#cor-files), Lemma 2 (docs/theory.md#lem-ranks).
+
         Parameters
         ----------
         model : ScoreModel
@@ -328,6 +330,8 @@ def draw_sample(mixture: Sequence[Chosen], rate: float, cell_bits: int) -> Mixtu
     A first pass counts how many hashes fall into each of ``2**cell_bits`` cells. No row occurs
     more often than its cell counts, so that nearly every row is known not to be drawn. The others
     are read, and counted exactly.
+
+    Proof: Corollary 2 (docs/theory.md#cor-files).
 
     Parameters
     ----------

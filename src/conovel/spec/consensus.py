@@ -27,6 +27,8 @@ _SHARE_OF_LARGEST = Fraction(1, 4)
 def fold_sizes(n_test: int) -> tuple[int, int]:
     """Return how many of an agent's test rows are in each fold.
 
+    Proof: Theorem 16 (docs/theory.md#thm-consensus).
+
     Examples
     --------
     >>> fold_sizes(7)
@@ -48,6 +50,8 @@ def fewest_learnt(n_test: int) -> int | None:
 
 def types_of(agents: Mapping[str, Numbers], spec: RunSpec, n_agents: int) -> tuple[str, ...]:
     """Return the agents whose normals count as a type; everybody derives the same.
+
+    Proof: Theorem 16 (docs/theory.md#thm-consensus).
 
     Parameters
     ----------

@@ -70,6 +70,8 @@ def divide(agents: Mapping[str, Numbers], spec: RunSpec, n_agents: int) -> tuple
     most 3/10. So of the tests of an agent only 3 (ℓ_j + 1) count in M_g, where ℓ_j is what it
     keeps in this group. Agents without tests are in no group.
 
+    Proof: Theorem 12 (docs/theory.md#thm-groups).
+
     Parameters
     ----------
     agents : mapping of Numbers

@@ -120,6 +120,8 @@ def require_made_for(
 ) -> None:
     """Check that a schema does not follow from one role of the rows of a run.
 
+    Proof: Corollary 4 (docs/theory.md#cor-tables).
+
     Parameters
     ----------
     made : MadeFrom or None

@@ -74,6 +74,8 @@ class Regime:
 
         With α/K the agents' false discovery proportions add up to at most α whoever leaves
         later, because K stays the number of agents that were there at the start.
+
+        Proof: Lemma 4 (docs/theory.md#lem-sum), Proposition 3 (docs/theory.md#prop-conservative).
         """
         return as_level(level) / (n_agents if self.divides_level else 1)
 

@@ -89,6 +89,8 @@ def share_that_trains(
     Where all tests are decided together, their number is taken to be this agent's own times the
     number of agents. The totals of the roster come after the rows are cut. With `by_rule` it is
     the agent's own rule, whatever the run asks for.
+
+    Proof: Theorem 1 (docs/theory.md#thm-valid).
     """
     regime = spec.regime
     n_tests = n_test * (n_agents if regime.uses_counts else 1)

@@ -306,6 +306,8 @@ def permutation_p_value(
     with h = 10 and B draws, and otherwise (1 + exceedances)/(1 + B): Besag and Clifford (1991).
     See docs/theory.md, "The check of the known normals".
 
+    Proof: Proposition (docs/theory.md#prop-check).
+
     Parameters
     ----------
     observed : float array of shape (d,)

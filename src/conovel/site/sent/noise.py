@@ -39,7 +39,10 @@ class NoiseSource(Protocol):
 
 
 class SecretNoise:
-    """Noise of the operating system, drawn by OpenDP."""
+    """Noise of the operating system, drawn by OpenDP.
+
+    Proof: Proposition (docs/theory.md#prop-privacy).
+    """
 
     def add(self, sums: Integers, scale: float) -> Integers:
         """Add discrete Gaussian noise."""
@@ -52,6 +55,8 @@ class SecretNoise:
 
 def total_rho(privacy: Privacy) -> float:
     """Return the largest ρ that (ε, δ) allows, as OpenDP converts one into the other.
+
+    Proof: Proposition (docs/theory.md#prop-privacy).
 
     Examples
     --------
@@ -83,6 +88,8 @@ def _total_rho(epsilon: Fraction, delta: Fraction) -> float:
 def gaussian_scale(sensitivity: float, rho: float) -> float:
     """Return the scale of discrete Gaussian noise that costs ρ.
 
+    Proof: Proposition (docs/theory.md#prop-privacy).
+
     Parameters
     ----------
     sensitivity : float
@@ -96,7 +103,10 @@ def gaussian_scale(sensitivity: float, rho: float) -> float:
 
 
 def selection_scale(rho: float) -> float:
-    """Return the scale at which choosing among scores that change by 1 at most costs ρ."""
+    """Return the scale at which choosing among scores that change by 1 at most costs ρ.
+
+    Proof: Proposition (docs/theory.md#prop-privacy).
+    """
     scale = 1 / math.sqrt(2 * rho) * _ROOM
     if _selection(scale).map(1) > rho:
         raise PrivacyError(f"noise of scale {scale} does not give the privacy that was asked for")

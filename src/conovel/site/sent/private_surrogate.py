@@ -118,7 +118,10 @@ def noisy_sums(
     privacy: Privacy,
     noise: NoiseSource,
 ) -> tuple[Units, Sums, float]:
-    """Return all that depends on rows, after the noise, and the scale of the noise of the sums."""
+    """Return all that depends on rows, after the noise, and the scale of the noise of the sums.
+
+    Proof: Proposition (docs/theory.md#prop-privacy).
+    """
     rho = total_rho(privacy)
     for_units = rho * _QUARTILE_SHARE if np.isnan(known.unit).any() else 0.0
     units = find_units(training, n_mixture, known, noise, for_units)
@@ -133,6 +136,8 @@ def find_units(
     """Return the middle and the unit of each feature; those that are not known cost ρ together.
 
     Such a unit is the standard deviation of normal numbers with the same quartiles.
+
+    Proof: Proposition (docs/theory.md#prop-privacy).
     """
     centre, unit = known.centre.copy(), known.unit.copy()
     unknown = np.flatnonzero(np.isnan(unit))
@@ -153,6 +158,8 @@ def quartile_scores(values: Vector, n_rows: int) -> tuple[Integers, Integers]:
 
     The score is minus the distance between the number of values up to the candidate and n/4, or
     3n/4. A row that is replaced changes no score by more than 1.
+
+    Proof: Proposition (docs/theory.md#prop-privacy).
     """
     n_below = np.searchsorted(np.sort(values), CANDIDATES, side="right").astype(np.int64)
     lower, upper = (-np.abs(n_below - n) for n in (n_rows // 4, n_rows - n_rows // 4))
@@ -169,12 +176,17 @@ def sensitivity(n_features: int) -> float:
 
     A row that is replaced changes one of the two sums, by u - v. Both have no negative entries and
     are no longer than the radius, so ‖u - v‖² = ‖u‖² + ‖v‖² - 2 u·v ≤ 2 radius².
+
+    Proof: Proposition (docs/theory.md#prop-privacy).
     """
     return math.nextafter(math.sqrt(2) * radius_of(n_features), math.inf)
 
 
 def tail_sums(training: TrainingSet, units: Units) -> Sums:
-    """Add up how far rows reach into the tails."""
+    """Add up how far rows reach into the tails.
+
+    Proof: Proposition (docs/theory.md#prop-privacy).
+    """
     null_train, mixture = (
         row_vectors(rows, units).sum(axis=0)
         for rows in (training.null_train, training.mixture.rows)
@@ -186,6 +198,8 @@ def row_vectors(rows: Matrix, units: Units) -> Integers:
     """Return how far each row reaches into the upper and lower tails, shortened to the radius.
 
     The numbers are whole, and their squares add up to at most that of the radius, in integers.
+
+    Proof: Proposition (docs/theory.md#prop-privacy).
     """
     radius = radius_of(rows.shape[1])
     with np.errstate(over="ignore"):
