@@ -18,6 +18,7 @@ import json
 import os
 import stat
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -65,6 +66,7 @@ from conovel.federation.kits import (
 )
 from conovel.federation.signatures import sign, verify
 from conovel.rows.storage import write_json
+from conovel.spec.records import as_record, read_json
 from conovel.stats.words import listed
 
 SIGNED_FILE = "kit.signed.json"
@@ -134,7 +136,7 @@ def enrol(
     certificate = _reissue(read_certificate(startup / f"{base}.crt"), key, own)
     (startup / f"{base}.crt").write_bytes(certificate.public_bytes(Encoding.PEM))
     note_issued(authority, name, certificate, by_request=True)
-    write_json(party / SIGNED_FILE, _signed(party, name, own))
+    write_json(party / SIGNED_FILE, asdict(_signed(party, name, own)))
     make_private(party)
     return party, found
 
@@ -224,10 +226,20 @@ def _reissue(made: x509.Certificate, key: RSAPublicKey, own: AuthorityKey) -> x5
     return built.sign(own.key, hashes.SHA256())
 
 
-def _signed(party: Path, name: str, own: AuthorityKey) -> dict[str, object]:
+@dataclass(frozen=True)
+class _SignedKit:
+    party: str
+    files: dict[str, str]  # the SHA-256 of each
+    signature: str  # of the authority, in hexadecimal digits
+
+
+def _canonical(files: Mapping[str, str]) -> bytes:
+    return json.dumps(files, sort_keys=True).encode()
+
+
+def _signed(party: Path, name: str, own: AuthorityKey) -> _SignedKit:
     files = _digests(_files(party))
-    signature = sign(own.key, ("kit", name), json.dumps(files, sort_keys=True).encode())
-    return {"party": name, "files": files, "signature": signature.hex()}
+    return _SignedKit(name, files, sign(own.key, ("kit", name), _canonical(files)).hex())
 
 
 def _check_signed(
@@ -236,22 +248,19 @@ def _check_signed(
     """Refuse a folder with any file that is not as the authority made it for this party."""
     path = party / SIGNED_FILE
     try:
-        if path.stat().st_size > MAX_SIGNED_BYTES:
-            raise ValueError(f"more than {MAX_SIGNED_BYTES:,} bytes")
-        plain = json.loads(path.read_text())
-        files, signature = plain["files"], bytes.fromhex(plain["signature"])
-        content = json.dumps(files, sort_keys=True).encode()
-        key = root.public_key()
-        context = ("kit", str(plain["party"]))
+        plain = read_json(path.read_bytes()[: MAX_SIGNED_BYTES + 1], path.name, MAX_SIGNED_BYTES)
+        signed = as_record(_SignedKit, plain, path.name)
+        content, signature = _canonical(signed.files), bytes.fromhex(signed.signature)
+        key, context = root.public_key(), ("kit", signed.party)
         if not isinstance(key, RSAPublicKey) or not verify(key, context, content, signature):
             raise ValueError("the authority has not signed it")
-        if plain["party"] != name:
-            raise ValueError(f"it was signed for {plain['party']!r}, and its kit is of {name!r}")
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        if signed.party != name:
+            raise ValueError(f"it was signed for {signed.party!r}, and its kit is of {name!r}")
+    except (OSError, ValueError) as error:
         raise FederationError(
             f"{party} is not a kit that `federation enrol` made: {error}"
         ) from None
-    if changed := sorted(_different(files, _digests(found))):
+    if changed := sorted(_different(signed.files, _digests(found))):
         raise FederationError(
             f"{party} was changed on its way, it is not as the authority signed it:"
             f" {listed(changed, 3)}. Accept what you got in a folder of its own; if the party has"

@@ -16,17 +16,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
-from conovel.errors import FederationError
+from conovel.errors import FederationError, InputError
 from conovel.federation.certificates import base_of, read_certificate
 from conovel.federation.processes import REVOKED_FILE
 from conovel.rows.storage import write_json, write_text
+from conovel.spec.records import as_record, read_json
 
 ISSUED_FILE = "issued.json"
 
@@ -69,14 +69,20 @@ def read_authority(authority: Path, name: str) -> AuthorityKey:
     return AuthorityKey(root, key)
 
 
+@dataclass(frozen=True)
+class _IssuedFile:
+    by_request: bool = False  # as files of an earlier version, of which there are none
+    certificates: tuple[Issued, ...] = ()
+
+
 def begin_issued(authority: Path, by_request: bool) -> None:
     """Make the list of certificates of a new federation."""
-    write_json(authority / ISSUED_FILE, {"by_request": by_request, "certificates": []})
+    write_json(authority / ISSUED_FILE, asdict(_IssuedFile(by_request)))
 
 
-def read_issued(authority: Path) -> list[Issued]:
+def read_issued(authority: Path) -> tuple[Issued, ...]:
     """Read which certificates the authority has issued; none that an earlier version did."""
-    return [Issued(**plain) for plain in _read(authority)["certificates"]]
+    return _read(authority).certificates
 
 
 def gets_its_key_here(authority: Path, party: str) -> bool:
@@ -84,21 +90,20 @@ def gets_its_key_here(authority: Path, party: str) -> bool:
 
     A party of which every certificate was revoked gets nothing by itself any more.
     """
-    own = [one for one in read_issued(authority) if one.party == party]
+    content = _read(authority)
+    own = [one for one in content.certificates if one.party == party]
     if not own:
-        return not _read(authority)["by_request"]
+        return not content.by_request
     return any(not one.by_request and not one.revoked for one in own)
 
 
-def _read(authority: Path) -> dict[str, Any]:
+def _read(authority: Path) -> _IssuedFile:
     path = authority / ISSUED_FILE
-    if not path.exists():  # made by an earlier version
-        return {"by_request": False, "certificates": []}
+    if not path.exists():
+        return _IssuedFile()
     try:
-        plain = json.loads(path.read_text())
-        [Issued(**one) for one in plain["certificates"]]
-        return {"by_request": bool(plain["by_request"]), "certificates": plain["certificates"]}
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        return as_record(_IssuedFile, read_json(path.read_bytes(), str(path)), str(path))
+    except (OSError, InputError) as error:
         raise FederationError(f"{path} cannot be read: {error}") from None
 
 
@@ -134,8 +139,8 @@ def revoke(authority: Path, name: str, party: str) -> list[str]:
 
 
 def _write(authority: Path, issued: Sequence[Issued]) -> None:
-    plain = _read(authority) | {"certificates": [asdict(one) for one in issued]}
-    write_json(authority / ISSUED_FILE, plain)
+    content = replace(_read(authority), certificates=tuple(issued))
+    write_json(authority / ISSUED_FILE, asdict(content))
 
 
 def _write_list(

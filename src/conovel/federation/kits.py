@@ -11,7 +11,6 @@ A folder with everything of a federation::
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -29,6 +28,7 @@ from conovel.federation.processes import REVOKED_FILE
 from conovel.protocol.messages import as_name
 from conovel.rows.private_files import UMASK
 from conovel.rows.storage import write_json, write_text
+from conovel.spec.records import Port, check_fields, read_json
 
 PACKAGE = "nvflare"
 ROOT_DAYS = 3650  # validity of the authority; certificates of parties are valid for 360 days
@@ -48,11 +48,11 @@ class FederationPlan:
     # Names of sites; e-mail addresses of operators.
     sites: tuple[str, ...]
     operators: tuple[str, ...]
-    # For sites, and for operators.
-    port: int = 8002
-    admin_port: int = 8003
+    port: Port = 8002  # for sites
+    admin_port: Port = 8003  # for operators
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not _SITE_NAME.fullmatch(self.name):
             raise InputError(
                 f"{self.name!r} cannot be the name of a federation: use letters, digits, - and _"
@@ -75,12 +75,6 @@ class FederationPlan:
             raise InputError(
                 "a federation needs at least two sites and an operator, all with different names"
             )
-        self._check_ports()
-
-    def _check_ports(self) -> None:
-        for port in (self.port, self.admin_port):
-            if not 0 < port < 65536:
-                raise InputError(f"{port} is not a port: use a number from 1 to 65535")
         if self.port == self.admin_port:
             raise InputError("sites and operators need two different ports")
 
@@ -147,7 +141,8 @@ def renew_federation(folder: Path) -> list[Path]:
 def read_plan(authority: Path) -> FederationPlan:
     """Read the plan of a federation from the folder of its authority."""
     try:
-        return _plan(json.loads((authority / "project.json").read_text()))
+        path = authority / "project.json"
+        return _plan(read_json(path.read_bytes(), str(path)))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise FederationError(f"{authority} is not what `federation init` made: {error}") from None
 
@@ -258,7 +253,7 @@ def forget_keys(made: Path) -> None:
     """Delete all keys but the authority's own: only a party has its key."""
     shutil.rmtree(made)
     state = made.parent / "state" / "cert.json"
-    certificates = json.loads(state.read_text())
+    certificates = read_json(state.read_bytes(), str(state))
     root = {key: value for key, value in certificates.items() if isinstance(value, str)}
     write_json(state, root)
 

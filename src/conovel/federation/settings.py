@@ -18,7 +18,7 @@ from conovel.federation.audit_log import AuditLog
 from conovel.federation.consent import Limits
 from conovel.federation.processes import AUDIT_FILE, state_of
 from conovel.protocol.messages import as_name
-from conovel.spec.records import MAX_BYTES, Positive, as_record, check_fields, read_toml
+from conovel.spec.records import MAX_BYTES, Port, Positive, as_record, check_fields, read_toml
 from conovel.spec.schema import Schema
 from conovel.spec.settings import as_bits
 
@@ -34,7 +34,7 @@ _Texts: TypeAlias = Annotated[tuple[str, ...], Meta(min_length=1)]
 class MetricsAddress:
     """Where the page is served."""
 
-    port: Annotated[int, Meta(ge=1, le=65535)]
+    port: Port
     # An address of this machine. The default can be reached from this machine only.
     address: str = "127.0.0.1"
 

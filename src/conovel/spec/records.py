@@ -37,8 +37,8 @@ T = TypeVar("T")
 MAX_BYTES = 4 * 2**20
 MAX_KEY_PARTS = 16
 _MOST = 2**63
-Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+Port: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 _DIGITS = "64 hexadecimal digits"
 Digest: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z", description=_DIGITS)]
 # Texts and comments, in which a dot separates nothing. Each is matched as far as it goes, so that
