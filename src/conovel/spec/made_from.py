@@ -9,17 +9,19 @@ The price is that some of the rows, or more rows than these, are not recognised.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+from msgspec import Meta
 
 from conovel.errors import InputError
+from conovel.spec.records import as_record
+from conovel.stats.words import briefly
 
 ONE_TABLE, BOTH_SAMPLES = "one table", "both samples"
 _DIGITS = 16  # hexadecimal, of a digest
 _MODULUS = 1 << 4 * _DIGITS
-_MOST_ROWS = 1 << 53
-_FIELDS = {"how", "columns", "rows", "digests"}
 
 
 @dataclass(frozen=True)
@@ -91,28 +93,28 @@ class MadeFrom:
     @classmethod
     def from_dict(cls, plain: Any) -> MadeFrom:
         """Read what :meth:`to_dict` wrote."""
-        if not isinstance(plain, Mapping) or set(plain) != _FIELDS:
-            raise InputError(f"made_from has {', '.join(sorted(_FIELDS))} and nothing else")
-        columns, rows, digests = (plain[name] for name in ("columns", "rows", "digests"))
-        if not all(isinstance(listed, list) for listed in (columns, rows, digests)) or not (
-            all(isinstance(name, str) for name in columns)
-            and all(type(n) is int and 0 < n < _MOST_ROWS for n in rows)
-            and all(map(_is_digest, digests))
-            and len(rows) == len(digests) in (1, 2)
-        ):
-            raise InputError(
-                "made_from must list names of columns, and numbers of rows and digests of one or"
-                " two samples, as `conovel schema` writes them"
-            )
-        pairs = zip(rows, digests, strict=True)
-        made = cls(tuple(columns), tuple(Contents(n, int(text, 16)) for n, text in pairs))
-        if plain["how"] != made.how:
-            raise InputError(f"made_from: how must be {made.how!r}, not {plain['how']!r}")
+        read = as_record(_Plain, plain, "made_from")
+        if len(read.rows) != len(read.digests):
+            raise InputError("made_from: there must be as many rows as digests")
+        pairs = zip(read.rows, read.digests, strict=True)
+        made = cls(read.columns, tuple(Contents(n, int(text, 16)) for n, text in pairs))
+        if read.how != made.how:
+            raise InputError(f"made_from: how must be {made.how!r}, not {briefly(read.how)}")
         return made
 
 
-def _is_digest(text: Any) -> bool:
-    return isinstance(text, str) and len(text) == _DIGITS and set(text) <= set("0123456789abcdef")
+_Rows: TypeAlias = Annotated[int, Meta(gt=0, lt=1 << 53)]
+_Digest: TypeAlias = Annotated[str, Meta(pattern=rf"\A[0-9a-f]{{{_DIGITS}}}\Z")]
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """What `conovel schema` writes: numbers of rows and digests of one or two samples."""
+
+    how: str
+    columns: tuple[str, ...]
+    rows: Annotated[tuple[_Rows, ...], Meta(min_length=1, max_length=2)]
+    digests: tuple[_Digest, ...]
 
 
 def require_made_for(

@@ -53,7 +53,8 @@ _PART = r"[^\s.=\[\],{}]++"
 _LONG_KEY = re.compile(
     rf"(?<![^\s.=\[\],{{}}]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MAX_KEY_PARTS}}}"
 )
-_WORDS = {
+_HINTS: dict[Any, dict[str, Any]] = {}  # the annotations of each record
+_WORDS: dict[Any, str] = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
@@ -155,7 +156,9 @@ def _read_custom(kind: type, value: Any) -> Any:
 
 
 def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind, include_extras=True)
+    if kind not in _HINTS:
+        _HINTS[kind] = get_type_hints(kind, include_extras=True)
+    return _HINTS[kind]
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:

@@ -12,11 +12,13 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import Meta
 
 from conovel.errors import InputError
 from conovel.spec.made_from import MadeFrom
-from conovel.spec.records import read_toml
+from conovel.spec.records import check_fields, read_toml
 from conovel.stats.levels import is_finite_number
 from conovel.stats.words import briefly
 
@@ -31,6 +33,7 @@ MAX_COLUMNS = 2000
 MAX_BUCKETS = 256
 _DIGEST_DIGITS = 8  # hexadecimal
 _MAX_DIGESTED = 60_000  # bytes of all names and digests, which every hello carries
+_Digits: TypeAlias = Annotated[str, Meta(pattern=rf"\A[0-9a-f]{{{_DIGEST_DIGITS}}}\Z")]
 _FIELDS_OF = {  # what may be said of a column of each kind, besides its name
     "number": {"kind", "missing", "fill", "low", "high"},
     "boolean": {"kind", "missing", "fill"},
@@ -80,27 +83,26 @@ class Column:
     """
 
     name: str
-    kind: str
+    kind: Literal["number", "boolean", "category", "date", "ignore"]
     missing: bool = False
     fill: float | None = None
     low: float | None = None
     high: float | None = None
     levels: tuple[str, ...] = ()
     rare: tuple[str, ...] = ()
-    buckets: int = 0
+    buckets: Annotated[int, Meta(ge=0, le=MAX_BUCKETS)] = 0
     parts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not _is_text(self.name):
             raise InputError(f"the name of a column must be a text, not {briefly(self.name)}")
-        known = isinstance(self.kind, str) and self.kind in KINDS
-        self._require(known, "kind", f"one of {', '.join(KINDS)}")
-        self._require(isinstance(self.missing, bool), "missing", "true or false")
+        check_fields(self, f"column {self.name!r}")
         for field in ("fill", "low", "high"):
             self._check_number(field)
         for field in ("levels", "rare", "parts"):
-            self._check_texts(field)
-        self._require(_is_whole(self.buckets, MAX_BUCKETS), "buckets", f"0 to {MAX_BUCKETS}")
+            texts = getattr(self, field)
+            distinct = len(set(texts)) == len(texts) and all(map(_is_text, texts))
+            self._require(distinct, field, "a list of different texts")
         allowed = {"name", *_FIELDS_OF[self.kind]}
         if extra := sorted(set(self._said) - allowed):
             listed = ", ".join(extra)
@@ -116,15 +118,9 @@ class Column:
 
     def _check_number(self, field: str) -> None:
         value = getattr(self, field)
-        self._require(value is None or is_finite_number(value), field, "a finite number")
         if value is not None:
+            self._require(is_finite_number(value), field, "a finite number")
             object.__setattr__(self, field, float(value) + 0.0)  # -0.0 becomes 0.0
-
-    def _check_texts(self, field: str) -> None:
-        value = getattr(self, field)
-        listed = isinstance(value, list | tuple) and all(map(_is_text, value))
-        self._require(listed and len(set(value)) == len(value), field, "a list of different texts")
-        object.__setattr__(self, field, tuple(value))
 
     def _check_kind(self) -> None:
         if self.kind == "category":
@@ -294,19 +290,10 @@ class Schema:
 class SchemaDigest:
     """What a hello says of a schema: the names of the columns, and digits that stand for each."""
 
-    digests: dict[str, str]
+    digests: Annotated[dict[str, _Digits], Meta(min_length=1, max_length=MAX_COLUMNS)]
 
     def __post_init__(self) -> None:
-        digits = set("0123456789abcdef")
-        told = self.digests
-        if not (isinstance(told, dict) and 0 < len(told) <= MAX_COLUMNS) or not all(
-            isinstance(name, str)
-            and isinstance(digest, str)
-            and len(digest) == _DIGEST_DIGITS
-            and set(digest) <= digits
-            for name, digest in told.items()
-        ):
-            raise InputError("the digest of a schema has some digits for every column")
+        check_fields(self)
 
     def __hash__(self) -> int:
         return hash(frozenset(self.digests.items()))
@@ -358,10 +345,6 @@ def differing_columns(ours: Mapping[str, str], theirs: Mapping[str, str]) -> lis
 def _is_text(value: Any) -> bool:
     """Tell whether something is a text that UTF-8 can write; halves of a pair are not."""
     return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
-
-
-def _is_whole(value: Any, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
 
 
 def _toml_table(name: str, content: Mapping[str, Any]) -> str:
