@@ -207,7 +207,7 @@ class _Finished:
         histogram = RankHistogram(given[given != 0], self.sizes[name].n_calibration)
         try:
             agent = AgentReplay(self.transcript, name, histogram)
-            yield from agent.findings(self.transcript)
+            yield from agent.findings()
             self.limits[name] = limit = agent.machine.limit
         except ConovelError as error:
             yield f"the ranks of {name} do not fit: {error}"

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import permutations
+from typing import TypeAlias
 
 from conovel.errors import GuaranteeWarning, InputError
 from conovel.learning.consensus import model_rounds
@@ -56,93 +57,56 @@ def kinds_in(transcript: Transcript) -> set[str]:
     return {entry.kind for entry in transcript.entries}
 
 
-class _CoordinatorReplay:
-    """A coordinator that gets recorded messages, and the transcript of all that it gets and sends.
+Step: TypeAlias = tuple[str, Body | None, int]  # who, what it sends (None: it vanishes), round
 
-    Any fault that the coordinator finds is raised.
+
+def _script(record: Transcript) -> Iterator[Step]:
+    """Give all that the agents sent to the coordinator, in an order in which it may have arrived.
+
+    In each stage of the run, whoever vanished there comes before the others: the coordinator goes
+    on when the others have answered.
     """
+    early = [name for name in invited_to(record) if name not in record.roster]
+    hellos = {name: _hello(record, name) for name in record.agents}
+    yield from ((name, hellos[name], 0) for name in early if name in hellos)
+    yield from ((name, None, 0) for name in early)
+    yield from ((name, hellos[name], 0) for name in record.roster if name in hellos)
+    sealed, ready_sent = (
+        {e.sender for e in record.entries if e.kind == kind} for kind in ("SEAL", "READY")
+    )
+    yield from ((name, Seal(_DIGEST), 0) for name in sorted(sealed))
+    ready = {name: record.agents[name].ready for name in record.roster if name in ready_sent}
+    yield from _stage(record, 0, ready)
+    for number, round_ in sorted(record.rounds.items()):
+        yield from _stage(record, number, {n: Count(count) for n, count in round_.counts.items()})
+    if not record.rounds:
+        yield from _stage(record, 1, {})
+    yield from ((name, histogram, 1) for name, histogram in sorted(record.histograms.items()))
+    for name, folds in sorted(record.folds.items()):
+        yield from ((name, counts, number) for number, counts in enumerate(folds, 1))
+    yield from ((name, Commit(digest), 1) for name, digest in sorted(record.commitments.items()))
+    yield from ((name, reveal, 1) for name, reveal in sorted(record.reveals.items()))
 
-    def __init__(self, record: Transcript) -> None:
-        self.record = record
-        self.transcript = Transcript()
-        self.run_id = bytes.fromhex(record.run_id)
-        with warnings.catch_warnings():  # the run itself has warned
-            warnings.simplefilter("ignore", GuaranteeWarning)
-            spec = record.settings
-            self.machine = Coordinator(invited_to(record), spec=spec, run_id=self.run_id)
 
-    def run(self) -> Transcript:
-        record = self.record
-        self.gather()
-        for entry in record.entries:
-            if entry.kind == Kind.SEAL.name:
-                self.hand_in(entry.sender, Seal(_DIGEST))
-        self.make_ready()
-        for number in sorted(record.rounds):
-            self.count(number)
-        for name, round_ in sorted(record.left.items()):
-            if round_ and round_ not in record.rounds:
-                self.drop(name)
-        for name, body, round_ in _answers(record):
-            self.hand_in(name, body, round_)
-        return self.transcript
+def _stage(record: Transcript, number: int, bodies: Mapping[str, Body]) -> Iterator[Step]:
+    lost = _lost_in(record, number)
+    for name in lost:
+        if name in bodies:
+            yield name, bodies[name], number
+        yield name, None, number
+    yield from ((name, bodies[name], number) for name in sorted(bodies) if name not in lost)
 
-    def gather(self) -> None:
-        """Say all hellos; whoever is not on the roster vanished before it was made."""
-        roster = self.record.roster
-        hellos = sorted(self.record.agents, key=lambda name: (name in roster, name))
-        late = [name for name in hellos if name not in roster]
-        for name in late:
-            self.say_hello(name)
-        for name in set(invited_to(self.record)) - set(roster):
-            self.drop(name)
-        for name in hellos[len(late) :]:
-            self.say_hello(name)
 
-    def say_hello(self, name: str) -> None:
-        sizes = self.record.agents[name]
-        facts = Facts(sizes.n_null, sizes.n_test, 1, _DIGEST)
-        self.hand_in(name, Hello(*facts, "", 0, self.record.settings))
+def _lost_in(record: Transcript, number: int) -> list[str]:
+    """Name the agents that vanished in one round, in order: later ones heard of those before."""
+    lost = [name for name, when in record.left.items() if when == number]
+    heard = Counter(e.receiver for e in record.entries if (e.kind, e.round) == ("LEFT", number))
+    return sorted(lost, key=lambda name: (heard[name], name))
 
-    def make_ready(self) -> None:
-        """Send every READY, first those of agents that vanished before the counts."""
-        record = self.record
-        early = _lost_in(record, 0)
-        ready = {entry.sender for entry in record.entries if entry.kind == Kind.READY.name}
-        for name in early:
-            if name in ready:
-                self.hand_in(name, record.agents[name].ready)
-            self.drop(name)
-        for name in record.roster:
-            if name not in early and name in record.agents:
-                self.hand_in(name, record.agents[name].ready)
 
-    def count(self, number: int) -> None:
-        """Send the counts of one round, first those of agents that vanished in it."""
-        counts, lost = self.record.rounds[number].counts, _lost_in(self.record, number)
-        asked = {e.receiver for e in self.transcript.entries if e.round == number} - {COORDINATOR}
-        if missing := sorted(asked - counts.keys() - set(lost)):
-            raise InputError(f"the count of {', '.join(missing)} is missing in round {number}")
-        for name in lost:
-            if name in counts:
-                self.hand_in(name, Count(counts[name]), number)
-            self.drop(name)
-        for name in sorted(counts.keys() - set(lost)):
-            self.hand_in(name, Count(counts[name]), number)
-
-    def hand_in(self, sender: str, body: Body, round_: int = 0) -> None:
-        data = encode(message := Message(self.run_id, sender, COORDINATOR, round_, body))
-        self.transcript.note(message, len(data))
-        self.note(self.machine.receive(data, sender))
-
-    def drop(self, name: str) -> None:
-        self.note(self.machine.drop(name))
-
-    def note(self, events: Sequence[Event]) -> None:
-        for sent in messages_of(events):
-            self.transcript.note(sent.message, len(sent.data))
-        if self.machine.error is not None:
-            raise self.machine.error
+def _hello(record: Transcript, name: str) -> Hello:
+    facts = Facts(record.agents[name].n_null, record.agents[name].n_test, 1, _DIGEST)
+    return Hello(*facts, "", 0, record.settings)
 
 
 def replay_coordinator(record: Transcript) -> Transcript:
@@ -153,87 +117,61 @@ def replay_coordinator(record: Transcript) -> Transcript:
     ConovelError
         What the coordinator finds wrong in them.
     """
-    return _CoordinatorReplay(record).run()
+    run_id, replayed = bytes.fromhex(record.run_id), Transcript()
+    with warnings.catch_warnings():  # the run itself has warned
+        warnings.simplefilter("ignore", GuaranteeWarning)
+        machine = Coordinator(invited_to(record), spec=record.settings, run_id=run_id)
+    for name, body, number in _script(record):
+        if body is None:
+            events: Sequence[Event] = machine.drop(name)
+        else:
+            message = Message(run_id, name, COORDINATOR, number, body)
+            replayed.note(message, len(data := encode(message)))
+            events = machine.receive(data, name)
+        for sent in messages_of(events):
+            replayed.note(sent.message, len(sent.data))
+        if machine.error is not None:
+            raise machine.error
+    return replayed
 
 
-def _lost_in(record: Transcript, round_: int) -> list[str]:
-    """Name the agents that vanished in one round, in order.
-
-    Whoever vanished later was still told of those before.
-    """
-    heard = Counter(
-        entry.receiver
-        for entry in record.entries
-        if entry.kind == Kind.LEFT.name and entry.round == round_
-    )
-    lost = [name for name, when in record.left.items() if when == round_]
-    return sorted(lost, key=lambda name: (heard[name], name))
-
-
-def _answers(record: Transcript) -> Iterator[tuple[str, Body, int]]:
-    """Give what agents sent once the counts began, apart from counts in rounds, in order."""
-    for name, histogram in sorted(record.histograms.items()):
-        yield name, histogram, 1
-    for name, folds in sorted(record.folds.items()):
-        yield from ((name, counts, round_) for round_, counts in enumerate(folds, 1))
-    for name, digest in sorted(record.commitments.items()):
-        yield name, Commit(digest), 1
-    for name, reveal in sorted(record.reveals.items()):
-        yield name, reveal, 1
-
-
-def site_messages(record: Transcript, name: str) -> Iterator[Message]:
-    """Give the messages between a participant and the coordinator, in order, from a record."""
-    run_id = bytes.fromhex(record.run_id)
-    for is_sent, body, round_ in (*_until_start(record, name), *_after_start(record, name)):
-        parties = (name, COORDINATOR) if is_sent else (COORDINATOR, name)
-        yield Message(run_id, *parties, round_, body)
-
-
-def _until_start(record: Transcript, name: str) -> Iterator[tuple[bool, Body, int]]:
-    """Give whether the agent sent it, the body and the round of messages up to START."""
-    sizes, kinds = record.agents[name], kinds_in(record)
-    facts = Facts(sizes.n_null, sizes.n_test, 1, _DIGEST)
-    yield True, Hello(*facts, "", 0, record.settings), 0
-    weights = tuple(record.weights[n] for n in record.roster if n in record.weights)
-    yield False, Roster(record.roster, 0, 0, weights), 0  # the totals are in no record
-    if Kind.SEAL.name in kinds:
-        yield True, Seal(_DIGEST), 0
-        yield False, Sealed((_DIGEST,) * len(record.roster)), 0
-    yield True, sizes.ready, 0
-    yield from ((False, Left(lost), 0) for lost in _lost_in(record, 0))
-    if Kind.START.name in kinds:
-        began = tuple(n for n in record.roster if record.left.get(n) != 0)
-        rooms = tuple(record.rooms[n] for n in began if n in record.rooms)
-        yield False, Start(began, record.n_tests, rooms), 0
-
-
-def _after_start(record: Transcript, name: str) -> Iterator[tuple[bool, Body, int]]:
-    """Give the same from the first count to the outcome."""
+def _received(record: Transcript) -> Iterator[tuple[Body, int]]:
+    """Give what the coordinator sent to each participant, and the rounds, in order."""
+    kinds, roster = kinds_in(record), record.roster
+    weights = tuple(record.weights[name] for name in roster if name in record.weights)
+    yield Roster(roster, 0, 0, weights), 0  # the totals are in no record
+    if "SEALED" in kinds:
+        yield Sealed((_DIGEST,) * len(roster)), 0
+    yield from ((Left(lost), 0) for lost in _lost_in(record, 0))
+    if "START" in kinds:
+        began = tuple(name for name in roster if record.left.get(name) != 0)
+        rooms = tuple(record.rooms[name] for name in began if name in record.rooms)
+        yield Start(began, record.n_tests, rooms), 0
     for number, round_ in sorted(record.rounds.items()):
-        yield False, round_.question, number
-        if name in round_.counts:
-            yield True, Count(round_.counts[name]), number
-        yield from ((False, Left(lost), number) for lost in _lost_in(record, number))
-    for agent, body, number in _answers(record):
-        if agent == name:
-            yield True, body, number
-        if agent == name and isinstance(body, Commit):
-            agents, digests = zip(*sorted(record.commitments.items()), strict=True)
-            yield False, Commitments(agents, digests), 1
-    if Kind.REVEALS.name in kinds_in(record):
+        yield round_.question, number
+        yield from ((Left(lost), number) for lost in _lost_in(record, number))
+    if record.commitments:
+        agents, digests = zip(*sorted(record.commitments.items()), strict=True)
+        yield Commitments(agents, digests), 1
+    if "REVEALS" in kinds:
         agents, reveals = zip(*sorted(record.reveals.items()), strict=True)
-        yield False, Reveals(agents, reveals), 1
+        yield Reveals(agents, reveals), 1
     if record.outcome is not None:
-        yield False, record.outcome, max(record.rounds, default=record.n_rounds)
+        yield record.outcome, max(record.rounds, default=record.n_rounds)
 
 
 def replay_site(record: Transcript, name: str) -> Transcript:
     """Return the transcript of a site that follows from the values in its record."""
-    transcript = Transcript()
-    for message in site_messages(record, name):
-        transcript.note(message, len(encode(message)))
-    return transcript
+    run_id, replayed = bytes.fromhex(record.run_id), Transcript()
+    messages = [Message(run_id, COORDINATOR, name, n, body) for body, n in _received(record)]
+    messages += [
+        Message(run_id, name, COORDINATOR, number, body)
+        for agent, body, number in _script(record)
+        if agent == name and body is not None
+    ]
+    for message in messages:
+        replayed.note(message, len(encode(message)))
+    return replayed
 
 
 class AgentReplay:
@@ -243,55 +181,47 @@ class AgentReplay:
     ----------
     machine : Agent
         After its last message.
-    sent : list of Message
-        What it sends to the coordinator.
     """
 
     def __init__(self, record: Transcript, name: str, ranks: RankHistogram) -> None:
-        self.ranks, self.sent = ranks, list[Message]()
-        reveal, sizes, spec = record.reveals.get(name), record.agents[name], record.settings
-        nonce = reveal.nonce if reveal else _DIGEST
+        self._record, self._ranks, self._sent = record, ranks, dict[tuple[Kind, int], Body]()
+        reveal, spec = record.reveals.get(name), record.settings
         run_id = bytes.fromhex(record.run_id)
+        nonce = reveal.nonce if reveal else _DIGEST
         self.machine = Agent(name, spec=spec, run_id=run_id, nonce=nonce)
-        self.work(self.machine.join(Facts(sizes.n_null, sizes.n_test, 1, _DIGEST)))
-        for message in site_messages(record, name):
-            if message.receiver == name:
-                self.receive(message)
-            if isinstance(message.body, Roster):
-                peers = [peer for peer in record.roster if peer != name]
-                for peer, round_ in ((p, r) for p in peers for r in model_rounds(spec.regime)):
-                    self.receive(Message(run_id, peer, name, round_, Model(_MODEL)))
+        hello = _hello(record, name)
+        self._work(self.machine.join(Facts(hello.n_null, hello.n_test, 1, _DIGEST)))
+        peers = [peer for peer in record.roster if peer != name]
+        models = [(peer, Model(_MODEL), n) for peer in peers for n in model_rounds(spec.regime)]
+        (roster, _), *later = _received(record)
+        told = [(COORDINATOR, body, number) for body, number in later]
+        for sender, body, number in ((COORDINATOR, roster, 0), *models, *told):
+            data = encode(Message(run_id, sender, name, number, body))
+            self._work(self.machine.receive(data, sender))
 
-    def receive(self, message: Message) -> None:
-        """Hand it a message."""
-        self.work(self.machine.receive(encode(message), message.sender))
-
-    def work(self, events: Sequence[Event]) -> None:
+    def _work(self, events: Sequence[Event]) -> None:
         """Answer what the machine asks of a site."""
         if self.machine.error is not None:
             raise self.machine.error
         for event in events:
             match event:
                 case Send():
-                    if event.receiver == COORDINATOR:
-                        self.sent.append(event.message)
+                    self._sent[event.message.body.kind, event.message.round] = event.message.body
                 case FitModels():
                     peers = [peer for peer in event.agents if peer != self.machine.name]
-                    self.work(self.machine.models_ready(dict.fromkeys(peers, _MODEL)))
+                    self._work(self.machine.models_ready(dict.fromkeys(peers, _MODEL)))
                 case RankRows():
-                    self.work(self.machine.ranks_ready(self.ranks))
+                    self._work(self.machine.ranks_ready(self._ranks))
                 case _:
                     raise InputError("ranks do not decide in this regime")
 
-    def findings(self, record: Transcript) -> Iterator[str]:
+    def findings(self) -> Iterator[str]:
         """Name the messages of the record that the agent does not send."""
-        name = self.machine.name
-        answers = {(m.body.kind, m.round): m.body for m in self.sent}
-        for message in site_messages(record, name):
-            if message.sender == name and not isinstance(message.body, Hello):
-                answer = answers.get((message.body.kind, message.round))
-                if answer != message.body:
-                    yield f"the ranks of {name} give {answer}, and not {message.body}"
+        for name, body, number in _script(self._record):
+            if name == self.machine.name and body is not None and not isinstance(body, Hello):
+                answer = self._sent.get((body.kind, number))
+                if answer != body:
+                    yield f"the ranks of {name} give {answer}, and not {body}"
 
 
 def message_findings(
@@ -307,42 +237,34 @@ def message_findings(
     unsettled : collection of str
         Agents that did not tell which models they sent.
     """
-    listed, follows = (Counter(_comparable(t.entries)) for t in (record, replayed))
-    for entry in sorted((listed - follows).elements(), key=str):
-        yield f"a message does not follow: {_in_words(entry)}"
-    for entry in sorted((follows - listed).elements(), key=str):
-        yield f"a message is missing: {_in_words(entry)}"
+    # No replay gives the size of a HELLO, which names the software, nor models and farewells.
+    listed, follows = (
+        Counter(
+            entry._replace(n_bytes=0) if entry.kind == "HELLO" else entry
+            for entry in transcript.entries
+            if entry.kind not in ("MODEL", "ABORT")
+        )
+        for transcript in (record, replayed)
+    )
+    wrong = [("does not follow", entry) for entry in (listed - follows).elements()]
+    wrong += [("is missing", entry) for entry in (follows - listed).elements()]
     # Whoever was given up for lost is turned away; nobody else hears an ABORT before an outcome.
-    turned_away = {COORDINATOR, *record.left, *(set(record.agents) - set(record.roster))}
-    for entry in record.entries:
-        if entry.kind == Kind.ABORT.name and (entry.round or not {*entry[1:3]} <= turned_away):
-            yield f"a message does not follow: {_in_words(entry)}"
-    models = Counter(entry[:3] for entry in record.entries if entry.kind == Kind.MODEL.name)
+    gone = {COORDINATOR, *record.left, *(set(record.agents) - set(record.roster))}
+    aborts = [entry for entry in record.entries if entry.kind == "ABORT"]
+    wrong += [("does not follow", e) for e in aborts if e.round or not {*e[1:3]} <= gone]
+    models = Counter(entry[:3] for entry in record.entries if entry.kind == "MODEL")
     due = {
-        (round_, *pair)
-        for round_ in model_rounds(record.settings.regime)
+        (number, *pair)
+        for number in model_rounds(record.settings.regime)
         for pair in permutations(record.roster, 2)
         if site is None or site in pair
     }
     if any(n > 1 for n in models.values()) or not models.keys() <= due:
         yield "a model was sent twice, or where none is sent"
-    for _, sender, receiver in sorted(due - models.keys()):
+    for number, sender, receiver in sorted(due - models.keys()):
         if not {sender, receiver} & record.left.keys() and sender not in unsettled:
-            yield f"the model of {sender} for {receiver} is missing"
-
-
-def _comparable(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """Leave out what no replay gives: models, farewells, and the size of a HELLO."""
-    for entry in entries:
-        if entry.kind == Kind.HELLO.name:
-            yield entry._replace(n_bytes=0)
-        elif entry.kind not in (Kind.MODEL.name, Kind.ABORT.name):
-            yield entry
-
-
-def _in_words(entry: Entry) -> str:
-    price = "" if entry.paper_bits is None else f", charged {entry.paper_bits:g} bits"
-    return (
-        f"{entry.kind} of {entry.sender} for {entry.receiver} in round {entry.round},"
-        f" {entry.n_bytes} bytes{price}"
-    )
+            wrong.append(("is missing", Entry(number, sender, receiver, "MODEL", 0)))
+    for what, e in sorted(wrong, key=str):
+        size = f"{e.n_bytes} bytes, charged {e.paper_bits} bits"
+        place = f"{e.kind} of {e.sender} for {e.receiver} in round {e.round}"
+        yield f"a message {what}: {place} ({size})"
