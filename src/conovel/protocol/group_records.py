@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any
 
 from conovel.deciding.cells import block_of, decide_groups
-from conovel.errors import ConovelError
 from conovel.protocol.transcript import Transcript
 from conovel.spec.groups import Numbers, divide
 
@@ -120,14 +119,3 @@ def groups_of(
             )
         )
     return tuple(groups)
-
-
-def are_groups_of(
-    transcript: Transcript, told: Any, decisions: Mapping[str, Mapping[str, Any]]
-) -> bool:
-    """Tell whether these are the groups of a run, as :meth:`AgentGroup.to_dict` gives them."""
-    floors = {name: one.get("floor", 0) for name, one in decisions.items()}
-    try:
-        return bool(told == [group.to_dict() for group in groups_of(transcript, floors)])
-    except (ConovelError, LookupError):  # the transcript contradicts itself
-        return False

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from conovel.deciding.committed import commitment
 from conovel.deciding.counts import limit_of
 from conovel.errors import ConovelError
-from conovel.protocol.group_records import are_groups_of
+from conovel.protocol.group_records import groups_of
 from conovel.protocol.not_checked import FORMATS, kind_of
 from conovel.protocol.recompute import (
     differences,
@@ -38,7 +38,7 @@ from conovel.protocol.replay_messages import (
     replay_site,
 )
 from conovel.protocol.transcript import Transcript
-from conovel.spec.bodies import Kind, Outcome
+from conovel.spec.bodies import Outcome
 from conovel.spec.consensus import N_FOLDS, fold_sizes
 from conovel.spec.guarantee import guarantee
 from conovel.spec.regimes import as_deployable
@@ -48,10 +48,6 @@ from conovel.stats.cells import N_CELLS, reaches
 from conovel.stats.ranks import as_block
 from conovel.stats.stepup import RankHistogram, step_up, within_limit
 from conovel.stats.words import counted
-
-_COMPARED = {"n_tests", "left", "weights", "rooms", "rounds", "outcome", "abort"}
-_COMPARED |= {"run_id", "spec", "agents", "roster", "histograms", "folds", "commitments"}
-_COMPARED |= {"reveals"}
 
 
 def verify(run: Mapping[str, Any]) -> list[str]:
@@ -77,22 +73,27 @@ def verify(run: Mapping[str, Any]) -> list[str]:
     >>> verify({"transcript": {"format": 1}})
     ["this is not a transcript: ValueError('its format is 1')"]
     """
+    findings: list[str] = []
     try:
-        plain = json.loads(json.dumps(run))
-        if kind_of(plain) == "detect":
-            repeated = "repeats" in plain
-            return [*(repeated_site_findings if repeated else one_site_findings)(plain)]
-        if "runs" in plain:
-            return [*repeated_findings(plain, verify)]
-        if "transcript" not in plain:
-            return ["this is no result of a run: it has no transcript"]
-        transcript = Transcript.from_dict(plain["transcript"])
-        findings = [*_Finished(transcript, plain).findings()]
-        return [*findings, *list_findings(plain, transcript.settings)]
+        findings.extend(_findings(json.loads(json.dumps(run))))
     except KeyError as error:
-        return [f"it has no {error}"]
+        findings.append(f"it has no {error}")
     except (ConovelError, LookupError, TypeError, ValueError, AttributeError) as error:
-        return [str(error) or type(error).__name__]
+        findings.append(str(error) or type(error).__name__)
+    return findings
+
+
+def _findings(run: Mapping[str, Any]) -> Iterator[str]:
+    if kind_of(run) == "detect":
+        yield from repeated_site_findings(run) if "repeats" in run else one_site_findings(run)
+    elif "runs" in run:
+        yield from repeated_findings(run, verify)
+    elif "transcript" not in run:
+        yield "this is no result of a run: it has no transcript"
+    else:
+        transcript = Transcript.from_dict(run["transcript"])
+        yield from _Finished(transcript, run).findings()
+        yield from list_findings(run, transcript.settings)
 
 
 class _Finished:
@@ -103,22 +104,17 @@ class _Finished:
         self.transcript = transcript
         self.spec = transcript.settings
         self.decisions: Mapping[str, Any] | None = run.get("decisions")
-        self.has_counts = Kind.START.name in kinds_in(transcript)
+        self.has_counts = "START" in kinds_in(transcript)
         # A site's own record holds its own hello and counts, not those of the others.
         self.site = next(iter(transcript.agents), "") if run.get("command") == "agent" else None
         began = [name for name in transcript.roster if transcript.left.get(name) != 0]
-        self.sizes = {name: transcript.agents[name] for name in began if self._is_here(name)}
+        here = began if self.site is None else [self.site]
+        self.sizes = {name: transcript.agents[name] for name in here}
         self.limits: dict[str, int] = {}  # the largest rejected ranks, where ranks decide
-
-    def _is_here(self, name: str) -> bool:
-        return self.site is None or name == self.site
 
     def findings(self) -> Iterator[str]:
         transcript, outcome = self.transcript, self.transcript.outcome
-        if transcript.to_dict() != self.run["transcript"]:
-            yield "the transcript is not written as this software writes it"
-        if transcript.totals() != self.run["transcript"].get("totals"):
-            yield "the totals are not the sums of the messages"
+        yield from differences(self.run["transcript"], transcript.to_dict(), "transcript")
         if self.spec.repeats != 1:
             yield f"this is one run, and its settings have repeats={self.spec.repeats}"
         if not transcript.entries:
@@ -135,18 +131,19 @@ class _Finished:
             yield f"the coordinator would have broken off: {error}"
         if self.decisions is not None:
             yield from self.decided(outcome, self.decisions)
+        yield from self.settings()
         yield from self.published(outcome)
 
     def of_coordinator(self) -> Iterator[str]:
         """Compare the record with what the coordinator says to its messages."""
         replayed = replay_coordinator(self.transcript)
-        plain, again = self.run["transcript"], replayed.to_dict()
+        published, follows = (
+            {key: value for key, value in plain.items() if key not in ("messages", "totals")}
+            for plain in (self.run["transcript"], replayed.to_dict())
+        )
         if replayed.outcome is None:
             yield "no outcome follows from the messages: the coordinator waits for more"
-        yield from differences(
-            {key: plain[key] for key in sorted(_COMPARED)},
-            {key: again[key] for key in sorted(_COMPARED)},
-        )
+        yield from differences(published, follows)
         unsettled = self.run.get("unpublished", ())
         yield from message_findings(self.transcript, replayed, None, unsettled)
 
@@ -184,10 +181,8 @@ class _Finished:
             ranks, _ = as_block(given[given != 0], sizes.n_calibration)
             if given.size != sizes.n_test or ranks.size != sizes.n_tested:
                 yield f"{name} has {ranks.size} ranks for {given.size} rows"
-            if own.get("n_calibration", sizes.n_calibration) != sizes.n_calibration:
-                yield f"{name} had {sizes.n_calibration} calibration rows"
-            if own.get("tested", (given != 0).tolist()) != (given != 0).tolist():
-                yield f"{name} has ranks for other rows than it tested"
+            expected = {"n_calibration": sizes.n_calibration, "tested": (given != 0).tolist()}
+            yield from _differences_in(own, expected)
             total += int(np.count_nonzero(rejected))  # whatever it holds
             if rejected.dtype != np.bool_:
                 yield f"the decisions of {name} are not true or false"
@@ -216,26 +211,25 @@ class _Finished:
             yield f"{name} did not reject exactly its ranks up to {limit}"
 
     def published(self, outcome: Outcome) -> Iterator[str]:
-        """Check what stands beside the transcript: settings or terms, guarantee, numbers."""
+        """Check what stands beside the transcript: guarantee, outcome, groups, numbers."""
         run, transcript = self.run, self.transcript
-        yield from self.settings()
         lost = {"left_out": outcome.left_out, "dropped": outcome.dropped}
-        promise = str(guarantee(self.spec, **lost, uncovered=transcript.uncovered))
-        if run.get("guarantee", promise) != promise:
-            yield "the guarantee is not that of this run"
-        if run.get("format") != FORMATS.get(kind_of(run)):
-            yield f"its format is {run.get('format')!r}"
-        if run.get("outcome", run["transcript"]["outcome"]) != run["transcript"]["outcome"]:
-            yield "the outcome is not that of the transcript"
-        if run.get("state", "done") != "done" or run.get("fault") or run.get("culprit"):
-            yield "the run has an outcome, and is told to have failed"
-        total = self.n_rejected(outcome)
-        if "n_rejected" in run and total is not None and run["n_rejected"] != total:
-            yield f"{run['n_rejected']} rejections are told, and there are {total}"
-        if "groups" in run and not are_groups_of(transcript, run["groups"], self.decisions or {}):
-            yield "the groups are not those of this run"
+        floors = {name: own.get("floor", 0) for name, own in (self.decisions or {}).items()}
+        expected: dict[str, Any] = {"state": "done", "fault": "", "culprit": ""}
+        expected["guarantee"] = str(guarantee(self.spec, **lost, uncovered=transcript.uncovered))
+        expected["outcome"] = run["transcript"]["outcome"]
+        if "groups" in run:
+            expected["groups"] = [one.to_dict() for one in groups_of(transcript, floors)]
+        if (total := self.n_rejected(outcome)) is not None:
+            expected["n_rejected"] = total
         if self.site is not None:
-            yield from self.numbers(outcome, self.site)
+            expected["n_calibration"] = size = self.sizes[self.site].n_calibration
+            if self.has_counts and not outcome.cells:
+                self.limits.setdefault(self.site, limit_of(outcome.step, size))
+            if self.site in self.limits:
+                expected["limit"] = self.limits[self.site]
+        yield from differences(run.get("format"), FORMATS.get(kind_of(run)), "format")
+        yield from _differences_in(run, expected)
 
     def settings(self) -> Iterator[str]:
         """Check that the terms are those of the messages, and that the run has its id."""
@@ -244,27 +238,15 @@ class _Finished:
             terms = run["terms"]
             for difference in self.spec.differences(RunSpec.from_dict(terms["spec"])):
                 yield f"the terms are not those of the hellos: {difference}"
-            if terms.get("run_id") != transcript.run_id:
-                yield "the terms are those of another run"
+            yield from differences(terms.get("run_id"), transcript.run_id, "terms.run_id")
+            yield from differences(terms.get("agents"), invited_to(transcript), "terms.agents")
             if terms.get("nonce") and terms.get("run_id") != run_id_of_terms(terms):
                 yield "the run id does not follow from the terms"
-            if terms.get("agents") != invited_to(transcript):
-                yield "the terms name other agents"
         if any(sizes.n_wanted for sizes in self.sizes.values()) and not transcript.rooms:
             yield "an agent asks for room above a floor, and there are no floors"
         is_network = "command" in run and kind_of(run) == "network"
         if is_network and run_id_of(self.spec, invited_to(transcript)).hex() != transcript.run_id:
             yield "the run id is not that of these settings and agents"
-
-    def numbers(self, outcome: Outcome, name: str) -> Iterator[str]:
-        """Check the numbers of one site that stand beside its transcript."""
-        run, size = self.run, self.sizes[name].n_calibration
-        if run.get("n_calibration", size) != size:
-            yield f"{name} had {size} calibration rows"
-        if self.has_counts and not outcome.cells:
-            self.limits.setdefault(name, limit_of(outcome.step, size))
-        if name in self.limits and run.get("limit", self.limits[name]) != self.limits[name]:
-            yield f"the largest rejected rank of {name} is {self.limits[name]}"
 
     def n_rejected(self, outcome: Outcome) -> int | None:
         """Add up the rejections in a record, as far as it has them."""
@@ -277,7 +259,7 @@ class _Finished:
 
     def pooled(self, decisions: Mapping[str, Any]) -> Iterator[str]:
         """Check a simulation in which all rows were pooled: one step-up over all ranks."""
-        run, names = self.run, sorted(decisions)
+        names = sorted(decisions)
         if _is_deployable(self.spec) or self.transcript != Transcript(spec=self.spec):
             yield "a run has messages, and a simulation with pooled rows has none"
             return
@@ -285,18 +267,22 @@ class _Finished:
         if len(sizes) != 1 or len(names) < 2:
             yield "pooled agents share one calibration sample, and these do not"
             return
-        ranks = [np.asarray(decisions[name]["ranks"]) for name in names]
-        together = [(np.concatenate(ranks), sizes.pop())]
-        outcome = step_up(together, self.spec.level, self.spec.pi0)
-        rejected = [flag for name in names for flag in decisions[name]["rejected"]]
-        if rejected != outcome.rejected[0].tolist():
-            yield "the decisions do not follow from the ranks"
-        if not all(flag is True for name in names for flag in decisions[name]["tested"]):
-            yield "every pooled row is tested"
-        if run["n_rejected"] != outcome.n_rejected:
-            yield f"{run['n_rejected']} rejections are told, and there are {outcome.n_rejected}"
-        if run["guarantee"] != str(guarantee(self.spec)):
-            yield "the guarantee is not that of this run"
+        ranks = np.concatenate([np.asarray(decisions[name]["ranks"]) for name in names])
+        outcome = step_up([(ranks, sizes.pop())], self.spec.level, self.spec.pi0)
+        rejected, tested = (
+            [flag for name in names for flag in decisions[name][key]]
+            for key in ("rejected", "tested")
+        )
+        yield from differences(rejected, outcome.rejected[0].tolist(), "decisions.rejected")
+        yield from differences(tested, [True] * ranks.size, "decisions.tested")
+        promise, total = str(guarantee(self.spec)), outcome.n_rejected
+        yield from _differences_in(self.run, {"n_rejected": total, "guarantee": promise})
+
+
+def _differences_in(run: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterator[str]:
+    """Compare those values that a record has."""
+    for key in sorted(expected.keys() & run.keys()):
+        yield from differences(run[key], expected[key], key)
 
 
 def _is_deployable(spec: RunSpec) -> bool:
