@@ -59,13 +59,9 @@ class AgentGroup:
 
     def to_dict(self) -> dict[str, Any]:
         """Give it as JSON types, fractions as text."""
-        plain: dict[str, Any] = {}
-        for part in fields(self):
-            value = getattr(self, part.name)
-            plain[part.name] = str(value) if isinstance(value, Fraction) else value
-            if isinstance(value, tuple):
-                plain[part.name] = list(value)
-        return plain
+        values = {part.name: getattr(self, part.name) for part in fields(self)}
+        values |= {key: list(values[key]) for key in ("agents", "floors_reached")}
+        return {k: str(v) if isinstance(v, Fraction) else v for k, v in values.items()}
 
 
 def groups_of(
@@ -84,38 +80,22 @@ def groups_of(
     outcome, rooms, counts = transcript.outcome, transcript.rooms, transcript.cell_counts
     if outcome is None or not rooms:
         return ()
-    if not {*transcript.roster} <= {*transcript.agents} or not {*outcome.participants} <= {
-        *counts
-    }:
+    agents, members = transcript.agents, set(outcome.participants)
+    if not set(transcript.roster) <= agents.keys() or not members <= counts.keys():
         return ()
     spec = transcript.settings
-    numbers = {
-        name: Numbers(transcript.agents[name].n_null, transcript.agents[name].n_test)
-        for name in transcript.roster
-    }
-    n_invited = len({*outcome.participants, *outcome.left_out, *outcome.dropped})
-    ready = {name: transcript.agents[name].ready for name in outcome.participants}
+    numbers = {n: Numbers(agents[n].n_null, agents[n].n_test) for n in transcript.roster}
+    planned = divide(numbers, spec, len({*members, *outcome.left_out, *outcome.dropped}))
+    ready = {name: agents[name].ready for name in outcome.participants}
     blocks = {
         name: block_of(name, one, counts[name], rooms[name], spec.level)
         for name, one in ready.items()
     }
-    planned = divide(numbers, spec, n_invited)
     groups = []
     for one in decide_groups(planned, blocks, rooms, ready, spec.level, spec.liars):
-        found = one.found
-        reached: tuple[str, ...] = ()
-        if one.room and found.cell is not None:
-            reached = tuple(name for name in one.agents if floors.get(name, 0) > found.cell)
-        groups.append(
-            AgentGroup(
-                one.agents,
-                found.weight,
-                one.room,
-                found.level_used,
-                found.share,
-                found.cell,
-                found.n_rejected,
-                reached,
-            )
-        )
+        end, reached = one.found, list[str]()
+        if one.room and end.cell is not None:
+            reached = [name for name in one.agents if floors.get(name, 0) > end.cell]
+        group = one.agents, end.weight, one.room, end.level_used, end.share, end.cell
+        groups.append(AgentGroup(*group, end.n_rejected, tuple(reached)))
     return tuple(groups)

@@ -6,106 +6,47 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from conovel.spec.settings import ROUNDS, TO_COORDINATOR
+from conovel.spec.settings import TO_COORDINATOR
 
 # What a deployment's records say they are: the account of the coordinator, and a site's own.
 FORMATS = {"run": "conovel-outcome-2", "agent": "conovel-site-run-2"}
 # Settings that ranks depend on, and nothing else that is published. A network in one process has
 # them in the digest that is its run id, and the operator has them in its terms.
-_SETTINGS_BEHIND_THE_RANKS = tuple(
+_BEHIND_THE_RANKS = tuple(
     f"transcript.spec.{name}"
     for name in ("bits", "composite", "on_dropout", "seed", "train_fraction")
 )
-# What the regime `joint` has besides: cells are to it what ranks are to others.
-_JOINT = ("decisions.*.cells", "decisions.*.floor", "transcript.agents.*.n_wanted")
-_JOINT_HISTOGRAMS = {
-    "network": ("transcript.histograms.*.calibration",),
-    "run": ("transcript.histograms",),
-    "agent": (
-        "limit",
-        "n_rejected",
-        "transcript.histograms",
-        "transcript.outcome.cells",
-        "transcript.rooms",
-        "transcript.weights",
-    ),
+# What runs with cells on a common scale have besides: cells are to them what ranks are to others.
+_CELLS = "decisions.*.cells decisions.*.floor transcript.agents.*.n_wanted"
+_CELL_COUNTS = {
+    "network": "transcript.histograms.*.calibration",
+    "run": "transcript.histograms",
+    "agent": "limit n_rejected transcript.histograms transcript.outcome.cells transcript.rooms"
+    " transcript.weights",
 }
-# What the regime `consensus` has besides.
-_CONSENSUS = ("decisions.*.cells", "decisions.*.folds", "decisions.*.normal_at")
-_CONSENSUS_COUNTS = {
-    "network": ("transcript.folds.*.*.calibration", "transcript.folds.*.*.others"),
-    "run": ("transcript.folds",),
-    "agent": (
-        "limit",
-        "n_rejected",
-        "transcript.folds",
-        "transcript.outcome.cells",
-        "transcript.outcome.conforms",
-        "transcript.weights",
-    ),
+# What runs with folds have besides.
+_FOLDS = "decisions.*.cells decisions.*.folds decisions.*.normal_at"
+_FOLD_COUNTS = {
+    "network": "transcript.folds.*.*.calibration transcript.folds.*.*.others",
+    "run": "transcript.folds",
+    "agent": "limit n_rejected transcript.folds transcript.outcome.cells"
+    " transcript.outcome.conforms transcript.weights",
 }
 # What a site cannot derive in committed counting if counts are for the coordinator alone.
 _COMMITTED_TO_COORDINATOR = ("transcript.commitments", "transcript.outcome.n_rejected")
 # Published values that nothing else in the record determines, as patterns of their paths. Counts
 # and decisions are derived from ranks; that these are true cannot be seen here.
+_OF_ROWS = "decisions.*.choices decisions.*.ids decisions.*.ranks decisions.*.scores"
 NOT_CHECKED = {
-    "network": (
-        "decisions.*.choices",
-        "decisions.*.ids",
-        "decisions.*.ranks",
-        "decisions.*.scores",
-        "ledger.rounds",
-        "ledger.sites",
-        "picture",
-        "reasons",
-        "transcript.agents.*.n_null",
-        "truth",
-        "warnings",
-    ),
-    "run": (
-        "ledger.bytes",
-        "ledger.rounds",
-        "ledger.sites",
-        "message",
-        "seconds",
-        "transcript.agents.*.n_calibration",
-        "transcript.agents.*.n_null",
-        "unpublished",
-    ),
-    "agent": (
-        "choices",
-        "decisions.*.choices",
-        "decisions.*.ids",
-        "decisions.*.ranks",
-        "decisions.*.scores",
-        "ledger.list",
-        "ledger.n_listed_in_all",
-        "ledger.rounds",
-        "ledger.sites",
-        "picture",
-        "reasons",
-        "site",
-        "transcript.agents.*.n_null",
-        "transcript.n_tests",
-        "transcript.rounds",
-        "transcript.run_id",
-        "warnings",
-        *_SETTINGS_BEHIND_THE_RANKS,
-    ),
-    "detect": (
-        "detector",
-        "ledger",
-        "n_train",
-        "null",
-        "pi0",
-        "picture",
-        "read_as",
-        "reasons",
-        "scorer",
-        "selection",
-        "test",
-        "warnings",
-    ),
+    "network": f"{_OF_ROWS} ledger.rounds ledger.sites picture reasons"
+    " transcript.agents.*.n_null truth warnings",
+    "run": "ledger.bytes ledger.rounds ledger.sites message seconds"
+    " transcript.agents.*.n_calibration transcript.agents.*.n_null unpublished",
+    "agent": f"{_OF_ROWS} choices ledger.list ledger.n_listed_in_all ledger.rounds ledger.sites"
+    " picture reasons site transcript.agents.*.n_null transcript.n_tests transcript.rounds"
+    f" transcript.run_id warnings {' '.join(_BEHIND_THE_RANKS)}",
+    "detect": "detector ledger n_train null pi0 picture read_as reasons scorer selection test"
+    " warnings",
 }
 # With a nonce, the run id follows from all terms. Runs of earlier versions have none.
 _TERMS_WITHOUT_A_NONCE = ("terms.*_seconds", "terms.asked_at")
@@ -125,7 +66,7 @@ def not_checked(run: Mapping[str, Any]) -> list[str]:
     ['n_train']
     """
     kind = kind_of(run)
-    patterns = [*NOT_CHECKED[kind]]
+    patterns = NOT_CHECKED[kind].split()
     if kind == "network" and "runs" in run:  # what is not checked of any of them
         patterns += {f"runs.*.{path}" for one in run["runs"] for path in not_checked(one)}
     if kind == "detect" and "repeats" in run:
@@ -136,13 +77,13 @@ def not_checked(run: Mapping[str, Any]) -> list[str]:
         patterns += _TERMS_WITHOUT_A_NONCE
     transcript = run.get("transcript", {})
     spec = transcript.get("spec") or {}
-    if kind == "network" and spec.get("regime") == "pooled":
-        patterns += _SETTINGS_BEHIND_THE_RANKS
-    if spec.get("regime") == "joint":
-        patterns += [*_JOINT, *_JOINT_HISTOGRAMS[kind]]
-    if spec.get("regime") == "consensus":
-        patterns += [*_CONSENSUS, *_CONSENSUS_COUNTS[kind]]
-    if kind == "agent" and spec.get("reveal_to") == TO_COORDINATOR and spec["counting"] != ROUNDS:
+    if kind == "network" and not transcript.get("messages"):  # all rows were pooled
+        patterns += _BEHIND_THE_RANKS
+    if transcript.get("rooms"):
+        patterns += [*_CELLS.split(), *_CELL_COUNTS[kind].split()]
+    if transcript.get("folds"):
+        patterns += [*_FOLDS.split(), *_FOLD_COUNTS[kind].split()]
+    if kind == "agent" and transcript.get("commitments") and spec["reveal_to"] == TO_COORDINATOR:
         patterns += _COMMITTED_TO_COORDINATOR
     patterns += [f"transcript.agents.{name}" for name in transcript.get("left", ())]
     return sorted(pattern for pattern in patterns if _occurs(run, pattern.split(".")))
@@ -161,5 +102,5 @@ def _occurs(plain: Any, steps: list[str]) -> bool:
         plain = dict(enumerate(plain))
     if not isinstance(plain, Mapping):
         return False
-    found = [value for key, value in plain.items() if fnmatchcase(str(key), steps[0])]
-    return any(_occurs(value, steps[1:]) for value in found)
+    matching = [value for key, value in plain.items() if fnmatchcase(str(key), steps[0])]
+    return any(_occurs(value, steps[1:]) for value in matching)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from functools import partial
 from operator import index
 from typing import Any, NamedTuple
 
@@ -169,7 +170,8 @@ class Transcript:
     @property
     def n_rounds(self) -> int:
         """How many rounds of counts there were; histograms are one, and folds one each."""
-        return len(self.rounds) or int(bool(self.histograms or self.reveals)) or self._n_folds
+        n_folds = max(map(len, self.folds.values()), default=0)
+        return len(self.rounds) or int(bool(self.histograms or self.reveals)) or n_folds
 
     @property
     def cell_counts(self) -> dict[str, Histogram]:
@@ -177,10 +179,6 @@ class Transcript:
         if not self.rooms or not self.reveals:
             return self.histograms
         return {n: Histogram(r.calibration, r.tests) for n, r in self.reveals.items()}
-
-    @property
-    def _n_folds(self) -> int:
-        return max(map(len, self.folds.values()), default=0)
 
     @property
     def uncovered(self) -> tuple[str, ...]:
@@ -205,15 +203,8 @@ class Transcript:
     def note(self, message: Message, n_bytes: int, paper_bits: float | None = None) -> None:
         """Take down one message that is decoded already; see :meth:`record`."""
         self._read(message)
-        entry = Entry(
-            message.round,
-            message.sender,
-            message.receiver,
-            message.body.kind.name,
-            n_bytes,
-            paper_bits,
-        )
-        self.entries.append(self.charged(entry))
+        place = message.round, message.sender, message.receiver, message.body.kind.name
+        self.entries.append(self.charged(Entry(*place, n_bytes, paper_bits)))
 
     def charged(self, entry: Entry) -> Entry:
         """Charge a count ⌈log2(m_j + 1)⌉ bits and a question ⌈log2(m + 1)⌉, m over all agents.
@@ -293,22 +284,18 @@ class Transcript:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the transcript as plain JSON types, the same for any order of arrival."""
+        tables = {
+            key: {name: write(value) for name, value in sorted(getattr(self, key).items())}
+            for key, (write, _) in _TABLES.items()
+        }
         return {
             "format": FORMAT,
             "run_id": self.run_id,
             "spec": self.spec and self.spec.to_dict(),
-            "agents": {name: asdict(self.agents[name]) for name in sorted(self.agents)},
+            "agents": tables.pop("agents"),
             "roster": list(self.roster),
             "n_tests": self.n_tests,
-            "left": dict(sorted(self.left.items())),
-            "weights": {name: str(w) for name, w in sorted(self.weights.items())},
-            "rooms": {name: str(x) for name, x in sorted(self.rooms.items())},
-            "histograms": {
-                name: as_plain(self.histograms[name]) for name in sorted(self.histograms)
-            },
-            "folds": {name: list(map(as_plain, self.folds[name])) for name in sorted(self.folds)},
-            "commitments": {n: digest.hex() for n, digest in sorted(self.commitments.items())},
-            "reveals": {name: as_plain(self.reveals[name]) for name in sorted(self.reveals)},
+            **tables,
             "rounds": [
                 {
                     "round": number,
@@ -335,42 +322,22 @@ class Transcript:
                 )
             if plain["format"] != FORMAT:
                 raise ValueError(f"its format is {plain['format']!r}")
-            named = ["roster", "agents", "left", "weights", "rooms", "histograms", "folds"]
-            named += ["commitments", "reveals"]
-            if max(len(plain[key]) for key in named) > MAX_AGENTS:
+            if max(len(plain[key]) for key in ("roster", *_TABLES)) > MAX_AGENTS:
                 raise ValueError(f"it names more than {MAX_AGENTS} agents")
+            tables = {
+                key: {as_text(name): read(value) for name, value in plain[key].items()}
+                for key, (_, read) in _TABLES.items()
+            }
             return cls(
                 run_id=as_text(plain["run_id"]),
                 spec=None if plain["spec"] is None else RunSpec.from_dict(plain["spec"]),
-                agents={
-                    as_text(name): Sizes(**{key: _as_rows(n) for key, n in sizes.items()})
-                    for name, sizes in plain["agents"].items()
-                },
                 roster=tuple(map(as_text, plain["roster"])),
                 n_tests=index(plain["n_tests"]),
-                left={as_text(name): index(n) for name, n in plain["left"].items()},
-                weights={as_text(name): as_exact(w) for name, w in plain["weights"].items()},
-                rooms={as_text(name): as_exact(x) for name, x in plain["rooms"].items()},
-                histograms={
-                    as_text(name): as_body(Histogram, counts)
-                    for name, counts in plain["histograms"].items()
-                },
-                folds={
-                    as_text(name): [as_body(FoldCounts, counts) for counts in both]
-                    for name, both in plain["folds"].items()
-                },
-                commitments={
-                    as_text(name): bytes.fromhex(as_text(digest))
-                    for name, digest in plain["commitments"].items()
-                },
-                reveals={
-                    as_text(name): as_body(Reveal, reveal)
-                    for name, reveal in plain["reveals"].items()
-                },
                 rounds={index(r["round"]): _as_round(r) for r in plain["rounds"]},
                 outcome=plain["outcome"] and as_body(Outcome, plain["outcome"]),
                 abort=plain["abort"] and as_body(Abort, plain["abort"]),
                 entries=[_as_entry(row) for row in plain["messages"]],
+                **tables,
             )
         except (ConovelError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"this is not a transcript: {error!r}") from error
@@ -385,10 +352,11 @@ def _sums(entries: Sequence[Entry]) -> dict[str, Any]:
     }
 
 
-def _as_rows(plain: Any) -> int:
-    if not 0 <= (n := index(plain)) < 1 << 64:
-        raise ValueError(f"{briefly(n)} is not a number of rows")
-    return n
+def _as_sizes(plain: Mapping[str, Any]) -> Sizes:
+    for n in plain.values():
+        if not 0 <= index(n) < 1 << 64:
+            raise ValueError(f"{briefly(n)} is not a number of rows")
+    return Sizes(**plain)
 
 
 def _as_round(plain: Mapping[str, Any]) -> Round:
@@ -403,3 +371,19 @@ def _as_entry(row: list[Any]) -> Entry:
         raise ValueError(f"{briefly(bits)} bits")
     name = Kind[kind].name
     return Entry(index(round_), as_text(sender), as_text(receiver), name, index(n_bytes), bits)
+
+
+# What a transcript has of agents by name: how it is written, and how it is read.
+_TABLES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "agents": (asdict, _as_sizes),
+    "left": (int, index),
+    "weights": (str, as_exact),
+    "rooms": (str, as_exact),
+    "histograms": (as_plain, partial(as_body, Histogram)),
+    "folds": (
+        lambda folds: list(map(as_plain, folds)),
+        lambda folds: [as_body(FoldCounts, counts) for counts in folds],
+    ),
+    "commitments": (bytes.hex, lambda digits: bytes.fromhex(as_text(digits))),
+    "reveals": (as_plain, partial(as_body, Reveal)),
+}
