@@ -12,6 +12,8 @@ from conovel.errors import InputError, SiteVanishedError
 from conovel.federation.terms import Terms
 from conovel.protocol.replay import verify
 from conovel.report import network_content
+from conovel.runs import agents as agents_of_a_network
+from conovel.runs import repeats
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import repeated_specs
 from conovel.stats.evidence import averaged, rejection_evidence
@@ -113,17 +115,26 @@ def test_a_lost_agent_breaks_all_off(phase):
         network().run(dropouts={"west": phase})
 
 
+def test_rows_are_read_once_for_all_runs(monkeypatch):
+    read, pairs = agents_of_a_network.read_pair, []
+
+    def count(*samples, **options):
+        pairs.append(samples)
+        return read(*samples, **options)
+
+    monkeypatch.setattr(agents_of_a_network, "read_pair", count)
+    network().run()
+    assert len(pairs) == 3
+
+
 def test_a_loss_in_a_later_run_breaks_all_off(monkeypatch):
-    run, made = cn.Network.run, []
+    run, made = repeats.run_network, []
 
-    def run_and_lose(self, **options):
-        if self.repeats == 1:
-            made.append(self)
-            if len(made) == 2:
-                options["dropouts"] = {"west": "models"}
-        return run(self, **options)
+    def run_and_lose(spec, members, vanishing, tell):
+        made.append(spec)
+        return run(spec, members, {"west": "models"} if len(made) == 2 else vanishing, tell)
 
-    monkeypatch.setattr(cn.Network, "run", run_and_lose)
+    monkeypatch.setattr(repeats, "run_network", run_and_lose)
     with pytest.raises(SiteVanishedError, match="west vanished in run 2 of 3"):
         network().run()
     assert len(made) == 2

@@ -1,16 +1,27 @@
-"""The agents of a network in one process, as a user names them."""
+"""The agents of a network in one process, as a user names them, and their rows once read."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from conovel.errors import InputError
+from conovel.errors import ColumnError, ConovelError, InputError
 from conovel.protocol.messages import as_name
+from conovel.rows.asked import SchemaLike
+from conovel.rows.pairs import read_pair
+from conovel.rows.tables import Rows, as_ids, unify
+from conovel.scorers.automatic import as_candidates
 from conovel.scorers.estimators import ScorerLike
+from conovel.site.site import Site
+from conovel.site.work import SiteWork
 from conovel.spec.fields import MAX_AGENTS
+from conovel.spec.made_from import require_made_for, together
+from conovel.spec.run_spec import RunSpec
+from conovel.spec.schema import Schema, differing_columns
+from conovel.spec.seeds import agent_seeds, as_agent_seed
 from conovel.spec.settings import Bits
 from conovel.spec.shown import Shown
 
@@ -82,3 +93,113 @@ def as_agents(agents: Any) -> list[Agent]:
             f" {len(names)}: {', '.join(names[:5])}"
         )
     return sorted(listed, key=lambda agent: agent.name)
+
+
+@dataclass(frozen=True, eq=False)
+class AgentRows:
+    """An agent whose rows are read: what every run of it works with.
+
+    Attributes
+    ----------
+    null, test : Rows
+        Known normals and rows to test.
+    ids : array of shape (m,) or None
+        Names of the test rows.
+    scorer, bits, seed
+        As of :class:`Agent`, with what it takes from its network filled in.
+    group_rows : int or None
+        As of :class:`conovel.site.work.SiteWork`.
+    """
+
+    null: Rows
+    test: Rows
+    ids: NDArray[Any] | None
+    scorer: Any
+    bits: Bits
+    seed: int | None
+    group_rows: int | None
+
+    def site(self, spec: RunSpec, drawn: int, n_agents: int) -> Site:
+        """Make the site of one run; its seed is the agent's own, or the one that was drawn."""
+        seed = drawn if self.seed is None else as_agent_seed(self.seed)
+        own = replace(spec, seed=seed, bits=self.bits)
+        if own.privacy is not None:
+            own.privacy.require_small_delta(len(self.null) + len(self.test))
+        candidates = tuple(as_candidates(self.scorer, seed))
+        work = SiteWork(own, candidates, n_agents, group_rows=self.group_rows)
+        return Site(self.null, self.test, work)
+
+
+def read_agents(
+    spec: RunSpec,
+    agents: Sequence[Agent],
+    scorer: Any = None,
+    schema: SchemaLike = None,
+    group_rows: int | None = 1,
+) -> dict[str, AgentRows]:
+    """Read the rows of every agent, once for all runs; `scorer` is that of the network."""
+    members: dict[str, AgentRows] = {}
+    # Rows of one agent are compared with rows of others.
+    fixed = spec.regime.composite_null or not spec.regime.deployable
+    for agent in agents:
+        try:
+            null, test = read_pair(agent.X_null, agent.X_test, schema, agreed=True, fixed=fixed)
+            members[agent.name] = AgentRows(
+                null,
+                test,
+                as_ids(agent.ids, len(test)),
+                scorer if is_inherited(agent.scorer) else agent.scorer,
+                spec.bits if is_inherited(agent.bits) else agent.bits,
+                agent.seed,
+                group_rows,
+            )
+        except ConovelError as error:
+            raise type(error)(f"agent {agent.name}: {error}") from error
+    _check_columns(members)
+    _check_schema(spec, members)
+    return _unified(members) if spec.regime.composite_null else members
+
+
+def open_sites(spec: RunSpec, members: Mapping[str, AgentRows]) -> dict[str, Site]:
+    """Make the site of every agent for one run."""
+    sites = {}
+    seeds = agent_seeds(spec.seed, len(members))
+    for (name, member), drawn in zip(members.items(), seeds, strict=True):
+        try:
+            sites[name] = member.site(spec, drawn, len(members))
+        except ConovelError as error:
+            raise type(error)(f"agent {name}: {error}") from error
+    return sites
+
+
+def _check_schema(spec: RunSpec, members: Mapping[str, AgentRows]) -> None:
+    """Check that the schema was not made from the known normals of all agents, or their tests."""
+    if isinstance(spec.schema, Schema):
+        null = together(member.null.contents for member in members.values())
+        test = together(member.test.contents for member in members.values())
+        fixed = spec.regime.composite_null
+        require_made_for(spec.schema.made_from, null, test, fixed=fixed)
+
+
+def _check_columns(members: Mapping[str, AgentRows]) -> None:
+    columns = {
+        name: member.null.columns or tuple(map(str, range(member.null.width)))
+        for name, member in members.items()
+    }
+    first, *others = columns
+    for name in others:
+        if columns[name] != columns[first]:
+            pair = (dict.fromkeys(columns[agent], "") for agent in (first, name))
+            which = differing_columns(*pair)
+            raise ColumnError(
+                f"agents {first} and {name} do not have the same columns; at {name},"
+                f" {', '.join(which[:3])}"
+            )
+
+
+def _unified(members: Mapping[str, AgentRows]) -> dict[str, AgentRows]:
+    """Give all agents' columns one type each: rows of one agent are compared with another's."""
+    alike = iter(unify(*(rows for one in members.values() for rows in (one.null, one.test))))
+    return {
+        name: replace(one, null=next(alike), test=next(alike)) for name, one in members.items()
+    }

@@ -22,7 +22,8 @@ from conovel.protocol.listing import ListingAgent, ListingCoordinator, history_o
 from conovel.rows.private_files import FOLDER_MODE
 from conovel.rows.samples import raw_numbers, read_sample
 from conovel.rows.storage import locked
-from conovel.runs.agents import INHERIT, Agent
+from conovel.runs.agents import Agent, AgentRows
+from conovel.runs.carrying import Phase
 from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, write_ledger
 from conovel.runs.ledger_records import (
@@ -31,6 +32,7 @@ from conovel.runs.ledger_records import (
     content_digest,
     settings_digests,
 )
+from conovel.runs.network_run import run_network
 from conovel.runs.results import NetworkRun
 from conovel.runs.site_results import with_part
 from conovel.scorers.spelling import spell, spell_scorer
@@ -41,9 +43,6 @@ from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import run_id_of
 from conovel.spec.settings import Bits
 from conovel.stats.repeats import EvidenceRound
-
-# From the settings of a run, its agents and a progress display to what it decided.
-RunOnce = Callable[[RunSpec, list[Agent], Callable[[str], None]], NetworkRun]
 
 
 def as_folder(ledger: Any) -> Path:
@@ -60,24 +59,19 @@ def as_folder(ledger: Any) -> Path:
 
 def run_with_ledger(
     spec: RunSpec,
-    agents: Sequence[Agent],
+    members: Mapping[str, AgentRows],
+    facts: Mapping[str, BatchFacts],
     folder: Path,
-    run_once: RunOnce,
+    vanishing: Mapping[str, Phase],
     tell: Callable[[str], None],
-    scorer: Any = None,
 ) -> NetworkRun:
-    """Run a batch at half the level, and decide about all batches so far.
-
-    `scorer` is what agents use that have none of their own.
-    """
-    require_listable(spec)
+    """Run a batch at half the level, and decide about all batches so far."""
     with ExitStack() as stack:
-        paths = {a.name: folder / f"{quote(a.name, safe=' ')}.json" for a in agents}
+        paths = {name: folder / f"{quote(name, safe=' ')}.json" for name in members}
         for path in paths.values():  # in the order of the agents' names
             stack.enter_context(locked(path))
-        facts = {agent.name: _facts(agent, spec, scorer) for agent in agents}
         ledgers = _open(paths, facts, spec)
-        batch = run_once(of_batch(spec), list(agents), tell)
+        batch = run_network(of_batch(spec), members, vanishing, tell)
         if lost := batch.lost:
             raise SiteVanishedError(
                 f"{', '.join(lost)} vanished: with a ledger a run in which an agent vanishes is"
@@ -107,14 +101,20 @@ def run_with_ledger(
     )
 
 
-def _facts(agent: Agent, spec: RunSpec, scorer: Any) -> BatchFacts:
-    own = scorer if agent.scorer is INHERIT else agent.scorer
-    bits = spec.bits if agent.bits is INHERIT else agent.bits
-    try:
-        settings = agent_settings(own, bits, has_own_seed=agent.seed is not None)
-        return network_facts(agent.X_null, agent.X_test, spec, settings)
-    except ConovelError as error:
-        raise type(error)(f"agent {agent.name}: {error}") from error
+def network_facts_of(
+    spec: RunSpec, agents: Sequence[Agent], members: Mapping[str, AgentRows]
+) -> dict[str, BatchFacts]:
+    """Return what the ledger of every agent compares."""
+    require_listable(spec)
+    facts = {}
+    for agent in agents:
+        own = members[agent.name]
+        settings = agent_settings(own.scorer, own.bits, has_own_seed=own.seed is not None)
+        try:
+            facts[agent.name] = network_facts(agent.X_null, agent.X_test, spec, settings)
+        except ConovelError as error:
+            raise type(error)(f"agent {agent.name}: {error}") from error
+    return facts
 
 
 def agent_settings(scorer: Any, bits: Bits, *, has_own_seed: bool) -> dict[str, str]:

@@ -1,58 +1,26 @@
-"""A network of agents in one process: the real protocol, real bytes, no transport.
-
-Every agent is a :class:`~conovel.protocol.agent.Agent` over its own rows; this driver only
-carries bytes from one machine to the next, and writes down what it carried.
-"""
+"""Agents that decide together without pooling their rows: the front of a network."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
-from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
-
-from conovel.deciding.folds import agreed_of
-from conovel.errors import (
-    ColumnError,
-    ConovelError,
-)
-from conovel.models.wire.header import VERSION as WIRE_VERSION
-from conovel.protocol import agent as protocol
-from conovel.protocol.coordinator import Coordinator
-from conovel.protocol.transcript import Transcript
 from conovel.rows.asked import SchemaLike, as_whole_schema
-from conovel.rows.pairs import read_pair
-from conovel.rows.tables import as_ids, pool_pairs, unify
-from conovel.runs.agents import Agent, as_agents, is_inherited
-from conovel.runs.carrying import Phase, as_dropouts, carry, raise_first_fault
-from conovel.runs.checks import check_sites, warn_thin, with_checks
-from conovel.runs.ledger_network import as_folder, run_with_ledger
-from conovel.runs.repeats import once_warned, run_repeatedly
+from conovel.runs.agents import Agent, as_agents, open_sites, read_agents
+from conovel.runs.carrying import Phase, as_dropouts
+from conovel.runs.checks import check_sites, with_checks
+from conovel.runs.ledger_network import as_folder, network_facts_of, run_with_ledger
+from conovel.runs.network_run import run_network
+from conovel.runs.repeats import run_repeatedly
 from conovel.runs.results import NetworkRun
-from conovel.runs.site_results import decide
-from conovel.scorers.automatic import as_candidates
 from conovel.scorers.estimators import ScorerLike
-from conovel.site.blocks import Ranked
-from conovel.site.site import Site
-from conovel.site.work import SiteWork
-from conovel.spec.consensus import Agreed
 from conovel.spec.findings import Finding
-from conovel.spec.guarantee import Guarantee, guarantee
-from conovel.spec.made_from import require_made_for, together
 from conovel.spec.run_spec import RunSpec
-from conovel.spec.schema import Schema, differing_columns
-from conovel.spec.seeds import agent_seeds, as_agent_seed, nonce_of, run_id_of
 from conovel.spec.settings import Bits, PrivacyLike
 from conovel.spec.shown import Shown
-from conovel.spec.version import __version__
-from conovel.stats.cells import N_CELLS
 from conovel.stats.levels import Level, RandomState, as_callback, as_seed, as_whole
 from conovel.stats.null_proportion import NullProportion
-from conovel.stats.stepup import step_up
 
 
 class Network(Shown):
@@ -230,174 +198,19 @@ class Network(Shown):
         note = as_callback(on_finding, "on_finding")
         spec, agents = self.spec(), as_agents(self.agents)
         vanishing = as_dropouts(dropouts, agents)
-        tell("checking rows")
-        with once_warned(int(spec.repeats > 1)):  # then the first of the runs warns
-            sites = self._sites(spec, agents)
-        found = {}
-        if check:
-            tell("checking columns and their order")
-            found = check_sites(spec, agents, sites, note)
-
-        def run_once(one: RunSpec, members: list[Agent], tell_run: Any) -> NetworkRun:
-            network = copy(self)
-            network.agents, network.repeats, network.ledger = members, one.repeats, None
-            network.level, network.random_state = one.level, one.seed
-            network.privacy = one.privacy
-            return network.run(dropouts=vanishing, on_stage=tell_run, check=False)
-
-        if self.ledger is not None:
-            folder = as_folder(self.ledger)
-            run = run_with_ledger(spec, agents, folder, run_once, tell, self.scorer)
-        elif spec.repeats > 1:
-            run = run_repeatedly(spec, agents, run_once, tell)
-        else:
-            run = run_on_sites(spec, agents, sites, vanishing, tell)
-        return with_checks(run, sites, found) if check else run
-
-    def _sites(self, spec: RunSpec, agents: Sequence[Agent]) -> dict[str, Site]:
-        """Read every agent's rows and say how each works."""
-        sites: dict[str, Site] = {}
         if self.min_group_rows is not None:
             as_whole(self.min_group_rows, "min_group_rows", least=1, others=" or None")
-        for agent, drawn in zip(agents, agent_seeds(spec.seed, len(agents)), strict=True):
-            try:
-                seed = drawn if agent.seed is None else as_agent_seed(agent.seed)
-                # Rows of one agent are compared with rows of others.
-                fixed = spec.regime.composite_null or not spec.regime.deployable
-                samples = agent.X_null, agent.X_test
-                null, test = read_pair(*samples, self.schema, agreed=True, fixed=fixed)
-                scorer = self.scorer if is_inherited(agent.scorer) else agent.scorer
-                bits = spec.bits if is_inherited(agent.bits) else agent.bits
-                own = replace(spec, seed=seed, bits=bits)
-                candidates = tuple(as_candidates(scorer, seed))
-                work = SiteWork(own, candidates, len(agents), group_rows=self.min_group_rows)
-                as_ids(agent.ids, len(test))
-                if own.privacy is not None:
-                    own.privacy.require_small_delta(len(null) + len(test))
-            except ConovelError as error:
-                raise type(error)(f"agent {agent.name}: {error}") from error
-            sites[agent.name] = Site(null, test, work)
-        _check_columns(sites)
-        _check_schema(spec, sites)
-        if spec.regime.composite_null:
-            _unify(sites)
-        warn_thin(spec, sites)
-        return sites
-
-
-def _check_schema(spec: RunSpec, sites: Mapping[str, Site]) -> None:
-    """Check that the schema was not made from the known normals of all agents, or their tests."""
-    if isinstance(spec.schema, Schema):
-        null = together(site.null.contents for site in sites.values())
-        test = together(site.test.contents for site in sites.values())
-        fixed = spec.regime.composite_null
-        require_made_for(spec.schema.made_from, null, test, fixed=fixed)
-
-
-def _check_columns(sites: Mapping[str, Site]) -> None:
-    first, *others = sites
-    for name in others:
-        if sites[name].facts[2:] != sites[first].facts[2:]:
-            columns = [sites[agent].columns for agent in (first, name)]
-            which = differing_columns(*(dict.fromkeys(names, "") for names in columns))
-            raise ColumnError(
-                f"agents {first} and {name} do not have the same columns; at {name},"
-                f" {', '.join(which[:3])}"
-            )
-
-
-def _unify(sites: Mapping[str, Site]) -> None:
-    """Give all agents' columns one type each: rows of one agent are compared with another's."""
-    everybody = [rows.in_memory() for site in sites.values() for rows in (site.null, site.test)]
-    alike = iter(unify(*everybody))
-    for site in sites.values():
-        site.null, site.test = next(alike), next(alike)
-
-
-def run_on_sites(
-    spec: RunSpec,
-    agents: Sequence[Agent],
-    sites: Mapping[str, Site],
-    vanishing: dict[str, Phase],
-    tell: Callable[[str], None],
-) -> NetworkRun:
-    """Run once on rows that are read: agents and coordinator exchange messages to the end."""
-    if not spec.regime.deployable:
-        return _run_pooled(spec, agents, sites, tell)
-    run_id = run_id_of(spec, sites)
-    coordinator = Coordinator(list(sites), spec=spec, run_id=run_id)
-    machines = {
-        name: protocol.Agent(
-            name,
-            spec=spec,
-            run_id=run_id,
-            software=__version__,
-            wire_version=WIRE_VERSION,
-            nonce=nonce_of(run_id, name),
-        )
-        for name in sites
-    }
-    transcript = carry(coordinator, machines, sites, vanishing, tell)
-    raise_first_fault(machines)
-    outcome = coordinator.outcome
-    lost = tuple(name for name in sites if name not in outcome.participants)
-    none = N_CELLS if spec.regime.decides_by_cells else 0  # rejects no row
-    limits = {name: none if name in lost else machines[name].limit for name in sites}
-    losses = {"left_out": outcome.left_out, "dropped": outcome.dropped}
-    promise = guarantee(spec, **losses, uncovered=transcript.uncovered)
-    floors = {name: machine.floor for name, machine in machines.items()}
-    agreed = agreed_of(outcome)
-    return _result(spec, agents, sites, limits, transcript, promise, lost, floors, agreed)
-
-
-def _run_pooled(
-    spec: RunSpec,
-    agents: Sequence[Agent],
-    sites: Mapping[str, Site],
-    tell: Callable[[str], None],
-) -> NetworkRun:
-    """Pool all rows and run AdaDetect once (Baseline 1); in simulations only."""
-    tell("pooling all rows")
-    first = next(iter(sites.values()))
-    # All rows are compared with all: one representation for everybody's.
-    null, test = pool_pairs(
-        [(site.null.in_memory(), site.test.in_memory()) for site in sites.values()]
-    )
-    pool = Site(null, test, replace(first.work, n_agents=1))
-    pool.ranks({})
-    outcome = step_up([(pool.test_ranks, pool.n_calibration)], spec.level, spec.pi0)
-    stops = np.cumsum([len(site.test) for site in sites.values()])[:-1]
-    shares = zip(np.split(pool.scores, stops), np.split(pool.test_ranks, stops), strict=True)
-    for site, (scores, ranks) in zip(sites.values(), shares, strict=True):
-        tested = np.ones(ranks.size, dtype=np.bool_)
-        site.ranked = Ranked.of(tested, pool.calibration_scores, scores, ranks)
-        site.choices, site.explainer = pool.choices, pool.explainer
-    limits = dict.fromkeys(sites, outcome.limits[0])
-    return _result(spec, agents, sites, limits, Transcript(spec=spec), guarantee(spec))
-
-
-def _result(
-    spec: RunSpec,
-    agents: Sequence[Agent],
-    sites: Mapping[str, Site],
-    limits: Mapping[str, int],
-    transcript: Transcript,
-    promise: Guarantee,
-    lost: tuple[str, ...] = (),
-    floors: Mapping[str, int] = MappingProxyType({}),
-    agreed: Agreed | None = None,
-) -> NetworkRun:
-    ids = {agent.name: as_ids(agent.ids, len(sites[agent.name].test)) for agent in agents}
-    results = {
-        name: decide(
-            site,
-            limits[name],
-            ids[name],
-            name,
-            floors.get(name, 0),
-            None if name in lost else agreed,
-        )
-        for name, site in sites.items()
-    }
-    n_null = {name: len(site.null) for name, site in sites.items()}
-    return NetworkRun(results, transcript, promise, spec, n_null, lost)
+        tell("checking rows")
+        members = read_agents(spec, agents, self.scorer, self.schema, self.min_group_rows)
+        sites, findings = open_sites(spec, members), {}
+        if check:
+            tell("checking columns and their order")
+            findings = check_sites(spec, agents, sites, note)
+        if self.ledger is not None:
+            folder, facts = as_folder(self.ledger), network_facts_of(spec, agents, members)
+            run = run_with_ledger(spec, members, facts, folder, vanishing, tell)
+        elif spec.repeats > 1:
+            run = run_repeatedly(spec, members, vanishing, tell)
+        else:
+            run = run_network(spec, members, vanishing, tell)
+        return with_checks(run, sites, findings) if check else run

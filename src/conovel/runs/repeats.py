@@ -7,14 +7,16 @@ of its own rows were rejected in it. So it can answer how many of its rows have 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 
 from conovel.errors import ConovelWarning, SiteVanishedError
-from conovel.runs.agents import Agent
+from conovel.runs.agents import AgentRows
+from conovel.runs.carrying import Phase
+from conovel.runs.network_run import run_network
 from conovel.runs.one_site import Detection, OneSiteSettings, Samples, detect_once
 from conovel.runs.results import NetworkRun
 from conovel.runs.site_results import with_part
@@ -66,22 +68,24 @@ def detect_repeatedly(
     )
 
 
-# From the settings of a run, its agents and a progress display to what it decided.
-RunOnce = Callable[[RunSpec, list[Agent], Callable[[str], None]], NetworkRun]
-
-
 def run_repeatedly(
-    spec: RunSpec, agents: Sequence[Agent], run_once: RunOnce, tell: Callable[[str], None]
+    spec: RunSpec,
+    members: Mapping[str, AgentRows],
+    vanishing: Mapping[str, Phase],
+    tell: Callable[[str], None],
 ) -> NetworkRun:
-    """Run the whole protocol B times and decide on the averaged evidence.
+    """Run the whole protocol B times on rows that are read, and decide on the averaged evidence.
 
     An agent that has a seed of its own gets B seeds from it, as the network does from its seed.
     """
     runs = []
     for b, one in enumerate(repeated_specs(spec)):
-        members = [replace(agent, seed=_seed(agent, b, spec.repeats)) for agent in agents]
+        seeded = {
+            name: replace(member, seed=_seed(member, b, spec.repeats))
+            for name, member in members.items()
+        }
         with once_warned(b):
-            runs.append(run_once(one, members, in_run(tell, b, spec.repeats)))
+            runs.append(run_network(one, seeded, vanishing, in_run(tell, b, spec.repeats)))
         if lost := runs[-1].lost:
             raise SiteVanishedError(
                 f"{', '.join(lost)} vanished in run {b + 1} of {spec.repeats}: with repeats a run"
@@ -91,13 +95,13 @@ def run_repeatedly(
     return _decided(spec, runs)
 
 
-def _seed(agent: Agent, b: int, repeats: int) -> int | None:
-    return None if agent.seed is None else repeat_seeds(as_agent_seed(agent.seed), repeats)[b]
+def _seed(member: AgentRows, b: int, repeats: int) -> int | None:
+    return None if member.seed is None else repeat_seeds(as_agent_seed(member.seed), repeats)[b]
 
 
 def _decided(spec: RunSpec, runs: Sequence[NetworkRun]) -> NetworkRun:
     first = runs[0]
-    found = combine(
+    averaged = combine(
         {name: np.array([run[name].rejected for run in runs]) for name in first},
         {name: int(site.tested.sum()) for name, site in first.items()},
         spec.test_level(len(first)),
@@ -105,7 +109,7 @@ def _decided(spec: RunSpec, runs: Sequence[NetworkRun]) -> NetworkRun:
         alone=spec.regime.divides_level,  # nobody learns there what others reject
     )
     sites = {
-        name: with_part(site, "repeats", found.parts[name], rejected=found.rejected[name])
+        name: with_part(site, "repeats", averaged.parts[name], rejected=averaged.rejected[name])
         for name, site in first.items()
     }
     return replace(
@@ -114,5 +118,5 @@ def _decided(spec: RunSpec, runs: Sequence[NetworkRun]) -> NetworkRun:
         guarantee=guarantee(spec, uncovered=first.transcript.uncovered),
         spec=spec,
         runs=tuple(runs),
-        evidence_rounds=found.rounds,
+        evidence_rounds=averaged.rounds,
     )
