@@ -56,10 +56,10 @@ def main() -> None:
 
     console.print("[bold]conovel[/bold]: three banks that may not show each other a payment\n")
     console.print(_decisions(run, truth))
-    found = sum(correct_counts(alone[name].rejected, truth[name])["found"] for name in alone)
+    n_alone = sum(correct_counts(alone[name].rejected, truth[name])["found"] for name in alone)
     models = [entry.n_bytes for entry in run.transcript.entries if entry.kind == "MODEL"]
     console.print(
-        f"Each bank by itself would find {found} of the {len(alone) * N_FRAUD} frauds. Together"
+        f"Each bank by itself would find {n_alone} of the {len(alone) * N_FRAUD} frauds. Together"
         f" they sent models of about {int(np.median(models))} bytes, and counts.\n"
     )
     console.print(_reasons(run))

@@ -30,7 +30,7 @@ def test_a_broken_promise_is_the_headline(detection):
     assert story.headline == "The known normals of north are not like today's rows"
     assert "the 10 % promise presumes they are" in story.lead
     assert story.findings == (THIN, DRIFT)  # read back as written
-    assert "speaks against this" in story.caveats[0]
+    assert "This promise is in doubt" in story.caveats[0]
     (plot,) = story.finding_plots
     assert "along the known normals of north" in plot.title
     page = render(with_warnings(detection, THIN, DRIFT))

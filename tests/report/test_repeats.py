@@ -79,7 +79,7 @@ def test_a_file_without_a_picture_is_drawn_from_its_decisions(repeated_run):
 def test_a_changed_decision_is_a_warning(repeated_run):
     content = copy.deepcopy(repeated_run[1])
     content["decisions"]["north"]["times_flagged"][0] += 1
-    assert any("how often" in warning for warning in story_of(content).warnings)
+    assert any("times_flagged" in warning for warning in story_of(content).warnings)
 
 
 @pytest.mark.parametrize(

@@ -99,13 +99,13 @@ def coordinate(
     raise typer.Exit(code)
 
 
-def _metrics_at(asked: MetricsAddress | None, port: int | None) -> MetricsAddress | None:
+def _metrics_at(of_file: MetricsAddress | None, port: int | None) -> MetricsAddress | None:
     """Return where metrics are served: as the file says, but for a port of the command line."""
     from conovel.federation.settings import MetricsAddress  # noqa: PLC0415
 
     if port is None:
-        return asked
-    return replace(asked, port=port) if asked else MetricsAddress(port)
+        return of_file
+    return replace(of_file, port=port) if of_file else MetricsAddress(port)
 
 
 def _write_report(folder: Path) -> None:

@@ -56,17 +56,17 @@ def audit(
 
     file = read_site(settings)
     chain = file.audit_log.read()
-    found, runs = exposure_of(chain.entries), runs_of(chain.entries)
+    exposure, runs = exposure_of(chain.entries), runs_of(chain.entries)
     wrong, spent = _wrong(chain, noted), spent_by_set(runs)
     if json:
-        print_json(_content(file.name, chain, found, runs, wrong, spent))
+        print_json(_content(file.name, chain, exposure, runs, wrong, spent))
     else:
-        facts = _facts(file.name, file.audit_log.path, chain, found, wrong)
+        facts = _facts(file.name, file.audit_log.path, chain, exposure, wrong)
         for name, one in spent.items():
             most = file.limits.max_epsilon
             bounded = most != NO_BOUND and name == file.data_set
-            said = f"{one} of at most {most}" if bounded else str(one)
-            facts.add_row("privacy", f"data set {name}: {said}" if name else said)
+            budget = f"{one} of at most {most}" if bounded else str(one)
+            facts.add_row("privacy", f"data set {name}: {budget}" if name else budget)
         print_fitted(facts)
         if runs[-last:] and last:
             print_fitted(_table(runs[-last:]))
@@ -87,7 +87,7 @@ def _wrong(chain: Chain, noted: str | None) -> str:
 def _content(
     site: str,
     chain: Chain,
-    found: Exposure,
+    exposure: Exposure,
     runs: list[LoggedRun],
     wrong: str,
     spent: dict[str, EpsilonSpent],
@@ -103,7 +103,7 @@ def _content(
         "incomplete_lines": chain.incomplete,
         "n_entries": len(chain.entries),
         "last_hash": chain.last,
-        "exposure": found._asdict(),
+        "exposure": exposure._asdict(),
         "privacy": {
             name: one._asdict() | {"epsilon": str(one.epsilon), "delta": str(one.delta)}
             for name, one in spent.items()
@@ -113,10 +113,10 @@ def _content(
     }
 
 
-def _facts(site: str, path: Path, chain: Chain, found: Exposure, wrong: str) -> Table:
+def _facts(site: str, path: Path, chain: Chain, exposure: Exposure, wrong: str) -> Table:
     table = facts_table()
-    receivers = ", ".join(f"{n:,} to {name}" for name, n in found.receivers.items())
-    sent = f"{found.n_models:,}" + (f": {receivers}" if receivers else "")
+    receivers = ", ".join(f"{n:,} to {name}" for name, n in exposure.receivers.items())
+    sent = f"{exposure.n_models:,}" + (f": {receivers}" if receivers else "")
     table.add_row("site", site)
     table.add_row("log", str(path))
     holds = f"all {len(chain.entries):,} entries hold"
@@ -124,13 +124,13 @@ def _facts(site: str, path: Path, chain: Chain, found: Exposure, wrong: str) -> 
     for number in chain.incomplete:
         table.add_row("", f"line {number} was broken off, as the line after it says")
     table.add_row("last hash", chain.last)
-    table.add_row("runs", f"{found.n_runs:,} began, {found.n_refused:,} refused before")
+    table.add_row("runs", f"{exposure.n_runs:,} began, {exposure.n_refused:,} refused before")
     table.add_row("models sent", sent)
     table.add_row(
         "learnt from",
-        f"{counted(found.n_data, 'data set')}, at most {counted(found.n_rows, 'row')}",
+        f"{counted(exposure.n_data, 'data set')}, at most {counted(exposure.n_rows, 'row')}",
     )
-    table.add_row("", f"at most {found.n_trained:,} known normals in null_train")
+    table.add_row("", f"at most {exposure.n_trained:,} known normals in null_train")
     return table
 
 

@@ -64,7 +64,7 @@ def check(
         show.stage("reading rows")
         rows = read_table(null, reading)
         show.stage("testing the latest known normals against the earlier ones")
-        found = rehearse(
+        result = rehearse(
             rows,
             order,
             level=level,
@@ -73,38 +73,38 @@ def check(
             schema=options.agreed_schema(),
         )
     if out is not None:
-        write_json(out, found.to_dict())
+        write_json(out, result.to_dict())
     if plot is not None:
-        found.plot().figure.savefig(plot)  # type: ignore[union-attr]
+        result.plot().figure.savefig(plot)  # type: ignore[union-attr]
     if json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
     else:
-        _print(found, out)
-    if not found.exchangeable:
+        _print(result, out)
+    if not result.exchangeable:
         raise typer.Exit(NO)
 
 
-def _print(found: Check, out: Path | None) -> None:
-    print_findings(found.warnings)
+def _print(result: Check, out: Path | None) -> None:
+    print_findings(result.warnings)
     table = facts_table()
-    table.add_row("known normals", f"{found.n_rows:,}")
+    table.add_row("known normals", f"{result.n_rows:,}")
     table.add_row(
         "rehearsal",
         styled(
-            (f"{found.n_flagged:,}", "bold"),
-            f" of the latest {found.n_latest:,} flagged",
-            ", all falsely" if found.n_flagged else "",
+            (f"{result.n_flagged:,}", "bold"),
+            f" of the latest {result.n_latest:,} flagged",
+            ", all falsely" if result.n_flagged else "",
         ),
     )
-    table.add_row("p-value", f"{found.p_value:.2g}")
-    for one in found.columns[:10]:
+    table.add_row("p-value", f"{result.p_value:.2g}")
+    for one in result.columns[:10]:
         table.add_row(
             "drifts",
             f"{one.column}: {one.before:.4g} before row {one.since:,}, {one.after:.4g} after",
         )
-    if len(found.columns) > 10:
-        table.add_row("", f"and {counted(len(found.columns) - 10, 'more column')}")
-    if found.exchangeable:
+    if len(result.columns) > 10:
+        table.add_row("", f"and {counted(len(result.columns) - 10, 'more column')}")
+    if result.exchangeable:
         table.add_row("so", "nothing speaks against these known normals")
     else:
         table.add_row(

@@ -81,7 +81,7 @@ def evaluate(
     with stages() as show:
         show.stage("reading rows")
         rows = read_table(data, options.reading)
-        found = deal(
+        result = deal(
             rows,
             label,
             order=order,
@@ -98,34 +98,34 @@ def evaluate(
             on_stage=show.stage,
         )
     if out is not None:
-        write_json(out, {**found.to_dict(), "data": str(data), "label": label})
+        write_json(out, {**result.to_dict(), "data": str(data), "label": label})
     if json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
     else:
-        _print(found, out)
+        _print(result, out)
 
 
-def _print(found: Evaluation, out: Path | None) -> None:
-    print_findings(found.warnings, found.headline)
-    how = "by order" if found.by_order else "dealt at random"
+def _print(result: Evaluation, out: Path | None) -> None:
+    print_findings(result.warnings, result.headline)
+    how = "by order" if result.by_order else "dealt at random"
     rows = []
-    for i, one in enumerate(found.trials):
+    for i, one in enumerate(result.trials):
         counts = one.n_null, one.n_test, one.n_novel, one.n_flagged, one.n_false
         shares = f"{one.fdp:.3f}", f"{one.power:.3f}"
         rows.append([str(i + 1), *(f"{n:,}" for n in counts), *shares])
-    (fdp_sd, fdp_error), (power_sd, power_error) = found.spread("fdp"), found.spread("power")
+    (fdp_sd, fdp_error), (power_sd, power_error) = result.spread("fdp"), result.spread("power")
     blank = [""] * 5
-    totals = [["mean", *blank, f"{found.fdp:.3f}", f"{found.power:.3f}"]]
-    if len(found.trials) > 1:
+    totals = [["mean", *blank, f"{result.fdp:.3f}", f"{result.power:.3f}"]]
+    if len(result.trials) > 1:
         totals.append(["sd", *blank, f"{fdp_sd:.3f}", f"{power_sd:.3f}"])
         totals.append(["± of mean", *blank, f"{fdp_error:.3f}", f"{power_error:.3f}"])
     heads = ["trial", "normals", "tested", "novel", "flagged", "false", "FDP", "power"]
-    print_numbers(f"rows {how}, level {float(found.level):g}", heads, rows, totals)
-    for kind, times in found.n_warned.items():
-        print_fitted(f"{kind}: found in {times} of {counted(len(found.trials), 'trial')}")
+    print_numbers(f"rows {how}, level {float(result.level):g}", heads, rows, totals)
+    for kind, times in result.n_warned.items():
+        print_fitted(f"{kind}: found in {times} of {counted(len(result.trials), 'trial')}")
     print_fitted(
         "FDP: share of false alarms among the flagged rows; promised is at most"
-        f" {float(found.level):g} on average. Power: share of the novelties that were flagged.",
+        f" {float(result.level):g} on average. Power: share of the novelties that were flagged.",
     )
     if out is not None:
         print_fitted(f"written to {out}; a page: conovel report {out}")

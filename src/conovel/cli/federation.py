@@ -147,11 +147,11 @@ def enrol(
     from conovel.federation.certificates import Authority, fingerprint  # noqa: PLC0415
     from conovel.federation.enrolment import enrol as enrol_party  # noqa: PLC0415
 
-    party, found = enrol_party(authority, request, digest, renew)
+    party, key_digest = enrol_party(authority, request, digest, renew)
     say(f"Give {party}/ to {party.name}. It holds no secret.")
     if digest is None:
         say(f"Before that, compare this digest with the one {party.name} has:")
-        say(f"  {found}")
+        say(f"  {key_digest}")
     root = fingerprint(Authority.of_kit(party / "kit").root)
     say(f"Tell {party.name} by another way the fingerprint of the authority:")
     say(f"  {root}")
@@ -183,11 +183,11 @@ def accept(
 
     name = kit.resolve().name
     own = key or Path(f"{name}-key") / f"{name}.key"
-    whose, found = accept_kit(kit, own, fingerprint)
+    whose, authority_print = accept_kit(kit, own, fingerprint)
     say(f"{kit}/ is complete: the kit of {whose}.")
     if fingerprint is None:
         say("Compare the fingerprint of its authority with what you were told:")
-        say(f"  {found}")
+        say(f"  {authority_print}")
 
 
 @federation.command("revoke")

@@ -76,11 +76,11 @@ def fit(
     with stages() as show, named_samples(reading, null, unlabelled):
         show.stage("reading files")
         types = pick_columns(null, unlabelled or null, names, options.id_column, reading)
-        known = read_sample(null, types, None, reading).features
+        normals = read_sample(null, types, None, reading).features
         others = None
         if unlabelled is not None:
             others = read_sample(unlabelled, types, None, reading).features
-        kept = detector.keep(known, others, explain=explain, on_stage=show.stage)
+        kept = detector.keep(normals, others, explain=explain, on_stage=show.stage)
     kept.save(out)
     summary = {
         "command": "fit",

@@ -43,35 +43,35 @@ def ledger(
 
     if out is not None:
         require_writable(out)
-    found = Ledger.load(path)
+    book = Ledger.load(path)
     if out is not None:
-        write_table(out, list_columns(found))
-    masks = zip(found.entries, found.decisions(), strict=True)
+        write_table(out, list_columns(book))
+    masks = zip(book.entries, book.decisions(), strict=True)
     batches = [
         {"name": entry.name, "n_tests": entry.batch.n_tests, "n_listed": int(mask.sum())}
         for entry, mask in masks
     ]
-    score = "kept" if found.facts is None else found.facts.score
-    promise = over_time(found.level, score, final=found.final)
+    score = "kept" if book.facts is None else book.facts.score
+    promise = over_time(book.level, score, final=book.final)
     if json:
-        listed = [row._asdict() for row in found.listed()]
-        content = {"level": str(found.level), "final": found.final, "score": score}
+        listed = [row._asdict() for row in book.listed()]
+        content = {"level": str(book.level), "final": book.final, "score": score}
         print_json({**content, "batches": batches, "list": listed})
         return
     table = facts_table()
     table.add_row("batches", f"{len(batches):,}, {score} scores")
     table.add_row(
-        "list so far", f"{found.n_listed:,} of {counted(found.n_tests, 'row')} in all batches"
+        "list so far", f"{book.n_listed:,} of {counted(book.n_tests, 'row')} in all batches"
     )
     for batch in batches:
         table.add_row("", f"{batch['n_listed']:,} of {batch['n_tests']:,} in {batch['name']}")
-    if batches and (needs := found.needs(int(str(batches[-1]["n_tests"])))) is not None:
+    if batches and (needs := book.needs(int(str(batches[-1]["n_tests"])))) is not None:
         table.add_row("next", str(needs))
-    table.add_row("level", f"{float(found.level):g}{', final decisions' if found.final else ''}")
+    table.add_row("level", f"{float(book.level):g}{', final decisions' if book.final else ''}")
     table.add_row("guaranteed", promise.statement)
     for assumption in promise.assumptions:
         table.add_row("", styled(("needs:", "dim"), f" {assumption}"))
-    if (waiting := read_prepared(path, found)) is not None:
+    if (waiting := read_prepared(path, book)) is not None:
         entry = waiting.ledger.entries[-1]
         table.add_row(
             "prepared",
@@ -83,7 +83,7 @@ def ledger(
     print_fitted(table)
 
 
-_SHOWN = 10  # rows that a table names
+_NAMED_ROWS = 10  # rows that a table names
 
 
 def begin_ledger(path: Path | None, level: str | None, *, final: bool, batches: int) -> str | None:
@@ -112,8 +112,8 @@ def read_batch(
     from conovel.rows.datafiles import agree_on_features, column_names, open_files  # noqa: PLC0415
     from conovel.rows.storage import read_sample, require_features  # noqa: PLC0415
 
-    known = None if detector.schema is not None else detector.columns
-    reading, names = columns_read(detector.schema, reading, known)
+    columns = None if detector.schema is not None else detector.columns
+    reading, names = columns_read(detector.schema, reading, columns)
     files = open_files(test, reading)
     names = names or [c for c in column_names(files) if c != id_column]
     types = agree_on_features([files], require_features(names, id_column))
@@ -151,7 +151,7 @@ def spelled_rows(rows: Sequence[ListedRow]) -> str:
     for row in rows:
         by_batch.setdefault(row.batch, []).append(row.named)
     return "; ".join(
-        f"{len(names):,} of {batch}: {', '.join(names[:_SHOWN])}"
-        + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
+        f"{len(names):,} of {batch}: {', '.join(names[:_NAMED_ROWS])}"
+        + (f" and {len(names) - _NAMED_ROWS:,} more" if len(names) > _NAMED_ROWS else "")
         for batch, names in by_batch.items()
     )

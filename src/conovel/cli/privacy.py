@@ -71,12 +71,12 @@ def privacy(
         drawn = draw_shadows(
             pool, exchanges, shadows, seed, lambda n: show("drawing agents", n, shadows)
         )
-    found, named = attack_all(pool, drawn, exchanges), read_bytes(pool, drawn, exchanges)
+    measured, named = attack_all(pool, drawn, exchanges), read_bytes(pool, drawn, exchanges)
     content = {
         "command": "privacy",
         "rows": [len(pool.known), len(pool.tests)],
         "shadows": shadows,
-        "attacks": [one.to_dict() for one in found],
+        "attacks": [one.to_dict() for one in measured],
         "readings": [one.to_dict() for one in named],
     }
     if out is not None:
@@ -84,20 +84,20 @@ def privacy(
     if json:
         print_json(content)
     else:
-        _print(found, named, out)
+        _print(measured, named, out)
 
 
 def _exchanges(bits: str, epsilon: str | None, scorer: list[str]) -> list[Exchange]:
     from conovel.experiments.shadows import Exchange  # noqa: PLC0415
     from conovel.spec.settings import as_privacy  # noqa: PLC0415
 
-    found = []
+    exchanges = []
     for text in split_names(bits):
         name = "float64" if text == "none" else text
-        found.append(Exchange(name, scorer, read_bits(text)))
+        exchanges.append(Exchange(name, scorer, read_bits(text)))
     for text in split_names(epsilon or ""):
-        found.append(Exchange(f"ε = {text}", scorer, privacy=as_privacy(text)))
-    return found
+        exchanges.append(Exchange(f"ε = {text}", scorer, privacy=as_privacy(text)))
+    return exchanges
 
 
 def _pool(null: Path | None, test: Path | None, options: FileOptions, seed: int) -> Pool:
@@ -115,10 +115,10 @@ def _pool(null: Path | None, test: Path | None, options: FileOptions, seed: int)
         return pool_of(known.features, tests.features, schema, seed)
 
 
-def _print(found: list[Measured], named: list[Reading], out: Path | None) -> None:
+def _print(measured: list[Measured], named: list[Reading], out: Path | None) -> None:
     heads = ["what is attacked", "attack", "AUC", "±", "found at 1 % alarms", "±"]
     for one in named:
-        own = [m for m in found if m.exchange == one.exchange]
+        own = [m for m in measured if m.exchange == one.exchange]
         rows = [[m.target, m.attack, *map(_number, _numbers(m.leakage))] for m in own]
         print_numbers(f"{one.exchange}: {own[0].n_bytes:,} bytes a model", heads, rows)
     for one in named:
@@ -132,8 +132,8 @@ def _print(found: list[Measured], named: list[Reading], out: Path | None) -> Non
         print_fitted(f"written to {out}")
 
 
-def _numbers(found: Leakage) -> tuple[float, ...]:
-    return found.auc, found.auc_error, found.detected[0], found.detected_error[0]
+def _numbers(leakage: Leakage) -> tuple[float, ...]:
+    return leakage.auc, leakage.auc_error, leakage.detected[0], leakage.detected_error[0]
 
 
 def _number(value: float) -> str:

@@ -101,11 +101,11 @@ def _learners(
         raise InputError(f"--grower {grower}: choose compiled or scikit-learn")
     grown = {} if grower is None else {"engine": grower}
     forest = Learner("forest", trees, levels, share, **grown)
-    known = {"forest": forest, "default": Learner("default")}
+    learners = {"forest": forest, "default": Learner("default")}
     names = split_names(scorer)
-    if not names or set(names) - set(known):
-        raise InputError(f"--scorer {scorer}: choose from {', '.join(known)}")
-    return tuple(known[name] for name in names)
+    if not names or set(names) - set(learners):
+        raise InputError(f"--scorer {scorer}: choose from {', '.join(learners)}")
+    return tuple(learners[name] for name in names)
 
 
 def trials_on(engine: str, scheduler: str | None) -> AbstractContextManager[None]:
@@ -151,11 +151,11 @@ def limit(
 
     rows = limit_table(read_shifts(shifts), level, null_share)
     if json:
-        print_json([{"shift": shift, **found._asdict()} for shift, found in rows])
+        print_json([{"shift": shift, **best._asdict()} for shift, best in rows])
         return
     say(f"{'shift':>6}  {'common threshold':>16}  {'likelihood ratio':>16}")
-    for shift, found in rows:
-        say(f"{shift:>6g}  {found.common:>16.4f}  {found.ratio:>16.4f}")
+    for shift, best in rows:
+        say(f"{shift:>6g}  {best.common:>16.4f}  {best.ratio:>16.4f}")
 
 
 def read_shifts(text: str) -> list[float]:

@@ -56,11 +56,11 @@ def schema(
     with named_samples(reading, first, second):
         types = pick_features(first, second or first, None, None, reading)
         samples = (read_sample(path, types, None, reading) for path in (first, second) if path)
-        found = infer_schema(*(sample.features for sample in samples), kinds=kinds)
+        inferred = infer_schema(*(sample.features for sample in samples), kinds=kinds)
     ignored = (
-        Column(name, "ignore") for name in options.reading.exclude if name not in found.names
+        Column(name, "ignore") for name in options.reading.exclude if name not in inferred.names
     )
-    for line in replace(found, columns=(*found, *ignored)).to_toml().splitlines():
+    for line in replace(inferred, columns=(*inferred, *ignored)).to_toml().splitlines():
         say(line)
 
 

@@ -153,8 +153,8 @@ def text_table(**options: Any) -> Table:
 
     class TextTable(Table):
         def add_row(self, *cells: RenderableType | None, **more: Any) -> None:
-            told = (styled(cell) if isinstance(cell, str) else cell for cell in cells)
-            super().add_row(*told, **more)
+            texts = (styled(cell) if isinstance(cell, str) else cell for cell in cells)
+            super().add_row(*texts, **more)
 
     return TextTable(**options)
 

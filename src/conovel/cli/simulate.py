@@ -297,12 +297,12 @@ def _group_lines(groups: Sequence[AgentGroup]) -> list[str]:
     """Say who calibrated with whom, where there are several groups or a floor was reached."""
     lines = []
     if len(groups) > 1:
-        told = [
+        members = [
             f"{len(group.agents)} agents" if len(group.agents) > 3 else ", ".join(group.agents)
             for group in groups
         ]
         able = ["" if group.can_reject else " (cannot flag a row)" for group in groups]
-        parts = "; ".join(map("".join, zip(told, able, strict=True)))
+        parts = "; ".join(map("".join, zip(members, able, strict=True)))
         lines.append(f"{len(groups)} groups calibrated by themselves: {parts}")
     if reached := [name for group in groups for name in group.floors_reached]:
         lines.append(

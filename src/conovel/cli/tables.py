@@ -198,6 +198,6 @@ def _with_line(error: ConovelError, files: Mapping[str, Path], reading: Reading)
 
 def add_read_rows(table: Table, read_as: Mapping[str, str]) -> None:
     """Say in a table how files were read."""
-    for said in dict.fromkeys(read_as.values()):
-        names = ", ".join(Path(path).name for path, how in read_as.items() if how == said)
-        table.add_row("read", f"{names} as {said}")
+    for dialect in dict.fromkeys(read_as.values()):
+        names = ", ".join(Path(path).name for path, how in read_as.items() if how == dialect)
+        table.add_row("read", f"{names} as {dialect}")

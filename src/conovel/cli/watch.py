@@ -103,12 +103,12 @@ class _Stat(NamedTuple):
     def of(cls, path: Path) -> _Stat | None:
         """Look at the file itself; None if it is neither a file nor a link."""
         try:
-            found = path.lstat()
+            status = path.lstat()
         except OSError:  # it was moved away
             return None
-        is_link = S_ISLNK(found.st_mode)
-        is_file = is_link or S_ISREG(found.st_mode)
-        return cls(found.st_size, found.st_mtime_ns, is_link) if is_file else None
+        is_link = S_ISLNK(status.st_mode)
+        is_file = is_link or S_ISREG(status.st_mode)
+        return cls(status.st_size, status.st_mtime_ns, is_link) if is_file else None
 
 
 class Watcher:
@@ -146,10 +146,10 @@ class Watcher:
 
     def look(self, settle_seconds: float) -> None:
         """Test the files that are new and have not changed since the last look."""
-        found = {path.name: _Stat.of(path) for path in self._files()}
+        stats = {path.name: _Stat.of(path) for path in self._files()}
         self.waiting = False
-        for name in sorted(found, key=lambda n: (found[n].time if found[n] else 0, n)):  # type: ignore[union-attr]
-            stat = found[name]
+        for name in sorted(stats, key=lambda n: (stats[n].time if stats[n] else 0, n)):  # type: ignore[union-attr]
+            stat = stats[name]
             if stat is None or self._done.get(name) == stat:
                 continue
             age = time.time() - stat.time / 1e9
@@ -157,7 +157,7 @@ class Watcher:
                 self.waiting = True  # somebody may still be writing
                 continue
             self._deal_with(name, stat)
-        self._last = found
+        self._last = stats
 
     def _files(self) -> list[Path]:
         from conovel.rows.datafiles import format_of  # noqa: PLC0415
@@ -169,10 +169,10 @@ class Watcher:
         ]
 
     def _deal_with(self, name: str, stat: _Stat) -> None:
-        known = self._done.get(name)
+        earlier = self._done.get(name)
         self._done[name] = stat
         if name in self._names():
-            if known is not None:
+            if earlier is not None:
                 say(f"{name}: changed after it was tested, and is not tested again")
             return
         try:

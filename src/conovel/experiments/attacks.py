@@ -104,8 +104,8 @@ def leakage(statistic: Matrix, members: Mask, others: Mask, seed: int = 0) -> Le
     """
 
     def measured(chosen: NDArray[np.intp]) -> list[float]:
-        found, inside, outside = statistic[chosen], members[chosen], others[chosen]
-        pair = found[outside], found[inside]
+        chosen_rows, inside, outside = statistic[chosen], members[chosen], others[chosen]
+        pair = chosen_rows[outside], chosen_rows[inside]
         if not (pair[0].size and pair[1].size):
             return [math.nan] * (1 + len(FALSE_ALARMS))
         return [area(*pair), *(detected_at(*pair, rate) for rate in FALSE_ALARMS)]
@@ -154,16 +154,16 @@ def log_odds_of(model: Surrogate, rows: Matrix) -> Vector:
 def discriminate(readings: Matrix, is_member: Mask) -> Vector:
     """Return how much each reading looks like one of a model with the row behind it."""
     changing = readings[:, readings.std(axis=0) > 0]
-    found = np.zeros(len(readings))
+    statistic = np.zeros(len(readings))
     if not changing.shape[1]:
-        return found
+        return statistic
     for teach, attacked in halves(len(readings)):
         learner = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
         outputs = learner.fit(changing[teach], is_member[teach]).decision_function(changing)
         others = outputs[attacked & ~is_member]
         unit = others.std() or 1.0
-        found[attacked] = (outputs[attacked] - others.mean()) / unit
-    return found
+        statistic[attacked] = (outputs[attacked] - others.mean()) / unit
+    return statistic
 
 
 def reading(model: Surrogate, row: Vector, centre: Vector, features: Sequence[int]) -> Vector:

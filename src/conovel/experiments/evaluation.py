@@ -1,6 +1,6 @@
 """What would have been found? One labelled table, dealt into known normals and tests.
 
-This is what people do first with past data: realised false alarms and power, with their spread.
+It gives realised false alarms and power on past data, with their spread.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class Evaluation:
     @property
     def power(self) -> float:
         """The mean share of novelties that were flagged."""
-        found = [trial.power for trial in self.trials if trial.n_novel]
-        return float(np.mean(found)) if found else float("nan")
+        powers = [trial.power for trial in self.trials if trial.n_novel]
+        return float(np.mean(powers)) if powers else float("nan")
 
     def spread(self, what: str) -> tuple[float, float]:
         """Return the standard deviation of "fdp" or "power" over the trials, and of its mean."""
@@ -124,11 +124,10 @@ class Evaluation:
     @property
     def headline(self) -> str:
         """What came out, in one sentence."""
-        said = f"{self.fdp:.1%} of the flagged rows were false alarms, {self.power:.1%} of the"
-        said += f" novelties were found, on average over {len(self.trials)} trial"
-        said += "s" if len(self.trials) > 1 else ""
+        outcome = f"{self.fdp:.1%} of the flagged rows were false alarms, {self.power:.1%} of the"
+        outcome += f" novelties were found, on average over {counted(len(self.trials), 'trial')}"
         worst = worst_of(self.warnings)
-        return said if worst is None else f"{subject(worst)}: {said}"
+        return outcome if worst is None else f"{subject(worst)}: {outcome}"
 
     def to_dict(self) -> dict[str, Any]:
         """Give it as JSON types."""
@@ -235,11 +234,11 @@ def evaluate(
         tell(f"trial {i + 1} of {n_trials}")
         detector = AdaDetect(scorer, level, train_fraction, pi0, seed + i, schema=schema)
         with once_warned(i):
-            found = detector.detect(take(rows, null), take(rows, test))
+            result = detector.detect(take(rows, null), take(rows, test))
         novel = is_novel[test]
-        right = int((found.rejected & novel).sum())
-        counts = (null.size, test.size, int(novel.sum()), found.n_rejected, right)
-        done.append(Trial(*counts, found.warnings))
+        right = int((result.rejected & novel).sum())
+        counts = (null.size, test.size, int(novel.sum()), result.n_rejected, right)
+        done.append(Trial(*counts, result.warnings))
     return Evaluation(tuple(done), as_level(level), normal_name, keys is not None)
 
 
@@ -247,29 +246,25 @@ def _at_random(
     is_novel: NDArray[np.bool_], share: Fraction, n_trials: int, seed: int
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Deal the rows at random, in random order."""
-    n_test = _n_tested(is_novel.size, share)
+    n_test = min(max(int(share * is_novel.size), 1), is_novel.size - 1)
     for i in range(n_trials):
         places = np.random.default_rng([seed, i]).permutation(is_novel.size)
-        known = places[n_test:]
-        yield _some(known[~is_novel[known]]), places[:n_test]
+        untested = places[n_test:]
+        yield _some(untested[~is_novel[untested]]), places[:n_test]
 
 
 def _by_order(
     is_novel: NDArray[np.bool_], share: Fraction, n_trials: int, places: NDArray[np.intp]
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Test the last rows, in consecutive batches, each against all normal rows before it."""
-    start = places.size - _n_tested(places.size, share)
+    start = places.size - min(max(int(share * places.size), 1), places.size - 1)
     if places.size - start < n_trials:
         raise SampleError(
             f"{counted(places.size - start, 'row')} to test cannot make {n_trials} batches"
         )
     for batch in np.array_split(np.arange(start, places.size), n_trials):
-        known = places[: batch[0]]
-        yield _some(known[~is_novel[known]]), places[batch]
-
-
-def _n_tested(n: int, share: Fraction) -> int:
-    return min(max(int(share * n), 1), n - 1)
+        earlier = places[: batch[0]]
+        yield _some(earlier[~is_novel[earlier]]), places[batch]
 
 
 def _some(known: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -345,7 +340,7 @@ def require_features(rows: Any, is_novel: NDArray[np.bool_], keep: Sequence[str]
             labels.append(name)
     if not ids and not labels:
         return
-    said = [
+    reasons = [
         f"{', '.join(map(repr, names))} {'look' if len(names) > 1 else 'looks'} like {what}"
         for names, what in (
             (ids, "ids" if len(ids) > 1 else "an id"),
@@ -355,7 +350,7 @@ def require_features(rows: Any, is_novel: NDArray[np.bool_], keep: Sequence[str]
     ]
     columns = ",".join(f'"{name}"' if "," in name else name for name in (*ids, *labels))
     raise ColumnError(
-        f"{' and '.join(said)}: leave out with --exclude '{columns}', or use as features with"
+        f"{' and '.join(reasons)}: leave out with --exclude '{columns}', or use as features with"
         f" --keep '{columns}'"
     )
 
@@ -382,11 +377,8 @@ def _is_id(values: nw.Series[Any], name: str) -> bool:
 
 
 def _is_label(values: nw.Series[Any], is_novel: NDArray[np.bool_]) -> bool:
-    """Tell whether a column has one value in all normal rows and others in novelties.
-
-    A column of numbers must have two values, or tell all novelties: counts of rare events are
-    zero in normal rows, too.
-    """
+    """Tell whether a column has one value in all normal rows and others in novelties."""
+    # Numbers must have two values, or tell all novelties: counts of rare events are 0 in normals.
     if values.n_unique() > _FEW_VALUES:
         return False
     texts = np.array([str(value) for value in values.to_list()])

@@ -186,19 +186,19 @@ def draw_shadows(
     on_shadow: Callable[[int], None] | None = None,
 ) -> list[Shadow]:
     """Draw shadow agents with their models."""
-    found = []
+    shadows = []
     for index in range(n_shadows):
-        found.append(draw_shadow(pool, exchanges, index, seed))
+        shadows.append(draw_shadow(pool, exchanges, index, seed))
         if on_shadow is not None:
             on_shadow(index + 1)
-    return found
+    return shadows
 
 
 def read_bytes(
     pool: Pool, shadows: Sequence[Shadow], exchanges: Sequence[Exchange]
 ) -> list[Reading]:
     """Say what the bytes of each exchange name of the extremes and values of rows."""
-    found = []
+    readings = []
     plain = [shadow for shadow in shadows if shadow.canary < 0]
     for number, exchange in enumerate(exchanges):
         correlations = []
@@ -210,12 +210,12 @@ def read_bytes(
             if used.sum() > 2 and pair[0].std() > 0 and pair[1].std() > 0:
                 correlations.append(float(np.corrcoef(*pair)[0, 1]))
         shares = [midpoints(s.models[number][0], s.rows) for s in plain[:_MOST_MODELS]]
-        known = [share for share in shares if not math.isnan(share)]
+        measured = [share for share in shares if not math.isnan(share)]
         extremes = float(np.mean(correlations)) if correlations else 0.0
-        found.append(
-            Reading(exchange.name, extremes, float(np.mean(known)) if known else math.nan)
+        readings.append(
+            Reading(exchange.name, extremes, float(np.mean(measured)) if measured else math.nan)
         )
-    return found
+    return readings
 
 
 def _attack(
@@ -224,8 +224,8 @@ def _attack(
     """Run all attacks on one exchange."""
     n_bytes = round(float(np.mean([shadow.sizes[number] for shadow in shadows])))
 
-    def measured(target: str, attack: str, found: Leakage) -> Measured:
-        return Measured(exchange.name, n_bytes, target, attack, found)
+    def measured(target: str, attack: str, leakage_found: Leakage) -> Measured:
+        return Measured(exchange.name, n_bytes, target, attack, leakage_found)
 
     for target, rows, members, others, sign in _groups(pool, shadows, exchange):
         scores = np.array([_mean_log_odds(s.models[number], rows) for s in shadows])

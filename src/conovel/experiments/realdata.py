@@ -168,6 +168,6 @@ def _clusters(data: LabelledRows) -> NDArray[np.int64]:
     normal = data.X[~data.is_novel]
     scaled = (normal - normal.mean(axis=0)) / normal.std(axis=0).clip(min=1e-12)
     sample = scaled[:: max(len(scaled) // 5000, 1)]
-    found = KMeans(N_CLUSTERS, n_init=1, random_state=0).fit(sample)
-    labels: NDArray[np.int64] = found.predict(scaled).astype(np.int64)
+    means = KMeans(N_CLUSTERS, n_init=1, random_state=0).fit(sample)
+    labels: NDArray[np.int64] = means.predict(scaled).astype(np.int64)
     return labels

@@ -126,9 +126,9 @@ def run_tasks(
     report_done = on_done or (lambda n: None)
     rows: dict[int, list[Row]] = {}
     for index, task in enumerate(tasks):
-        known = _read(_file(folder, task))
-        if known is not None:
-            rows[index] = known
+        kept = _read(_file(folder, task))
+        if kept is not None:
+            rows[index] = kept
     report_done(len(rows))
     missing = [index for index in range(len(tasks)) if index not in rows]
     parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")

@@ -112,14 +112,14 @@ class Pool:
     def canaries(self) -> tuple[Canary, ...]:
         """One outlying row for each role and number of features."""
         rng = np.random.default_rng(self.known.shape)
-        found = []
+        canaries = []
         for role in ROLES:
             for width in WIDTHS:
                 row = self.known[rng.integers(len(self.known))].copy()
                 chosen = rng.choice(row.size, size=min(width, row.size), replace=False)
                 row[chosen] = self.centre[chosen] + OUTLYING * self.unit[chosen]
-                found.append(Canary(row, tuple(sorted(chosen.tolist())), role))
-        return tuple(found)
+                canaries.append(Canary(row, tuple(sorted(chosen.tolist())), role))
+        return tuple(canaries)
 
 
 @dataclass(frozen=True, eq=False)

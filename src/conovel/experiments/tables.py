@@ -32,11 +32,11 @@ def estimate(values: Iterable[float | None]) -> Estimate:
     >>> print(estimate([0.5, 0.7, None]))
     0.600 ± 0.100
     """
-    known = np.array([v for v in values if v is not None], dtype=np.float64)
-    if known.size == 0:
+    present = np.array([v for v in values if v is not None], dtype=np.float64)
+    if present.size == 0:
         return Estimate(np.nan, np.nan)
-    error = known.std(ddof=1) / np.sqrt(known.size) if known.size > 1 else np.nan
-    return Estimate(float(known.mean()), float(error))
+    error = present.std(ddof=1) / np.sqrt(present.size) if present.size > 1 else np.nan
+    return Estimate(float(present.mean()), float(error))
 
 
 def where(rows: Iterable[Row], **values: Any) -> list[Row]:

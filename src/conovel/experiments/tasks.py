@@ -319,7 +319,7 @@ def _judge(cell: Cell, trial: Trial, agents: list[Labelled]) -> Row:
         decision = Decision(nothing, ranks, (), Traffic(None, None))
     rejected = np.concatenate(decision.rejected)
     tested = np.concatenate(decision.ranks) > 0
-    found = int((rejected & novel).sum())
+    n_found = int((rejected & novel).sum())
     totals = list(decision.totals)
     model_bits = decision.traffic.paper_bits
     counted = counting_bits(len(totals), [len(agent.X_test) for agent in agents])
@@ -330,9 +330,9 @@ def _judge(cell: Cell, trial: Trial, agents: list[Labelled]) -> Row:
         "tested": int(tested.sum()),
         "novel": int((tested & novel).sum()),
         "rejected": int(rejected.sum()),
-        "found": found,
-        "power": found / max(int((tested & novel).sum()), 1),
-        "fdp": (int(rejected.sum()) - found) / max(int(rejected.sum()), 1),
+        "found": n_found,
+        "power": n_found / max(int((tested & novel).sum()), 1),
+        "fdp": (int(rejected.sum()) - n_found) / max(int(rejected.sum()), 1),
         "totals": totals,
         "model_bytes": decision.traffic.n_bytes,
         "paper_bits": None if model_bits is None else model_bits + counted,

@@ -50,16 +50,16 @@ def false_discoveries(rows: Sequence[Row], level: str) -> ResultTable:
             place += f", K = {row['agents']}"
         names = (place, row["scorer"], _cell_name(row["regime"], row["composite"]))
         groups.setdefault((*names, row["precision"]), []).append(row["fdp"])
-    found = {key: estimate(values) for key, values in groups.items()}
-    worst = sorted(found, key=lambda key: -found[key].mean)[:5]
+    rates = {key: estimate(values) for key, values in groups.items()}
+    worst = sorted(rates, key=lambda key: -rates[key].mean)[:5]
     excess = {
         key: f"{(e.mean - _number(level)) / e.error:+.1f}" if e.error > 0 else ""
-        for key, e in found.items()
+        for key, e in rates.items()
     }
     return ResultTable(
-        f"Largest false discovery rates of {len(found)} cells, level {_number(level):g}",
+        f"Largest false discovery rates of {len(rates)} cells, level {_number(level):g}",
         ("data", "scorer", "regime", "precision", "FDR", "standard errors above the level"),
-        tuple((*key, str(found[key]), excess[key]) for key in worst),
+        tuple((*key, str(rates[key]), excess[key]) for key in worst),
     )
 
 

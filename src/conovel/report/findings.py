@@ -48,7 +48,7 @@ def with_findings(story: Story, run: Checked) -> Story:
         story,
         headline=subject(worst),
         lead=lead[:1].upper() + lead[1:],
-        caveats=["What speaks against this result, above, speaks against this.", *story.caveats],
+        caveats=["This promise is in doubt: the box on top of the page says why.", *story.caveats],
     )
 
 
@@ -84,7 +84,7 @@ def check_story(run: Checked) -> Story:
     """Describe a rehearsal on known normals, as ``conovel check`` wrote it."""
     n_rows, p_value = run.integer("n_rows"), run.number("p_value")
     n_latest, n_flagged = run.integer("n_latest"), run.integer("n_flagged")
-    found = run.objects("columns")[:_MOST]
+    columns = run.objects("columns")[:_MOST]
     drifting = [
         Finding(
             "drift",
@@ -95,7 +95,7 @@ def check_story(run: Checked) -> Story:
             {"since": one.number("since")},
             _places(one),
         )
-        for one in found
+        for one in columns
     ]
     rows = [
         [
@@ -103,7 +103,7 @@ def check_story(run: Checked) -> Story:
             f"{one.integer('since'):,}",
             *(f"{one.number(key):.4g}" for key in ("before", "after", "p_value")),
         ]
-        for one in found
+        for one in columns
     ]
     table = Table("Columns that drift", ["column", "since row", "mean before", "after", "p"], rows)
     is_fine = run.flag("exchangeable")

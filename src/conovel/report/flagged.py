@@ -21,7 +21,7 @@ from conovel.site.explain.reasons import COMBINATION, MOST_EXPLAINED
 
 _MOST_COLUMNS = 2_000
 _MOST_REASONS = 10  # of a row
-_SHOWN = 50  # rows that are a table of the page
+_TABLE_ROWS = 50  # rows that are a table of the page
 _MOST_PATTERNS = 12  # that are listed
 
 
@@ -71,7 +71,7 @@ class FlaggedRows:
     @property
     def shown(self) -> Sequence[FlaggedRow]:
         """The rows of the table."""
-        return self.rows[:_SHOWN]
+        return self.rows[:_TABLE_ROWS]
 
     @property
     def several(self) -> bool:
@@ -148,16 +148,16 @@ def _read_site(name: str, site: Checked) -> list[FlaggedRow]:
         for column in site.objects("columns")[:_MOST_COLUMNS]
     ]
     patterns = [shortened(text, 200) for text in site.texts("patterns")]
-    found = []
+    flagged = []
     for row in site.objects("rows")[:MOST_EXPLAINED]:
         pattern = row.integer("pattern")
         if pattern >= len(patterns):
             row.refuse("pattern", "is none of the patterns")
         reasons = [_read_reason(r, columns) for r in row.objects("reasons")[:_MOST_REASONS]]
-        found.append(
+        flagged.append(
             FlaggedRow(shortened(row.text("row")), shortened(name), patterns[pattern], reasons)
         )
-    return found
+    return flagged
 
 
 def _read_reason(reason: Checked, columns: Sequence[tuple[str, str]]) -> ReasonView:

@@ -100,8 +100,8 @@ def _numbers(transcript: Transcript) -> Iterator[int]:
         yield from astuple(sizes)
     for number, round_ in transcript.rounds.items():
         yield from (number, *round_.counts.values())
-    for told in transcript.reveals.values():
-        yield from (told.n_tested, told.n_calibration, *told.steps, *told.tests)
+    for reveal in transcript.reveals.values():
+        yield from (reveal.n_tested, reveal.n_calibration, *reveal.steps, *reveal.tests)
     for entry in transcript.entries:
         yield from (entry.round, entry.n_bytes)
 
@@ -353,11 +353,11 @@ def _contradictions(run: Checked, transcript: Transcript, drawn: Picture | None)
     decided = sum(sum(decisions.object(name).flags("rejected")) for name in decisions)
     for name in decisions:
         decisions.object(name).integers("ranks")
-    found = verify(run.value)
+    contradictions = verify(run.value)
     flagged = sum(site.n_rejected for site in drawn.sites.values()) if drawn else 0
     if flagged != decided:
-        found.append(f"{flagged} rows are drawn as flagged, but {decided} were flagged")
-    return [shortened(sentence, 300) for sentence in found[:20]]
+        contradictions.append(f"{flagged} rows are drawn as flagged, but {decided} were flagged")
+    return [shortened(sentence, 300) for sentence in contradictions[:20]]
 
 
 def read_truth(run: Checked) -> dict[str, Truth]:
@@ -373,10 +373,10 @@ def realised(truth: Mapping[str, Truth]) -> str:
     """Say how many of the decisions are right, where the truth is known."""
     if not truth:
         return ""
-    novel, found, false = (
+    novel, n_found, false = (
         sum(getattr(t, key) for t in truth.values()) for key in ("novel", "found", "false")
     )
     return (
-        f" This is a simulation, so the truth is known: {found:,} of {novel:,} novelties were"
+        f" This is a simulation, so the truth is known: {n_found:,} of {novel:,} novelties were"
         f" found, and {false:,} of the flagged rows are false alarms."
     )

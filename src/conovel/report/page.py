@@ -176,7 +176,7 @@ def _level(run: Checked) -> float:
 
 
 _MOST_ROWS = 200
-_SHOWN = 15
+_SHOWN_ROWS = 15
 _WORDS = (
     "A ledger decides about the rows of all batches together. The rows below came on the list, or"
     " went off it, when this batch was added."
@@ -187,24 +187,24 @@ def with_ledger(story: Story, run: Checked) -> Story:
     """Let a page speak of the list of all batches, if a ledger decided."""
     if "ledger" not in run:
         return story
-    told = run.object("ledger")
-    if "sites" in told:
-        return _network(story, told)
-    n_listed, n_tests = told.integer("n_listed"), told.integer("n_tests")
-    number, name = told.integer("batch"), shortened(told.text("name"))
+    ledger = run.object("ledger")
+    if "sites" in ledger:
+        return _network(story, ledger)
+    n_listed, n_tests = ledger.integer("n_listed"), ledger.integer("n_tests")
+    number, name = ledger.integer("batch"), shortened(ledger.text("name"))
     promise = story.facts[0][1] if story.facts else ""
     lead = (
         f"{name} is batch {number:,}. The list of all batches so far has {n_listed:,} of"
         f" {counted(n_tests, 'row')}, and on average at most {promise} of them are false alarms."
     )
     facts = [*story.facts, ("rows on the list of all batches", f"{n_listed:,}")]
-    section = Section("The list so far", [_WORDS], tables=_tables(told))
+    section = Section("The list so far", [_WORDS], tables=_tables(ledger))
     return replace(story, lead=lead, facts=facts, sections=[section, *story.sections])
 
 
-def _network(story: Story, told: Checked) -> Story:
+def _network(story: Story, ledger: Checked) -> Story:
     """Add the list of a network; the rest of the page is about the run of the batch alone."""
-    sites = told.object("sites")
+    sites = ledger.object("sites")
     by_name = {name: sites.object(name) for name in sites}
     table = Table(
         "The list so far",
@@ -221,12 +221,12 @@ def _network(story: Story, told: Checked) -> Story:
         ],
     )
     words = [
-        told.text("guarantee"),
+        ledger.text("guarantee"),
         "The rest of this page is about the run of this batch, at half the level.",
     ]
     tables, facts = [table], story.facts
-    if "n_listed_in_all" in told:
-        n_listed = told.integer("n_listed_in_all")
+    if "n_listed_in_all" in ledger:
+        n_listed = ledger.integer("n_listed_in_all")
         facts = [*facts, ("rows on the list of all batches and sites", f"{n_listed:,}")]
     for site in by_name.values():
         if len(by_name) == 1:  # a site's own page: which rows they are
@@ -236,10 +236,10 @@ def _network(story: Story, told: Checked) -> Story:
     return replace(story, facts=facts, sections=[section, *story.sections])
 
 
-def _tables(told: Checked) -> list[Table]:
-    found = []
+def _tables(ledger: Checked) -> list[Table]:
+    tables = []
     for key, caption in (("joined", "Rows that joined the list"), ("left", "Rows that left it")):
-        rows = told.objects(key)
+        rows = ledger.objects(key)
         if not rows:
             continue
         cells = [
@@ -250,5 +250,5 @@ def _tables(told: Checked) -> list[Table]:
             for row in rows[:_MOST_ROWS]
         ]
         more = f"{len(rows) - _MOST_ROWS:,} more." if len(rows) > _MOST_ROWS else ""
-        found.append(Table(caption, ["row", "batch"], cells, more, frozenset({1}), _SHOWN))
-    return found
+        tables.append(Table(caption, ["row", "batch"], cells, more, frozenset({1}), _SHOWN_ROWS))
+    return tables

@@ -287,13 +287,13 @@ def score_plot(scores: Histogram, lowest_flagged: float | None, title: str) -> P
     rows they would be invisible.
     """
     edges = scores.edges
-    m, known = sum(scores.tests), sum(scores.calibration)
+    m, n_normals = sum(scores.tests), sum(scores.calibration)
     tests, rejected, normals = (
         _densities(counts, total, edges)
         for counts, total in (
             (scores.tests, m),
             (scores.rejected, m),
-            (scores.calibration, known),
+            (scores.calibration, n_normals),
         )
     )
     top = max([*tests, *normals, 1e-9])
@@ -323,7 +323,7 @@ def score_plot(scores: Histogram, lowest_flagged: float | None, title: str) -> P
         title=title,
         description=(
             f"Upwards {counted(m, 'tested row')}, {sum(scores.rejected):,} of them flagged;"
-            f" downwards {counted(known, 'known normal')} they were compared with."
+            f" downwards {counted(n_normals, 'known normal')} they were compared with."
         ),
         x_label="score (higher is more novel)",
         y_label="share of rows, root scale",

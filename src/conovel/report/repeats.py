@@ -47,10 +47,14 @@ class Runs:
 
 def repeated_detection_story(run: Checked) -> Story:
     """Describe what one site decided by several runs."""
-    told, level = run.object("repeats"), _level(run)
-    runs = Runs(told.text("level"), told.integers("seeds"), told.integers("n_rejected"))
+    part, level = run.object("repeats"), _level(run)
+    runs = Runs(
+        part.text("level"),
+        part.integers("seeds"),
+        part.integers("n_rejected"),
+    )
     n_rejected, n_test = run.integer("n_rejected"), run.integer("n_test")
-    guarantee, repeats = run.object("guarantee"), _number_of(runs, told)
+    guarantee, repeats = run.object("guarantee"), _number_of(runs, part)
     settings = [
         ("known normals", run.text("null", "")),
         ("rows to test", run.text("test", "")),
@@ -160,10 +164,10 @@ def _level(run: Checked) -> float:
         run.refuse("level", "is not a level between 0 and 1")
 
 
-def _number_of(runs: Runs, told: Checked) -> int:
+def _number_of(runs: Runs, part: Checked) -> int:
     repeats = len(runs.n_rejected)
     if not 1 <= repeats == len(runs.seeds) <= MAX_REPEATS:
-        told.refuse("seeds", "is not one seed for each run")
+        part.refuse("seeds", "is not one seed for each run")
     return repeats
 
 

@@ -34,13 +34,13 @@ def _fold_rows(transcript: Transcript) -> Table:
     cells = outcome.cells if outcome else ()
     rows = []
     for name in sorted(transcript.folds):
-        told = [shortened(name, 24), "no" if name in uncovered else "yes"]
+        line = [shortened(name, 24), "no" if name in uncovered else "yes"]
         both = transcript.folds[name]
-        told.append(f"{sum(both[0].calibration):,}")
+        line.append(f"{sum(both[0].calibration):,}")
         for counts, cut in zip(both, cells, strict=False):
             known, tests = sum(counts.calibration[cut:]), sum(counts.tests[cut:])
-            told += [f"{sum(counts.tests):,}", f"{known:,}", f"{tests:,}"]
-        rows.append(told)
+            line += [f"{sum(counts.tests):,}", f"{known:,}", f"{tests:,}"]
+        rows.append(line)
     columns = ["site", "compared with", "calibration rows"]
     for fold in range(1, N_FOLDS + 1):
         columns += [
@@ -55,13 +55,15 @@ def flow_section(run: Checked, transcript: Transcript) -> list[Section]:
     """Say at which sites rows were tested, and to whose normals they conform."""
     decisions = run.object("decisions") if "decisions" in run else Checked({})
     sites = {name: decisions.object(name) for name in decisions}
-    told = {name: site.rows("normal_at") for name, site in sites.items() if "normal_at" in site}
-    if not told or transcript.outcome is None:
+    conforms = {
+        name: site.rows("normal_at") for name, site in sites.items() if "normal_at" in site
+    }
+    if not conforms or transcript.outcome is None:
         return []
     names = [name for name in transcript.outcome.participants][:_MOST_SITES]
     rows = []
-    for name in sorted(told)[:_MOST_SITES]:
-        normal_at = [_names(at) for at in told[name]]
+    for name in sorted(conforms)[:_MOST_SITES]:
+        normal_at = [_names(at) for at in conforms[name]]
         flow = Counter(at for at_all in normal_at if name not in at_all for at in at_all)
         nobody = sum(not at_all for at_all in normal_at)
         home = sum(name in at_all for at_all in normal_at)

@@ -96,11 +96,11 @@ def correct_counts(rejected: NDArray[np.bool_], is_novel: NDArray[np.bool_]) -> 
     >>> correct_counts(np.array([True, True, False]), np.array([True, False, True]))
     {'novel': 2, 'found': 1, 'false': 1}
     """
-    found = int((rejected & is_novel).sum())
+    n_found = int((rejected & is_novel).sum())
     return {
         "novel": int(is_novel.sum()),
-        "found": found,
-        "false": int(rejected.sum()) - found,
+        "found": n_found,
+        "false": int(rejected.sum()) - n_found,
     }
 
 
@@ -163,7 +163,7 @@ def of_repeats(sites: Mapping[str, RepeatedRows]) -> dict[str, Any]:
 
 def _rows(sites: Mapping[str, RepeatedRows]) -> list[dict[str, Any]]:
     """List the rows with the largest e-values, of those that were flagged in any run."""
-    found: list[tuple[float, dict[str, Any]]] = []
+    listed: list[tuple[float, dict[str, Any]]] = []
     for name, site in sites.items():
         values, times = site.repeated.e_values, site.repeated.times_flagged
         first = np.argsort(-values, kind="stable")[:MOST_ROWS]
@@ -175,9 +175,9 @@ def _rows(sites: Mapping[str, RepeatedRows]) -> list[dict[str, Any]]:
                 "e_value": short(values[i]),
                 "rejected": bool(site.rejected[i]),
             }
-            found.append((-float(values[i]), row))
-    found.sort(key=lambda item: item[0])
-    return [row for _, row in found[:MOST_ROWS]]
+            listed.append((-float(values[i]), row))
+    listed.sort(key=lambda item: item[0])
+    return [row for _, row in listed[:MOST_ROWS]]
 
 
 def repeated_rows(sites: Mapping[str, SiteResult]) -> dict[str, RepeatedRows]:

@@ -123,15 +123,16 @@ def _tolerance(drawn: Picture) -> list[str]:
     sites = {(site.limit, site.n_calibration) for site in drawn.sites.values()}
     if len(sites) != 1:
         return []
-    ((limit, known),) = sites
+    ((limit, normals),) = sites
     if limit == 0:
         return [
-            f"Even a row that is more novel than all of {counted(known, 'known normal')} would"
+            f"Even a row that is more novel than all of {counted(normals, 'known normal')} would"
             " not be flagged."
         ]
     most = f"at most {limit - 1:,}" if limit > 1 else "none"
     return [
-        f"A row is flagged when {most} of {counted(known, 'known normal')} look at least as novel."
+        f"A row is flagged when {most} of {counted(normals, 'known normal')} look at least as"
+        " novel."
     ]
 
 

@@ -124,12 +124,12 @@ def agent_rows(
         left = transcript.left.get(name)
         status = "to the end" if left is None else "lost in the counts" if left else "left before"
         cells = [shortened(name), status]
-        known: tuple[int | None, ...] = (None,) * 4
+        sizes_known: tuple[int | None, ...] = (None,) * 4
         if sizes:
-            known = (sizes.n_null, sizes.n_calibration, sizes.n_test, sizes.n_tested)
+            sizes_known = (sizes.n_null, sizes.n_calibration, sizes.n_test, sizes.n_tested)
         elif site:  # rows were pooled, so no site sent a hello
-            known = (None, site.n_calibration, None, site.n_tested)
-        cells += map(_count, known)
+            sizes_known = (None, site.n_calibration, None, site.n_tested)
+        cells += map(_count, sizes_known)
         cells += [_count(site.n_rejected) if site else "not known"]
         cells += [_count(moved["sent"]), _count(moved["received"])] if sizes else ["", ""]
         if truth:
@@ -164,9 +164,9 @@ def reveal_rows(transcript: Transcript) -> Table:
     outcome = transcript.outcome
     k = outcome.step.k if outcome else 0
     rows = []
-    for name, told in sorted(transcript.reveals.items()):
-        within = sum(n for at, n in zip(told.steps, told.tests, strict=False) if at <= k)
-        numbers = [told.n_tested, sum(told.tests), within]
+    for name, reveal in sorted(transcript.reveals.items()):
+        within = sum(n for at, n in zip(reveal.steps, reveal.tests, strict=False) if at <= k)
+        numbers = [reveal.n_tested, sum(reveal.tests), within]
         digest = transcript.commitments.get(name, b"").hex()[:16]
         rows.append([shortened(name, 24), *(f"{n:,}" for n in numbers), digest])
     columns = ["site", "rows tested", "p-values up to the level", "within the limit", "commitment"]
