@@ -38,8 +38,7 @@ from sklearn.preprocessing import StandardScaler
 import conovel as cn
 from benchmarks._real_sets import DEVELOPED_ON, LAYOUTS, Trial, draw, files
 from conovel.scorers.automatic import Automatic
-from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
-from conovel.scorers.estimators import classifier_score
+from conovel.scorers.base import FittedScorer, Scorer, TrainingSet, classifier_score
 
 FOLDER = "CONOVEL_DATA"
 SUPERVISED = "supervised"

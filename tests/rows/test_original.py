@@ -22,7 +22,8 @@ from conovel.rows.file_columns import codec_from_files
 from conovel.rows.pieces import FileSource
 from conovel.rows.storage import pick_features, read_pair_of_files, write_table
 from conovel.runs.file_detection import detect_files
-from conovel.scorers.estimators import FrameEstimator, reads_frames
+from conovel.scorers.automatic import reads_frames
+from conovel.scorers.estimators import FrameEstimator
 from conovel.site.memory import MemoryPlan
 
 pytestmark = pytest.mark.filterwarnings("ignore::conovel.errors.DataWarning")

@@ -11,9 +11,9 @@ from support.scorers import fit_scorer, samples, spying
 
 import conovel as cn
 from conovel.errors import InputError, ScorerError
-from conovel.scorers.automatic import MahalanobisDistance, mahalanobis_distance
+from conovel.scorers.automatic import mahalanobis_distance
 from conovel.scorers.base import Mixture, TrainingSet
-from conovel.scorers.blend import Blend, Refined
+from conovel.scorers.blend import Blend, MahalanobisDistance, Refined
 from conovel.scorers.cross_fit import CrossFit, CrossFitter
 
 TREES = ExtraTreesClassifier(20, max_depth=5, min_samples_leaf=2, random_state=0)

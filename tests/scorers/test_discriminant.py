@@ -10,8 +10,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from conovel.scorers.automatic import Discriminant
 from conovel.scorers.base import Mixture, TrainingSet
+from conovel.scorers.blend import Discriminant
 from conovel.scorers.cross_fit import CrossFitter
 
 WEIGHTS = np.random.default_rng(9).integers(1, 4, size=220)

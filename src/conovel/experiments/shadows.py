@@ -18,8 +18,15 @@ import numpy as np
 from conovel.experiments.attacks import Mask
 from conovel.models.wire import Surrogate
 from conovel.scorers.automatic import as_candidates
-from conovel.scorers.base import FittedScorer, Matrix, Mixture, Scorer, TrainingSet, Vector
-from conovel.scorers.selection import fit_best
+from conovel.scorers.base import (
+    FittedScorer,
+    Matrix,
+    Mixture,
+    Scorer,
+    TrainingSet,
+    Vector,
+    fit_best,
+)
 from conovel.site.sent.bounds import find_bounds
 from conovel.site.sent.noise import SecretNoise
 from conovel.site.sent.private_surrogate import make_private_surrogate

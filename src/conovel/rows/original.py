@@ -22,8 +22,8 @@ from conovel.rows.columns import as_it_is, no_value, one_form, plain_missing, se
 from conovel.rows.encoding import FeatureMap, pandas_frame
 from conovel.rows.representation import as_floats
 from conovel.rows.tables import Rows, require_finite, unify
+from conovel.scorers.automatic import on_frames, reads_frames
 from conovel.scorers.base import Matrix, Scorer, Vector
-from conovel.scorers.estimators import on_frames, reads_frames
 
 if TYPE_CHECKING:
     from conovel.site.work import SiteWork

@@ -32,8 +32,8 @@ from conovel.runs.one_site import (
 )
 from conovel.runs.repeats import detect_repeatedly
 from conovel.runs.row_scores import RowScores
-from conovel.scorers.automatic import as_candidates
-from conovel.scorers.estimators import ScorerLike, reads_frames
+from conovel.scorers.automatic import as_candidates, reads_frames
+from conovel.scorers.estimators import ScorerLike
 from conovel.scorers.spelling import spell, spell_scorer, spell_seed
 from conovel.site.checks.rows import check_rows, with_findings
 from conovel.site.checks.sample import Looked

@@ -21,11 +21,10 @@ from conovel.rows.tables import Rows, unify, warn_constant, warn_shared_rows
 from conovel.runs.kept import KeptDetector
 from conovel.runs.ledger_records import content_digest
 from conovel.runs.one_site import OneSiteSettings
-from conovel.scorers.automatic import Automatic
-from conovel.scorers.base import FittedScorer, Matrix, Mixture, Scorer, TrainingSet
-from conovel.scorers.estimators import OneClass, reads_frames
+from conovel.scorers.automatic import Automatic, reads_frames
+from conovel.scorers.base import FittedScorer, Matrix, Mixture, Scorer, TrainingSet, fit_best
+from conovel.scorers.estimators import OneClass
 from conovel.scorers.kept import Part, flat_part, from_part, to_part
-from conovel.scorers.selection import fit_best
 from conovel.site.blocks import require_two, split_by_number, training_sample
 from conovel.site.sent.compact import imitate
 from conovel.spec.made_from import require_made_for_later

@@ -20,9 +20,9 @@ from conovel.rows.original import on_frames_of
 from conovel.rows.pairs import read_pair
 from conovel.rows.tables import Rows, as_ids
 from conovel.runs.site_results import SiteResult
-from conovel.scorers.base import Mixture, Scorer, TrainingSet, Vector
-from conovel.scorers.estimators import reads_frames
-from conovel.scorers.selection import Selection, fit_best
+from conovel.scorers.automatic import reads_frames
+from conovel.scorers.base import Mixture, Scorer, TrainingSet, Vector, fit_best
+from conovel.scorers.selection import Selection
 from conovel.site.blocks import require_two, split_by_number, training_sample
 from conovel.site.explain.column_views import views_of
 from conovel.site.explain.explainer import Explainer

@@ -1,27 +1,26 @@
-"""The default scorer: smooth where normals look Gaussian, forests elsewhere.
+"""The default scorer, and all else that the `scorer` argument may be.
+
+The default is smooth where normals look Gaussian, and forests elsewhere.
 
 A linear discriminant, a Mahalanobis distance and trees, blended (:mod:`conovel.scorers.blend`),
 stand near the limit where normals are Gaussian. On columns with heavy tails, many zeros or several
 groups, two forests that learn most from likely novelties find more
 (:mod:`conovel.scorers.weighted_forests`). Which one is fitted depends on the shape of null_train's
-columns (:mod:`conovel.scorers.automatic`), never on what each of them finds: a few dozen
+columns (:func:`normality`), never on what each of them finds: a few dozen
 novelties cannot tell two good scores apart (docs/decisions/0015-default-by-shape.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import lstsq
 from scipy.stats import binom
 from sklearn import config_context
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.covariance import LedoitWolf, ledoit_wolf
+from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     HistGradientBoostingClassifier,
@@ -31,16 +30,23 @@ from sklearn.ensemble import (
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
 from threadpoolctl import threadpool_limits
 
 from conovel.errors import InputError, ScorerError
-from conovel.models.linear import expit
-from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet, Vector
+from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet
 from conovel.scorers.binned_forest import RandomisedTrees
-from conovel.scorers.blend import Blend, Refined, shallow_trees, shrunken_logistic
+from conovel.scorers.blend import (
+    Blend,
+    Discriminant,
+    MahalanobisDistance,
+    Refined,
+    shallow_trees,
+    shrunken_logistic,
+)
 from conovel.scorers.compiled_forest import CompiledForest
 from conovel.scorers.cross_fit import ShrunkenLogistic
-from conovel.scorers.estimators import OneClass, ScorerLike, as_scorer
+from conovel.scorers.estimators import Decode, FrameEstimator, OneClass, ScorerLike, as_scorer
 from conovel.scorers.selection import Selection
 from conovel.scorers.weighted_forests import WeightedForests
 from conovel.stats.levels import Generators, as_seed, as_whole
@@ -111,97 +117,6 @@ def normality(rows: Matrix) -> Normality:
     return Normality(n_columns, int(n_other), n_allowed, int(n_extreme))
 
 
-_ROWS = 256  # rows that are whitened together, so that they stay in the cache
-_SMALLEST_DISTANCE = 1e-9  # squared; a row at the centre has a logarithm, too
-
-
-class MahalanobisDistance(BaseEstimator):  # type: ignore[misc]
-    """The logarithm of the Mahalanobis distance, its covariance shrunk (Ledoit and Wolf 2004).
-
-    It needs no novelties at all, so it also works where they are few. Rows are whitened column
-    by column and not with `@`: BLAS results depend on the batch.
-    """
-
-    by_row = True
-
-    def fit(self, X: Matrix, y: None = None) -> MahalanobisDistance:
-        """Estimate centre and covariance."""
-        shape = LedoitWolf().fit(X)
-        values, axes = np.linalg.eigh(shape.covariance_)
-        self.centre_ = shape.location_
-        # Directions without variance say nothing.
-        scale = np.where(values > values.max() * 1e-12, values, np.inf) ** -0.5
-        self.whitening_ = axes * scale
-        return self
-
-    def score_samples(self, X: Matrix) -> Vector:
-        """Return the logarithm of the distance of each row, larger for more novel ones."""
-        squares = np.empty(len(X))
-        for first in range(0, len(X), _ROWS):
-            rows = X[first : first + _ROWS] - self.centre_
-            white = np.zeros(rows.shape)
-            for column, weights in zip(rows.T, self.whitening_, strict=True):
-                white += column[:, np.newaxis] * weights
-            squares[first : first + _ROWS] = (white**2).sum(axis=1)
-        return np.log(np.maximum(squares, _SMALLEST_DISTANCE))
-
-
-def mahalanobis_distance() -> OneClass:
-    """Score by the distance from known normals."""
-    return OneClass(MahalanobisDistance(), higher="novel", method="score_samples")
-
-
-class Discriminant(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """The direction from the normals to the novelties, in the metric of the normals.
-
-    The covariance is that of class 0 alone, shrunk (Ledoit and Wolf 2004): normals are many,
-    while a dozen novelties have a mean but no shape. Where both are Gaussian, four standard
-    deviations apart, logistic regression needs nearly three times as many rows to find the
-    direction as well (Efron 1975). scikit-learn's discriminant estimates both covariances and
-    knows no sample weights.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> X, y = rng.normal(size=(500, 9)), np.arange(500) >= 480
-    >>> X[y, 0] += 4.0
-    >>> model = Discriminant().fit(X, y)
-    >>> bool(model.predict_proba(X)[y, 1].mean() > 0.9)
-    True
-    """
-
-    by_row = True  # see `predict_proba`
-    is_linear = True
-
-    def fit(
-        self, X: Matrix, y: NDArray[np.integer], sample_weight: Vector | None = None
-    ) -> Discriminant:
-        """Estimate both means and one covariance."""
-        y = np.asarray(y, dtype=bool)
-        weights = np.ones(len(X)) if sample_weight is None else sample_weight
-        normal = X[~y]
-        centre, spread = normal.mean(axis=0), normal.std(axis=0)
-        scale = np.where(spread > 0, spread, np.inf)  # a constant column says nothing
-        white = (normal - centre) / scale
-        shift = (np.average(X[y], axis=0, weights=weights[y]) - centre) / scale
-        with config_context(assume_finite=True, skip_parameter_validation=True):
-            # Checks of arguments take longer than the estimate itself, and rows were checked.
-            covariance, _ = ledoit_wolf(white, assume_centered=True)
-        # A pivoted QR factorisation: two rows have a covariance without an inverse.
-        self.coef_ = lstsq(covariance, shift, cond=1e-10, lapack_driver="gelsy")[0] / scale
-        self.middle_ = centre + np.where(spread > 0, shift * spread / 2, 0)
-        self.classes_ = np.array([0, 1])
-        return self
-
-    def predict_proba(self, X: Matrix) -> Matrix:
-        """Say how likely each row is of class 0 and of class 1, as many of each assumed."""
-        log_ratio = np.zeros(len(X))
-        for column, weight in zip((X - self.middle_).T, self.coef_, strict=True):
-            log_ratio += column * weight  # no `@` here: BLAS results depend on the batch
-        novel = expit(log_ratio)
-        return np.column_stack([1 - novel, novel])
-
-
 # Below this many numbers, threads spend more time waiting for each other than working.
 _NUMBERS_FOR_THREADS = 1_000_000
 
@@ -209,6 +124,11 @@ _NUMBERS_FOR_THREADS = 1_000_000
 def _without_checks() -> AbstractContextManager[None]:
     """Skip scikit-learn's checks: all rows and settings have passed them once."""
     return config_context(assume_finite=True, skip_parameter_validation=True)  # type: ignore[no-any-return]
+
+
+def mahalanobis_distance() -> OneClass:
+    """Score by the distance from known normals."""
+    return OneClass(MahalanobisDistance(), higher="novel", method="score_samples")
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,7 +200,7 @@ class Automatic(Scorer):
         n_numbers = null_train.size + mixture.position.size * null_train.shape[1]
         n_threads = 1 if n_numbers < _NUMBERS_FOR_THREADS else None
         with _without_checks(), threadpool_limits(n_threads, user_api="openmp"):
-            fitted = candidates[selection.winner].fit(training)
+            fitted = list(candidates.values())[selection.chosen].fit(training)
         return replace(fitted, selection=selection)
 
 
@@ -355,3 +275,52 @@ def _with_drawn_seed(scorer: Any) -> Scorer:
     if isinstance(state, Generators) and is_dataclass(scorer):
         return replace(scorer, random_state=as_seed(state))  # type: ignore[type-var, return-value]
     return scorer  # type: ignore[no-any-return]
+
+
+def reads_frames(scorer: Any) -> bool:
+    """Tell whether a scorer, or a part of it, chooses columns by name or reads categories.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import OneHotEncoder
+    >>> reads_frames(make_pipeline(OneHotEncoder(), LogisticRegression()))
+    True
+    >>> reads_frames(LogisticRegression())
+    False
+    """
+    if isinstance(scorer, list | tuple):
+        return any(map(reads_frames, scorer))
+    if isinstance(scorer, Scorer) and is_dataclass(scorer):
+        return any(reads_frames(getattr(scorer, field.name)) for field in fields(scorer))
+    if not hasattr(scorer, "get_params") or isinstance(scorer, type):
+        return False
+    parts = [scorer, *scorer.get_params(deep=True).values()]
+    return any(_reads_columns(part) for part in parts)
+
+
+def _reads_columns(part: Any) -> bool:
+    if isinstance(part, ColumnTransformer):
+        return True
+    if isinstance(part, type) or not hasattr(part, "__sklearn_tags__"):
+        return False
+    tags = get_tags(part).input_tags
+    # Trees with native categories take codes, too; only transformers must have the texts.
+    return hasattr(part, "transform") and bool(tags.categorical or tags.string)
+
+
+def on_frames(scorers: Sequence[Scorer], decode: Decode) -> tuple[Scorer, ...]:
+    """Give the parts of scorers that read frames a frame, and the others the matrix."""
+    return tuple(_adapted(scorer, decode) for scorer in scorers)
+
+
+def _adapted(thing: Any, decode: Decode) -> Any:
+    if not reads_frames(thing):
+        return thing
+    if isinstance(thing, list | tuple):
+        return type(thing)(_adapted(part, decode) for part in thing)
+    if isinstance(thing, Scorer):
+        parts = {f.name: _adapted(getattr(thing, f.name), decode) for f in fields(thing)}  # type: ignore[arg-type]
+        return replace(thing, **parts)  # type: ignore[type-var]
+    return FrameEstimator(thing, decode)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
@@ -57,13 +57,13 @@ class ProbabilityReader:
 
         Two ways that give the same bits in every test may still differ for some row.
         """
-        return self.flat is not None or bool(getattr(self.model, "by_row", False))
+        return is_by_row(self.model) or self.flat is not None
 
     def __call__(self, X: Matrix) -> Vector:
         """Read the probability of each row."""
         is_converted = "flat" in vars(self)
         few = len(X) < _MANY_ROWS and not is_converted and _adds_trees_in_order(self.model)
-        if not few and self.flat is not None:
+        if not few and not is_by_row(self.model) and self.flat is not None:
             return self.flat.score(X)
         probabilities: Vector = self.model.predict_proba(X)[:, 1]
         return probabilities
@@ -91,21 +91,6 @@ def _adds_trees_in_order(fitted: Any) -> bool:
         hasattr(model, name) for name in ("estimators_", "_predictors", "tree_")
     )
 
-
-__all__ = [
-    "FittedScorer",
-    "Matrix",
-    "Mixture",
-    "Scale",
-    "ScoreModel",
-    "Scorer",
-    "TrainingSet",
-    "Vector",
-    "add_up",
-    "is_by_row",
-    "log_odds",
-    "mean_of",
-]
 
 Scale: TypeAlias = Literal["probability", "log-odds", "ordinal"]
 
@@ -308,6 +293,24 @@ class FittedScorer(Shown):
                 f"{self.name} gave NaN or {scores.shape} scores for {X.shape[0]} rows"
             )
         return scores
+
+
+def classifier_score(model: Any, scorer: Scorer, weights: Vector | None = None) -> FittedScorer:
+    """Return the score of a fitted classifier: its probabilities, else its decision function."""
+    if hasattr(model, "predict_proba"):
+        read = ProbabilityReader(model)
+        return FittedScorer(scorer, read, "probability", model, weights)
+    return FittedScorer(scorer, model.decision_function, "log-odds", model, weights)
+
+
+def fit_best(candidates: Sequence[Scorer], training: TrainingSet) -> FittedScorer:
+    """Fit the only candidate, or the one that :mod:`conovel.scorers.selection` chooses."""
+    if len(candidates) == 1:
+        return candidates[0].fit(training)
+    from conovel.scorers.selection import select_scorer  # noqa: PLC0415  (imports this module)
+
+    selection = select_scorer(candidates, training)
+    return replace(candidates[selection.chosen].fit(training), selection=selection)
 
 
 def add_up(parts: Iterable[Vector]) -> Vector:

@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import has_fit_parameter
 
-from conovel.errors import InputError
+from conovel.errors import InputError, ScorerError
 from conovel.models.linear import Linear
 from conovel.scorers.base import (
     FittedScorer,
@@ -27,6 +27,7 @@ from conovel.scorers.base import (
     Scorer,
     TrainingSet,
     Vector,
+    classifier_score,
     content_folds,
     is_by_row,
     last_step,
@@ -36,8 +37,8 @@ from conovel.scorers.estimators import (
     ClassifierScorer,
     OneClass,
     ScorerLike,
-    classifier_score,
-    require_probabilities,
+    name_of,
+    require_classifier,
 )
 from conovel.stats.levels import as_whole
 from conovel.stats.ranks import adjusted_pvalues, conformal_ranks
@@ -250,7 +251,7 @@ class CrossFitter:
     def first_fit(self, scorer: ScorerLike) -> CrossFit:
         """Cross-fit a first scorer on all rows."""
         if not isinstance(scorer, OneClass | CrossFitScorer):
-            require_probabilities(scorer)
+            _require_probabilities(scorer)
         if scorer not in self._first_fits:
             self._first_fits[scorer] = self._fit_first(scorer)
         return self._first_fits[scorer]
@@ -265,7 +266,7 @@ class CrossFitter:
     def refine(self, firsts: tuple[CrossFit, ...], learner: ScorerLike, n_refits: int) -> CrossFit:
         """Weigh and refit; the first cross-fit stays where nothing stands out."""
         if as_whole(n_refits, "n_refits", most=_MOST_ROUNDS):
-            require_probabilities(learner)
+            _require_probabilities(learner)
         key = firsts, learner, n_refits
         if key not in self._refinements:
             self._refinements[key] = self._refine(firsts, learner, n_refits)
@@ -343,6 +344,14 @@ class CrossFitter:
         estimator = whole.estimator if whole else None
         weights = found.weights[self.n_train :]
         return FittedScorer(scorer, found.score, found.models[0].scale, estimator, weights)
+
+
+def _require_probabilities(scorer: ScorerLike) -> None:
+    """Check that a scorer is a classifier whose scores are probabilities."""
+    is_ready = hasattr(scorer, "predict_proba") and hasattr(scorer, "__sklearn_tags__")
+    if not (is_ready and is_classifier(scorer)):
+        require_classifier(scorer)
+        raise ScorerError(f"{name_of(scorer)} has no predict_proba, which this needs")
 
 
 def likely_novel(of_null_train: Vector, of_mixture: Vector) -> Vector:

@@ -1,16 +1,18 @@
-"""Scikit-learn classifiers as scorers: null_train is class 0, the mixture is class 1."""
+"""Scikit-learn models as scorers: classifiers, one-class models, and pipelines that read frames.
+
+A classifier learns null_train as class 0 and the mixture as class 1, a one-class model null_train
+alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
-from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 
 from conovel.errors import ScorerError
@@ -21,6 +23,7 @@ from conovel.scorers.base import (
     Scorer,
     TrainingSet,
     Vector,
+    classifier_score,
     is_by_row,
 )
 
@@ -64,14 +67,6 @@ def as_scorer(scorer: ScorerLike) -> Scorer:
     return ClassifierScorer(scorer)
 
 
-def classifier_score(model: Any, scorer: Scorer, weights: Vector | None = None) -> FittedScorer:
-    """Return the score of a fitted classifier: its probabilities, else its decision function."""
-    if hasattr(model, "predict_proba"):
-        read = ProbabilityReader(model)
-        return FittedScorer(scorer, read, "probability", model, weights)
-    return FittedScorer(scorer, model.decision_function, "log-odds", model, weights)
-
-
 def with_seed(scorer: ScorerLike, seed: int) -> ScorerLike:
     """Clone a scorer or an estimator with every random state fixed that it leaves open.
 
@@ -90,13 +85,6 @@ def with_seed(scorer: ScorerLike, seed: int) -> ScorerLike:
         if value is None and name.rpartition("__")[2] == "random_state"
     ]
     return scorer.set_params(**dict.fromkeys(open_states, seed))
-
-
-def require_probabilities(scorer: ScorerLike) -> None:
-    """Check that a scorer is a classifier whose scores are probabilities."""
-    require_classifier(scorer)
-    if not hasattr(scorer, "predict_proba"):
-        raise ScorerError(f"{name_of(scorer)} has no predict_proba, which this needs")
 
 
 def require_classifier(scorer: ScorerLike) -> None:
@@ -172,8 +160,10 @@ class OneClass(Scorer):
             raise ScorerError(
                 f"{self.label} has no method {self.method!r}: name the one that scores"
             )
-        sign = 1.0 if self.higher == "novel" else -1.0
-        return FittedScorer(self, SignedScore(model, self.method, sign), "ordinal", model)
+        read = getattr(model, self.method)
+        if self.higher == "normal":
+            read = NegatedScore(model, self.method)
+        return FittedScorer(self, read, "ordinal", model)
 
     def with_seed(self, seed: int) -> Scorer:
         """Fix every random state that the model leaves open."""
@@ -181,16 +171,15 @@ class OneClass(Scorer):
 
 
 @dataclass(frozen=True, eq=False)
-class SignedScore:
-    """A score method of a fitted model, turned so that higher is more novel."""
+class NegatedScore:
+    """A score method of a fitted model that scores normal rows higher, negated."""
 
     model: Any
     method: str
-    sign: float
 
     def __call__(self, X: Matrix) -> Vector:
         """Score each row."""
-        return np.asarray(self.sign * getattr(self.model, self.method)(X))
+        return -np.asarray(getattr(self.model, self.method)(X))
 
     @property
     def by_row(self) -> bool:
@@ -211,55 +200,6 @@ def _is_isolation_forest(model: Any) -> bool:
 
 # Makes a frame of the rows of a matrix.
 Decode: TypeAlias = Callable[[Matrix], Any]
-
-
-def reads_frames(scorer: Any) -> bool:
-    """Tell whether a scorer, or a part of it, chooses columns by name or reads categories.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import OneHotEncoder
-    >>> reads_frames(make_pipeline(OneHotEncoder(), LogisticRegression()))
-    True
-    >>> reads_frames(LogisticRegression())
-    False
-    """
-    if isinstance(scorer, list | tuple):
-        return any(map(reads_frames, scorer))
-    if isinstance(scorer, Scorer) and is_dataclass(scorer):
-        return any(reads_frames(getattr(scorer, field.name)) for field in fields(scorer))
-    if not hasattr(scorer, "get_params") or isinstance(scorer, type):
-        return False
-    parts = [scorer, *scorer.get_params(deep=True).values()]
-    return any(_reads_columns(part) for part in parts)
-
-
-def _reads_columns(part: Any) -> bool:
-    if isinstance(part, ColumnTransformer):
-        return True
-    if isinstance(part, type) or not hasattr(part, "__sklearn_tags__"):
-        return False
-    tags = get_tags(part).input_tags
-    # Trees with native categories take codes, too; only transformers must have the texts.
-    return hasattr(part, "transform") and bool(tags.categorical or tags.string)
-
-
-def on_frames(scorers: Sequence[Scorer], decode: Decode) -> tuple[Scorer, ...]:
-    """Give the parts of scorers that read frames a frame, and the others the matrix."""
-    return tuple(_adapted(scorer, decode) for scorer in scorers)
-
-
-def _adapted(thing: Any, decode: Decode) -> Any:
-    if not reads_frames(thing):
-        return thing
-    if isinstance(thing, list | tuple):
-        return type(thing)(_adapted(part, decode) for part in thing)
-    if isinstance(thing, Scorer):
-        parts = {f.name: _adapted(getattr(thing, f.name), decode) for f in fields(thing)}  # type: ignore[arg-type]
-        return replace(thing, **parts)  # type: ignore[type-var]
-    return FrameEstimator(thing, decode)
 
 
 def _has(method: str) -> Callable[[Any], bool]:

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from conovel.errors import ModelError, ScorerError
 from conovel.models.forest import Forest, Tree, round_down
 from conovel.models.linear import Dense, Linear
-from conovel.scorers.automatic import Discriminant, MahalanobisDistance
 from conovel.scorers.base import (
     FittedScorer,
     Matrix,
@@ -33,7 +32,7 @@ from conovel.scorers.base import (
     flat_or_none,
 )
 from conovel.scorers.binned_forest import RandomisedTrees
-from conovel.scorers.blend import BlendedFit
+from conovel.scorers.blend import BlendedFit, Discriminant, MahalanobisDistance
 from conovel.scorers.cross_fit import CrossFit, ShrunkenLogistic
 from conovel.scorers.estimators import OneClass
 

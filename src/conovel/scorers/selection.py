@@ -13,13 +13,13 @@ way, by the number of rejections).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from conovel.errors import InputError
-from conovel.scorers.base import FittedScorer, Mixture, Scorer, TrainingSet, Vector
+from conovel.scorers.base import Mixture, Scorer, TrainingSet, Vector
 from conovel.stats.ranks import conformal_ranks
 
 # A row at p-value p counts exp(-p / tail): what step-up procedures at the usual levels look at,
@@ -178,11 +178,3 @@ def select_scorer(candidates: Sequence[Scorer], training: TrainingSet) -> Select
     fits = [scorer.fit(hold_out.training) for scorer in candidates]
     scores = [hold_out.training.mixture.score(fit) for fit in fits]
     return hold_out.select([fit.name for fit in fits], scores)
-
-
-def fit_best(candidates: Sequence[Scorer], training: TrainingSet) -> FittedScorer:
-    """Fit the only candidate, or the one that :func:`select_scorer` chooses."""
-    if len(candidates) == 1:
-        return candidates[0].fit(training)
-    selection = select_scorer(candidates, training)
-    return replace(candidates[selection.chosen].fit(training), selection=selection)

@@ -27,7 +27,7 @@ from conovel.models.forest import Forest
 from conovel.models.linear import Linear, affine, expit, standardise
 from conovel.models.quantized.forest import QuantizedForest, per_feature, uniform
 from conovel.models.wire import Surrogate
-from conovel.scorers.automatic import Automatic, Discriminant, normality
+from conovel.scorers.automatic import Automatic, normality
 from conovel.scorers.base import (
     FittedScorer,
     Matrix,
@@ -36,10 +36,11 @@ from conovel.scorers.base import (
     TrainingSet,
     Vector,
     add_up,
+    fit_best,
     is_by_row,
     log_odds,
 )
-from conovel.scorers.selection import fit_best
+from conovel.scorers.blend import Discriminant
 from conovel.site.common_scale import EDGES, novelties_in
 from conovel.site.sent.bounds import Bounds
 from conovel.site.sent.compact import grow_imitation

@@ -21,7 +21,7 @@ from conovel.rows.storage import pick_features
 from conovel.rows.stored import store_rows
 from conovel.rows.tables import Rows, warn_constant
 from conovel.rows.work_folder import WorkFolder
-from conovel.scorers.estimators import reads_frames
+from conovel.scorers.automatic import reads_frames
 from conovel.site.engines import Engine, LocalEngine
 from conovel.site.memory import DEFAULT_MEMORY, MemoryPlan, as_memory
 from conovel.site.site import Site

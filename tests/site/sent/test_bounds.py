@@ -9,9 +9,8 @@ from sklearn.ensemble import ExtraTreesClassifier
 
 import conovel as cn
 from conovel.scorers.automatic import as_candidates
-from conovel.scorers.base import Mixture, TrainingSet
+from conovel.scorers.base import Mixture, TrainingSet, fit_best
 from conovel.scorers.estimators import as_scorer
-from conovel.scorers.selection import fit_best
 from conovel.site.sent.bounds import REACH, find_bounds
 from conovel.site.sent.compact import _grow
 from conovel.site.sent.public_ranges import Ranges, public_ranges

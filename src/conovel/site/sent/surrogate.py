@@ -23,9 +23,8 @@ from conovel.errors import InputError, ModelError
 from conovel.models import wire
 from conovel.models.wire import NO_SCHEMA, decode
 from conovel.scorers.automatic import Automatic, normality
-from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet
+from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet, fit_best
 from conovel.scorers.from_sklearn import Flat, to_flat
-from conovel.scorers.selection import fit_best
 from conovel.site.sent.bounds import SHAPE_REACH, Bounds, find_bounds
 from conovel.site.sent.compact import encode_compact, imitate
 from conovel.spec.settings import Bits, as_bits
