@@ -240,7 +240,10 @@ class Blend(CrossFitScorer):
     n_folds: int = 5
     lead: float = 1.0
 
-    label = "blend"
+    @property
+    def label(self) -> str:
+        """The scorer in a word."""
+        return "blend"
 
     def cross_fit(self, fitter: CrossFitter) -> CrossFit:
         """Refine the members, then learn a coefficient for each."""
