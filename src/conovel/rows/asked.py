@@ -58,13 +58,7 @@ def may_be_missing(said: Schema | Mapping[str, Any] | None) -> set[str]:
 def restricted(
     schema: SchemaLike, exclude: Sequence[str] = (), columns: Sequence[str] | None = None
 ) -> Schema | Mapping[str, Any] | None:
-    """Give what was said, with columns ignored that are excluded or not among those asked for.
-
-    Raises
-    ------
-    ColumnError
-        If columns are asked for that the schema does not use: nobody said what they are.
-    """
+    """Give what was said, with columns ignored that are excluded or not among those asked for."""
     said = as_schema(schema)
     if not isinstance(said, Schema) or not (exclude or columns):
         return said

@@ -72,23 +72,7 @@ def kind_of_values(kind: pa.DataType) -> str | None:
 def common_field(
     name: str, types: Collection[pa.DataType], kinds: Collection[str], decimals: Collection[str]
 ) -> pa.Field:
-    """Give a column one type.
-
-    Parameters
-    ----------
-    name : str
-    types : collection of DataType
-        How the files would read it.
-    kinds : collection of str
-        Kinds of values that files with types hold in it.
-    decimals : collection of str
-        Decimal signs of the files.
-
-    Raises
-    ------
-    ValueTypeError
-        If the kinds have no common form.
-    """
+    """Give a column one type."""
     require_one_meaning(kinds, f"column {name!r}")
     if len(types) == 1 and not is_text(only := next(iter(types))):
         return pa.field(name, only)
@@ -104,18 +88,7 @@ def common_field(
 
 
 def converted(table: pa.Table, types: pa.Schema, path: object, decimal: str = ".") -> pa.Table:
-    """Bring columns to the types agreed on.
-
-    Parameters
-    ----------
-    table : Table
-    types : Schema
-        From :func:`common_field`.
-    path : object
-        What errors call the table.
-    decimal : str
-        The decimal sign of the texts.
-    """
+    """Bring columns to the types agreed on."""
     columns = [
         _as_agreed(column, field, f"{path}: column {field.name!r}", decimal)
         for column, field in zip(table.select(types.names).columns, types, strict=True)

@@ -93,20 +93,7 @@ class Texts:
         *,
         others: Collection[str] = (),
     ) -> Texts:
-        """Spell texts in one way, take those that mark a missing value out, and order them.
-
-        Parameters
-        ----------
-        codes : int array
-            For each row the place of its text among `names`, or -1.
-        names : sequence of str
-        kinds : collection of str
-            Types of the values that did not come as texts.
-        label : str
-            What errors call the column.
-        others : collection of str
-            Types of the column in other samples.
-        """
+        """Spell texts in one way, take those that mark a missing value out, and order them."""
         used = np.zeros(len(names) + 1, dtype=np.bool_)
         used[codes] = True
         held = [name if here else "" for name, here in zip(names, used, strict=False)]
@@ -122,15 +109,7 @@ class Texts:
         return bool(self.kinds) and self.kinds <= DATES
 
     def texts(self, kinds: Collection[str] = (), label: str = "the column") -> Texts:
-        """Spell them beside values of other samples.
-
-        Parameters
-        ----------
-        kinds : collection of str
-            Types of the column in all samples.
-        label : str
-            What errors call the column.
-        """
+        """Spell them beside values of other samples."""
         if self.kinds.issuperset(kinds):  # so they are spelled
             return self
         return Texts.of(self.codes, self.levels, self.kinds, label, others=kinds)
@@ -194,13 +173,7 @@ def plain_kinds(frame: nw.DataFrame[Any]) -> list[str | None]:
 
 
 def read_series(series: nw.Series[Any], label: str) -> RawColumn:
-    """Read one column of a frame.
-
-    Raises
-    ------
-    ValueTypeError
-        If it holds lists or other things that are not one value.
-    """
+    """Read one column of a frame."""
     try:
         return _read_series(series, label)
     except UnicodeEncodeError as error:
@@ -314,22 +287,7 @@ def _seconds(value: datetime.time | datetime.timedelta | np.timedelta64) -> floa
 
 
 def one_form(types: Collection[type], values: Collection[Any], label: str) -> Callable[[Any], Any]:
-    """Say how objects get one form, so that equal ones cannot be told apart by their type.
-
-    Parameters
-    ----------
-    types : collection of types
-        Of all values.
-    values : collection
-        All different values of a column, of both samples.
-    label : str
-        What errors call the column.
-
-    Raises
-    ------
-    ValueTypeError
-        If there are texts and other values, or values that cannot be compared.
-    """
+    """Say how objects get one form, so that equal ones cannot be told apart by their type."""
     kinds = {_kind_of(value, label) for value in values}
     if TEXT in kinds and kinds != {TEXT}:
         raise mixed_with_texts(label, kinds - {TEXT})

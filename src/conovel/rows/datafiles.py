@@ -244,13 +244,7 @@ def require_columns(files: Iterable[DataFile], names: Sequence[str]) -> None:
 def agree_on_features(
     samples: Sequence[Sequence[DataFile]], names: Sequence[str], stacklevel: int = 3
 ) -> pa.Schema:
-    """Give each feature one type over all files of all samples that are compared.
-
-    Raises
-    ------
-    ColumnError
-        If a file lacks a feature, or holds something else than numbers in it.
-    """
+    """Give each feature one type over all files of all samples that are compared."""
     kinds: dict[str, set[str]] = {}
     fields = []
     for files in samples:

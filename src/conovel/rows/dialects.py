@@ -134,13 +134,7 @@ def require_text_name(path: Path) -> None:
 
 
 def sniff(path: Path, reading: Reading = AS_FOUND) -> Dialect:
-    """Find out how a CSV file is written, as far as it was not said.
-
-    Raises
-    ------
-    ColumnError
-        If the first line holds numbers instead of names.
-    """
+    """Find out how a CSV file is written, as far as it was not said."""
     try:
         with pa.input_stream(str(path), compression="detect") as stream:
             head = stream.read(_HEAD)

@@ -85,19 +85,7 @@ class Encoder(FeatureMap):
         self.schema = schema
 
     def encode(self, columns: Mapping[str, RawColumn], name: str) -> list[Vector]:
-        """Give the features of some rows, each as a vector.
-
-        Parameters
-        ----------
-        columns : mapping of names to the values of the rows
-        name : str
-            What errors call the table.
-
-        Raises
-        ------
-        ColumnError
-            If values do not fit the schema. It names the column, the row and what to do.
-        """
+        """Give the features of some rows, each as a vector."""
         found: list[Vector] = []
         for column in self.schema.used:
             found += _ENCODERS[column.kind](column, columns[column.name], name)

@@ -26,17 +26,7 @@ from conovel.spec.schema import Schema
 def infer_from_files(
     sources: Sequence[FileSource], size: int, asked: Mapping[str, Any] | None
 ) -> Schema:
-    """Infer the schema of both samples together, as from rows in memory.
-
-    Parameters
-    ----------
-    sources : sequence of FileSource
-        With the same features.
-    size : int
-        Rows that are read at a time.
-    asked : mapping or None
-        Kinds of some columns.
-    """
+    """Infer the schema of both samples together, as from rows in memory."""
     first, *others = (_profiles(source, size) for source in sources)
     for other in others:
         for name, profile in other.items():
@@ -63,20 +53,7 @@ def contents_in_files(path: Path, reading: Reading, made: MadeFrom, size: int) -
 
 
 def codec_from_files(sources: Sequence[FileSource], size: int, room: int) -> FrameCodec:
-    """Make what turns the rows into a matrix and back into a frame, as from rows in memory.
-
-    Parameters
-    ----------
-    sources, size
-        As of :func:`infer_from_files`.
-    room : int
-        Bytes that the different texts and dates may take.
-
-    Raises
-    ------
-    InputError
-        If they take more. It names the column with most of them.
-    """
+    """Make what turns the rows into a matrix and back into a frame, as from rows in memory."""
     empty = nw.from_native(sources[0].schema.empty_table(), eager_only=True)
     _refuse_mixed(sources)
     kinds = zip(empty.columns, plain_kinds(empty), strict=True)

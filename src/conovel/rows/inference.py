@@ -164,19 +164,6 @@ def schema_from(
     """Say what each column is.
 
     Proof: Corollary 4 (docs/theory.md#cor-tables).
-
-    Parameters
-    ----------
-    profiles : mapping of the name of a column to its Profile
-    asked : mapping of a name to a kind or to what a schema says of a column, optional
-        Taken as it is; what it leaves open follows from the values.
-    name : str
-        What errors call the table.
-
-    Raises
-    ------
-    ColumnError
-        Of columns that are no feature: dates, ids and free text. It names them and the options.
     """
     told = {} if asked is None else asked
     ignored = [key for key, said in told.items() if kind_of_column(said) == "ignore"]

@@ -53,16 +53,7 @@ def line_of(path: Path, dialect: Dialect, row: int) -> int | None:
 def malformed(
     path: Path, dialect: Dialect, names: Sequence[str], error: Exception
 ) -> FileError | None:
-    """Say in plain words what pyarrow found wrong in a CSV file; None for anything else.
-
-    Parameters
-    ----------
-    path : Path
-    dialect : Dialect
-    names : sequence of str
-        The columns, if they are known already.
-    error : Exception
-    """
+    """Say in plain words what pyarrow found wrong in a CSV file; None for anything else."""
     if found := _WIDTH.search(str(error)):
         place = _place(path, dialect, found[1])
         return FileError(
@@ -99,18 +90,7 @@ def _short(text: str) -> str:
 
 
 def relocated(error: ConovelError, path: Path, dialect: Dialect | None, first: int) -> str:
-    """Give the message of an error about some rows of a file, with the place in the file.
-
-    Parameters
-    ----------
-    error : ConovelError
-        It may say "first in row 5" of the rows that were looked at.
-    path : Path
-    dialect : Dialect or None
-        None for files without lines; then rows are counted from 0.
-    first : int
-        The row of the file at which these rows begin.
-    """
+    """Give the message of an error about some rows of a file, with the place in the file."""
 
     def place(found: re.Match[str]) -> str:
         row = first + int(found[1])

@@ -197,16 +197,7 @@ class FrameCodec(FeatureMap):
 def with_frames(
     work: SiteWork, columns: Sequence[str] | None, encoder: FeatureMap | None
 ) -> SiteWork:
-    """Let the scorers of a site that read frames have a frame, if the rows came in one.
-
-    Parameters
-    ----------
-    work : SiteWork
-    columns : sequence of str or None
-        Names of the features; None where rows came as an array.
-    encoder : FeatureMap or None
-        What made the features.
-    """
+    """Let the scorers of a site that read frames have a frame, if the rows came in one."""
     return replace(work, candidates=on_frames_of(work.candidates, columns, encoder))
 
 

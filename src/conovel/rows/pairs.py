@@ -53,21 +53,7 @@ def read_pair(
     fixed: bool = False,
     keep_frames: bool = False,
 ) -> tuple[Rows, Rows]:
-    """Check the two samples of a detection, and give both in the same features.
-
-    Parameters
-    ----------
-    X_null, X_test : array or frame
-        Known normals, and rows to test.
-    schema : Schema, path, mapping or None
-        What the columns are; kinds of some columns complete what follows from the values.
-    agreed : bool
-        Whether the features must not follow from these samples: agents agree on them.
-    fixed : bool
-        Whether a schema that is given must follow from no row of these samples.
-    keep_frames : bool
-        Whether frames must be made again of the features, see :mod:`conovel.rows.original`.
-    """
+    """Check the two samples of a detection, and give both in the same features."""
     said = as_schema(schema)
     both = _both_frames(X_null, X_test, said) if keep_frames else []
     known, tests = (
@@ -114,17 +100,7 @@ def encode_samples(samples: Sequence[Any], schema: Schema, names: Sequence[str])
 
 
 def encode_rows(sample: Any, schema: Schema, name: str, kinds: Sequence[str]) -> Rows:
-    """Check one sample and give its features as those of rows that were encoded before.
-
-    Parameters
-    ----------
-    sample : array or frame
-    schema : Schema
-    name : str
-        What errors call the sample.
-    kinds : sequence of str
-        Types of the rows that were encoded before, as of :func:`encode_samples`.
-    """
+    """Check one sample and give its features as those of rows that were encoded before."""
     table = as_table(read_sample(sample, name, None, schema))
     before = Encoder(schema).kinds_of_columns(kinds)
     for label, raw in table.values.items():

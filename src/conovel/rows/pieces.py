@@ -169,15 +169,7 @@ class FileSource:
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
     def pieces(self, size: int) -> Iterator[Piece]:
-        """Read the rows in order, `size` at a time.
-
-        Raises
-        ------
-        FileError
-            If a file cannot be read; it is named.
-        ColumnError
-            If a value is not a finite number.
-        """
+        """Read the rows in order, `size` at a time."""
         return self.mapped(size, lambda piece: piece)
 
     def mapped(self, size: int, work: Callable[[Piece], T]) -> Iterator[T]:

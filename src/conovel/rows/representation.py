@@ -113,15 +113,7 @@ def as_floats(array: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def round_to(values: NDArray[np.float64], kind: str, label: str) -> NDArray[Any]:
-    """Round a column to a float type, and leave it in that type.
-
-    Parameters
-    ----------
-    values : float64 array of shape (n,)
-    kind : {"float16", "float32", "float64"}
-    label : str
-        What an error calls the column.
-    """
+    """Round a column to a float type, and leave it in that type."""
     with np.errstate(over="ignore"):
         rounded = values.astype(kind)
     if np.any(np.isinf(rounded) & np.isfinite(values)):
@@ -133,14 +125,7 @@ def round_to(values: NDArray[np.float64], kind: str, label: str) -> NDArray[Any]
 
 
 def warn_rounded(found: Mapping[str, Iterable[str]], stacklevel: int = 3) -> None:
-    """Warn of columns whose kinds differ so that some numbers are rounded.
-
-    Parameters
-    ----------
-    found : mapping of a column's label to its kinds in all samples or files
-    stacklevel : int
-        As for :func:`warnings.warn`, seen from here.
-    """
+    """Warn of columns whose kinds differ so that some numbers are rounded."""
     differing = []
     for label, kinds in found.items():
         names = sorted(set(kinds))

@@ -65,19 +65,7 @@ def read_sample(
     columns: Sequence[str] | None = None,
     schema: Schema | Mapping[str, Any] | None = None,
 ) -> Rows | Table:
-    """Check one sample with columns of any kind.
-
-    Parameters
-    ----------
-    sample : array or frame of shape (n, d)
-        Frames of pandas, polars and pyarrow are read by column name.
-    name : str
-        What errors call it.
-    columns : sequence of str, optional
-        Columns the frame must have, in this order; by default those that the schema names.
-    schema : Schema, mapping or None
-        Columns of its kind "ignore" are left out.
-    """
+    """Check one sample with columns of any kind."""
     if isinstance(sample, Rows | Table):
         return sample
     frame = as_frame(sample, name)

@@ -39,14 +39,7 @@ with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
 
 
 def read_sheet(path: Path, most: int = SHEET_BYTES) -> pa.Table:
-    """Read the first sheet of an Excel file.
-
-    Parameters
-    ----------
-    path : Path
-    most : int
-        Memory, in bytes, that reading it may take, where the system can bound that.
-    """
+    """Read the first sheet of an Excel file."""
     if find_spec("fastexcel") is None:
         raise MissingExtraError("fastexcel", "excel")
     # -P: no module is taken from the current folder, where files of others may be.

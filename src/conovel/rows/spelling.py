@@ -131,13 +131,7 @@ def require_one_meaning(kinds: Collection[str], label: str) -> None:
 
 
 def respell(texts: Iterable[str], kinds: Collection[str], label: str) -> list[str | None]:
-    """Spell texts of a column that holds values of these kinds, too, in any of the samples.
-
-    Raises
-    ------
-    ValueTypeError
-        If a text may be one of those values in another spelling, such as 3,5 beside numbers.
-    """
+    """Spell texts of a column that holds values of these kinds, too, in any of the samples."""
     kind = number_kind(kinds)
     found = [spell(text, kind) for text in texts]
     for text in found:

@@ -45,19 +45,7 @@ class Sample:
 def read_sample(
     path: Path, types: pa.Schema, id_column: str | None = None, reading: Reading = AS_FOUND
 ) -> Sample:
-    """Read a file, or a folder of files of one format.
-
-    Parameters
-    ----------
-    path : Path
-        File or folder; the ending tells the format.
-    types : Schema
-        Features and their types, see :func:`pick_features`.
-    id_column : str, optional
-        Column that names the rows. It is never a feature.
-    reading : Reading
-        What the user says about the files.
-    """
+    """Read a file, or a folder of files of one format."""
     files = open_files(path, reading)
     needed = types if id_column is None else types.append(agree_on_ids(files, id_column))
     table = pa.concat_tables([file.read(needed) for file in files])

@@ -187,19 +187,7 @@ class _Read(NamedTuple):
 def store_rows(
     source: FileSource, work: WorkFolder, name: str, size: int, tell: Callable[[int], None]
 ) -> StoredRows:
-    """Read files once, check every value, and keep the features; or take up what was kept.
-
-    Parameters
-    ----------
-    source : FileSource
-    work : WorkFolder
-    name : str
-        Under which they are kept.
-    size : int
-        Rows of a chunk.
-    tell : callable
-        Told how many more rows were read.
-    """
+    """Read files once, check every value, and keep the features; or take up what was kept."""
     kept = work.load(name)
     if kept is None:
         kept = _store(source, work, name, size, tell)

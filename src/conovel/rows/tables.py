@@ -93,17 +93,7 @@ class Rows:
 
 
 def read_rows(sample: Any, name: str, columns: Sequence[str] | None = None) -> Rows:
-    """Check one sample.
-
-    Parameters
-    ----------
-    sample : array or frame of shape (n, d)
-        Numbers only. Frames of pandas, polars and pyarrow are read by column name.
-    name : str
-        What errors call it.
-    columns : sequence of str, optional
-        Columns the frame must have; they are taken in this order.
-    """
+    """Check one sample."""
     if isinstance(sample, Rows):
         return sample
     frame = as_frame(sample, name)

@@ -53,20 +53,7 @@ def as_bytes(amount: int | str, name: str = "memory") -> int:
 def require_room(
     path: Path, form: str, names: Collection[str], separator: str, asked: str | None
 ) -> None:
-    """Refuse a file that takes more memory than the budget when it is unpacked.
-
-    Parameters
-    ----------
-    path : Path
-    form : str
-        csv, parquet, arrow or excel.
-    names : collection of str
-        The columns that are read.
-    separator : str
-        What stands between the values of a CSV file.
-    asked : str or None
-        The budget that the user asks for; None: that of the environment, or the usual one.
-    """
+    """Refuse a file that takes more memory than the budget when it is unpacked."""
     asked = asked or os.environ.get(VARIABLE)
     size = path.stat().st_size
     budget = max(BUDGET, TIMES * size) if asked is None else as_bytes(asked, "unpacked")

@@ -67,12 +67,6 @@ def training_sample(mixture: Mixture, most: int) -> Mixture:
 
     Proof: Corollary 2 (docs/theory.md#cor-files), Theorem 1 (docs/theory.md#thm-valid).
 
-    Parameters
-    ----------
-    mixture : Mixture
-    most : int
-        Expected size of the sample.
-
     Examples
     --------
     >>> import numpy as np

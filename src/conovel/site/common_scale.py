@@ -111,14 +111,6 @@ def fit_scale(model: ScoreModel, training: TrainingSet, least: int = 1) -> Commo
 
     Proof: Theorem 10 (docs/theory.md#thm-joint).
 
-    Parameters
-    ----------
-    model : ScoreModel
-        The score that ranks the rows.
-    training : TrainingSet
-    least : int
-        How many rows of the mixture a cell holds at least, if it holds any.
-
     Examples
     --------
     Normal rows around 0 and a few novelties around 6:

@@ -77,19 +77,6 @@ def fit_composite(
     """Fit what a composite needs.
 
     Proof: Lemma 6 (docs/theory.md#lem-exchangeable).
-
-    Parameters
-    ----------
-    composite : {"auto", "mean", "max", "min", "stacked", "local"}
-        "max" is the paper's. "stacked" learns again from the features and the scores of every
-        model; "auto" is what :func:`choose_composite` chooses, and "stacked" where null_train
-        has fewer than 60 rows.
-    local : FittedScorer
-        The agent's own model, at full precision.
-    surrogates : sequence of ScoreModel
-        The peers' models; without any, the composite is the local score itself.
-    training : TrainingSet
-        What the local model learnt from.
     """
     if not surrogates:
         return Composite(local)

@@ -181,21 +181,6 @@ def second_model(
     discriminant, refitted to the rows that stand out. Other scorers are imitated: a logistic
     regression is sent itself, for all others a forest. Without rows to learn from, it is the
     distance from null_train.
-
-    Parameters
-    ----------
-    candidates : sequence of Scorer
-        What the site learns with.
-    training : FoldTraining
-    own : Surrogate
-        The agent's first model, for where there is nothing to learn from.
-    bits : Bits
-    seed : int
-        Seed of a forest that imitates.
-    schema : bytes
-        Digest of the columns.
-    bounds : Bounds
-        Values beyond are moved to them, and thresholds lie between them.
     """
     training = training.within(bounds)
     null_train, mixture = training.null_train, training.mixture

@@ -52,15 +52,6 @@ class LevelledModel:
 def with_levels(model: ScoreModel, mixture: Mixture, least: int) -> ScoreModel:
     """Let each level of a score hold at least `least` rows of a mixture.
 
-    Parameters
-    ----------
-    model : ScoreModel
-        Of a peer.
-    mixture : Mixture
-        Of this site.
-    least : int
-        The number k. With k = 1 the model stays as it is.
-
     Examples
     --------
     A model that sets two of ten rows apart, and one that sets five apart:

@@ -53,18 +53,6 @@ def spread_of(scores: Matrix) -> Vector:
 def model_weights(scores: Standardised, first: Vector) -> Vector:
     """Return the weight of each model's standardised score; the weights add up to 1.
 
-    Parameters
-    ----------
-    scores : Standardised
-        Of the agent's own model and its peers'.
-    first : array of shape (number of different mixture rows,)
-        A first score of the mixture rows. It says which are likely novelties.
-
-    Returns
-    -------
-    array of shape (n_models,)
-        Equal weights where no row stands out, or no model tells them apart.
-
     Examples
     --------
     A model that gives the last row a high score, and one that does not:

@@ -47,19 +47,7 @@ class Writer(Protocol):
 def explain_files(
     site: Site, limit: int, most: int = MOST_EXPLAINED, agreed: Agreed | None = None
 ) -> Reasons:
-    """Explain the most novel of the rejected rows; only they are read again.
-
-    Parameters
-    ----------
-    site : Site
-        Its rows are kept in a folder, and are ranked.
-    limit : int
-        The largest rejected rank; in the regime `joint` the lowest rejected cell.
-    most : int
-        How many rows are explained at most.
-    agreed : Agreed, optional
-        What all agents agreed on in the regime `consensus`.
-    """
+    """Explain the most novel of the rejected rows; only they are read again."""
     ranked, source, store = _ranked_files(site)
     chosen, novelty = _most_novel(site, ranked, limit, most, agreed)
     store.begin("explaining")
@@ -135,30 +123,14 @@ class DecisionFile:
         self._seen = SeenDecisions(Looked.of(site.null, site.test))
 
     def write(self, path: Path, reasons: Reasons | None = None) -> None:
-        """Write the decisions of an agent, as `conovel.SiteResult` has them.
-
-        Parameters
-        ----------
-        path : Path
-            .csv or .parquet, on the disk of the folder.
-        reasons : Reasons, optional
-            Written beside the decisions.
-        """
+        """Write the decisions of an agent, as `conovel.SiteResult` has them."""
         seen = map(self._seen.see, map(self._decide, self._ranked.parts("writing")))
         write_rows(path, with_reasons(seen, reasons), self._store.work.folder)
 
     def write_alone(
         self, path: Path, reasons: Reasons | None = None, keep_columns: bool = False
     ) -> None:
-        """Write the decisions of a site alone, as `conovel.Detection` has them.
-
-        Parameters
-        ----------
-        path, reasons
-            As of :meth:`write`.
-        keep_columns : bool
-            Whether to write the columns of the test files, too.
-        """
+        """Write the decisions of a site alone, as `conovel.Detection` has them."""
         self.sketch = Sketch(self._ranked)
         ranks, adjusted_p_values = self.histogram.adjusted()
         adjusted = np.zeros(self.histogram.n_calibration + 2)  # by rank
@@ -211,15 +183,7 @@ class DecisionFile:
         )
 
     def findings(self, *known: Finding | None, name: str = "") -> tuple[Finding, ...]:
-        """Look for what speaks against the decisions, once they are written.
-
-        Parameters
-        ----------
-        *known : Finding or None
-            What is known already.
-        name : str
-            The agent; empty for one site alone.
-        """
+        """Look for what speaks against the decisions, once they are written."""
         n_smallest, n_agents = self.histogram.at_most(1), self.site.work.n_agents
         return self._seen.findings(n_smallest, known, n_agents, name)
 

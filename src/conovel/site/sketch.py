@@ -130,18 +130,7 @@ class SeenDecisions:
     def findings(
         self, n_smallest: int, known: Sequence[Finding | None], n_agents: int, name: str
     ) -> tuple[Finding, ...]:
-        """Look for what speaks against the decisions.
-
-        Parameters
-        ----------
-        n_smallest : int
-            Tested rows with the smallest possible p-value.
-        known : sequence of Finding or None
-            What is known already.
-        n_agents : int
-        name : str
-            The agent; empty for one site alone.
-        """
+        """Look for what speaks against the decisions."""
         seen = pa.concat_tables(self._parts)
         rejected = seen["rejected"].to_numpy()
         tested = np.ones(rejected.size, dtype=np.bool_)

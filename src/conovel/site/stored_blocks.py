@@ -155,12 +155,6 @@ class StoredBlock:
         do not depend on which of the rows are calibration rows.
 
         Proof: Corollary 2 (docs/theory.md#cor-files), Lemma 2 (docs/theory.md#lem-ranks).
-
-        Parameters
-        ----------
-        model : ScoreModel
-        name : str
-            Of the folder of the parts; the work folder itself by default.
         """
         work = self.store.work
         work = WorkFolder.at(work.folder / name, work.key) if name else work
@@ -233,11 +227,6 @@ class StoredBlock:
         whichever sample they are in, and the distinct rows of a round are scored in one call, in
         canonical order. With one round this is the call that is made in memory. Only the number
         of rows decides how many rounds there are.
-
-        Returns
-        -------
-        list of arrays
-            For each sample the scores by place; NaN where a row is not scored.
         """
         samples, n_mixture = self._mixture, self.n_mixture
         n_rounds = -(-n_mixture // self.test.size)
@@ -332,15 +321,6 @@ def draw_sample(mixture: Sequence[Chosen], rate: float, cell_bits: int) -> Mixtu
     are read, and counted exactly.
 
     Proof: Corollary 2 (docs/theory.md#cor-files).
-
-    Parameters
-    ----------
-    mixture : sequence of Chosen
-        The rows, wherever they are.
-    rate : float
-        Which part of the mixture is drawn.
-    cell_bits : int
-        More cells give closer bounds.
     """
     shift = np.uint64(64 - cell_bits)
     cells = np.zeros(1 << cell_bits, dtype=np.uint32)

@@ -39,16 +39,6 @@ def column_findings(
 ) -> list[Finding]:
     """Look at each column of both samples by itself.
 
-    Parameters
-    ----------
-    null, test : float arrays of shape (n, d) and (m, d)
-    names : sequence of str
-    sources : sequence of str, optional
-        The columns of the user's table that they come from. One that became several features is
-        looked at as a whole: it is constant if all of them are.
-    n_rows : int
-        How many rows both samples have, if these are only some of them.
-
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -261,13 +251,7 @@ def label_finding(
     names: Sequence[str],
     sources: Sequence[str] | None = None,
 ) -> Finding | None:
-    """Find a label among the columns: constant in the known normals, and the flags repeat it.
-
-    Parameters
-    ----------
-    rejected : bool array of shape (m,)
-        The flagged test rows.
-    """
+    """Find a label among the columns: constant in the known normals, and the flags repeat it."""
     n_rejected = int(rejected.sum())
     for name, value, differs in _varying(null, test, names, sources) if n_rejected else ():
         both, n_differs = int((differs & rejected).sum()), int(differs.sum())

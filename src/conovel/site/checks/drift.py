@@ -124,17 +124,6 @@ def find_drift(
 
     Of many rows every 2^k-th is tested. That choice does not look at values.
 
-    Parameters
-    ----------
-    values : float array of shape (n, d)
-        Rows in their order.
-    names : sequence of str
-        The columns.
-    most_draws : int
-        How many random orders are drawn at most.
-    stride : int
-        If these are every so many-th rows only, so that places are given in all of them.
-
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -307,15 +296,6 @@ def permutation_p_value(
     See docs/theory.md, "The check of the known normals".
 
     Proof: Proposition (docs/theory.md#prop-check).
-
-    Parameters
-    ----------
-    observed : float array of shape (d,)
-        The statistics of the observed order.
-    draw : callable
-        Gives the largest of the d statistics of one random permutation.
-    most : int
-        The largest number of draws.
 
     Examples
     --------

@@ -26,13 +26,6 @@ Matrix = NDArray[np.float64]
 def share_finding(n_tested: int, n_rejected: int, n_smallest: int) -> Finding | None:
     """Say that more rows stand out than novelties plausibly are.
 
-    Parameters
-    ----------
-    n_tested, n_rejected : int
-        Tested rows, and those that were flagged.
-    n_smallest : int
-        Rows with the smallest possible p-value.
-
     Examples
     --------
     >>> print(share_finding(1000, 30, 40), share_finding(1000, 876, 900).message)
@@ -61,12 +54,6 @@ def column_finding(
     """Say that one column by itself explains nearly all of many flags.
 
     It does where flagged rows lie outside of the range of all known normals.
-
-    Parameters
-    ----------
-    null, test : float arrays of shape (n, d) and (m, d)
-    rejected : bool array of shape (m,)
-    names : sequence of str
     """
     n_rejected = int(rejected.sum())
     if rejected.size < _FEWEST_ROWS or n_rejected <= _SUSPICIOUS * rejected.size:

@@ -57,22 +57,7 @@ def check_rows(
     *known: Finding | None,
     n_agents: int = 1,
 ) -> list[Finding]:
-    """Look at the rows of a site before anything is learnt from them, and tell what was found.
-
-    Parameters
-    ----------
-    looked : Looked
-        Known normals and rows to test.
-    ids : array of shape (m',), optional
-        Names of the test rows that are looked at.
-    on_finding : callable
-        Called with each finding that reading the rows did not warn of.
-    *known : Finding or None
-        What is known already.
-    n_agents : int
-        The agents of the run: the chance that the drift of any of them is found in error is at
-        most 1 in 100 for up to 20 agents, and K/2000 for more.
-    """
+    """Look at the rows of a site before anything is learnt from them, and tell what was found."""
     null, test, features, sources = looked[:4]
     mistakes = [
         *column_findings(null, test, features, sources, looked.n_null + looked.n_test),

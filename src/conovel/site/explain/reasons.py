@@ -202,13 +202,7 @@ class Reasons:
         return columns
 
     def to_dict(self, n_flagged: int) -> dict[str, Any]:
-        """Give the reasons as plain JSON types, for a report.
-
-        Parameters
-        ----------
-        n_flagged : int
-            How many rows were flagged; more than were explained, if they are too many.
-        """
+        """Give the reasons as plain JSON types, for a report."""
         order = np.arange(len(self)) if self.novelty is None else self.novelty
         patterns = self.patterns()
         pattern_of = np.zeros(len(self), dtype=np.intp)
@@ -304,15 +298,7 @@ class Reasons:
 def most_novel(
     rows: NDArray[np.intp], ranks: NDArray[np.int64], scores: NDArray[np.float64], most: int
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the most novel of some rows by rank, then by score.
-
-    Returns
-    -------
-    rows : int array
-        In the order of their places.
-    novelty : int array
-        Positions among them, the most novel first.
-    """
+    """Return the most novel of some rows by rank, then by score."""
     chosen = rows[np.lexsort((-scores, ranks))[:most]]
     places = np.argsort(chosen)
     return chosen[places], np.argsort(places)

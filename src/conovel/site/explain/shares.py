@@ -76,24 +76,7 @@ def contributions(
     nearest: NDArray[np.float64],
     columns: Columns,
 ) -> Matrix:
-    """Return what each column adds to the score of each row.
-
-    Parameters
-    ----------
-    model : ScoreModel
-        What ranked the rows.
-    X : array of shape (n, d)
-    background : array of shape (b, d)
-        Known normals over which exact contributions are averaged.
-    nearest : array of shape (n, k, d)
-        The known normals nearest to each row, the nearest first.
-    columns : sequence of int arrays
-        The features of each column.
-
-    Returns
-    -------
-    array of shape (n, number of columns)
-    """
+    """Return what each column adds to the score of each row."""
     parts = exact_parts(model, X)
     if parts is None:
         return _first_and_last(hybrid_score(model, X), X, nearest, columns)
@@ -155,14 +138,7 @@ def _changes(
     masks: NDArray[np.bool_],
     which: NDArray[np.intp],
 ) -> Matrix:
-    """Return what some sets of features change as the first and as the last, on average.
-
-    Parameters
-    ----------
-    masks : bool array of shape (sets, d)
-    which : int array of shape (n, k)
-        The sets that are tried for each row.
-    """
+    """Return what some sets of features change as the first and as the last, on average."""
     n, k = which.shape
     n_normals = nearest.shape[1]
     changed = np.zeros((n, k))

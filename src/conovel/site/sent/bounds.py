@@ -77,14 +77,6 @@ def find_bounds(null_train: Matrix, agreed: Ranges | None = None, reach: float =
     distribution; p is 0.1, or more if that would be fewer than five rows. A side without width
     has that of the other side. Bounds of whole numbers are whole numbers.
 
-    Parameters
-    ----------
-    null_train : array of shape (n, d)
-    agreed : Ranges, optional
-        NaN where a range is not known.
-    reach : float
-        Stands for the 4 in the formula.
-
     Examples
     --------
     >>> rows = np.append(np.random.default_rng(0).normal(size=999), 1e6)[:, np.newaxis]

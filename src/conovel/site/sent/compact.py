@@ -89,28 +89,7 @@ def encode_compact(
     budget: int | None = None,
     schema: bytes = NO_SCHEMA,
 ) -> bytes:
-    """Return a small surrogate of a local model as bytes.
-
-    Parameters
-    ----------
-    local : FittedScorer
-        The agent's model, fitted on these rows.
-    training : TrainingSet
-    seed : int
-        Seed of the trees.
-    bounds : Bounds, optional
-        Of the features; by default those of null_train.
-    budget : int, optional
-        Bytes that the message may have, its header of 28 included: the first of `PROFILES`
-        that fits is sent. By default `DEFAULT` is sent, whatever its size.
-    schema : bytes
-        Digest of the columns, see :func:`conovel.models.wire.schema_digest`.
-
-    Raises
-    ------
-    InputError
-        If no profile fits the budget.
-    """
+    """Return a small surrogate of a local model as bytes."""
     linear = _as_linear(local)
     if linear is not None:
         message = wire.encode(uniform(linear, _LINEAR_BITS), schema=schema)
@@ -168,15 +147,6 @@ def imitate(
 
     It stands for a model that has no numbers to send, and is quantized like any other forest.
     What is sent is grown between bounds; what stays at the site needs none.
-
-    Parameters
-    ----------
-    local : FittedScorer
-        The agent's model, fitted on these rows.
-    training : TrainingSet
-    seed : int
-        Seed of the trees.
-    bounds : Bounds, optional
     """
     rows, target = _lesson(local, training)
     return grow_imitation(rows, target, seed, bounds)

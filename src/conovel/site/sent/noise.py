@@ -89,12 +89,6 @@ def gaussian_scale(sensitivity: float, rho: float) -> float:
     """Return the scale of discrete Gaussian noise that costs ρ.
 
     Proof: Proposition (docs/theory.md#prop-privacy).
-
-    Parameters
-    ----------
-    sensitivity : float
-        The largest Euclidean distance between the sums of neighbouring data sets.
-    rho : float
     """
     scale = sensitivity / math.sqrt(2 * rho) * _ROOM
     if _gaussian(scale).map(sensitivity) > rho:

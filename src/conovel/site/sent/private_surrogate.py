@@ -75,22 +75,6 @@ def make_private_surrogate(
 ) -> bytes:
     """Make what a peer receives, with differential privacy for every row.
 
-    Parameters
-    ----------
-    training : TrainingSet
-    n_mixture : int
-        How many mixture rows there are, or are to be expected in a sample by content. It must not
-        depend on what the rows hold.
-    known : Units
-        What is publicly known of the features.
-    privacy : Privacy
-    noise : NoiseSource
-        Fresh and secret.
-    bits : None, int or str
-        How the numbers of the model are sent.
-    schema : bytes
-        Digest of the columns.
-
     Examples
     --------
     >>> from conovel.scorers.base import Mixture

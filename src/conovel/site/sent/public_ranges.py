@@ -30,12 +30,6 @@ class Ranges(NamedTuple):
 def public_ranges(schema: Schema | SchemaDigest | None, n_features: int) -> Ranges:
     """Return what is publicly known of the ranges of all features.
 
-    Parameters
-    ----------
-    schema : Schema or None
-        Without one, nothing is known.
-    n_features : int
-
     Examples
     --------
     >>> columns = {"age": {"kind": "number", "low": 0, "high": 120}, "ill": "boolean"}

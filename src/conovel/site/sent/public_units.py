@@ -25,12 +25,6 @@ class Units(NamedTuple):
 def public_units(schema: Schema | SchemaDigest | None, n_features: int) -> Units:
     """Return what is publicly known of the middles and units of all features.
 
-    Parameters
-    ----------
-    schema : Schema or None
-        Without one, nothing is known.
-    n_features : int
-
     Examples
     --------
     >>> columns = {"age": {"kind": "number", "low": 0, "high": 120}, "ill": "boolean"}

@@ -35,20 +35,6 @@ __all__ = ["decode", "encode", "flat_of", "make_surrogate"]
 def encode(model: Any, *, bits: int | None = None, schema: bytes = NO_SCHEMA) -> bytes:
     """Turn a fitted model into bytes for a peer.
 
-    Parameters
-    ----------
-    model : fitted scikit-learn or LightGBM classifier, or a flat model
-    bits : int or None
-        Precision of thresholds and values; None is float64.
-    schema : bytes
-        Digest of the columns it was made for, see :func:`conovel.models.wire.schema_digest`.
-
-    Raises
-    ------
-    ModelError
-        If the model has no flat form. :class:`conovel.Network` sends such a model, too: it
-        has the rows, so that a forest can imitate the model on them.
-
     Examples
     --------
     >>> import numpy as np
@@ -133,27 +119,7 @@ def make_surrogate(
     candidates: Sequence[Scorer],
     bounds: Bounds | None = None,
 ) -> bytes:
-    """Make what a peer receives from the model fitted on a training set.
-
-    Parameters
-    ----------
-    bits : None, int or str
-        See :mod:`conovel.spec.settings`. A compact model imitates, see
-        :mod:`conovel.site.sent.compact`, and so does what is sent for a model without a flat form.
-    local : FittedScorer or None
-        What is sent itself, where `bits` is a precision and it is made of numbers; None: nothing
-        is, and what is sent imitates.
-    training : TrainingSet
-    seed : int
-        Seed of a forest that imitates.
-    schema : bytes
-        Digest of the columns, see :func:`conovel.models.wire.schema_digest`.
-    candidates : sequence of Scorer
-        What the site learns with. The model that is imitated is learnt with them again, from rows
-        without values beyond the bounds.
-    bounds : Bounds, optional
-        Of the features; by default those of null_train.
-    """
+    """Make what a peer receives from the model fitted on a training set."""
     if not isinstance(bits, str) and local is not None and local.flat is not None:
         with suppress(ModelError):  # more numbers than a message may hold
             return _encode_once(local.flat, bits, schema)
