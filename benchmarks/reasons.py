@@ -23,8 +23,7 @@ from threadpoolctl import threadpool_limits
 import conovel as cn
 from conovel.models.shares import column_shares
 from conovel.scorers.from_sklearn import to_flat
-from conovel.site.explain.column_views import plain_views
-from conovel.site.explain.explainer import Explainer
+from conovel.site.explain.explainer import Explainer, plain_views
 
 SCORERS = {
     "linear": "logistic",

@@ -150,7 +150,7 @@ def main() -> None:
 
 def run(place: Path, sizes: list[int], budget: str, repeat: int) -> None:
     """Let the size grow, then compare at the last one."""
-    from conovel.site.memory import as_memory
+    from conovel.site.engines import as_memory
 
     growth = Table(title=f"cost per row as a multiple of the first size; budget {budget}")
     for head in ("test rows", *GROWING, "peak / budget"):

@@ -19,7 +19,7 @@ from conovel.cli.tables import FileOptions
 from conovel.cli.watch import MOST_ENDS, Watcher, _kept_test
 from conovel.errors import ColumnError, FileError, SampleError
 from conovel.rows.datafiles import open_files
-from conovel.rows.sheets import read_sheet
+from conovel.rows.unpacked import read_sheet
 from conovel.spec.exits import NO
 
 WATCH = "from conovel.cli import main; main()"

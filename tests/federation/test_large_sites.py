@@ -15,7 +15,7 @@ from conovel.federation.consent import Limits
 from conovel.federation.settings import read_site
 from conovel.report import write_report
 from conovel.rows.storage import read_json, write_table
-from conovel.site.memory import MemoryPlan
+from conovel.site.engines import MemoryPlan
 
 
 def make_files(folder, rows, large=""):
@@ -83,7 +83,7 @@ def test_the_summary_leaves_the_rows_to_the_other_file(rows, tmp_path, short_pie
 def test_large_files_are_read_in_pieces_without_being_asked(
     rows, tmp_path, short_pieces, monkeypatch
 ):
-    monkeypatch.setattr("conovel.site.memory._LARGE", 100)
+    monkeypatch.setattr("conovel.site.engines._LARGE", 100)
     monkeypatch.setattr("conovel.federation.site_files.read_pair_of_files", None)
     files, account = run(tmp_path / "run", rows, "")
     assert account["state"] == "done", account["message"]

@@ -18,13 +18,13 @@ from support.roles import in_files as roles_in_files
 
 import conovel as cn
 from conovel.errors import InputError
-from conovel.rows.file_columns import codec_from_files
 from conovel.rows.pieces import FileSource
 from conovel.rows.storage import pick_features, read_pair_of_files, write_table
 from conovel.runs.file_detection import detect_files
 from conovel.scorers.automatic import reads_frames
 from conovel.scorers.estimators import FrameEstimator
-from conovel.site.memory import MemoryPlan
+from conovel.site.engines import MemoryPlan
+from conovel.site.open_files import codec_from_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::conovel.errors.DataWarning")
 

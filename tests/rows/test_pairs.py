@@ -12,8 +12,8 @@ from sklearn.pipeline import make_pipeline
 import conovel as cn
 from conovel.errors import ColumnError, FileError, InputError
 from conovel.rows.columns import Numbers, Texts
-from conovel.rows.inference import Profile
 from conovel.rows.pairs import read_pair
+from conovel.rows.schemas import Profile
 
 pytestmark = pytest.mark.filterwarnings("ignore::conovel.errors.DataWarning")  # rows are few
 
@@ -201,7 +201,7 @@ def test_fit_and_predict_take_tables():
 
 
 def test_a_profile_does_not_depend_on_how_the_rows_are_cut(monkeypatch):
-    monkeypatch.setattr("conovel.rows.inference.MOST_KEPT", 8)
+    monkeypatch.setattr("conovel.rows.schemas.MOST_KEPT", 8)
     values = RNG.integers(0, 40, 200)
     for column in (Numbers(values.astype(float)), Texts.of(values, [f"t{i}" for i in range(40)])):
         whole = Profile()

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conovel.rows.spreadsheets import neutral_table, neutral_texts
-from conovel.rows.storage import write_table
+from conovel.rows.storage import neutral_table, neutral_texts, write_table
 from conovel.site.output import write_rows
 
 BEGINNINGS = tuple("=+-@\t\r\n＝＋－＠")

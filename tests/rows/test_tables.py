@@ -11,7 +11,7 @@ from scipy import sparse
 
 from conovel.errors import ColumnError, DataWarning, SampleError
 from conovel.rows.pairs import read_pair
-from conovel.rows.tables import read_rows
+from conovel.rows.samples import read_rows
 
 GOOD = pd.DataFrame({"amount": [1.0, 2.0, 3.0], "hour": [3, 4, 5]})
 

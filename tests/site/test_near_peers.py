@@ -8,8 +8,7 @@ from support.scorers import FunctionScore
 from conovel.models.linear import expit
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.scorers.blend import Refined
-from conovel.site.near_peers import Standardised, model_weights
-from conovel.site.stacking import stack
+from conovel.site.stacking import Standardised, model_weights, stack
 
 
 def scores_of(*novel_means, n=60, n_novel=4, seed=0):

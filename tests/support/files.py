@@ -9,7 +9,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 import conovel as cn
 from conovel.rows.storage import write_table
 from conovel.runs.file_detection import detect_files
-from conovel.site.memory import MemoryPlan
+from conovel.site.engines import MemoryPlan
 
 N_NULL, N_TEST, WIDTH = 900, 600, 3
 

@@ -32,7 +32,7 @@ from conovel.runs.file_detection import detect_files
 from conovel.scorers.automatic import as_candidates
 from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
 from conovel.scorers.estimators import as_scorer
-from conovel.site.memory import MemoryPlan
+from conovel.site.engines import MemoryPlan
 from conovel.site.open_files import open_files_site
 from conovel.site.output import DecisionFile
 from conovel.site.stored_blocks import StoredBlock

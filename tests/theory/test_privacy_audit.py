@@ -22,9 +22,14 @@ from support.noise import NoNoise
 
 from conovel.models.wire import decode
 from conovel.scorers.base import Mixture, TrainingSet
-from conovel.site.sent.noise import SecretNoise
-from conovel.site.sent.private_surrogate import LENGTH, START, make_private_surrogate, noisy_sums
-from conovel.site.sent.public_units import Units, public_units
+from conovel.site.sent.bounds import Units, public_units
+from conovel.site.sent.private_surrogate import (
+    LENGTH,
+    START,
+    SecretNoise,
+    make_private_surrogate,
+    noisy_sums,
+)
 from conovel.spec.settings import as_privacy
 
 KNOWN = Units(np.zeros(2), np.ones(2))

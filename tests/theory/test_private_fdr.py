@@ -10,7 +10,7 @@ from support.attained import BOUND, LEVEL, draw_agents, false_share
 from support.noise import SeededNoise
 
 import conovel as cn
-from conovel.site.sent.noise import SecretNoise
+from conovel.site.sent.private_surrogate import SecretNoise
 
 
 def false_discovery_share(trial):

@@ -34,7 +34,7 @@ from conovel.scorers.automatic import NAMED, Automatic
 from conovel.scorers.base import Mixture
 from conovel.scorers.weighted_forests import WeightedForests
 from conovel.site.blocks import split_null
-from conovel.site.sent.noise import SecretNoise
+from conovel.site.sent.private_surrogate import SecretNoise
 from conovel.spec.regimes import REGIMES
 from conovel.spec.seeds import detector_seeds
 from conovel.spec.settings import COMPOSITES

@@ -24,7 +24,7 @@ from support.spellings import SIZES, Case, held, pairs, some_of, try_case, write
 import conovel as cn
 from conovel.errors import ColumnError
 from conovel.rows import columns
-from conovel.rows.original import FrameCodec
+from conovel.rows.frames import FrameCodec
 from conovel.runs.file_detection import detect_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::conovel.errors.DataWarning")

@@ -204,7 +204,7 @@ def _with_normals(
 
 def _wants_pieces(files: DetectFiles, memory: str | None, engine: Engine | None) -> bool:
     """Return whether the files are read in pieces; the results are the same."""
-    from conovel.site.memory import are_large  # noqa: PLC0415
+    from conovel.site.engines import are_large  # noqa: PLC0415
 
     wanted = memory is not None or engine is not None
     if wanted and files.out is None:
@@ -228,7 +228,7 @@ _Found: TypeAlias = "tuple[Detection | FileDetection, dict[str, Any], Reasons | 
 
 def _in_memory(detector: AdaDetect, files: DetectFiles) -> _Found:
     from conovel.report import of_detection  # noqa: PLC0415
-    from conovel.rows.asked import columns_read  # noqa: PLC0415
+    from conovel.rows.schemas import columns_read  # noqa: PLC0415
     from conovel.rows.storage import read_pair_of_files  # noqa: PLC0415
 
     reading, columns = columns_read(detector.schema, files.reading, files.columns)

@@ -58,7 +58,7 @@ def fit(
     ones.
     """
     require_there(null, unlabelled, options.schema)
-    from conovel.rows.asked import columns_read  # noqa: PLC0415
+    from conovel.rows.schemas import columns_read  # noqa: PLC0415
     from conovel.rows.storage import pick_columns, read_sample  # noqa: PLC0415
     from conovel.runs.detector import AdaDetect  # noqa: PLC0415
 

@@ -108,8 +108,8 @@ def read_batch(
     detector: KeptDetector, test: Path, id_column: str | None, reading: Reading
 ) -> tuple[Any, Any]:
     """Read the rows to test with the columns of a detector; other columns are left out."""
-    from conovel.rows.asked import columns_read  # noqa: PLC0415
     from conovel.rows.datafiles import agree_on_features, column_names, open_files  # noqa: PLC0415
+    from conovel.rows.schemas import columns_read  # noqa: PLC0415
     from conovel.rows.storage import read_sample, require_features  # noqa: PLC0415
 
     columns = None if detector.schema is not None else detector.columns

@@ -103,7 +103,7 @@ def _exchanges(bits: str, epsilon: str | None, scorer: list[str]) -> list[Exchan
 def _pool(null: Path | None, test: Path | None, options: FileOptions, seed: int) -> Pool:
     """Read the rows, or draw those of the paper's design."""
     from conovel.experiments.privacy import design_pool, pool_of  # noqa: PLC0415
-    from conovel.rows.asked import columns_read  # noqa: PLC0415
+    from conovel.rows.schemas import columns_read  # noqa: PLC0415
     from conovel.rows.storage import read_pair_of_files  # noqa: PLC0415
 
     schema: Any = options.agreed_schema()

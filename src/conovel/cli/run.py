@@ -99,7 +99,7 @@ def run(
     from conovel.federation.session import run as run_terms  # noqa: PLC0415
     from conovel.federation.settings import read_federation  # noqa: PLC0415
     from conovel.federation.terms import Terms  # noqa: PLC0415
-    from conovel.rows.asked import as_whole_schema  # noqa: PLC0415
+    from conovel.rows.schemas import as_whole_schema  # noqa: PLC0415
     from conovel.rows.storage import write_json  # noqa: PLC0415
     from conovel.spec.listing import of_batch  # noqa: PLC0415
     from conovel.spec.regimes import choose_regime  # noqa: PLC0415

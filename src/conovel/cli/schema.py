@@ -46,8 +46,8 @@ def schema(
     """
     first, second = _sources(file, null, test)
     require_there(first, second)
-    from conovel.rows.asked import columns_read  # noqa: PLC0415
     from conovel.rows.pairs import infer_schema  # noqa: PLC0415
+    from conovel.rows.schemas import columns_read  # noqa: PLC0415
     from conovel.rows.storage import pick_features, read_sample  # noqa: PLC0415
     from conovel.spec.schema import Column  # noqa: PLC0415
 

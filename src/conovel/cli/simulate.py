@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from conovel.protocol.group_records import AgentGroup
-    from conovel.rows.asked import SchemaLike
+    from conovel.rows.schemas import SchemaLike
     from conovel.runs.agents import Agent
     from conovel.runs.carrying import Phase
     from conovel.runs.results import NetworkRun
@@ -202,7 +202,7 @@ def _draw_agents(
 
 
 def _read_agents(texts: list[str], options: FileOptions, schema: SchemaLike) -> list[Agent]:
-    from conovel.rows.asked import columns_read  # noqa: PLC0415
+    from conovel.rows.schemas import columns_read  # noqa: PLC0415
     from conovel.rows.storage import read_pair_of_files  # noqa: PLC0415
     from conovel.runs.agents import Agent  # noqa: PLC0415
 

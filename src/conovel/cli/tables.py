@@ -84,7 +84,7 @@ class FileOptions:
 
     def agreed_schema(self) -> Schema | Mapping[str, Any] | None:
         """Read what the columns are."""
-        from conovel.rows.asked import restricted  # noqa: PLC0415
+        from conovel.rows.schemas import restricted  # noqa: PLC0415
 
         if not self.kind:
             return restricted(self.schema, self._excluded, self.features)
@@ -188,7 +188,7 @@ def _named(text: str, files: Mapping[str, Path]) -> str:
 
 def _with_line(error: ConovelError, files: Mapping[str, Path], reading: Reading) -> str:
     from conovel.rows.datafiles import DataFile, format_of  # noqa: PLC0415
-    from conovel.rows.lines import relocated  # noqa: PLC0415
+    from conovel.rows.dialects import relocated  # noqa: PLC0415
 
     about = [path for name, path in files.items() if name in str(error)]
     if len(about) != 1 or not about[0].is_file() or format_of(about[0]) != "csv":

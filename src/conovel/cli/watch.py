@@ -271,7 +271,7 @@ def _kept_test(detector: Path, ledger: Path, level: str | None, options: FileOpt
 
 
 def _refitted_test(null: Path, ledger: Path, level: str | None, options: FileOptions) -> Test:
-    from conovel.rows.asked import columns_read  # noqa: PLC0415
+    from conovel.rows.schemas import columns_read  # noqa: PLC0415
     from conovel.rows.storage import read_pair_of_files  # noqa: PLC0415
     from conovel.runs.detector import AdaDetect  # noqa: PLC0415
 

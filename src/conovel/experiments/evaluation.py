@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ColumnError, InputError, SampleError
-from conovel.rows.asked import SchemaLike
-from conovel.rows.tables import as_frame
+from conovel.rows.samples import as_frame
+from conovel.rows.schemas import SchemaLike
 from conovel.runs.check_order import order_of, take
 from conovel.runs.detector import AdaDetect
 from conovel.runs.repeats import once_warned

@@ -27,11 +27,8 @@ from conovel.scorers.base import (
     Vector,
     fit_best,
 )
-from conovel.site.sent.bounds import find_bounds
-from conovel.site.sent.noise import SecretNoise
-from conovel.site.sent.private_surrogate import make_private_surrogate
-from conovel.site.sent.public_ranges import public_ranges
-from conovel.site.sent.public_units import public_units
+from conovel.site.sent.bounds import find_bounds, public_ranges, public_units
+from conovel.site.sent.private_surrogate import SecretNoise, make_private_surrogate
 from conovel.site.sent.surrogate import decode, make_surrogate
 from conovel.spec.schema import Schema, SchemaDigest
 from conovel.spec.settings import COMPACT, Bits, Privacy

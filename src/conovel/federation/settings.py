@@ -263,7 +263,7 @@ def _schema(
     """Read the schema; it differs from that of a run where a site leaves out what the run uses."""
     if value is None:
         return None
-    from conovel.rows.asked import as_whole_schema, restricted  # noqa: PLC0415  (scikit-learn)
+    from conovel.rows.schemas import as_whole_schema, restricted  # noqa: PLC0415  (scikit-learn)
 
     return as_whole_schema(restricted(folder / value, exclude, columns))
 
@@ -271,7 +271,7 @@ def _schema(
 def _memory(value: str | None) -> str | None:
     if value is None:
         return None
-    from conovel.site.memory import as_memory  # noqa: PLC0415  (loads scikit-learn)
+    from conovel.site.engines import as_memory  # noqa: PLC0415  (loads scikit-learn)
 
     as_memory(value)  # raises if it is not an amount of memory
     return value

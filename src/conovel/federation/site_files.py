@@ -20,17 +20,16 @@ from conovel.protocol.agent import Agent
 from conovel.protocol.not_checked import FORMATS
 from conovel.protocol.plain_bodies import as_plain
 from conovel.protocol.transcript import Transcript
-from conovel.rows.asked import columns_read
 from conovel.rows.pairs import read_pair
 from conovel.rows.private_files import FOLDER_MODE, make_private_folder
+from conovel.rows.schemas import columns_read
 from conovel.rows.storage import read_pair_of_files, write_json, write_table
 from conovel.rows.tables import as_ids
 from conovel.runs.ledger_network import agent_settings, network_facts
 from conovel.runs.site_results import SiteResult, decide
 from conovel.scorers.automatic import as_candidates
-from conovel.site.checks.rows import check_rows, with_findings
-from conovel.site.checks.sample import Looked
-from conovel.site.memory import are_large
+from conovel.site.checks.rows import Looked, check_rows, with_findings
+from conovel.site.engines import are_large
 from conovel.site.open_files import open_files_site
 from conovel.site.output import DecisionFile, explain_files
 from conovel.site.site import Site

@@ -35,7 +35,7 @@ from conovel.runs.ledger_file import (
 )
 from conovel.runs.ledger_records import BatchFacts, LedgerUpdate
 from conovel.runs.site_results import SiteResult, with_part
-from conovel.site.memory import are_large
+from conovel.site.engines import are_large
 from conovel.site.site import Site
 from conovel.spec.bodies import Abort, Kind, Message
 from conovel.spec.fields import MAX_AGENTS

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from conovel.errors import ValueTypeError
 from conovel.rows.columns import Numbers, read_series
-from conovel.rows.representation import as_floats, common_kind, round_to
 from conovel.rows.spelling import (
     DATE,
     DATES,
@@ -28,6 +27,7 @@ from conovel.rows.spelling import (
     spell,
     spells_number,
 )
+from conovel.rows.tables import as_floats, common_kind, round_to
 
 _FLOATS = {"float16": pa.float16(), "float32": pa.float32(), "float64": pa.float64()}
 # What goes along with a feature that is read as texts: the kinds of its values in any file, and
@@ -37,7 +37,7 @@ _COMMA_NUMBER = r"^(\s*[+-]?\d*),(\d+([eE][+-]?\d+)?\s*)$"
 
 
 def kind_of_numbers(kind: pa.DataType) -> str | None:
-    """Name a kind of numbers as `conovel.rows.representation` does; None for anything else."""
+    """Name a kind of numbers as `conovel.rows.tables` does; None for anything else."""
     if pa.types.is_null(kind):
         return "null"
     if pa.types.is_boolean(kind):

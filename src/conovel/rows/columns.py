@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from conovel.errors import ValueTypeError
-from conovel.rows.representation import as_floats, common_kind, kind_of, kinds_of_objects
 from conovel.rows.spelling import (
     DATE,
     DATES,
@@ -34,6 +33,7 @@ from conovel.rows.spelling import (
     spell_number,
     spells_number,
 )
+from conovel.rows.tables import as_floats, common_kind, kind_of, kinds_of_objects
 
 _TRUE, _FALSE = {"t", "yes", "y", "1"}, {"f", "no", "n", "0"}
 _NUMBER_TYPES = (bool, int, float, decimal.Decimal, np.bool_, np.integer, np.floating)

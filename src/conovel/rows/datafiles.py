@@ -5,7 +5,7 @@ CSV, Parquet, Arrow and Excel files are read through pyarrow and fastexcel.
 Every file says for itself how it holds a column; a folder may hold several answers, and the
 known normals other ones than the test rows. All files of both samples are asked before any row
 is read, and a column is read in the same type from all of them
-(:mod:`conovel.rows.representation`).
+(:mod:`conovel.rows.tables`).
 """
 
 from __future__ import annotations
@@ -35,15 +35,14 @@ from conovel.rows.dialects import (
     AS_FOUND,
     Dialect,
     Reading,
+    malformed,
     require_text_name,
     sniff,
     without_compression,
 )
-from conovel.rows.lines import malformed
-from conovel.rows.representation import warn_rounded
-from conovel.rows.sheets import read_sheet
-from conovel.rows.unpacked import require_room
-from conovel.stats.words import listed, not_there
+from conovel.rows.tables import warn_rounded
+from conovel.rows.unpacked import read_sheet, require_room
+from conovel.stats.words import joined, listed, not_there
 
 FORMATS = {
     ".csv": "csv",
@@ -57,7 +56,6 @@ FORMATS = {
 }
 READ_ERRORS = (pa.ArrowException, OSError, UnicodeError)  # of pyarrow, about a file
 _ENDINGS = ".csv, .csv.gz, .tsv, .parquet, .feather, .arrow or .xlsx"
-_SHOWN = 5  # how many columns an error spells out
 _UNTYPED = {"int64", "float64", "null"}  # what pyarrow takes the first numbers of a CSV file for
 
 
@@ -236,7 +234,7 @@ def require_columns(files: Iterable[DataFile], names: Sequence[str]) -> None:
     for file in files:
         if missing := [name for name in names if name not in file.schema.names]:
             raise ColumnError(
-                f"{file.path} has no column {listed(missing, _SHOWN)}:"
+                f"{file.path} has no column {listed(missing, 5)}:"
                 f" {not_there(missing[0], file.schema.names)}"
             )
 
@@ -275,8 +273,7 @@ def not_numbers(types: pa.Schema, path: Path) -> ColumnError:
         f"{field.name!r} ({field.type})" for field in types if kind_of_numbers(field.type) is None
     ]
     return ColumnError(
-        f"{path}: not numeric: {', '.join(found[:_SHOWN])}: encode them as numbers or leave them"
-        " out"
+        f"{path}: not numeric: {joined(found)}: encode them as numbers or leave them out"
     )
 
 
@@ -321,8 +318,9 @@ def first_line(error: Exception) -> str:
 def _distinct(path: Path, schema: pa.Schema) -> pa.Schema:
     twice = [name for name, n in Counter(schema.names).items() if n > 1]
     if twice:
-        listed = ", ".join(map(repr, twice[:_SHOWN]))
-        raise ColumnError(f"{path} has more than one column called {listed}: rename them")
+        raise ColumnError(
+            f"{path} has more than one column called {listed(twice, 5)}: rename them"
+        )
     return schema
 
 

@@ -15,29 +15,30 @@ import narwhals as nw
 import numpy as np
 
 from conovel.errors import ColumnError
-from conovel.rows.asked import SchemaLike, as_schema, asks, columns_of, needs_schema
 from conovel.rows.columns import Numbers, RawColumn, Texts
-from conovel.rows.contents import contents_of
-from conovel.rows.encoding import Encoder
-from conovel.rows.inference import Profile, schema_from
-from conovel.rows.original import read_frames
-from conovel.rows.representation import (
-    common_kind,
-    loses_digits,
-    require_kept_kind,
-    round_to,
-    warn_rounded,
+from conovel.rows.encoding import Encoder, contents_of
+from conovel.rows.frames import read_frames
+from conovel.rows.samples import Table, as_frame, as_table, chosen_columns, read_rows, read_sample
+from conovel.rows.schemas import (
+    Profile,
+    SchemaLike,
+    as_schema,
+    asks,
+    columns_of,
+    needs_schema,
+    schema_from,
 )
-from conovel.rows.samples import Table, as_table, read_sample
 from conovel.rows.spelling import TEXT, require_one_meaning
 from conovel.rows.tables import (
     Rows,
-    as_frame,
-    chosen_columns,
-    read_rows,
+    common_kind,
+    loses_digits,
     require_finite,
+    require_kept_kind,
+    round_to,
     unify,
     warn_constant,
+    warn_rounded,
     warn_shared_rows,
 )
 from conovel.spec.made_from import MadeFrom, require_made_for

@@ -32,12 +32,11 @@ from conovel.rows.datafiles import (
     require_columns,
     unreadable,
 )
-from conovel.rows.dialects import AS_FOUND, Reading
+from conovel.rows.dialects import AS_FOUND, Reading, relocated
 from conovel.rows.encoding import FeatureMap
-from conovel.rows.lines import relocated
-from conovel.rows.representation import as_floats, kind_of
+from conovel.rows.samples import read_rows
 from conovel.rows.storage import require_features
-from conovel.rows.tables import LARGEST, Rows, read_rows, require_finite
+from conovel.rows.tables import LARGEST, Rows, as_floats, kind_of, require_finite
 from conovel.scorers.base import Matrix, Vector, hash_columns
 
 T = TypeVar("T")

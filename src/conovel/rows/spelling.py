@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow.csv as pa_csv
 
 from conovel.errors import ValueTypeError
-from conovel.rows.representation import common_kind
+from conovel.rows.tables import common_kind
 
 # Texts that stand for a missing value, in files and in columns of texts.
 NA_MARKERS = frozenset(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
@@ -28,7 +29,6 @@ from conovel.rows.datafiles import (
 )
 from conovel.rows.dialects import AS_FOUND, Reading
 from conovel.rows.private_files import FILE_MODE, keep_mode, make_private_file
-from conovel.rows.spreadsheets import neutral_table
 from conovel.stats.words import listed, not_there
 
 _WRITTEN = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
@@ -109,7 +109,7 @@ def pick_features(
 
     The null files need no id column. Test files with further columns are refused, because
     nobody can tell whether they were meant to be features. The type of a feature is the same
-    in all files of both samples, see :mod:`conovel.rows.representation`.
+    in all files of both samples, see :mod:`conovel.rows.tables`.
     """
     known, tests = open_files(null, reading), open_files(test, reading)
     left_out = {id_column, *reading.exclude, *reading.ignore}
@@ -303,3 +303,50 @@ def _atomically(path: Path, write: Any) -> None:
         raise FileError(f"{path} cannot be written: {first_line(error)}") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+_FORMULA = r"^'*[=+\-@\t\r\n＝＋－＠]"  # a text that begins with apostrophes gets one more
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+
+
+def neutral_texts(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    r"""Return texts with an apostrophe before those that begin like a formula.
+
+    Examples
+    --------
+    >>> neutral_texts(pa.array(["=1+1", "-5", "- 5", "'@x", "plain", None])).to_pylist()
+    ["'=1+1", '-5', "'- 5", "''@x", 'plain', None]
+    """
+    is_formula = pc.and_not(
+        pc.match_substring_regex(values, _FORMULA), pc.match_substring_regex(values, _NUMBER)
+    )
+    if not pc.any(is_formula).as_py():
+        return values
+    mark, nothing = (pa.scalar(text, type=values.type) for text in ("'", ""))
+    return pc.if_else(is_formula, pc.binary_join_element_wise(mark, values, nothing), values)
+
+
+def neutral_table(table: pa.Table) -> pa.Table:
+    """Return a table whose texts and names can be written as CSV for a spreadsheet."""
+    names = neutral_texts(pa.array(table.column_names, pa.string())).to_pylist()
+    columns = [_neutral_column(column) for column in table.columns]
+    return pa.table(columns, names=names)
+
+
+def _neutral_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = column.type
+    if pa.types.is_dictionary(kind) and _is_text(kind.value_type):
+        column = column.cast(kind.value_type)
+    return neutral_texts(column) if _is_text(column.type) else column
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return any(
+        test(kind)
+        for test in (
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+        )
+    )

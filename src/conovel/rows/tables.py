@@ -2,16 +2,15 @@
 
 Every complaint names the column or the number of rows and says what to do, before any
 model is fitted. Samples that are compared get one numeric type for each column, see
-:mod:`conovel.rows.representation`.
+:mod:`conovel.rows.tables`.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
@@ -22,24 +21,16 @@ from conovel.errors import (
     DataWarning,
     MissingValueError,
     SampleError,
-    ValueTypeError,
-)
-from conovel.rows.columns import plain_kinds
-from conovel.rows.encoding import FeatureMap
-from conovel.rows.representation import (
-    as_floats,
-    common_kind,
-    kind_of,
-    kinds_of_objects,
-    loses_digits,
-    round_to,
-    warn_rounded,
 )
 from conovel.scorers.base import content_hash
 from conovel.spec.made_from import Contents
 from conovel.stats.ranks import as_array
+from conovel.stats.words import joined
 
-_SHOWN = 5  # how many offending columns an error spells out
+if TYPE_CHECKING:
+    from conovel.rows.encoding import FeatureMap
+
+
 LARGEST = float(np.finfo(np.float32).max)  # scikit-learn's trees read single precision
 
 
@@ -90,27 +81,6 @@ class Rows:
     def in_memory(self) -> Rows:
         """Give all rows."""
         return self
-
-
-def read_rows(sample: Any, name: str, columns: Sequence[str] | None = None) -> Rows:
-    """Check one sample."""
-    if isinstance(sample, Rows):
-        return sample
-    frame = as_frame(sample, name)
-    labels: tuple[str, ...] | None = None
-    if frame is not None:
-        frame, labels = chosen_columns(frame, name, columns)
-        held, kinds = _frame_columns(frame, labels, name)
-        values = np.stack(held, axis=1)
-    else:
-        values, kinds = array_values(sample, name)
-    require_finite(values, labels, name)
-    return Rows(as_clean(values), labels, frame, kinds)
-
-
-def as_clean(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give a contiguous matrix in which equal numbers have equal bytes: no -0.0."""
-    return np.ascontiguousarray(values, dtype=np.float64) + 0.0
 
 
 def unify(*samples: Rows) -> tuple[Rows, ...]:
@@ -174,145 +144,12 @@ def as_ids(ids: ArrayLike | None, m: int) -> NDArray[Any] | None:
     return names
 
 
-def array_values(sample: Any, name: str) -> tuple[NDArray[np.float64], tuple[str, ...]]:
-    """Read an array of numbers as float64, and name the kind of each column."""
-    if hasattr(sample, "toarray"):
-        raise SampleError(f"{name} is sparse: pass {name}.toarray() if it fits in memory")
-    try:
-        array = np.asarray(sample)
-    except (TypeError, ValueError):
-        raise SampleError(
-            f"{name} is no array of numbers: give every row the same number of columns"
-        ) from None
-    if array.ndim == 0:
-        raise SampleError(
-            f"{name} must be an array or a frame of shape (rows, columns), not a"
-            f" {type(sample).__name__}"
-        )
-    if array.ndim != 2:
-        hint = (
-            f". Reshape your data: {name}.reshape(-1, 1) for a single feature, (1, -1) for a row"
-        )
-        raise SampleError(
-            f"{name} must have shape (rows, columns), not {array.shape}"
-            + (hint if array.ndim == 1 else "")
-        )
-    _require_some(array.shape, name)
-    if (kind := kind_of(array.dtype)) is not None:
-        return array.astype(np.float64), (kind,) * array.shape[1]
-    if array.dtype.kind == "O":
-        try:
-            values = as_floats(array)
-        except (TypeError, ValueError, OverflowError):
-            pass
-        else:
-            return values, _settle_objects(values, array)
-    raise ValueTypeError(
-        f"{name} holds {array.dtype} values{_why_no_numbers(array)}: encode them as numbers or"
-        " drop them"
-    )
-
-
-def _why_no_numbers(array: NDArray[Any]) -> str:
-    """Name the first object that is no number; words of scikit-learn for complex numbers."""
-    for i, j in np.ndindex(array.shape) if array.dtype.kind == "O" else ():
-        try:
-            as_floats(array[i : i + 1, j])
-        except (TypeError, ValueError, OverflowError) as error:
-            return f" ({column_label(None, j)}, first in row {i}: {error})"
-    return " (Complex data not supported)" if array.dtype.kind == "c" else ""
-
-
-def _settle_objects(values: NDArray[np.float64], array: NDArray[Any]) -> tuple[str, ...]:
-    """Bring each column of objects to one type, in place, and name it."""
-    found = {column_label(None, j): kinds_of_objects(column) for j, column in enumerate(array.T)}
-    warn_rounded(found, stacklevel=6)
-    common = tuple(map(common_kind, found.values()))
-    for j, (label, kinds) in enumerate(found.items()):
-        if any(loses_digits(kind, common[j]) for kind in kinds):
-            values[:, j] = round_to(values[:, j], common[j], label)
-    return common
-
-
-def as_frame(sample: Any, name: str) -> nw.DataFrame[Any] | None:
-    """See a frame of any library as one of narwhals'; None for anything else."""
-    if isinstance(sample, np.ndarray) and sample.dtype.names:  # a structured array
-        fields = {field: sample[field] for field in sample.dtype.names}
-        return nw.from_dict(fields, backend="pyarrow")
-    try:
-        frame = nw.from_native(sample, eager_only=True, pass_through=True)
-    except nw.exceptions.DuplicateError:
-        names: Any = getattr(sample, "column_names", None) or getattr(sample, "columns", ())
-        _require_distinct(list(map(str, names)), name)
-        raise ColumnError(f"{name} has more than one column of the same name") from None
-    return frame if isinstance(frame, nw.DataFrame) else None
-
-
-def _require_distinct(labels: Sequence[str], name: str) -> None:
-    if twice := [label for label, n in Counter(labels).items() if n > 1]:
-        raise ColumnError(f"{name} has more than one column called {_quoted(twice)}: rename them")
-
-
-def chosen_columns(
-    frame: nw.DataFrame[Any], name: str, columns: Sequence[str] | None
-) -> tuple[nw.DataFrame[Any], tuple[str, ...]]:
-    """Take the columns in the order asked for, by the text of their names."""
-    labels = tuple(str(label) for label in frame.columns)
-    _require_distinct(labels, name)
-    _require_some(frame.shape, name)
-    if columns is None:
-        return frame, labels
-    missing = [c for c in columns if c not in labels]
-    extra = [c for c in labels if c not in columns]
-    if missing or extra:
-        parts = [f"lacks {_quoted(missing)}"] if missing else []
-        parts += [f"also has {_quoted(extra)}"] if extra else []
-        raise ColumnError(f"{name} {' and '.join(parts)}: give both samples the same columns")
-    # By position, because names need not be texts.
-    return frame[:, [labels.index(c) for c in columns]], tuple(columns)
-
-
-def _frame_columns(
-    frame: nw.DataFrame[Any], labels: Sequence[str], name: str
-) -> tuple[list[NDArray[np.float64]], tuple[str, ...]]:
-    """Give the columns as float64, and the kinds of numbers that they held."""
-    series = [frame[:, j] for j in range(len(labels))]
-    kinds = plain_kinds(frame)
-    empty = [
-        label
-        for label, s, kind in zip(labels, series, kinds, strict=True)
-        if kind is None and s.null_count() == len(s)
-    ]
-    if empty:
-        raise entirely_missing(name, list(map(repr, empty)), len(frame))
-    bad = [
-        f"{label!r} ({s.dtype})"
-        for label, s, kind in zip(labels, series, kinds, strict=True)
-        if kind is None
-    ]
-    if bad:
-        raise ValueTypeError(
-            f"{name}: not numeric: {', '.join(bad[:_SHOWN])}{_and_more(bad)}:"
-            " encode them as numbers or leave them out"
-        )
-    return [as_floats(s.to_numpy()) for s in series], tuple(filter(None, kinds))
-
-
-def _require_some(shape: tuple[int, ...], name: str) -> None:
-    for n, what, unit in zip(shape, ("rows", "columns"), ("sample", "feature"), strict=True):
-        if n == 0:
-            raise SampleError(
-                f"{name} has no {what}: 0 {unit}(s) (shape={shape}) while a minimum of 1 is"
-                f" required: add {what}"
-            )
-
-
 def entirely_missing(name: str, labels: Sequence[str], n: int) -> ColumnError:
     """Say that columns have no value at all."""
     where = "the one row that was read" if n == 1 else f"all {n:,} rows that were read"
     return ColumnError(
         f"{name}: entirely missing, in {where}:"
-        f" {', '.join(labels[:_SHOWN])}{_and_more(labels)}: leave the column out or fill it in"
+        f" {joined(labels)}: leave the column out or fill it in"
     )
 
 
@@ -344,9 +181,8 @@ def require_finite(
                 f" (first in row {np.flatnonzero(wrong[:, j])[0]})"
                 for j in hit.tolist()
             ]
-            listed = ", ".join(found[:_SHOWN]) + _and_more(found)
             error = MissingValueError if what == "missing" else ColumnError
-            raise error(f"{name} has {what} values: {listed}: {fix}")
+            raise error(f"{name} has {what} values: {joined(found)}: {fix}")
 
 
 def warn_constant(null: Rows, test: Rows) -> None:
@@ -361,8 +197,7 @@ def warn_constant(null: Rows, test: Rows) -> None:
         raise ColumnError("every column is constant: there is nothing to tell rows apart by")
     if constant:
         warnings.warn(
-            f"{', '.join(constant[:_SHOWN])}{_and_more(constant)} never changes in either sample"
-            " and tells nothing: leave it out",
+            f"{joined(constant)} never changes in either sample and tells nothing: leave it out",
             DataWarning,
             stacklevel=4,
         )
@@ -394,9 +229,120 @@ def warn_shared_rows(null: NDArray[np.float64], test: NDArray[np.float64]) -> No
         )
 
 
-def _quoted(labels: Sequence[str]) -> str:
-    return ", ".join(map(repr, labels[:_SHOWN])) + _and_more(labels)
+# Significant bits. Everything is computed in float64, so wider floats count as float64.
+_FLOAT_BITS = {"float16": 11, "float32": 24, "float64": 53}
+_EXACT_BITS = {"bool": 1} | {
+    f"{sign}int{n}": n - (not sign) for sign in ("", "u") for n in (8, 16, 32, 64, 128)
+}
 
 
-def _and_more(items: Sequence[object]) -> str:
-    return f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
+def kind_of(dtype: np.dtype[Any]) -> str | None:
+    """Name the kind of numbers of a numpy type, such as "float32" or "bool"; None if it has none.
+
+    Examples
+    --------
+    >>> kind_of(np.dtype(np.float32)), kind_of(np.dtype("U3"))
+    ('float32', None)
+    """
+    if dtype.kind not in "biuf":
+        return None
+    return "float64" if dtype.kind == "f" and dtype.itemsize > 8 else dtype.name
+
+
+def kinds_of_objects(column: NDArray[Any]) -> set[str]:
+    """Name the kinds of numbers in a column of objects; what is missing has none.
+
+    Examples
+    --------
+    >>> sorted(kinds_of_objects(np.array([np.float32(1), 2.0, 3, None], dtype=object)))
+    ['float32', 'float64', 'integer']
+    """
+
+    def kind(held: type) -> str:
+        if issubclass(held, np.generic):
+            return kind_of(np.dtype(held)) or held.__name__
+        return {bool: "bool", int: "integer", float: "float64"}.get(held, held.__name__)
+
+    return {kind(held) for held in set(map(type, column)) - {type(None)}}
+
+
+def common_kind(kinds: Iterable[str]) -> str:
+    """Give the kind in which columns of these kinds are compared.
+
+    Examples
+    --------
+    >>> common_kind(["float64", "float32"]), common_kind(["int64", "int64"])
+    ('float32', 'int64')
+    >>> common_kind(["int64", "float32"]), common_kind(["int64", "bool"])
+    ('float32', 'float64')
+    """
+    found = set(kinds)
+    floats = found & _FLOAT_BITS.keys()
+    if floats:
+        return min(floats, key=lambda kind: _FLOAT_BITS[kind])
+    return found.pop() if len(found) == 1 else "float64"
+
+
+def loses_digits(kind: str, common: str) -> bool:
+    """Tell whether numbers of a kind may change when they are compared in a narrower float.
+
+    All numbers become float64, so that this alone is no difference between samples.
+    """
+    if common not in _FLOAT_BITS or common == "float64":
+        return False
+    needed = (_FLOAT_BITS | _EXACT_BITS).get(kind, np.inf)  # decimals have any number of digits
+    return needed > _FLOAT_BITS[common]
+
+
+def require_kept_kind(kept: str, new: str, label: str, name: str) -> None:
+    """Refuse new rows in a narrower type of float than the one that rows were calibrated with."""
+    common = common_kind((kept, new))
+    if common in ("float16", "float32") and loses_digits(kept, common):
+        raise ColumnError(
+            f"{name}: {label} is {new}, and the detector was calibrated with {kept}: give {kept},"
+            " or keep a new detector"
+        )
+
+
+def as_floats(array: NDArray[Any]) -> NDArray[np.float64]:
+    """Turn numbers of any kind into float64, each to the nearest; what is missing is NaN.
+
+    Python's decimals are rounded correctly, which casts of data frame libraries do not promise.
+    """
+    if array.dtype.kind != "O":
+        return array.astype(np.float64, copy=False)
+    missing = [type(value).__name__ == "NAType" for value in array.flat]  # pandas has its own
+    if any(missing):
+        array = array.copy()
+        array[np.reshape(missing, array.shape)] = None
+    return array.astype(np.float64)  # None becomes NaN
+
+
+def round_to(values: NDArray[np.float64], kind: str, label: str) -> NDArray[Any]:
+    """Round a column to a float type, and leave it in that type."""
+    with np.errstate(over="ignore"):
+        rounded = values.astype(kind)
+    if np.any(np.isinf(rounded) & np.isfinite(values)):
+        raise ColumnError(
+            f"{label} has values beyond {kind}, the type of the other sample or of another file:"
+            " rescale the column in all of them"
+        )
+    return rounded
+
+
+def warn_rounded(found: Mapping[str, Iterable[str]], stacklevel: int = 3) -> None:
+    """Warn of columns whose kinds differ so that some numbers are rounded."""
+    differing = []
+    for label, kinds in found.items():
+        names = sorted(set(kinds))
+        if any(loses_digits(kind, common_kind(names)) for kind in names):
+            differing.append(f"{label} ({' and '.join(names)})")
+    if differing:
+        warnings.warn(
+            f"{joined(differing)}: known"
+            " normals and test rows must have the same numeric type, or equal values differ in"
+            " their last digits. All are rounded to the narrower float type; give all samples"
+            " and files one type",
+            DataWarning,
+            stacklevel=stacklevel,
+        )

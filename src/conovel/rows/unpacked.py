@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable, Collection, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pa_parquet
 
-from conovel.errors import FileError, InputError
+from conovel.errors import FileError, InputError, MissingExtraError
 from conovel.rows.dialects import without_compression
 
 BUDGET = 10**9  # bytes of one file
@@ -207,3 +210,45 @@ def _column(letters: bytes) -> int:
     for letter in letters:
         number = 26 * number + letter - ord("A") + 1
     return number
+
+
+SHEET_BYTES = 4 << 30  # memory that reading one sheet may take
+
+# Exit code 3 means that the library has said what is wrong with the file.
+_READ = """
+import sys
+import fastexcel, pyarrow as pa
+try:
+    import resource
+    most = int(sys.argv[2])
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+except (ImportError, OSError, ValueError):
+    pass
+try:
+    book = fastexcel.read_excel(sys.argv[1])
+    table = pa.table(book.load_sheet(0, schema_sample_rows=None).to_arrow())
+except fastexcel.FastExcelError as error:
+    sys.stderr.write(str(error))
+    sys.exit(3)
+with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
+    stream.write_table(table)
+"""
+
+
+def read_sheet(path: Path, most: int = SHEET_BYTES) -> pa.Table:
+    """Read the first sheet of an Excel file."""
+    if find_spec("fastexcel") is None:
+        raise MissingExtraError("fastexcel", "excel")
+    # -P: no module is taken from the current folder, where files of others may be.
+    command = [sys.executable, "-P", "-c", _READ, str(path.absolute()), str(most)]
+    ended = subprocess.run(command, capture_output=True, check=False)  # noqa: S603
+    if ended.returncode == 3:
+        said = ended.stderr.decode(errors="replace").splitlines() or [""]
+        raise FileError(f"{path} cannot be read: {said[0]}")
+    if ended.returncode:
+        raise FileError(
+            f"{path} cannot be read: its sheet needs more than {most >> 20:,} MB, or is none of"
+            " Excel; delete cells far from the table, or save it as CSV"
+        )
+    with pa.ipc.open_stream(ended.stdout) as stream:
+        return stream.read_all()

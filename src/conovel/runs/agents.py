@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import ColumnError, ConovelError, InputError
 from conovel.protocol.messages import as_name
-from conovel.rows.asked import SchemaLike
 from conovel.rows.pairs import read_pair
+from conovel.rows.schemas import SchemaLike
 from conovel.rows.tables import Rows, as_ids, unify
 from conovel.scorers.automatic import as_candidates
 from conovel.scorers.estimators import ScorerLike

@@ -18,16 +18,22 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from conovel.errors import ColumnError, MissingExtraError, SampleError
-from conovel.rows.asked import SchemaLike
 from conovel.rows.pairs import read_pair
-from conovel.rows.tables import as_frame
+from conovel.rows.samples import as_frame
+from conovel.rows.schemas import SchemaLike
 from conovel.runs.detector import AdaDetect
 from conovel.runs.one_site import Detection
 from conovel.runs.repeats import once_warned
 from conovel.scorers.estimators import ScorerLike
 from conovel.site.checks.columns import column_findings
-from conovel.site.checks.drift import ColumnDrift, Drift, find_drift, permutation_p_value
-from conovel.site.checks.sample import Looked, stride_of
+from conovel.site.checks.drift import (
+    ColumnDrift,
+    Drift,
+    find_drift,
+    permutation_p_value,
+    stride_of,
+)
+from conovel.site.checks.rows import Looked
 from conovel.spec.findings import Finding, named
 from conovel.stats.levels import Level, RandomState, as_level
 from conovel.stats.ranks import as_array

@@ -11,8 +11,7 @@ from conovel.errors import ResolutionWarning
 from conovel.rows.tables import as_ids
 from conovel.runs.agents import Agent
 from conovel.runs.results import NetworkRun
-from conovel.site.checks.rows import check_rows, with_findings
-from conovel.site.checks.sample import Looked
+from conovel.site.checks.rows import Looked, check_rows, with_findings
 from conovel.site.site import Site
 from conovel.spec.consensus import types_of
 from conovel.spec.findings import Finding

@@ -17,8 +17,8 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.exceptions import NotFittedError
 
 from conovel.errors import ColumnError, InputError
-from conovel.rows.asked import SchemaLike, as_schema
 from conovel.rows.samples import Table, read_sample
+from conovel.rows.schemas import SchemaLike, as_schema
 from conovel.rows.tables import Rows
 from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, take_batch, with_update
@@ -35,8 +35,7 @@ from conovel.runs.row_scores import RowScores
 from conovel.scorers.automatic import as_candidates, reads_frames
 from conovel.scorers.estimators import ScorerLike
 from conovel.scorers.spelling import spell, spell_scorer, spell_seed
-from conovel.site.checks.rows import check_rows, with_findings
-from conovel.site.checks.sample import Looked
+from conovel.site.checks.rows import Looked, check_rows, with_findings
 from conovel.spec.findings import Finding
 from conovel.spec.schema import Schema
 from conovel.spec.seeds import detector_seeds, repeat_seeds
@@ -176,7 +175,7 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
             missing values; dates only if `schema` asks for them.
         X_test : array or frame of shape (m, d)
             Rows to test. A column that has another float type than in `X_null` is rounded to
-            the narrower one in both, with a warning; see :mod:`conovel.rows.representation`.
+            the narrower one in both, with a warning; see :mod:`conovel.rows.tables`.
         ids : array of shape (m,), optional
             Row names, given back in ``to_frame()``.
         on_stage : callable, optional

@@ -19,12 +19,10 @@ from conovel.runs.detector import AdaDetect
 from conovel.runs.one_site import OneSiteSettings, facts_of, summary_of
 from conovel.runs.pages import write_report
 from conovel.scorers.selection import Selection
-from conovel.site.engines import Engine
+from conovel.site.engines import Engine, release_unused
 from conovel.site.explain.reasons import Reasons
-from conovel.site.memory import release_unused
 from conovel.site.open_files import open_files_site
-from conovel.site.output import DecisionFile, explain_files
-from conovel.site.sketch import Sketch
+from conovel.site.output import DecisionFile, Sketch, explain_files
 from conovel.site.stored_blocks import Progress, silent
 from conovel.site.work import SiteWork
 from conovel.spec.findings import Finding, headline

@@ -22,9 +22,17 @@ from numpy.typing import ArrayLike
 from conovel.errors import BatchRefusedError, ColumnError, ConovelError, SavedFileError
 from conovel.rows.encoding import Encoder
 from conovel.rows.pairs import encode_rows
-from conovel.rows.representation import common_kind, loses_digits, require_kept_kind, round_to
+from conovel.rows.samples import read_rows
 from conovel.rows.storage import read_bytes, write_durably
-from conovel.rows.tables import Rows, as_ids, column_label, read_rows
+from conovel.rows.tables import (
+    Rows,
+    as_ids,
+    column_label,
+    common_kind,
+    loses_digits,
+    require_kept_kind,
+    round_to,
+)
 from conovel.runs.kept_file import MAX_BYTES, pack, unpack
 from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, take_batch, with_update
@@ -34,8 +42,7 @@ from conovel.scorers.base import FittedScorer, Matrix, Vector
 from conovel.scorers.kept import Part, from_part
 from conovel.site.checks.columns import batch_findings
 from conovel.site.checks.rows import with_outcome_findings
-from conovel.site.explain.column_views import views_of
-from conovel.site.explain.explainer import Explainer
+from conovel.site.explain.explainer import Explainer, views_of
 from conovel.spec.guarantee import kept_score
 from conovel.spec.schema import Schema
 from conovel.spec.thin_calibration import thin_finding

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from conovel.errors import ColumnError, InputError, ScorerError
-from conovel.rows.asked import SchemaLike, as_schema
 from conovel.rows.encoding import Encoder
 from conovel.rows.pairs import encode_samples, infer_schema
 from conovel.rows.samples import Table, part_of, read_sample
+from conovel.rows.schemas import SchemaLike, as_schema
 from conovel.rows.tables import Rows, unify, warn_constant, warn_shared_rows
 from conovel.runs.kept import KeptDetector
 from conovel.runs.ledger_records import content_digest

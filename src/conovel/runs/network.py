@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from conovel.rows.asked import SchemaLike, as_whole_schema
+from conovel.rows.schemas import SchemaLike, as_whole_schema
 from conovel.runs.agents import Agent, as_agents, open_sites, read_agents
 from conovel.runs.carrying import Phase, as_dropouts
 from conovel.runs.checks import check_sites, with_checks

@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conovel.rows.asked import SchemaLike
-from conovel.rows.original import on_frames_of
+from conovel.rows.frames import on_frames_of
 from conovel.rows.pairs import read_pair
+from conovel.rows.schemas import SchemaLike
 from conovel.rows.tables import Rows, as_ids
 from conovel.runs.site_results import SiteResult
 from conovel.scorers.automatic import reads_frames
 from conovel.scorers.base import Mixture, Scorer, TrainingSet, Vector, fit_best
 from conovel.scorers.selection import Selection
 from conovel.site.blocks import require_two, split_by_number, training_sample
-from conovel.site.explain.column_views import views_of
-from conovel.site.explain.explainer import Explainer
+from conovel.site.explain.explainer import Explainer, views_of
 from conovel.spec.findings import headline
 from conovel.spec.guarantee import Guarantee, one_site
 from conovel.spec.training import as_share, n_training

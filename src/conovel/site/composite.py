@@ -2,7 +2,7 @@
 
 Any combination that is fixed given the agents' training sets is valid (docs/theory.md), and so is
 a choice between combinations that looks at nothing else. All scores are first brought to one scale
-(:mod:`conovel.site.scale`).
+(:mod:`conovel.site.stacking`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from conovel.scorers.base import (
     mean_of,
 )
 from conovel.scorers.selection import CAUTIOUS, HoldOut, Selection
-from conovel.site.scale import as_probability
-from conovel.site.stacking import stack
+from conovel.site.stacking import as_probability, stack
 from conovel.spec.settings import AUTO, STACKED
 
 _COMBINE: Mapping[str, Callable[[Matrix], Vector]] = {

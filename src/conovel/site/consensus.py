@@ -1,7 +1,7 @@
 """One score for all agents: how novel a row is to the agent it is least novel to.
 
 Each agent learns twice. Its first model says how far a row is from its own normals
-(:mod:`conovel.site.sent.distance_model`). With everybody's first models an agent sets aside the
+(:mod:`conovel.site.sent.surrogate`). With everybody's first models an agent sets aside the
 test rows that are far from its own normals and near those of another: roaming rows, which are no
 novelties. From the others it learns its second model, once for each fold, and always from the
 rows of the other fold. The output of a second model is an estimate of the log-odds that a row is
@@ -44,7 +44,7 @@ from conovel.scorers.blend import Discriminant
 from conovel.site.common_scale import EDGES, novelties_in
 from conovel.site.sent.bounds import Bounds
 from conovel.site.sent.compact import grow_imitation
-from conovel.site.sent.distance_model import CONFORMS, distance_model
+from conovel.site.sent.surrogate import CONFORMS, distance_model
 from conovel.spec.consensus import FEWEST_LEARNT, fold_sizes
 from conovel.spec.settings import MAX_BITS, Bits
 

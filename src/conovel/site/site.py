@@ -17,20 +17,17 @@ from numpy.typing import NDArray
 
 from conovel.errors import ModelRefusedError, SampleError, WireError
 from conovel.models.wire import Surrogate, schema_digest
-from conovel.rows.original import with_frames
+from conovel.rows.frames import with_frames
 from conovel.rows.stored import RowSource, StoredRows
 from conovel.scorers.base import FittedScorer, Matrix, ScoreModel, TrainingSet, Vector, fit_best
 from conovel.scorers.selection import Selection
 from conovel.site import exchange, folds
 from conovel.site.blocks import Block, Ranked, TrainingRows, mask_of, split_by_number
 from conovel.site.composite import fit_composite
-from conovel.site.explain.column_views import views_of
-from conovel.site.explain.explainer import Explainer
+from conovel.site.explain.explainer import Explainer, views_of
 from conovel.site.levels import with_levels
-from conovel.site.sent.bounds import Bounds, find_bounds
+from conovel.site.sent.bounds import Bounds, find_bounds, public_ranges, public_units
 from conovel.site.sent.private_surrogate import make_private_surrogate
-from conovel.site.sent.public_ranges import public_ranges
-from conovel.site.sent.public_units import public_units
 from conovel.site.sent.surrogate import decode, make_surrogate
 from conovel.site.stored_blocks import Store, StoredBlock
 from conovel.site.work import SiteWork

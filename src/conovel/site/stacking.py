@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from conovel.models.linear import expit
 from conovel.scorers.base import (
     FittedScorer,
     Matrix,
@@ -25,8 +27,6 @@ from conovel.scorers.base import (
 from conovel.scorers.blend import Refined
 from conovel.scorers.cross_fit import CrossFitScorer, ShrunkenLogistic
 from conovel.scorers.estimators import OneClass
-from conovel.site.near_peers import Standardised, likely_novelties, model_weights, spread_of
-from conovel.site.scale import as_probability
 
 # Shares of the stacked score: what is learnt, the own score, the weighted mean of all models. An
 # agent with few likely novelties has learnt little from them, so the models of others count more.
@@ -94,7 +94,7 @@ def stack(
 
     Three scores that each err in their own way are added: what is learnt from the features and
     the scores of the models, the own score, and the weighted mean of all models
-    (:mod:`conovel.site.near_peers`).
+    (:mod:`conovel.site.stacking`).
     """
     widen = Widened(local, tuple(surrogates), training.null_train)
     wide = _widened(training, widen)
@@ -173,3 +173,91 @@ class MeanOfLast(BaseEstimator):  # type: ignore[misc]
     def score_samples(self, X: Matrix) -> Vector:
         """Return the mean of the last `n_columns` columns."""
         return mean_of(X[:, -self.n_columns :].T)
+
+
+_FROM = 2.0  # a row is a likely novelty from this many standard deviations above the median on
+_MOST = 6.0  # the largest weight of one row, in standard deviations
+_LEAST_SPREAD = 0.3  # added to the spread on null_train, which few rows can make too small
+_SD_OF_MAD = 1.4826  # standard deviation of normal numbers in units of their median distance
+
+
+class Standardised(NamedTuple):
+    """Scores of several models on null_train and on the mixture, in units of their spread.
+
+    Attributes
+    ----------
+    null_train : array of shape (n_models, n)
+    mixture : array of shape (n_models, number of different mixture rows)
+    spread : array of shape (n_models,)
+        The unit of each model: the standard deviation on the mixture.
+    """
+
+    null_train: Matrix
+    mixture: Matrix
+    spread: Vector
+
+    @classmethod
+    def of(cls, null_train: Matrix, mixture: Matrix) -> Standardised:
+        """Centre the scores at their median on the mixture, and divide them by their spread."""
+        centre = np.median(mixture, axis=1)[:, np.newaxis]
+        spread = spread_of(mixture)[:, np.newaxis]
+        return cls((null_train - centre) / spread, (mixture - centre) / spread, spread[:, 0])
+
+
+def spread_of(scores: Matrix) -> Vector:
+    """Return the standard deviation of each row of a matrix; 1 where it is zero."""
+    spread = scores.std(axis=1)
+    return np.where(spread > 0, spread, 1.0)
+
+
+def model_weights(scores: Standardised, first: Vector) -> Vector:
+    """Return the weight of each model's standardised score; the weights add up to 1.
+
+    Examples
+    --------
+    A model that gives the last row a high score, and one that does not:
+
+    >>> usual = np.linspace(-1, 1, 20)
+    >>> sees, blind = np.append(usual, 9.0), np.append(usual, 0.0)
+    >>> scores = Standardised.of(np.stack([usual, usual]), np.stack([sees, blind]))
+    >>> model_weights(scores, first=sees).round(2)
+    array([1., 0.])
+    """
+    equal = np.full(len(scores.mixture), 1 / len(scores.mixture))
+    novelty = _novelty_weights(first)
+    if not novelty.any():
+        return equal
+    found = (scores.mixture * novelty).sum(axis=1) / novelty.sum()
+    spread = scores.null_train.std(axis=1) + _LEAST_SPREAD
+    separation = np.maximum((found - scores.null_train.mean(axis=1)) / spread, 0)
+    weights = separation**2 / spread
+    return weights / weights.sum() if weights.any() else equal
+
+
+def likely_novelties(first: Vector) -> float:
+    """Say how many mixture rows stand out; a row that only just does counts for a part.
+
+    Examples
+    --------
+    >>> likely_novelties(np.append(np.linspace(-1, 1, 21), [50.0, 60.0]))
+    2.0
+    """
+    return float(np.minimum(_novelty_weights(first), 1).sum())
+
+
+def _novelty_weights(first: Vector) -> Vector:
+    """Weigh each mixture row by how far it stands out."""
+    above = first - np.median(first)
+    unit = _SD_OF_MAD * float(np.median(np.abs(above))) or float(above.std()) or 1.0
+    return np.clip(above / unit - _FROM, 0, _MOST)
+
+
+def as_probability(local: FittedScorer, null_train: Matrix, rows: Matrix) -> Vector:
+    """Bring a local score to the scale of the surrogates."""
+    scores = local.score(rows)
+    if local.scale == "probability":
+        return scores
+    if local.scale == "log-odds":
+        return expit(scores)
+    below = np.searchsorted(np.sort(local.score(null_train)), scores, side="left")
+    return (1 + below) / (len(null_train) + 1)

@@ -20,8 +20,7 @@ from conovel.rows.stored import StoredRows
 from conovel.rows.work_folder import WorkFolder
 from conovel.scorers.base import Matrix, Mixture, ScoreModel, TrainingSet, Vector, is_by_row
 from conovel.site.blocks import Ranked, RankedPart, copies_taken, thin
-from conovel.site.engines import Engine
-from conovel.site.memory import MemoryPlan, release_unused, require_room_to_fit
+from conovel.site.engines import Engine, MemoryPlan, release_unused, require_room_to_fit
 
 Progress: TypeAlias = Callable[[str, int, int | None], None]
 _MODEL_ROWS = 512  # rows of either kind whose scores stand for the model

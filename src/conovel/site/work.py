@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from conovel.scorers.base import Scorer
-from conovel.site.sent.noise import NoiseSource, SecretNoise
+from conovel.site.sent.private_surrogate import NoiseSource, SecretNoise
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.training import MAX_TRAIN_ROWS
 

@@ -48,6 +48,18 @@ def listed(names: Sequence[str], most: int = 20) -> str:
     return ", ".join(map(repr, names[:most])) + more
 
 
+def joined(items: Sequence[str], most: int = 5) -> str:
+    """Write some texts as they are, the first ones of many.
+
+    Examples
+    --------
+    >>> joined(["a", "b"]), joined(list("abcd"), 2)
+    ('a, b', 'a, b and 2 more')
+    """
+    more = f" and {len(items) - most:,} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
+
+
 def not_there(name: str, names: Sequence[str]) -> str:
     """Say what there is instead of a name: those like it, or else the first ones.
 

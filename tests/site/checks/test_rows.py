@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import conovel as cn
-from conovel.site.checks.outcome import column_finding, share_finding
+from conovel.site.checks.rows import column_finding, share_finding
 from conovel.spec.findings import KINDS
 
 RNG = np.random.default_rng(5)

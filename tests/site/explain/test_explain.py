@@ -16,8 +16,7 @@ import conovel as cn
 from conovel.errors import InputError
 from conovel.rows.tables import Rows
 from conovel.scorers.cross_fit import CrossFit
-from conovel.site.explain.column_views import plain_views
-from conovel.site.explain.explainer import Explainer
+from conovel.site.explain.explainer import Explainer, plain_views
 from conovel.site.explain.reasons import Reasons, spelled
 from conovel.site.explain.shares import exact_parts
 

@@ -11,7 +11,7 @@ from support.files import in_memory, make_files
 import conovel as cn
 from conovel.errors import ClusterError
 from conovel.runs.file_detection import detect_files
-from conovel.site.memory import MemoryPlan
+from conovel.site.engines import MemoryPlan
 
 distributed = pytest.importorskip("distributed")
 

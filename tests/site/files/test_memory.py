@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from support.files import in_pieces, left_in, trees
 
 from conovel.errors import InputError
-from conovel.site import memory as budgets
-from conovel.site.memory import MemoryPlan, as_memory
+from conovel.site import engines as budgets
+from conovel.site.engines import MemoryPlan, as_memory
 
 
 @pytest.mark.parametrize(("text", "n"), [("1GB", 10**9), ("750 mb", 75 * 10**7), (2**30, 2**30)])
@@ -23,14 +23,14 @@ def test_what_is_no_amount_of_memory(text):
 
 
 def test_a_budget_too_small_to_fit_in_is_refused_before_the_fit(files, monkeypatch):
-    monkeypatch.setattr("conovel.site.memory._LIBRARIES", 10**9)
+    monkeypatch.setattr("conovel.site.engines._LIBRARIES", 10**9)
     with pytest.raises(InputError, match=r"600 rows of 3 columns takes about 1000MB"):
         in_pieces(trees(), files, files / "out.parquet", memory="1GB")
     assert left_in(files) == ["null", "test"]
 
 
 def test_without_a_budget_a_fit_may_take_more(files, monkeypatch):
-    monkeypatch.setattr("conovel.site.memory._LIBRARIES", 10**9)
+    monkeypatch.setattr("conovel.site.engines._LIBRARIES", 10**9)
     in_pieces(trees(), files, files / "out.parquet", memory=None)
     assert "out.parquet" in left_in(files)
 

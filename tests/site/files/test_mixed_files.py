@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import conovel as cn
 from conovel.errors import ConovelError
-from conovel.rows.asked import columns_read
 from conovel.rows.dialects import AS_FOUND
+from conovel.rows.schemas import columns_read
 from conovel.rows.storage import read_pair_of_files, write_table
 from conovel.runs.file_detection import detect_files
-from conovel.site.memory import MemoryPlan
+from conovel.site.engines import MemoryPlan
 
 N_NULL, N_TEST = 30, 12
 N = N_NULL + N_TEST

@@ -11,9 +11,8 @@ import conovel as cn
 from conovel.scorers.automatic import as_candidates
 from conovel.scorers.base import Mixture, TrainingSet, fit_best
 from conovel.scorers.estimators import as_scorer
-from conovel.site.sent.bounds import REACH, find_bounds
+from conovel.site.sent.bounds import REACH, Ranges, find_bounds, public_ranges
 from conovel.site.sent.compact import _grow
-from conovel.site.sent.public_ranges import Ranges, public_ranges
 from conovel.site.sent.surrogate import make_surrogate
 from conovel.spec.schema import Schema
 from conovel.spec.training import LEAST_ROWS, LEAST_ROWS_OF_FEW

@@ -17,21 +17,24 @@ from conovel.models.wire import decode, family_of
 from conovel.protocol.replay import verify
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.blocks import training_sample
-from conovel.site.sent import noise as noise_module
-from conovel.site.sent.noise import SecretNoise, gaussian_scale, selection_scale, total_rho
+from conovel.site.sent import private_surrogate as noise_module
+from conovel.site.sent.bounds import Units, public_units
 from conovel.site.sent.private_surrogate import (
     CANDIDATES,
     LENGTH,
     START,
+    SecretNoise,
     find_units,
+    gaussian_scale,
     make_private_surrogate,
     quartile_scores,
     radius_of,
     row_vectors,
+    selection_scale,
     sensitivity,
     tail_sums,
+    total_rho,
 )
-from conovel.site.sent.public_units import Units, public_units
 from conovel.spec.schema import Schema
 from conovel.spec.settings import Privacy, as_privacy
 

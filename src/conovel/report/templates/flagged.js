@@ -106,7 +106,7 @@
   }
 
   // A spreadsheet would run a cell that begins like a formula; a number is left as it is. The same
-  // rule as in rows/spreadsheets.py.
+  // rule as in rows/storage.py.
   const cell = value => {
     const text = String(value), plain = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text);
     const safe = /^'*[=+\-@\t\r\n＝＋－＠]/.test(text) && !plain ? `'${text}` : text;

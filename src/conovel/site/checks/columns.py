@@ -16,7 +16,7 @@ from conovel.stats.words import listed
 _FEWEST_ROWS = 20  # in fewer rows, distinct or ordered numbers say little
 _DENSE = 4  # row numbers fill at least a quarter of their range
 _FEW_VALUES = 20  # a label has at most so many values
-_SHOWN = 3  # values that a message spells out
+_MOST_SPELLED = 3  # values that a message spells out
 _UNITS = 300.0  # a thousandfold, with room for chance
 _ID_NAME = re.compile(r"(^|[\s_.\-])(id|ids|uid|uuid|guid|key|index|row|rowid|nr|no)$", re.I)
 _CAMEL_ID = re.compile(r"[a-z]I[Dd]$")
@@ -136,7 +136,7 @@ def _disjoint(
     return Finding(
         "values",
         f"no value of {named(name)} is in both samples: the known normals have"
-        f" {listed(known, _SHOWN)}, and the test rows {listed(new, _SHOWN)}",
+        f" {listed(known, _MOST_SPELLED)}, and the test rows {listed(new, _MOST_SPELLED)}",
         "write its values in the same way in both samples, or leave it out with"
         f" --exclude {name!r}",
         (name,),

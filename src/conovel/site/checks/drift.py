@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import ks_2samp, mannwhitneyu, rankdata
 
-from conovel.site.checks.sample import stride_of
 from conovel.spec.findings import Finding, named, percent
 
 LEVEL = Fraction(1, 100)  # chance of a false finding, of up to 20 agents together
@@ -314,3 +313,17 @@ def permutation_p_value(
     above = n - np.searchsorted(np.sort(drawn), observed)  # draws at least as large
     adjusted = np.maximum((1 + above) / (1 + n), float(p_value))
     return Draws(p_value, np.minimum(adjusted, 1.0), n)
+
+
+def stride_of(n: int, most: int) -> int:
+    """Return the smallest power of two of which at most so many multiples are below n.
+
+    Examples
+    --------
+    >>> [stride_of(n, 100) for n in (100, 101, 401)]
+    [1, 2, 8]
+    """
+    stride = 1
+    while n > stride * most:
+        stride *= 2
+    return stride

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.rows.stored import RowSource
 from conovel.rows.tables import count_shared_rows
 from conovel.site.checks.columns import column_findings, label_finding, named_label_findings
 from conovel.site.checks.drift import (
@@ -18,16 +20,86 @@ from conovel.site.checks.drift import (
     find_drift,
     level_of_each,
     settled,
+    stride_of,
 )
-from conovel.site.checks.outcome import column_finding, share_finding
-from conovel.site.checks.sample import Looked
-from conovel.spec.findings import Finding
+from conovel.spec.findings import Finding, named, percent
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from conovel.runs.site_results import SiteResult
 
-_SHOWN = 5  # ids that a message spells out
+
+_MOST_ROWS = 1 << 14
+_MOST_VALUES = 1 << 21
+_FEWEST_ROWS = 64
+
+
+def most_rows(width: int) -> int:
+    """Return how many rows of a sample are looked at, at most.
+
+    Examples
+    --------
+    >>> most_rows(10), most_rows(1000)
+    (16384, 2097)
+    """
+    return max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_VALUES // max(width, 1)))
+
+
+class Looked(NamedTuple):
+    """The rows that checks look at, of both samples of a site.
+
+    Attributes
+    ----------
+    null, test : float arrays of shape (n', d) and (m', d)
+        Every 2^k-th row.
+    features : tuple of str
+        Names of the columns of these arrays.
+    sources : tuple of str
+        For each of them, the column of the user's table that it comes from.
+    n_null, n_test : int
+        Numbers of all rows.
+    """
+
+    null: NDArray[np.float64]
+    test: NDArray[np.float64]
+    features: tuple[str, ...]
+    sources: tuple[str, ...]
+    n_null: int
+    n_test: int
+
+    @classmethod
+    def of(cls, null: RowSource, test: RowSource) -> Looked:
+        """Take the rows of both samples."""
+        most = most_rows(null.width)
+        features = null.columns or tuple(map(str, range(null.width)))
+        known, tests = (
+            rows.take(np.arange(0, len(rows), stride_of(len(rows), most))) for rows in (null, test)
+        )
+        return cls(
+            known,
+            tests,
+            features,
+            features if null.encoder is None else null.encoder.source,
+            len(null),
+            len(test),
+        )
+
+    def some(self, of_tests: NDArray[Any] | None) -> NDArray[Any] | None:
+        """Take the entries of the test rows that are looked at, if there are any."""
+        return None if of_tests is None else of_tests[:: self.test_stride]
+
+    @property
+    def null_stride(self) -> int:
+        """Every how many known normals are looked at."""
+        return stride_of(self.n_null, most_rows(len(self.features)))
+
+    @property
+    def test_stride(self) -> int:
+        """Every how many test rows are looked at."""
+        return stride_of(self.n_test, most_rows(len(self.features)))
+
+
+_MOST_IDS = 5  # ids that a message spells out
 _WARNED = ("constant", "shared_rows")  # reading the rows warns of them
 Result = TypeVar("Result", bound="SiteResult")
 
@@ -149,11 +221,79 @@ def _duplicate_ids(ids: NDArray[Any] | None) -> Finding | None:
     twice = names[times > 1]
     if not twice.size:
         return None
-    shown = ", ".join(map(repr, twice[:_SHOWN].tolist())) + (" …" if twice.size > _SHOWN else "")
+    shown = ", ".join(map(repr, twice[:_MOST_IDS].tolist())) + (
+        " …" if twice.size > _MOST_IDS else ""
+    )
     verb = "names" if twice.size == 1 else "name"
     return Finding(
         "duplicate_ids",
         f"{counted(twice.size, 'id')} {verb} more than one test row: {shown}",
         "give every row its own id, or remove the rows that occur twice",
         numbers={"n_ids": int(twice.size)},
+    )
+
+
+_FEWEST_FLAGGED = 20
+MOST_PLAUSIBLE = Fraction(1, 2)  # more novelties than this are no exceptions any more
+_SUSPICIOUS = Fraction(1, 4)  # if one column explains nearly all flags
+_NEARLY_ALL = Fraction(19, 20)
+_FIX = (
+    "compare the known normals with the test rows column by column: another time, source, unit or"
+    " preparation; take known normals that were made like the test rows"
+)
+
+Matrix = NDArray[np.float64]
+
+
+def share_finding(n_tested: int, n_rejected: int, n_smallest: int) -> Finding | None:
+    """Say that more rows stand out than novelties plausibly are.
+
+    Examples
+    --------
+    >>> print(share_finding(1000, 30, 40), share_finding(1000, 876, 900).message)
+    None 876 of 1,000 rows are flagged, and 900 have the smallest possible p-value
+    """
+    most = max(n_rejected, n_smallest)
+    if n_tested < _FEWEST_FLAGGED or most <= MOST_PLAUSIBLE * n_tested:
+        return None
+    what = f"{n_rejected:,} of {counted(n_tested, 'row')} are flagged"
+    if n_smallest > MOST_PLAUSIBLE * n_tested:
+        what += f", and {n_smallest:,} have the smallest possible p-value"
+    numbers = {
+        "share_flagged": n_rejected / n_tested,
+        "share_smallest": n_smallest / n_tested,
+    }
+    return Finding("most_flagged", what, _FIX, numbers=numbers)
+
+
+def column_finding(
+    null: Matrix,
+    test: Matrix,
+    rejected: NDArray[np.bool_],
+    names: Sequence[str],
+    sources: Sequence[str] | None = None,
+) -> Finding | None:
+    """Say that one column by itself explains nearly all of many flags.
+
+    It does where flagged rows lie outside of the range of all known normals.
+    """
+    n_rejected = int(rejected.sum())
+    if rejected.size < _FEWEST_FLAGGED or n_rejected <= _SUSPICIOUS * rejected.size:
+        return None
+    flagged = test[rejected]
+    outside = ((flagged > null.max(axis=0)) | (flagged < null.min(axis=0))).sum(axis=0)
+    j = int(outside.argmax())
+    if outside[j] < _NEARLY_ALL * n_rejected:
+        return None
+    name, low, high = str((sources or names)[j]), null[:, j].min(), null[:, j].max()
+    return Finding(
+        "one_column",
+        f"{percent(n_rejected / rejected.size)} of the rows are flagged, and"
+        f" {int(outside[j]):,} of these {n_rejected:,} have a value of"
+        f" {named(str(names[j]))} outside of {low:.6g} to {high:.6g}, the range of all"
+        " known normals",
+        f"look at {named(name)}: leave it out with --exclude {name!r} if it is a time, a counter"
+        " or an id, and give both samples the same unit",
+        (name,),
+        numbers={"outside": int(outside[j]), "flagged": n_rejected},
     )

@@ -14,15 +14,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from conovel.rows.tables import Rows
-from conovel.site.explain.column_views import COMMON, IN_RANGE, MISSING, written_values
-from conovel.site.explain.explainer import MOST_REASONS, Explained, Explainer
+from conovel.site.explain.explainer import (
+    COMMON,
+    IN_RANGE,
+    MISSING,
+    MOST_REASONS,
+    Explained,
+    Explainer,
+    written_values,
+)
 from conovel.stats.levels import as_whole
 
 TOP = 3  # reasons of a row, unless asked for more
 COMBINATION = "combination"
 _MOST_PATTERNS = 20
 MOST_EXPLAINED = 10_000  # rows whose reasons are written into files
-_SHOWN = 0.05  # the share from which on a further reason is written
+_LEAST_SHARE = 0.05  # the share from which on a further reason is written
 _COUNTS = 0.15  # the share from which on a reason counts for the pattern of a row
 
 
@@ -168,7 +175,7 @@ class Reasons:
     def counting(self, i: int, top: int = TOP) -> list[Reason]:
         """Return the first reason of a row, and others of at least 5 % of its score."""
         found = self.of_row(i, top)
-        return found[:1] + [reason for reason in found[1:] if reason.share >= _SHOWN]
+        return found[:1] + [reason for reason in found[1:] if reason.share >= _LEAST_SHARE]
 
     def texts(self, top: int = TOP) -> list[list[str]]:
         """Return the reasons of every row in words, without those that hardly count."""

@@ -14,6 +14,7 @@ The score that ranks the site's own rows is learnt from the rows as they are.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from scipy.special import ndtri
 
 from conovel.models.quantized.grids import Lattice
 from conovel.scorers.base import Matrix, Mixture, TrainingSet, Vector
-from conovel.site.sent.public_ranges import Ranges
+from conovel.spec.schema import Column, Schema, SchemaDigest
 
 # Which scorer is imitated follows from rows that are clipped further: moments say much about one
 # row that is four standard deviations away.
@@ -107,3 +108,84 @@ def _with_width(
     widest = np.maximum(below, above)
     widest = np.where(widest > 0, widest, usual)
     return np.where(below > 0, below, widest), np.where(above > 0, above, widest)
+
+
+_PARTS = {  # least and largest number that a part of a date has; a missing date has the part 0
+    "month": (0, 12),
+    "day": (0, 31),
+    "weekday": (0, 6),
+    "hour": (0, 23),
+    "minute": (0, 59),
+    "second": (0, 59),
+}
+_UNKNOWN = (np.nan, np.nan)
+
+
+class Ranges(NamedTuple):
+    """Least and largest value of each feature; NaN where the schema does not say."""
+
+    low: Vector
+    high: Vector
+
+
+def public_ranges(schema: Schema | SchemaDigest | None, n_features: int) -> Ranges:
+    """Return what is publicly known of the ranges of all features.
+
+    Examples
+    --------
+    >>> columns = {"age": {"kind": "number", "low": 0, "high": 120}, "ill": "boolean"}
+    >>> public_ranges(Schema.from_dict(columns), 2).high
+    array([120.,   1.])
+    """
+    found = [_UNKNOWN] * n_features
+    if isinstance(schema, Schema) and len(schema.features) == n_features:
+        found = [pair for column in schema.used for pair in _ranges_of(column)]
+    low, high = np.array(found, dtype=np.float64).reshape(n_features, 2).T
+    return Ranges(low, high)
+
+
+def _ranges_of(column: Column) -> list[tuple[float, float]]:
+    n = len(column.features) - column.missing
+    found: list[tuple[float, float]] = [(0.0, 1.0)] * n
+    if column.kind == "number":
+        bounded = column.low is not None and column.high is not None
+        found = [(column.low or 0.0, column.high or 0.0) if bounded else _UNKNOWN]
+        if bounded and column.missing:  # what stands for a missing number may be any number
+            found = [(min(found[0][0], column.neutral), max(found[0][1], column.neutral))]
+    elif column.kind == "date":
+        found = [_PARTS.get(part, _UNKNOWN) for part in column.parts]
+    elif column.kind == "category" and not column.is_apart:
+        last = column.buckets - 1 if column.buckets else len(column.levels) + bool(column.rare)
+        found = [(0.0, float(last))]
+    return found + [(0.0, 1.0)] * column.missing
+
+
+# Units in a range. Bounds of a number leave room: most values are within the middle quarter or
+# two. Yes or no, places in a list and hours take all values of their range.
+_OF_NUMBERS, _OF_OTHERS = 8, 4
+
+
+class Units(NamedTuple):
+    """The middle and the unit of each feature; NaN where it is not known."""
+
+    centre: Vector
+    unit: Vector
+
+
+def public_units(schema: Schema | SchemaDigest | None, n_features: int) -> Units:
+    """Return what is publicly known of the middles and units of all features.
+
+    Examples
+    --------
+    >>> columns = {"age": {"kind": "number", "low": 0, "high": 120}, "ill": "boolean"}
+    >>> public_units(Schema.from_dict(columns), 2).unit
+    array([15.  ,  0.25])
+    """
+    low, high = public_ranges(schema, n_features)
+    n_units = np.full(n_features, _OF_OTHERS)
+    if isinstance(schema, Schema) and len(schema.features) == n_features:
+        # The feature of a number has the name of its column, that of missing values has not.
+        numbers = {column.name for column in schema if column.kind == "number"}
+        named = zip(schema.features, schema.source, strict=True)
+        n_units[[name == own and own in numbers for name, own in named]] = _OF_NUMBERS
+    return Units((low + high) / 2, (high - low) / n_units)

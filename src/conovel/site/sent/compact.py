@@ -37,8 +37,8 @@ from conovel.models.linear import Linear
 from conovel.models.quantized.forest import QuantizedForest, per_feature, uniform
 from conovel.models.wire import NO_SCHEMA
 from conovel.scorers.base import FittedScorer, Matrix, TrainingSet, Vector, log_odds
-from conovel.site.scale import as_probability
 from conovel.site.sent.bounds import Bounds, find_bounds
+from conovel.site.stacking import as_probability
 from conovel.spec.training import least_rows
 
 __all__ = ["DEFAULT", "PROFILES", "Profile", "encode_compact", "fit_compact", "imitate"]

@@ -17,24 +17,20 @@ The local score of the site is not used here and never sent.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from fractions import Fraction
+from functools import cache, lru_cache
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from conovel.errors import InputError
+from conovel.errors import InputError, MissingExtraError, PrivacyError
 from conovel.models import wire
 from conovel.models.forest import Forest, Tree, round_down
 from conovel.models.quantized.forest import per_feature
 from conovel.models.wire import NO_SCHEMA
 from conovel.scorers.base import Matrix, TrainingSet, Vector
-from conovel.site.sent.noise import (
-    Integers,
-    NoiseSource,
-    gaussian_scale,
-    selection_scale,
-    total_rho,
-)
-from conovel.site.sent.public_units import Units
+from conovel.site.sent.bounds import Units
 from conovel.spec.settings import Bits, Privacy
 
 _QUARTILE_SHARE = 1 / 4  # of ρ, where the unit of some column is not public
@@ -78,8 +74,8 @@ def make_private_surrogate(
     Examples
     --------
     >>> from conovel.scorers.base import Mixture
-    >>> from conovel.site.sent.noise import SecretNoise
-    >>> from conovel.site.sent.public_units import public_units
+    >>> from conovel.site.sent.private_surrogate import SecretNoise
+    >>> from conovel.site.sent.bounds import public_units
     >>> from conovel.spec.settings import as_privacy
     >>> rows = np.random.default_rng(0).normal(size=(400, 2))
     >>> training = TrainingSet(rows[:200], Mixture.of(rows[200:]))
@@ -289,3 +285,113 @@ def _encode(tails: Tails, units: Units, odds: float, bits: Bits, schema: bytes) 
     raise InputError(
         f"no model fits a budget of {budget} bytes: the smallest here has {len(message)}"
     )
+
+
+Integers: TypeAlias = NDArray[np.int64]
+_ROOM = 1 + 1e-9  # scales are a little larger than needed, so that rounding never costs privacy
+
+
+class NoiseSource(Protocol):
+    """What makes noise. Everything but tests uses :class:`SecretNoise`."""
+
+    def add(self, sums: Integers, scale: float) -> Integers:
+        """Add discrete Gaussian noise of this scale to each of some whole numbers."""
+
+    def largest(self, scores: Integers, scale: float) -> int:
+        """Return the place of the largest score, after noise of this scale; a smaller one may win.
+
+        The exponential mechanism: place i with probability proportional to exp(score_i / scale).
+        """
+
+
+class SecretNoise:
+    """Noise of the operating system, drawn by OpenDP.
+
+    Proof: Proposition (docs/theory.md#prop-privacy).
+    """
+
+    def add(self, sums: Integers, scale: float) -> Integers:
+        """Add discrete Gaussian noise."""
+        return np.array(_gaussian(scale)(sums.tolist()), dtype=np.int64)
+
+    def largest(self, scores: Integers, scale: float) -> int:
+        """Choose a place by the exponential mechanism."""
+        return int(_selection(scale)(scores.tolist()))
+
+
+def total_rho(privacy: Privacy) -> float:
+    """Return the largest ρ that (ε, δ) allows, as OpenDP converts one into the other.
+
+    Proof: Proposition (docs/theory.md#prop-privacy).
+
+    Examples
+    --------
+    >>> rho = total_rho(Privacy(Fraction(4)))
+    >>> 0.3 < rho < 0.32
+    True
+    """
+    return _total_rho(privacy.epsilon, privacy.delta)
+
+
+@lru_cache(maxsize=64)
+def _total_rho(epsilon: Fraction, delta: Fraction) -> float:
+    reference = _library().c.make_zCDP_to_approxDP(_gaussian(1.0))
+    delta_float = math.nextafter(float(delta), 0.0)
+
+    def is_allowed(distance: float) -> bool:
+        """Tell whether a sum that changes by this much may have noise of scale 1."""
+        return bool(Fraction(reference.map(distance).epsilon(delta_float)) <= epsilon)
+
+    low, high = 0.0, 2.0 * math.sqrt(float(epsilon)) + 1.0  # ε ≥ ρ = distance² / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_allowed(middle) else (low, middle)
+    if not low:
+        raise PrivacyError(f"no noise is large enough for ε = {epsilon} and δ = {delta}")
+    return low * low / 2 / _ROOM
+
+
+def gaussian_scale(sensitivity: float, rho: float) -> float:
+    """Return the scale of discrete Gaussian noise that costs ρ.
+
+    Proof: Proposition (docs/theory.md#prop-privacy).
+    """
+    scale = sensitivity / math.sqrt(2 * rho) * _ROOM
+    if _gaussian(scale).map(sensitivity) > rho:
+        raise PrivacyError(f"noise of scale {scale} does not give the privacy that was asked for")
+    return scale
+
+
+def selection_scale(rho: float) -> float:
+    """Return the scale at which choosing among scores that change by 1 at most costs ρ.
+
+    Proof: Proposition (docs/theory.md#prop-privacy).
+    """
+    scale = 1 / math.sqrt(2 * rho) * _ROOM
+    if _selection(scale).map(1) > rho:
+        raise PrivacyError(f"noise of scale {scale} does not give the privacy that was asked for")
+    return scale
+
+
+@lru_cache(maxsize=16)
+def _gaussian(scale: float) -> Any:
+    dp = _library()
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
+    return dp.m.make_gaussian(*space, scale=scale)
+
+
+@lru_cache(maxsize=16)
+def _selection(scale: float) -> Any:
+    dp = _library()
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
+    return dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=scale)
+
+
+@cache
+def _library() -> Any:
+    try:
+        import opendp.prelude as dp  # noqa: PLC0415
+    except ImportError:
+        raise MissingExtraError("OpenDP", "privacy") from None
+    dp.enable_features("contrib")
+    return dp
