@@ -90,15 +90,7 @@ def stages() -> Iterator[StageDisplay]:
 
 
 def bar(done: ProgressColumn, speed_seconds: float) -> Progress:
-    """Return a progress bar with the time left, on standard error if it is a terminal.
-
-    Parameters
-    ----------
-    done : ProgressColumn
-        The column that says how much is done.
-    speed_seconds : float
-        Time over which the speed is averaged.
-    """
+    """Return a progress bar with the time left, on standard error if it is a terminal."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import (  # noqa: PLC0415
         BarColumn,
@@ -260,13 +252,6 @@ def print_numbers(
 
     Where they are too wide for the terminal, heads are broken into lines; where that is not
     enough, each row is a block with a number in each line.
-
-    Parameters
-    ----------
-    title : str
-    heads : sequence of str
-    rows, totals : sequences of rows
-        A row has a text for each head; totals come last, in bold.
     """
     from rich.console import Console  # noqa: PLC0415
 

@@ -112,25 +112,7 @@ class _Stat(NamedTuple):
 
 
 class Watcher:
-    """Looks at a folder and tests each new file once.
-
-    Parameters
-    ----------
-    folder : Path
-    ledger : Path
-        Its batches have the names of the files.
-    test : callable
-        Tests one file, and puts it into the ledger.
-    out : Path or None
-        Where the list so far is written.
-
-    Attributes
-    ----------
-    waiting : bool
-        Whether the last look found files that may not be complete yet.
-    n_failed : int
-        Files that could not be tested.
-    """
+    """Looks at a folder and tests each new file once."""
 
     def __init__(self, folder: Path, ledger: Path, test: Test, out: Path | None) -> None:
         self.folder, self.ledger, self.test, self.out = folder, ledger, test, out

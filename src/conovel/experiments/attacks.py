@@ -38,22 +38,11 @@ _STEPS = np.array([0.25, 0.5, 0.75, 1.0])  # of the way from the centre to an ou
 
 @dataclass(frozen=True)
 class Leakage:
-    """How well an attack tells rows behind a model from others.
+    """How well an attack tells rows behind a model from others."""
 
-    Attributes
-    ----------
-    auc, auc_error : float
-        Chance that a member has a larger statistic than a row that is none, and its standard
-        error. 0.5 is a guess.
-    detected, detected_error : tuple of float
-        Share of the members that are detected, at each rate of false alarms in `FALSE_ALARMS`.
-        NaN where there are too few rows for the rate.
-    n_members, n_others : int
-    """
-
-    auc: float
-    auc_error: float
-    detected: tuple[float, ...]
+    auc: float  # chance that a member has a larger statistic than another row; 0.5 is a guess
+    auc_error: float  # standard error
+    detected: tuple[float, ...]  # share of members, at each of FALSE_ALARMS; NaN with too few rows
     detected_error: tuple[float, ...]
     n_members: int
     n_others: int
@@ -91,17 +80,7 @@ def detected_at(others: Vector, members: Vector, rate: float) -> float:
 
 
 def leakage(statistic: Matrix, members: Mask, others: Mask, seed: int = 0) -> Leakage:
-    """Summarise the statistic of an attack.
-
-    Parameters
-    ----------
-    statistic : array of shape (n_shadows, n_rows)
-        Larger for rows that look like members.
-    members, others : bool arrays of that shape
-        Which row was behind which model; rows in neither are left out.
-    seed : int
-        Of the resampling of shadow agents that gives the standard errors.
-    """
+    """Summarise the statistic of an attack."""
 
     def measured(chosen: NDArray[np.intp]) -> list[float]:
         chosen_rows, inside, outside = statistic[chosen], members[chosen], others[chosen]

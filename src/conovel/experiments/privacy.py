@@ -49,21 +49,10 @@ TRAINING, TESTS, NORMAL_TESTS, NOVELTIES = (
 
 @dataclass(frozen=True)
 class Measured:
-    """What one attack found.
-
-    Attributes
-    ----------
-    exchange : str
-    n_bytes : int
-        Mean size of a model.
-    target : str
-        What was attacked.
-    attack : str
-    leakage : Leakage
-    """
+    """What one attack found."""
 
     exchange: str
-    n_bytes: int
+    n_bytes: int  # mean size of a model
     target: str
     attack: str
     leakage: Leakage
@@ -88,22 +77,11 @@ class Measured:
 
 @dataclass(frozen=True)
 class Reading:
-    """What the bytes of an exchange name, without any attack on rows.
-
-    Attributes
-    ----------
-    exchange : str
-    extremes : float
-        Correlation of the greatest value that the bytes name for a column with the greatest value
-        of the rows, over shadow agents; the mean over columns.
-    midpoints : float
-        Share of the thresholds that are the middle of two values of rows; NaN where thresholds are
-        not sent as they were learnt.
-    """
+    """What the bytes of an exchange name, without any attack on rows."""
 
     exchange: str
-    extremes: float
-    midpoints: float
+    extremes: float  # mean correlation of the greatest named value with the rows' greatest value
+    midpoints: float  # share of thresholds in the middle of two rows' values; NaN if not sent
 
     def to_dict(self) -> dict[str, Any]:
         """Give it as plain JSON types; None is a number that could not be measured."""
@@ -151,18 +129,7 @@ def measure_privacy(
     seed: int = 0,
     on_shadow: Callable[[int], None] | None = None,
 ) -> list[Measured]:
-    """Attack what shadow agents send; see :mod:`conovel.experiments.attacks`.
-
-    Parameters
-    ----------
-    pool : Pool
-    exchanges : sequence of Exchange
-    n_shadows : int
-        How many agents are drawn; half of them have a canary.
-    seed : int
-    on_shadow : callable, optional
-        Is told how many shadow agents are done.
-    """
+    """Attack what shadow agents send; see :mod:`conovel.experiments.attacks`."""
     shadows = draw_shadows(pool, exchanges, n_shadows, seed, on_shadow)
     return attack_all(pool, shadows, exchanges)
 

@@ -38,16 +38,7 @@ class LabelledRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Real:
-    """One data set, divided anew in each trial.
-
-    Parameters
-    ----------
-    name : str
-    file : str
-        An ``.npz`` file, or empty for scikit-learn's digits.
-    content : str
-        Digest of the file, so that results of another file are not reused.
-    """
+    """One data set, divided anew in each trial."""
 
     name: str
     file: str = ""

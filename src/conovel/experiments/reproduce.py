@@ -40,21 +40,7 @@ def reproduce(
     n_jobs: int | None = None,
     on_done: Callable[[int, int], None] | None = None,
 ) -> list[Reproduction]:
-    """Run or continue an experiment, and write rows, tables and figures to a folder.
-
-    Parameters
-    ----------
-    name : str
-        One of `EXPERIMENTS`, or "all" for the five tables of the paper.
-    options : Options
-    folder : Path
-        For NAME.parquet (a row for each trial and cell), NAME.json, NAME.md, NAME.tex and
-        figures; results of single trials are kept in ``parts``.
-    n_jobs : int, optional
-        As in :class:`joblib.Parallel`.
-    on_done : callable, optional
-        Called with the number of tasks that are done and the number of all tasks.
-    """
+    """Run or continue an experiment, and write rows, tables and figures to a folder."""
     if name != "all" and name not in EXPERIMENTS:
         raise InputError(
             f"no experiment is called {name!r}: choose from {', '.join(EXPERIMENTS)} or all"
@@ -109,18 +95,7 @@ def run_tasks(
     n_jobs: int | None = None,
     on_done: Callable[[int], None] | None = None,
 ) -> list[Row]:
-    """Run the tasks that have no result yet and return the rows of all, in order.
-
-    Parameters
-    ----------
-    tasks : sequence of Task
-    folder : Path
-        Where results are kept, one file for each task; made if it does not exist.
-    n_jobs : int, optional
-        As in :class:`joblib.Parallel`; by default what ``joblib.parallel_config`` says, or 1.
-    on_done : callable, optional
-        Called with the number of tasks that are done, at the start and after each.
-    """
+    """Run the tasks that have no result yet and return the rows of all, in order."""
     if not tasks:
         raise InputError("there is nothing to run: ask for at least one trial")
     report_done = on_done or (lambda n: None)

@@ -41,28 +41,14 @@ _NORMAL_WIDTH = 1.349  # between the quartiles, in standard deviations
 
 @dataclass(frozen=True)
 class Exchange:
-    """A way to send a model.
-
-    Attributes
-    ----------
-    name : str
-    scorer : Any
-        What learns; None is the default.
-    bits : Bits
-    n_runs : int
-        How many models of the same rows are sent, each with a seed and a split of its own.
-    privacy : Privacy, optional
-        Differential privacy of each model.
-    known_seed : bool
-        Whether the attacker knows the seed of the site, which is secret in a deployment.
-    """
+    """A way to send a model."""
 
     name: str
     scorer: Any = None
     bits: Bits = COMPACT
-    n_runs: int = 1
+    n_runs: int = 1  # models of the same rows, each with a seed and a split of its own
     privacy: Privacy | None = None
-    known_seed: bool = False
+    known_seed: bool = False  # whether the attacker knows the site's seed, a secret elsewhere
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,17 +68,7 @@ class Canary:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Rows from which shadow agents are drawn.
-
-    Attributes
-    ----------
-    known, tests : Matrix
-        Known normals and rows to test.
-    is_novel : bool array
-        Which tests are novel, if that is known.
-    schema : Schema, SchemaDigest or None
-        What is agreed about the columns: ranges and units of features follow from it.
-    """
+    """Rows from which shadow agents are drawn."""
 
     known: Matrix
     tests: Matrix
@@ -128,44 +104,19 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class Shadow:
-    """A shadow agent.
-
-    Attributes
-    ----------
-    known, tests : bool arrays
-        Which rows of the pool it has.
-    trains : bool array
-        Which known normals trained its first model.
-    canary : int
-        Which canary it has; -1 if none.
-    rows : Matrix
-        All of its rows.
-    models : list of (Surrogate, ...)
-        What it sent, for each exchange one model or several.
-    sizes : list of int
-        Bytes of the first model of each exchange.
-    """
+    """A shadow agent."""
 
     known: Mask
     tests: Mask
-    trains: Mask
-    canary: int
+    trains: Mask  # which known normals trained its first model
+    canary: int  # -1 if none
     rows: Matrix
     models: list[tuple[Surrogate, ...]] = field(repr=False)
     sizes: list[int]
 
 
 def draw_shadow(pool: Pool, exchanges: Sequence[Exchange], index: int, seed: int) -> Shadow:
-    """Draw the shadow agent of a number, fit its models and send them.
-
-    Parameters
-    ----------
-    pool : Pool
-    exchanges : sequence of Exchange
-    index : int
-        Its number. Two without a canary and two with the same one come in turn.
-    seed : int
-    """
+    """Draw the shadow agent of a number, fit its models and send them."""
     rng = np.random.default_rng([seed, index])
     known, tests = (rng.random(len(rows)) < 0.5 for rows in (pool.known, pool.tests))
     # Attacks teach on even numbers and attack odd ones, so a canary has both.

@@ -174,17 +174,6 @@ class _FittedOnce(Scorer):
 class Trial:
     """The agents of one trial, and the models that they have fitted so far.
 
-    Parameters
-    ----------
-    agents : sequence of Labelled
-        The truth in it is not looked at.
-    scorer : classifier, str or None
-        As in :class:`conovel.runs.network.Network`.
-    level : float, str or Fraction
-    train_fraction : float, str, Fraction or None
-    seed : int
-        The network's ``random_state``.
-
     Examples
     --------
     >>> trial = Trial(gaussian_design(2.0, 0), "logistic", seed=0)

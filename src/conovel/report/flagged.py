@@ -27,23 +27,13 @@ _MOST_PATTERNS = 12  # that are listed
 
 @dataclass(frozen=True)
 class ReasonView:
-    """One reason of a row.
-
-    Attributes
-    ----------
-    label : str
-        Such as "amount high".
-    values, usual, nearest : str
-        The value of the row, what is usual, and the value of the nearest known normal.
-    share : float
-        Of all that raises the score.
-    """
+    """One reason of a row."""
 
     label: str
     values: str
     usual: str
     nearest: str
-    share: float
+    share: float  # of all that raises the score
 
     @property
     def percent(self) -> str:

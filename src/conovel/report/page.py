@@ -39,15 +39,7 @@ if TYPE_CHECKING:
 
 
 def render(content: Mapping[str, Any], folder: Path | None = None) -> str:
-    """Write the page of a run as text.
-
-    Parameters
-    ----------
-    content : mapping
-        A result as its command wrote it; see :func:`conovel.report.page.story_of`.
-    folder : Path, optional
-        Folder of the figures that it names.
-    """
+    """Write the page of a run as text."""
     template = _environment().get_template("page.html")
     story = story_of(content, folder)
     page = template.render(story=story, script=page_script(), version=__version__)
@@ -92,13 +84,6 @@ def _environment() -> Environment:
 
 def story_of(content: Mapping[str, Any], folder: Path | None = None) -> Story:
     """Read the result of any command.
-
-    Parameters
-    ----------
-    content : mapping
-        What ``conovel detect``, ``simulate``, a deployment or ``reproduce`` wrote.
-    folder : Path, optional
-        Folder of the file, which also has the figures of an experiment.
 
     Examples
     --------

@@ -29,43 +29,18 @@ P_VALUE_BINS = 20
 
 @dataclass(frozen=True)
 class Line:
-    """One step-up: p-values are compared with ``slope · k``.
+    """One step-up: p-values are compared with ``slope · k``."""
 
-    Attributes
-    ----------
-    sites : tuple of str
-        Sites whose rows take part and are known here.
-    slope : Fraction
-        α/m, or α over the estimated number of nulls.
-    n_rejected : int
-        The k it ended with, over all sites that took part.
-    whole : bool
-        False if rows of other sites took part, which are not known here.
-    is_step_up : bool
-        False in the regime `joint`, where cells decide. The line then only says which rank was
-        the largest rejected one.
-    """
-
-    sites: tuple[str, ...]
-    slope: Fraction
-    n_rejected: int
-    whole: bool = True
-    is_step_up: bool = True
+    sites: tuple[str, ...]  # whose rows take part and are known here
+    slope: Fraction  # α/m, or α over the estimated number of nulls
+    n_rejected: int  # the k it ended with, over all sites that took part
+    whole: bool = True  # False if rows of other sites took part, which are not known here
+    is_step_up: bool = True  # False where cells decide: then it gives the largest rejected rank
 
 
 @dataclass(frozen=True, eq=False)
 class SiteRanks:
-    """The tested rows of one site.
-
-    Attributes
-    ----------
-    ranks, rejected : arrays of shape (m,)
-    n_calibration : int
-    names : array of shape (m,)
-        Names of the rows.
-    scores : float array of shape (m,), optional
-    calibration_scores : float array of shape (ℓ,), optional
-    """
+    """The tested rows of one site."""
 
     ranks: NDArray[np.int64]
     rejected: NDArray[np.bool_]
@@ -103,13 +78,6 @@ def of_detection(detection: Detection) -> dict[str, Any]:
 
 def picture(blocks: Mapping[str, SiteRanks], lines: Sequence[Line]) -> dict[str, Any]:
     """Summarise rows for drawing.
-
-    Parameters
-    ----------
-    blocks : mapping of SiteRanks
-        By the name of the site.
-    lines : sequence of Line
-        The step-ups that decided; every site is in one of them.
 
     Examples
     --------

@@ -96,26 +96,15 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Plot:
-    """A finished drawing.
-
-    Attributes
-    ----------
-    title, description : str
-        What it shows; and what can be seen in it, for readers who cannot see it.
-    x_label, y_label : str
-    x_ticks, y_ticks : sequence of Tick
-    marks : sequence of marks
-        In the order of painting.
-    keys : sequence of Key
-    """
+    """A finished drawing."""
 
     title: str
-    description: str
+    description: str  # what can be seen in it, for readers who cannot see it
     x_label: str
     y_label: str
     x_ticks: Sequence[Tick]
     y_ticks: Sequence[Tick]
-    marks: Sequence[Mark]
+    marks: Sequence[Mark]  # in the order of painting
     keys: Sequence[Key] = field(default=())
     width: int = WIDTH
     height: int = HEIGHT

@@ -31,14 +31,7 @@ _HOW = (
 
 @dataclass(frozen=True)
 class Runs:
-    """What is known of each run.
-
-    Attributes
-    ----------
-    level : str
-        Of each run.
-    seeds, n_rejected : list of int
-    """
+    """What is known of each run."""
 
     level: str
     seeds: list[int]

@@ -62,14 +62,7 @@ def of_network(run: NetworkRun) -> dict[str, Any]:
 def network_content(
     run: NetworkRun, truth: Mapping[str, NDArray[np.bool_]] | None = None
 ) -> dict[str, Any]:
-    """Return a run as JSON types, with its picture, and with the truth if it is known.
-
-    Parameters
-    ----------
-    run : NetworkRun
-    truth : mapping of bool arrays, optional
-        In a simulation, which test rows of each site are novel.
-    """
+    """Return a run as JSON types, with its picture, and with the truth if it is known."""
     content = {**run.to_dict(), "picture": of_network(run), "reasons": network_reasons(run)}
     if truth is not None:
         content["truth"] = {

@@ -155,29 +155,14 @@ DESCRIPTIONS = {
 
 @dataclass(frozen=True)
 class Choice:
-    """One choice between candidates, and the values it was made by.
-
-    Attributes
-    ----------
-    site : str
-        Site that chose; empty if there is only one site.
-    what : str
-        What was chosen, such as "scorer".
-    names : sequence of str
-        The candidates.
-    chosen : str or None
-    criteria : mapping
-        By the name of a criterion, one value for each candidate.
-    rule : str
-        How the choice followed, where that is not the largest value.
-    """
+    """One choice between candidates, and the values it was made by."""
 
     site: str
     what: str
     names: Sequence[str]
     chosen: str | None
-    criteria: Mapping[str, Sequence[float]]
-    rule: str = ""
+    criteria: Mapping[str, Sequence[float]]  # one value for each candidate
+    rule: str = ""  # how the choice followed, where that is not the largest value
 
 
 def read_choices(

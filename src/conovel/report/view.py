@@ -51,21 +51,13 @@ class Curve:
 
 @dataclass(frozen=True)
 class SiteView:
-    """One site's numbers.
-
-    Attributes
-    ----------
-    limit : int
-        Largest rank that is flagged.
-    fewest : int
-        The fewest rows that its step-up could have flagged together.
-    """
+    """One site's numbers."""
 
     n_tested: int
     n_calibration: int
     n_rejected: int
-    limit: int
-    fewest: int
+    limit: int  # largest rank that is flagged
+    fewest: int  # the fewest rows that its step-up could have flagged together
     lowest_rejected_score: float | None
     scores: Histogram | None
 
@@ -224,13 +216,6 @@ REQUIRED: Any = object()
 
 class Checked:
     """A JSON object from a file that may hold anything.
-
-    Parameters
-    ----------
-    value : mapping
-        What ``json.loads`` gave.
-    path : str
-        Its path in the file, for error messages.
 
     Examples
     --------
