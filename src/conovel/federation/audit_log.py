@@ -221,8 +221,8 @@ def now() -> str:
 
 def _entry(line: bytes, number: int | None = None, previous: str | None = None) -> LogEntry | None:
     """Read a line; None if it is not one that :func:`as_line` made, or not of this place."""
-    found = _LINE.fullmatch(line)
-    if found is None or sha256(b"{" + found[2]) != found[1].decode():
+    match = _LINE.fullmatch(line)
+    if match is None or sha256(b"{" + match[2]) != match[1].decode():
         return None
     try:
         entry = json.loads(line)

@@ -171,10 +171,10 @@ def role_of_request(request: x509.CertificateSigningRequest) -> tuple[str, str]:
 def is_authority(certificate: x509.Certificate) -> bool:
     """Return whether a certificate may issue others."""
     try:
-        found = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
     except x509.ExtensionNotFound:
         return False
-    return found.value.ca
+    return constraints.value.ca
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
@@ -219,11 +219,11 @@ def read_revoked(path: Path, root: x509.Certificate) -> frozenset[int]:
     try:
         if path.stat().st_size > MAX_LIST_BYTES:
             raise ValueError(f"more than {MAX_LIST_BYTES:,} bytes")
-        found = x509.load_pem_x509_crl(path.read_bytes())
+        revoked = x509.load_pem_x509_crl(path.read_bytes())
         key = root.public_key()
-        if not isinstance(key, RSAPublicKey) or not found.is_signature_valid(key):
+        if not isinstance(key, RSAPublicKey) or not revoked.is_signature_valid(key):
             raise ValueError("its signature is not that of the authority")
-        return frozenset(entry.serial_number for entry in found)
+        return frozenset(entry.serial_number for entry in revoked)
     except UNREADABLE as error:
         raise FederationError(
             f"{path} is not a list of revoked certificates of this federation: {error}"
@@ -236,8 +236,8 @@ def _attribute(name: x509.Name, oid: x509.ObjectIdentifier) -> str:
     return values[0] if len(values) == 1 else "" if not values else "(several)"
 
 
-def _differs(found: str, expected: str) -> str:
-    return "" if found == expected else repr(found)
+def _differs(name: str, expected: str) -> str:
+    return "" if name == expected else repr(name)
 
 
 def read_certificate(path: Path) -> x509.Certificate:

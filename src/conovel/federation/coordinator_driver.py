@@ -191,11 +191,11 @@ class CoordinatorDriver:
         self._hear(sites.begin())
         if self._listing is None or self._coordinator.error is not None:
             return
-        told = sites.ledgers(self.terms.agents)
-        silent = {n: f"did not tell of its ledger: {why}" for n, why in told.failures.items()}
+        standings = sites.ledgers(self.terms.agents)
+        silent = {n: f"did not tell of its ledger: {why}" for n, why in standings.failures.items()}
         self._give_up(silent)
         if not silent:
-            self._hear(sites.agree(self.terms.agents, told.values))
+            self._hear(sites.agree(self.terms.agents, standings.values))
 
     def _hear(self, replies: Replies) -> None:
         """Break off if a site refuses, or does not answer."""

@@ -116,9 +116,9 @@ def enrol(
     """
     plan = read_plan(authority)
     name, key = read_request(request, plan)
-    found = key_digest(key)
-    if digest is not None and _digits(digest) != _digits(found):
-        raise FederationError(f"the digest of {request} is {found}: it was replaced on its way")
+    received = key_digest(key)
+    if digest is not None and _digits(digest) != _digits(received):
+        raise FederationError(f"the digest of {request} is {received}: it was replaced on its way")
     if not renew and any(one.counts for one in read_issued(authority) if one.party == name):
         raise FederationError(
             f"{name} has a certificate that counts: revoke that first, or give --renew if {name}"
@@ -138,7 +138,7 @@ def enrol(
     note_issued(authority, name, certificate, by_request=True)
     write_json(party / SIGNED_FILE, asdict(_signed(party, name, own)))
     make_private(party)
-    return party, found
+    return party, received
 
 
 def accept(party: Path, key: Path, expected: str | None = None) -> tuple[str, str]:
@@ -243,7 +243,7 @@ def _signed(party: Path, name: str, own: AuthorityKey) -> _SignedKit:
 
 
 def _check_signed(
-    party: Path, found: Mapping[str, Path], name: str, root: x509.Certificate
+    party: Path, files: Mapping[str, Path], name: str, root: x509.Certificate
 ) -> None:
     """Refuse a folder with any file that is not as the authority made it for this party."""
     path = party / SIGNED_FILE
@@ -260,7 +260,7 @@ def _check_signed(
         raise FederationError(
             f"{party} is not a kit that `federation enrol` made: {error}"
         ) from None
-    if changed := sorted(_different(signed.files, _digests(found))):
+    if changed := sorted(_different(signed.files, _digests(files))):
         raise FederationError(
             f"{party} was changed on its way, it is not as the authority signed it:"
             f" {listed(changed, 3)}. Accept what you got in a folder of its own; if the party has"
@@ -268,8 +268,8 @@ def _check_signed(
         )
 
 
-def _different(signed: Mapping[str, str], found: Mapping[str, str]) -> set[str]:
-    return {name for name in {*signed, *found} if signed.get(name) != found.get(name)}
+def _different(signed: Mapping[str, str], files: Mapping[str, str]) -> set[str]:
+    return {name for name in {*signed, *files} if signed.get(name) != files.get(name)}
 
 
 def _files(party: Path) -> dict[str, Path]:
@@ -277,7 +277,7 @@ def _files(party: Path) -> dict[str, Path]:
 
     A link is refused: it could lead to any file of the party, or to a device without an end.
     """
-    found, n_bytes = {}, 0
+    files, n_bytes = {}, 0
     paths = sorted(islice(party.rglob("*"), MAX_FILES + 1))
     for path in paths:
         status = path.lstat()
@@ -287,16 +287,16 @@ def _files(party: Path) -> dict[str, Path]:
             raise FederationError(
                 f"{path} is a link or a device: what the authority made has neither"
             )
-        found[path.relative_to(party).as_posix()] = path
+        files[path.relative_to(party).as_posix()] = path
         n_bytes += status.st_size
     if len(paths) > MAX_FILES or n_bytes > MAX_FOLDER_BYTES:
         raise FederationError(
             f"{party} has more than {MAX_FILES:,} files or {MAX_FOLDER_BYTES >> 20} MB: accept"
             " what the authority gave you in a folder of its own"
         )
-    found.pop(SIGNED_FILE, None)
-    found.pop(f"kit/startup/{base_of(party / 'kit')}.key", None)  # the party's own
-    return found
+    files.pop(SIGNED_FILE, None)
+    files.pop(f"kit/startup/{base_of(party / 'kit')}.key", None)  # the party's own
+    return files
 
 
 def _digests(files: Mapping[str, Path]) -> dict[str, str]:

@@ -118,8 +118,8 @@ def exposure_of(entries: Sequence[Mapping[str, Any]]) -> Exposure:
     >>> about = {"run": "a", "time": now()}
     >>> data = {"entry": "data", "data": "d", "n_null": 100, "n_test": 50}
     >>> sent = {"entry": "sent", "kind": "MODEL", "to": "south", "bytes": 300, "n_train": 40}
-    >>> found = exposure_of([about | {"entry": "begin"}, about | data, about | sent])
-    >>> found.n_models, found.n_trained, found.n_rows
+    >>> exposure = exposure_of([about | {"entry": "begin"}, about | data, about | sent])
+    >>> exposure.n_models, exposure.n_trained, exposure.n_rows
     (1, 40, 150)
     """
     runs = runs_of(entries)
@@ -163,9 +163,9 @@ class EpsilonSpent(NamedTuple):
 
     def __str__(self) -> str:
         """Return it in words."""
-        said = f"ε {shown(self.epsilon)} in {counted(self.n_private, 'run')}"
+        private = f"ε {shown(self.epsilon)} in {counted(self.n_private, 'run')}"
         open_ = f", and {counted(self.n_open, 'run')} without privacy" if self.n_open else ""
-        return said + open_
+        return private + open_
 
 
 def epsilon_spent(runs: Iterable[LoggedRun], data_set: str) -> EpsilonSpent:
@@ -192,8 +192,8 @@ def epsilon_spent(runs: Iterable[LoggedRun], data_set: str) -> EpsilonSpent:
 def spent_by_set(runs: Iterable[LoggedRun]) -> dict[str, EpsilonSpent]:
     """Return what was spent on each data set of which models left, or still may."""
     listed = list(runs)
-    found = {name: epsilon_spent(listed, name) for name in sorted({r.data_set for r in listed})}
-    return {name: spent for name, spent in found.items() if spent.n_private or spent.n_open}
+    by_set = {name: epsilon_spent(listed, name) for name in sorted({r.data_set for r in listed})}
+    return {name: spent for name, spent in by_set.items() if spent.n_private or spent.n_open}
 
 
 def privacy_of(run: LoggedRun) -> Privacy | None:

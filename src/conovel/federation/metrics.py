@@ -100,14 +100,14 @@ def read_measures(plain: Any) -> Measures:
 
     The files of runs from before there were measures have none.
     """
-    found = Measures()
+    measures = Measures()
     try:
         for direction, kind, messages, n_bytes in plain["messages"]:
-            found.messages[str(direction), str(kind)] = Volume(int(messages), int(n_bytes))
-        found.seconds = {str(phase): float(s) for phase, s in plain["seconds"].items()}
+            measures.messages[str(direction), str(kind)] = Volume(int(messages), int(n_bytes))
+        measures.seconds = {str(phase): float(s) for phase, s in plain["seconds"].items()}
     except (AttributeError, LookupError, TypeError, ValueError):
         return Measures()
-    return found
+    return measures
 
 
 class MeasuredRows:
@@ -195,8 +195,8 @@ class RunTotals:
             self.seconds[phase] = runs + 1, total + seconds
 
 
-def _one_of(known: Collection[str], word: Any) -> str:
-    return word if isinstance(word, str) and word in known else OTHER
+def _one_of(words: Collection[str], word: Any) -> str:
+    return word if isinstance(word, str) and word in words else OTHER
 
 
 @dataclass(frozen=True, eq=False)  # a registry needs a hash

@@ -137,7 +137,7 @@ class RunRecords:
 
         Other files of the folder are left alone, such as the ledger of a list.
         """
-        found = []
+        files = []
         for path in self.folder.glob("*.json"):
             if not (RUN_ID.fullmatch(path.stem) or _REFUSED_FILE.fullmatch(path.stem)):
                 continue
@@ -149,8 +149,8 @@ class RunRecords:
                     continue
                 if run["state"] != RUNNING:
                     self._ended[path] = run
-            found.append((path, run))
-        return sorted(found, key=lambda one: one[1]["began"])
+            files.append((path, run))
+        return sorted(files, key=lambda one: one[1]["began"])
 
     def close_ended(self) -> list[dict[str, Any]]:
         """Note the end of runs whose process is gone or whose deadline passed; return them."""
@@ -162,8 +162,8 @@ class RunRecords:
             if late or not is_running(run["pid"]):
                 why = "its deadline passed" if late else "its process ended"
                 record = Record(self.folder / f"{run['run_id']}.json", run, self._log)
-                said = f"{why} without an outcome: nothing was published"
-                record.finish(FAILED, said, fault=SiteFailedError.__name__)
+                message = f"{why} without an outcome: nothing was published"
+                record.finish(FAILED, message, fault=SiteFailedError.__name__)
                 closed.append(run)
         return closed
 
@@ -197,10 +197,10 @@ class Record:
         """Return an entry of this run for the audit log."""
         return {"entry": entry, "time": now(), "run": self._content["run_id"], **facts}
 
-    def finish(self, state: str, message: str, said: str = "", **facts: Any) -> bool:
+    def finish(self, state: str, message: str, for_log: str = "", **facts: Any) -> bool:
         """Note the end of the run; False if it had ended before.
 
-        `said` is what the audit log gets instead of the message, which may hold more.
+        `for_log` is what the audit log gets instead of the message, which may hold more.
         """
         with self._lock:
             if not self.is_open:
@@ -208,7 +208,7 @@ class Record:
             self._content |= {"state": state, "message": message, "ended": time.time(), **facts}
             self._write()
             try:
-                self.tell("end", state=state, reason=as_text(said or message, MAX_SAID))
+                self.tell("end", state=state, reason=as_text(for_log or message, MAX_SAID))
             except ConovelError as error:  # the end of a run is noted here at least
                 self._content["audit_log"] = str(error)
                 self._write()
@@ -302,14 +302,16 @@ def _remove_job(kit: Path, job: str) -> None:
             _remove(folder / job, kit)
 
 
-def _remove_orphans(kit: Path, known: set[str], keep: int) -> None:
+def _remove_orphans(kit: Path, recorded: set[str], keep: int) -> None:
     """Remove folders of jobs that came to no record, for instance because NVFlare refused them."""
     for folder in _jobs(kit):
         if not folder.is_dir():
             continue
-        found = [p for p in folder.iterdir() if _JOB.fullmatch(p.name) and p.name not in known]
-        found.sort(key=lambda path: path.stat().st_mtime)
-        for path in found[:-keep]:
+        orphans = [
+            p for p in folder.iterdir() if _JOB.fullmatch(p.name) and p.name not in recorded
+        ]
+        orphans.sort(key=lambda path: path.stat().st_mtime)
+        for path in orphans[:-keep]:
             if path.stat().st_mtime < time.time() - ORPHAN_SECONDS:
                 _remove(path, kit)
 

@@ -65,7 +65,7 @@ class Session:
 
     def jobs(self) -> list[Job]:
         """List the jobs that the coordinator knows, the oldest first."""
-        found = self._do(self._session.list_jobs, True)
+        listed_jobs = self._do(self._session.list_jobs, True)
         jobs = [
             Job(
                 str(job["job_id"]),
@@ -73,7 +73,7 @@ class Session:
                 str(job.get("status", "")),
                 str(job.get("submit_time_iso") or job.get("submit_time", ""))[:19],
             )
-            for job in found
+            for job in listed_jobs
         ]
         return sorted(jobs, key=lambda job: job.submitted)
 
@@ -102,12 +102,12 @@ class Session:
             return {}
         folder = Path(self._do(self._session.download_job_result, job))
         try:
-            found = sorted(folder.rglob(OUTCOME_FILE))
-            if not found:
+            accounts = sorted(folder.rglob(OUTCOME_FILE))
+            if not accounts:
                 raise NoOutcomeError(f"the run was refused by the engine: {_refusal(meta)}")
-            if found[0].stat().st_size > MAX_OUTCOME_BYTES:
+            if accounts[0].stat().st_size > MAX_OUTCOME_BYTES:
                 raise NoOutcomeError(f"the outcome has more than {MAX_OUTCOME_BYTES:,} bytes")
-            return read_json(found[0])
+            return read_json(accounts[0])
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -307,8 +307,8 @@ def stop_runs(session: Session, reason: str) -> list[str]:
     return stopped
 
 
-def choose_sites(known: tuple[str, ...], chosen: list[str] | None) -> tuple[str, ...]:
+def choose_sites(sites: tuple[str, ...], chosen: list[str] | None) -> tuple[str, ...]:
     """Check the names of the sites of a run; None stands for all."""
-    if unknown := sorted(set(chosen or []) - set(known)):
-        raise InputError(f"no site is called {unknown[0]!r}: there are {', '.join(known)}")
-    return tuple(chosen) if chosen else known
+    if unknown := sorted(set(chosen or []) - set(sites)):
+        raise InputError(f"no site is called {unknown[0]!r}: there are {', '.join(sites)}")
+    return tuple(chosen) if chosen else sites

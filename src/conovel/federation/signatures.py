@@ -143,29 +143,29 @@ class MessageVerifier:
         """
         try:
             certificate, signature, message = _split(data)
-            known = self._certificate(sender, certificate)
+            certified = self._certificate(sender, certificate)
         except InputError as error:
             raise self._error(sender, str(error)) from None
         context = _context(self._run_id, sender, self._receiver)
-        if not verify(public_key(known), context, message, signature):
+        if not verify(public_key(certified), context, message, signature):
             raise self._error(sender, "its signature does not fit")
         with self._lock:
-            self._known[sender] = known
+            self._known[sender] = certified
         return message
 
     def _certificate(self, sender: str, sent: bytes) -> x509.Certificate:
         with self._lock:
-            known = self._known.get(sender)
+            certified = self._known.get(sender)
         if sent:
             certificate = load_certificate(sent)
             if objection := self._authority.objection(certificate, sender, NO_ROLE):
                 raise InputError(objection)
-            if known is not None and known != certificate:
+            if certified is not None and certified != certificate:
                 raise InputError("it came with another certificate than before")
             return certificate
-        if known is None:
+        if certified is None:
             raise InputError("it came without a certificate")
-        return known
+        return certified
 
     def _error(self, sender: str, why: str) -> SignatureError:
         if self._receiver == COORDINATOR:  # it has a connection to the sender, without a relay
@@ -269,22 +269,22 @@ def check_signed_terms(plain: Any, authority: Authority, now: float | None = Non
         raise _refusal(f"whoever signed them is no operator here: {objection}")
     if not verify(public_key(signer), ("terms",), content, signature):
         raise _refusal(f"they are not what {operator} has signed")
-    found = Terms.from_dict(terms)
-    if not found.has_own_id:
+    read = Terms.from_dict(terms)
+    if not read.has_own_id:
         raise _refusal("the run id does not follow from them")
-    if not -MAX_AGE_SECONDS <= found.asked_at - now <= MAX_AHEAD_SECONDS:
-        then = datetime.fromtimestamp(found.asked_at, UTC)
+    if not -MAX_AGE_SECONDS <= read.asked_at - now <= MAX_AHEAD_SECONDS:
+        then = datetime.fromtimestamp(read.asked_at, UTC)
         raise _refusal(
             f"{operator} signed them at {then:%Y-%m-%d %H:%M} UTC, and here it is"
             f" {at:%Y-%m-%d %H:%M}: the run was asked for too long ago, or a clock is wrong"
         )
-    return SignedTerms(found, operator)
+    return SignedTerms(read, operator)
 
 
 def terms_of(plain: Any) -> Mapping[str, Any]:
     """Return the terms inside signed terms, unchecked, to say which run is refused."""
-    found = plain.get("terms") if isinstance(plain, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    read = plain.get("terms") if isinstance(plain, Mapping) else None
+    return read if isinstance(read, Mapping) else {}
 
 
 def _refusal(why: str) -> SignatureError:

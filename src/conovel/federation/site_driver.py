@@ -175,12 +175,12 @@ class SiteDriver:
         """Return why no model or count may be made from these rows, before there is one."""
         limits, local = self.limits, self._site
         rows = local.training_rows(n_agents)
-        found = (
+        objections = (
             limits.objection_to_training(self.terms, rows),
             limits.objection_to_calibration(self.terms, rows),
             (objection_to_precision(limits, self.terms, local.spec.bits), ""),
         )
-        return next((one for one in found if one[0]), ("", ""))
+        return next((one for one in objections if one[0]), ("", ""))
 
     def _admission(self) -> Objection:
         """Write down which rows the run has and what it spends, unless that is too much.
@@ -341,9 +341,11 @@ class SiteDriver:
             self._end(error)
             raise
         flagged = self._agent.n_rejected if self._listing is None else self._listing.n_flagged
-        said = f"{counted(flagged, 'row')} flagged"
+        flagged_rows = f"{counted(flagged, 'row')} flagged"
         measures = self._measures.to_plain()
-        self.record.finish(DONE, f"{said}, see {path}", said, results=str(path), measures=measures)
+        self.record.finish(
+            DONE, f"{flagged_rows}, see {path}", flagged_rows, results=str(path), measures=measures
+        )
         self._close()
 
     def _expire(self) -> None:

@@ -74,9 +74,9 @@ class SiteFiles:
                 memory=file.memory,
             )
         reading, columns = columns_read(file.schema, file.reading, file.columns)
-        known, tests = read_pair_of_files(file.null, file.test, columns, file.id_column, reading)
+        nulls, tests = read_pair_of_files(file.null, file.test, columns, file.id_column, reading)
         fixed = work.spec.regime.composite_null
-        rows = known.features, tests.features
+        rows = nulls.features, tests.features
         null, test = read_pair(*rows, file.schema, agreed=True, fixed=fixed)
         self._ids = as_ids(tests.ids, len(test))
         if self.listing is not None:
@@ -117,7 +117,7 @@ class SiteFiles:
             written.write(decisions, reasons)
             self._folder.cleanup()
             thin = self._thin(site, site.n_calibration, agent)
-            found = written.findings(thin, name=self.file.name) if self.file.check else ()
+            findings = written.findings(thin, name=self.file.name) if self.file.check else ()
             results = _without_rows(site)
         else:
             of_run = result = self.decide(site, agent)
@@ -127,12 +127,12 @@ class SiteFiles:
                 results["ledger"] = self.listing.to_dict()
             n_flagged = result.n_rejected
             reasons = result.most_novel_reasons(_MOST_EXPLAINED)
-            told = reasons.file_columns(0, result.rejected.size)
-            write_table(decisions, {**result.columns(), **told})
-            found = self._findings(site, result, agent) if self.file.check else ()
+            reason_columns = reasons.file_columns(0, result.rejected.size)
+            write_table(decisions, {**result.columns(), **reason_columns})
+            findings = self._findings(site, result, agent) if self.file.check else ()
         # Reasons and findings stay at the site: no message holds them.
         results["reasons"] = {self.file.name: reasons.to_dict(n_flagged)}
-        results["warnings"] = [finding.to_dict() for finding in found]
+        results["warnings"] = [finding.to_dict() for finding in findings]
         # Written last: a folder with a run.json is complete.
         write_json(folder / "run.json", self._summary(agent, transcript) | results)
         return folder

@@ -96,7 +96,9 @@ class SiteList:
         try:
             if not isinstance(standings, Mapping):
                 raise InputError("the standings of the sites are a table")
-            everybody = {str(n): Standing.from_plain(told) for n, told in standings.items()}
+            everybody = {
+                str(n): Standing.from_plain(standing) for n, standing in standings.items()
+            }
         except InputError as error:
             return str(error)
         if everybody.get(self._machine.name) != own or set(everybody) != set(self._terms.agents):
@@ -213,10 +215,10 @@ class Standing(NamedTuple):
     @classmethod
     def of(cls, ledger: Ledger, prepared: Prepared | None) -> Standing:
         """Describe a ledger and the batch that is prepared for it."""
-        told = len(ledger.entries), _digest(ledger)
+        own = len(ledger.entries), _digest(ledger)
         if prepared is None:
-            return cls(*told)
-        return cls(*told, _digest(prepared.ledger), prepared.agents)
+            return cls(*own)
+        return cls(*own, _digest(prepared.ledger), prepared.agents)
 
     def to_plain(self) -> list[Any]:
         """Give it as plain types."""

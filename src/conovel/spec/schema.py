@@ -104,7 +104,7 @@ class Column:
             distinct = len(set(texts)) == len(texts) and all(map(_is_text, texts))
             self._require(distinct, field, "a list of different texts")
         allowed = {"name", *_FIELDS_OF[self.kind]}
-        if extra := sorted(set(self._said) - allowed):
+        if extra := sorted(set(self._facts) - allowed):
             listed = ", ".join(extra)
             raise InputError(f"column {self.name!r}: the kind {self.kind} has no {listed}")
         self._check_kind()
@@ -134,7 +134,7 @@ class Column:
             self._require(self.low < self.high, "low", f"below high={self.high}")
 
     @property
-    def _said(self) -> dict[str, Any]:
+    def _facts(self) -> dict[str, Any]:
         """The fields that are not as by default."""
         values = ((field, getattr(self, field.name)) for field in fields(self))
         return {field.name: value for field, value in values if value != field.default}
@@ -153,14 +153,14 @@ class Column:
         """The names of the numbers that the column becomes."""
         if self.kind == "ignore":
             return ()
-        found = [self.name]
+        names = [self.name]
         if self.kind == "date":
-            found = [f"{self.name}: {part}" for part in self.parts]
+            names = [f"{self.name}: {part}" for part in self.parts]
         if self.kind == "category" and self.is_apart:
-            found = [f"{self.name}={level}" for level in self.levels]
-            found += [f"{self.name} is rare"] if self.rare else []
-            found += [f"{self.name}: bucket {i}" for i in range(self.buckets)]
-        return (*found, missing_feature(self.name)) if self.missing else tuple(found)
+            names = [f"{self.name}={level}" for level in self.levels]
+            names += [f"{self.name} is rare"] if self.rare else []
+            names += [f"{self.name}: bucket {i}" for i in range(self.buckets)]
+        return (*names, missing_feature(self.name)) if self.missing else tuple(names)
 
     @property
     def is_apart(self) -> bool:
@@ -168,9 +168,9 @@ class Column:
         return max(len(self.levels), self.buckets) <= MOST_APART
 
     def to_dict(self) -> dict[str, Any]:
-        """Give what is said of the column, without its name, as plain JSON types."""
-        said = {k: v for k, v in self._said.items() if k != "name"}
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in said.items()}
+        """Give the facts of the column, without its name, as plain JSON types."""
+        facts = {k: v for k, v in self._facts.items() if k != "name"}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in facts.items()}
 
     @cached_property
     def digest(self) -> str:
@@ -267,7 +267,7 @@ class Schema:
         """Read what :meth:`to_dict` wrote; the kind alone may stand for a column."""
         if not isinstance(plain, Mapping) or not plain:
             raise InputError("a schema is a table that says of each column what it is")
-        return cls(tuple(column_of(name, said) for name, said in plain.items()))
+        return cls(tuple(column_of(name, facts) for name, facts in plain.items()))
 
     def to_toml(self) -> str:
         """Write the schema as a file that a person can edit."""
@@ -303,15 +303,15 @@ class SchemaDigest:
         return dict(self.digests)
 
 
-def column_of(name: Any, said: Any) -> Column:
-    """Read what is said of a column: its kind, or a table with its kind and more."""
-    said = {"kind": said} if isinstance(said, str) else said
-    if not isinstance(said, Mapping) or "kind" not in said:
+def column_of(name: Any, facts: Any) -> Column:
+    """Read the facts of a column: its kind, or a table with its kind and more."""
+    facts = {"kind": facts} if isinstance(facts, str) else facts
+    if not isinstance(facts, Mapping) or "kind" not in facts:
         raise InputError(f"column {name!r}: say its kind, one of {', '.join(KINDS)}")
-    known = {field.name for field in fields(Column)} - {"name"}
-    if unknown := sorted(map(str, set(said) - known)):
+    allowed = {field.name for field in fields(Column)} - {"name"}
+    if unknown := sorted(map(str, set(facts) - allowed)):
         raise InputError(f"column {name!r}: a schema says nothing about {', '.join(unknown)}")
-    return Column(name, **{str(key): value for key, value in said.items()})
+    return Column(name, **{str(key): value for key, value in facts.items()})
 
 
 def missing_feature(name: str) -> str:
