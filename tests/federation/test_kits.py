@@ -15,7 +15,7 @@ import conovel as cn
 from conovel.errors import FederationError, InputError
 from conovel.federation.certificates import check_certificate
 from conovel.federation.consent import Limits
-from conovel.federation.hardening import SERVER_CLASSES, SITE_CLASSES
+from conovel.federation.hardening import SERVER_CLASSES, SITE_CLASSES, prepare
 from conovel.federation.kits import FederationPlan, make_federation, renew_federation
 from conovel.federation.settings import read_federation, read_site
 from conovel.federation.terms import Terms
@@ -214,3 +214,16 @@ def _issue_by_oneself(kit, name, days=30, own_authority=False):
     form = serialization.PrivateFormat.PKCS8
     pem = key.private_bytes(serialization.Encoding.PEM, form, plain)
     (kit / "startup" / "client.key").write_bytes(pem)
+
+
+def test_a_kit_of_another_version_follows_the_installed_one(folder):
+    kit = folder / "north" / "kit"
+    path = kit / "local" / "resources.json"
+    now = path.read_text()
+    path.write_text(now.replace("conovel.federation.", "conovel.drivers.nvflare."))
+    prepare(kit)
+    assert path.read_text() == now
+    path.chmod(0o400)
+    before = path.stat().st_mtime_ns
+    prepare(kit)  # nothing is written where nothing changes
+    assert path.stat().st_mtime_ns == before

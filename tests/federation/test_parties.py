@@ -507,7 +507,7 @@ def test_an_operator_believes_an_account_that_holds(on_dropout, files):
         ({"message": 7}, "no account that could be read"),
         ({"terms": {}}, "of another run"),
         ({"transcript": 7}, "does not hold"),
-        ({"outcome": {"n_rejected": 0}}, "the outcome is not that of the transcript"),
+        ({"outcome": {"n_rejected": 0}}, "does not hold"),
         ({"state": "neither"}, "no account that could be read"),
     ],
 )

@@ -228,7 +228,7 @@ def test_what_left_and_what_came_in_is_written_down_and_no_row_is(files):
         assert (run_.n_models, run_.state) == (2, "done")
         found = exposure_of(entries(file))
         assert found.receivers == dict.fromkeys(sorted(peers), 1)
-        n_train = fake.sites[name].driver._site._n_train(N_NULL, N_TEST)
+        n_train = fake.sites[name].driver._site.n_train(N_NULL)
         assert (found.n_data, found.n_rows, found.n_trained) == (1, 260, n_train)
         assert fake.sites[name].record._content["models_sent"] == 2
         text = file.audit_log.path.read_text()
@@ -247,10 +247,10 @@ def test_how_many_rows_trained_is_not_understated(files, regime):
     local = fake.sites["west"].driver._site
     trained = exposure_of(entries(files["west"])).n_trained
     if regime == "joint":  # the weight of the group lets it train on more rows than its own rule
-        assert trained == len(local._tested_block.null_train)
-        assert trained > local._n_train(1000, N_TEST, by_rule=True)
+        assert trained == len(local.own_block.null_train)
+        assert trained > local.n_train(1000, by_rule=True)
     else:
-        assert trained >= sum(len(block.null_train) for block in local._blocks(3))
+        assert trained >= sum(rows.n_train for rows in local.training_rows(3))
 
 
 def test_a_log_that_does_not_hold_stops_runs(files):
@@ -421,9 +421,9 @@ def test_the_audit_shows_what_was_spent(files, capsys):
     assert run(files, privacy="4")[0]["state"] == "done"
     west = files["west"].path
     west.write_text(west.read_text() + "[consent]\nmax_epsilon = 16\n")
-    show_audit(west)
+    show_audit(settings=west)
     assert "ε 4 in 1 run of at most 16" in capsys.readouterr().out
-    show_audit(west, json=True)
+    show_audit(settings=west, json=True)
     found = json.loads(capsys.readouterr().out)["privacy"][""]
     assert found == {"epsilon": "4", "delta": "1/1000000", "n_private": 1, "n_open": 0}
 

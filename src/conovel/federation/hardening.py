@@ -11,11 +11,13 @@ from typing import Any
 
 from conovel.rows.storage import write_json
 from conovel.spec.fields import MAX_AGENTS
+from conovel.spec.records import read_json
 
 APPS = "conovel.federation.apps"
 COLLAB = "nvflare.collab.runtime"
 SERVER_CLASSES = (f"{COLLAB}.controller.CollabController", f"{APPS}.CoordinatorApp")
 SITE_CLASSES = (f"{COLLAB}.executor.CollabExecutor", f"{APPS}.SiteApp")
+_OURS = ("presence", "job_manager")  # components that follow the version and the place of a kit
 _PRESENCE = {"id": "presence", "path": "conovel.federation.presence.Presence"}
 
 
@@ -24,16 +26,34 @@ def harden(kit: Path) -> None:
     local = kit / "local"
     for path in [*kit.glob("startup/*.sh"), *kit.rglob("readme.txt"), *kit.rglob("*.ipynb")]:
         path.unlink()
-    if (kit / "startup" / "fed_server.json").exists():
-        resources = _coordinator_resources()
-    elif (kit / "startup" / "fed_client.json").exists():
-        resources = _site_resources()
-    else:
+    resources = _resources(kit)
+    if resources is None:
         return  # an operator's kit starts no process
     write_json(local / "resources.json", resources)
     write_json(local / "authorization.json", _permissions())
     for name in ("resources.json.default", "authorization.json.default", "privacy.json.sample"):
         (local / name).unlink(missing_ok=True)
+
+
+def prepare(kit: Path) -> None:
+    """Make a kit ready to start: with the classes of this version, and a store of jobs in it."""
+    path, wanted = kit / "local" / "resources.json", _resources(kit)
+    plain = read_json(path.read_bytes(), str(path))
+    if wanted is None:
+        return
+    ours = {part["id"]: part for part in wanted["components"] if part["id"] in _OURS}
+    following = plain | {
+        key: wanted[key] for key in ("class_allow_list", "snapshot_persistor") if key in wanted
+    }
+    following["components"] = [ours.get(part["id"], part) for part in plain["components"]]
+    if following != plain:  # a kit that needs no change may be read-only
+        write_json(path, following)
+
+
+def _resources(kit: Path) -> dict[str, Any] | None:
+    if (kit / "startup" / "fed_server.json").exists():
+        return _coordinator_resources(kit.resolve() / "store")
+    return _site_resources() if (kit / "startup" / "fed_client.json").exists() else None
 
 
 def _permissions() -> dict[str, Any]:
@@ -54,7 +74,7 @@ def _permissions() -> dict[str, Any]:
     return {"format_version": "1.0", "permissions": roles}
 
 
-def _coordinator_resources() -> dict[str, Any]:
+def _coordinator_resources(store: Path) -> dict[str, Any]:
     storage = "nvflare.app_common.storages.filesystem_storage.FilesystemStorage"
     return {
         "format_version": 2,
@@ -75,7 +95,7 @@ def _coordinator_resources() -> dict[str, Any]:
                 "uri_root": "/",
                 "storage": {
                     "path": storage,
-                    "args": {"root_dir": "store/snapshots", "uri_root": "/"},
+                    "args": {"root_dir": f"{store}/snapshots", "uri_root": "/"},
                 },
             },
         },
@@ -88,7 +108,7 @@ def _coordinator_resources() -> dict[str, Any]:
             {
                 "id": "job_manager",
                 "path": "nvflare.apis.impl.job_def_manager.SimpleJobDefManager",
-                "args": {"uri_root": "store/jobs", "job_store_id": "job_store"},
+                "args": {"uri_root": f"{store}/jobs", "job_store_id": "job_store"},
             },
             {"id": "job_store", "path": storage},
             {

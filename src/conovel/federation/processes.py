@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from conovel.rows.private_files import FILE_MODE, UMASK, make_private_folder
-from conovel.rows.storage import read_json, write_json
+from conovel.spec.records import read_json
 
 SERVER_MODULE = "nvflare.private.fed.app.server.server_train"
 SITE_MODULE = "nvflare.private.fed.app.client.client_train"
@@ -28,9 +28,8 @@ STOP_SECONDS = 5.0
 
 def start_coordinator(kit: Path, settings: Path, state: Path) -> subprocess.Popen[bytes]:
     """Start the coordinator's process of NVFlare."""
-    _place_store(kit)
-    org = read_json(kit / "startup" / "fed_server.json")["servers"][0]["name"]
-    options = [f"org={org}"]
+    path = kit / "startup" / "fed_server.json"
+    options = [f"org={read_json(path.read_bytes(), str(path))['servers'][0]['name']}"]
     return _start(SERVER_MODULE, "fed_server.json", options, kit, settings, state)
 
 
@@ -43,7 +42,10 @@ def start_site(kit: Path, name: str, settings: Path, state: Path) -> subprocess.
 def _start(
     module: str, config: str, options: Sequence[str], kit: Path, settings: Path, state: Path
 ) -> subprocess.Popen[bytes]:
+    from conovel.federation.hardening import prepare  # noqa: PLC0415  (loads pyarrow)
+
     make_private_folder(state)
+    prepare(kit)
     command = [sys.executable, "-m", module, "-m", str(kit), "-s", config]
     command += ["--set", "secure_train=true", "config_folder=config", *options]
     descriptor = os.open(state / LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
@@ -127,18 +129,6 @@ def wait_for(happened: Callable[[], object], seconds: float, every: float = 0.1)
             return False
         time.sleep(every)
     return True
-
-
-def _place_store(kit: Path) -> None:
-    """Make the coordinator keep its jobs in the folder of its kit."""
-    path = kit / "local" / "resources.json"
-    resources = read_json(path)
-    store = kit.resolve() / "store"
-    resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = f"{store}/snapshots"
-    for component in resources["components"]:
-        if component["id"] == "job_manager":
-            component["args"]["uri_root"] = f"{store}/jobs"
-    write_json(path, resources)
 
 
 PARENT = "CONOVEL_PARENT"  # environment variable with the number of the process to end with
