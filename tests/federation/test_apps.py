@@ -15,7 +15,7 @@ from conovel.federation import apps, calls, kits
 from conovel.federation.run_records import DONE, FAILED, RunRecords
 from conovel.federation.settings import read_site
 from conovel.federation.supervise import RunMonitor
-from conovel.protocol.events import Send
+from conovel.protocol.states import Send
 from conovel.spec.exits import ERROR, NO
 
 TERMS = make_terms(("north", "south"), regime="full")

@@ -9,6 +9,7 @@ import pytest
 from support.federation import SCORER, SITES, in_one_process
 from support.mixed import SCHEMA, mixed_agents
 
+from conovel.deciding.asking import Count
 from conovel.federation.processes import wait_for
 from conovel.federation.run_records import RunRecords, own_secret
 from conovel.federation.settings import read_site
@@ -16,7 +17,7 @@ from conovel.protocol.agent import Agent
 from conovel.protocol.messages import encode
 from conovel.protocol.replay import verify
 from conovel.rows.storage import read_json
-from conovel.spec.bodies import Count, Message
+from conovel.spec.bodies import Message
 
 RUNS = [("full", 3), ("counts", 2), ("split", 1), ("joint", 4), ("consensus", 7)]
 

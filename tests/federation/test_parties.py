@@ -19,12 +19,12 @@ from support.terms import make_terms
 
 import conovel as cn
 from conovel.cli.run import _print_account
+from conovel.deciding.committed import Committing
 from conovel.federation.consent import Limits
 from conovel.federation.processes import wait_for
 from conovel.federation.session import checked
 from conovel.federation.settings import read_site
 from conovel.protocol.replay import verify
-from conovel.protocol.states import State
 from conovel.rows.storage import write_table
 from conovel.spec.seeds import site_seed
 
@@ -663,7 +663,7 @@ def test_a_site_that_does_not_open_its_commitment_ends_the_run(files):
     asked = terms(regime="counts", counting="committed", liars=1, stage_seconds=1)
     fake = FakeNVFlare(asked, files)
     agent = fake.sites["south"].driver._agent
-    agent._on_commitments = lambda told: setattr(agent, "state", State.REVEALED) or []
+    agent.deciding.open = lambda told: (Committing.REVEALED, [])
     account = fake.run()
     assert (account["fault"], account["culprit"]) == ("SiteVanishedError", "south")
     assert not published(files)

@@ -11,13 +11,14 @@ import pytest
 from support.fake_link import RUN_ID, SCHEMA, forge
 
 from conovel import errors
+from conovel.deciding.asking import Count
+from conovel.deciding.asking import Step as Question
+from conovel.learning.base import RankRows, State
+from conovel.learning.exchange import FitModels
 from conovel.protocol.agent import Agent
-from conovel.protocol.events import FitModels, RankRows
-from conovel.protocol.states import State
 from conovel.spec.bodies import (
     COORDINATOR,
     Abort,
-    Count,
     Hello,
     Left,
     Model,
@@ -26,7 +27,6 @@ from conovel.spec.bodies import (
     Roster,
     Start,
 )
-from conovel.spec.bodies import Step as Question
 from conovel.spec.facts import Facts
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.ranks import as_block
@@ -62,7 +62,7 @@ def counting():
     """An agent that has ranked its rows and waits for questions."""
     agent = joined()
     tell(agent, ROSTER)
-    agent.ranks_ready(counted())
+    agent.work_done(counted())
     tell(agent, Start(AGENTS, 10))
     return agent
 
@@ -141,7 +141,7 @@ def test_every_peer_gets_its_own_model():
     agent = joined("full")
     agents = ("east", "north", "south")
     assert tell(agent, Roster(agents, 90, 15)) == [FitModels(1, agents)]
-    sent = agent.models_ready({"east": b"for east", "south": b"for south"})
+    sent = agent.work_done({"east": b"for east", "south": b"for south"})
     assert {one.receiver: one.message.body.blob for one in sent} == {
         "east": b"for east",
         "south": b"for south",
@@ -152,17 +152,17 @@ def test_every_peer_gets_its_own_model():
 def test_it_ranks_once_all_models_have_come():
     agent = joined("full")
     tell(agent, ROSTER)
-    agent.models_ready({"south": b"mine"})
+    agent.work_done({"south": b"mine"})
     assert tell(agent, Model(b"theirs"), sender="south") == [RankRows({"south": b"theirs"})]
     assert agent.awaited == []
-    [ready] = agent.ranks_ready(counted())
+    [ready] = agent.work_done(counted())
     assert ready.message.body == Ready(n_tested=5, n_calibration=19)
 
 
 def test_it_does_not_wait_for_a_peer_that_left():
     agent = joined("full")
     tell(agent, ROSTER)
-    agent.models_ready({"south": b"mine"})
+    agent.work_done({"south": b"mine"})
     assert tell(agent, Left("south")) == [RankRows({})]
 
 
@@ -191,7 +191,7 @@ def test_it_takes_each_message_from_its_sender_alone(regime, body, sender, words
 def test_ranks_must_be_of_the_rows_it_told(histogram):
     agent = joined()
     tell(agent, ROSTER)
-    sent = agent.ranks_ready(histogram)
+    sent = agent.work_done(histogram)
     assert [(one.receiver, type(one.message.body)) for one in sent] == [
         (COORDINATOR, Abort),
         ("south", Abort),
@@ -218,4 +218,4 @@ def test_after_the_end_it_says_nothing():
     agent = joined()
     agent.site_failed(ValueError())
     assert tell(agent, ROSTER) == []
-    assert agent.ranks_ready(counted()) == []
+    assert agent.work_done(counted()) == []

@@ -27,20 +27,20 @@ from support.fake_link import (
 )
 
 from conovel import errors
-from conovel.deciding.committed import CommittedCounts, claim_of, commitment, reveal_ranks
-from conovel.protocol.agent import Agent
-from conovel.protocol.messages import decode, encode
-from conovel.protocol.states import State
-from conovel.spec.bodies import (
-    COORDINATOR,
+from conovel.deciding.committed import (
     Commit,
     Commitments,
-    Kind,
-    Message,
-    Ready,
+    CommittedCounts,
+    Committing,
     Reveal,
     Reveals,
+    commitment,
 )
+from conovel.deciding.counts import claim_of, reveal_ranks
+from conovel.learning.base import Out, State
+from conovel.protocol.agent import Agent
+from conovel.protocol.messages import decode, encode
+from conovel.spec.bodies import COORDINATOR, Kind, Message, Ready
 from conovel.spec.fields import MAX_STEPS
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.settings import REVEAL_TO
@@ -256,24 +256,21 @@ def test_what_is_revealed_must_be_what_was_committed_to(kind, change, reveal_to)
 def test_the_commitment_of_another_agent_is_worth_nothing():
     """It is copied, and later opened with what the other agent revealed."""
     link, channel = stopped_before(Kind.COMMIT, LIAR)
-    liar, known = link.agents[LIAR], link.agents["agent000"]._own
+    liar, known = link.agents[LIAR], link.agents["agent000"].deciding.own
     copied = Commit(commitment(RUN_ID, "agent000", known))
     link.channels[channel].popleft()
     link.channels[channel].appendleft(forge(*channel, copied, 1))
-    liar._on_commitments = lambda told: liar._send([COORDINATOR], known, 1)
-    liar.transitions = liar.transitions | {
-        (State.COMMITTED, Kind.COMMITMENTS): frozenset({State.COMMITTED})
-    }
+    liar.deciding.open = lambda told: (Committing.REVEALED, [Out([COORDINATOR], known, 1)])
     assert_ended(link.run(), errors.CommitmentError, LIAR)
 
 
 def test_a_commitment_to_false_numbers_is_refused():
     """The hash matches, but not READY: with another ℓ ranks would join at a smaller k."""
     link, channel = stopped_before(Kind.COMMIT, LIAR)
-    agent = link.agents[LIAR]
-    agent._own = dataclasses.replace(agent._own, n_calibration=9999)
+    agent = link.agents[LIAR].deciding
+    agent.own = dataclasses.replace(agent.own, n_calibration=9999)
     link.channels[channel].popleft()
-    own = Commit(commitment(RUN_ID, LIAR, agent._own))
+    own = Commit(commitment(RUN_ID, LIAR, agent.own))
     link.channels[channel].appendleft(forge(*channel, own, 1))
     assert_ended(link.run(), errors.CountOutOfRangeError, LIAR)
 
@@ -281,7 +278,7 @@ def test_a_commitment_to_false_numbers_is_refused():
 def test_a_reveal_before_all_commitments_and_a_second_commitment_end_the_run():
     link, channel = stopped_before(Kind.COMMIT, LIAR)
     early = copy.deepcopy(link)
-    reveal = forge(LIAR, COORDINATOR, early.agents[LIAR]._own, 1)
+    reveal = forge(LIAR, COORDINATOR, early.agents[LIAR].deciding.own, 1)
     early.post(COORDINATOR, early.coordinator.receive(reveal, LIAR))
     assert_ended(early.run(), errors.UnexpectedMessageError, LIAR)
     commit = link.channels[channel][0]
@@ -305,7 +302,7 @@ def test_a_commitment_that_is_not_opened_ends_the_run(kind, liars):
     link.queue = type(link.queue)(pair for pair in link.queue if pair != (LIAR, COORDINATOR))
     while link.step():
         pass
-    assert link.coordinator.state in (State.COMMITTING, State.REVEALING)
+    assert link.coordinator.state in (Committing.COMMITTING, Committing.REVEALING)
     link.kill(LIAR)
     link.run()
     assert isinstance(link.coordinator.error, errors.SiteVanishedError)
@@ -354,7 +351,7 @@ def test_an_agent_that_sees_no_reveals_checks_what_it_can(change):
 def test_reveals_that_nobody_agreed_to_and_an_outcome_without_them_are_refused():
     link, channel = stopped_before(Kind.OUTCOME, COORDINATOR)
     agent = link.agents[channel[1]]
-    reveals = Reveals(NAMES, tuple(link.coordinator._committed.reveals[name] for name in NAMES))
+    reveals = Reveals(NAMES, tuple(link.agents[name].deciding.own for name in NAMES))
     agent.receive(forge(COORDINATOR, agent.name, reveals, 1), COORDINATOR)
     assert isinstance(agent.error, errors.OutcomeMismatchError)
     link, channel = stopped_before(Kind.REVEALS, COORDINATOR, reveal_to="members")

@@ -15,7 +15,7 @@ from support.fake_link import (
     sites_for,
 )
 
-from conovel.deciding.folds import agreed_of, check_score
+from conovel.deciding.folds import FoldCounts, agreed_of, check_score
 from conovel.errors import (
     CommitmentError,
     CountOutOfRangeError,
@@ -24,13 +24,22 @@ from conovel.errors import (
     SiteVanishedError,
     UnexpectedMessageError,
 )
-from conovel.learning.consensus import check_opened, opening_of, score_digest, seal_of
+from conovel.learning.base import State
+from conovel.learning.consensus import (
+    Seal,
+    Sealed,
+    Sealing,
+    check_opened,
+    opening_of,
+    score_digest,
+    seal_of,
+)
+from conovel.learning.exchange import Exchange
 from conovel.protocol.messages import decode, encode
-from conovel.protocol.states import State
-from conovel.spec.bodies import COORDINATOR, FoldCounts, Kind, Model, Outcome, Ready, Seal, Sealed
+from conovel.spec.bodies import COORDINATOR, Kind, Model, Outcome, Ready
 from conovel.spec.consensus import types_of
-from conovel.spec.groups import Numbers
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.training import Numbers
 from conovel.stats.cells import N_CELLS
 
 BLOCKS = [([1, 1, 1, 2, 150, 160], 199), ([1, 1, 170, 180], 199), ([1, 120], 199)]
@@ -181,7 +190,7 @@ def test_an_agent_that_was_told_other_seals_says_so():
 def test_seals_of_another_number_of_agents_are_refused(digests):
     link = linked()
     agent = link.agents[NAMES[0]]
-    while agent.state is not State.SEALING:
+    while agent.state is not Sealing.SEALING:
         link.step()
     agent.receive(forge(COORDINATOR, NAMES[0], Sealed(digests)), COORDINATOR)
     assert isinstance(agent.error, OutcomeMismatchError)
@@ -191,7 +200,7 @@ def test_a_second_model_before_the_own_seal_is_refused():
     for round_ in (2, 3, 4):
         link = linked()
         agent = link.agents[NAMES[0]]
-        while agent.state is not State.EXCHANGING:
+        while agent.state is not Exchange.EXCHANGING:
             link.step()
         agent.receive(forge(NAMES[1], NAMES[0], Model(b"early"), round_), NAMES[1])
         assert isinstance(agent.error, UnexpectedMessageError)

@@ -9,9 +9,10 @@ import pytest
 from support.fake_link import RUN_ID, SCHEMA, forge
 
 from conovel import errors
+from conovel.deciding.asking import Count, Step
+from conovel.learning.base import State
 from conovel.protocol.coordinator import Coordinator
-from conovel.protocol.states import State
-from conovel.spec.bodies import COORDINATOR, Abort, Count, Hello, Left, Ready, Roster, Start, Step
+from conovel.spec.bodies import COORDINATOR, Abort, Hello, Left, Ready, Roster, Start
 from conovel.spec.run_spec import RunSpec
 
 SLOPE = Fraction(1, 20)

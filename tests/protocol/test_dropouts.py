@@ -16,9 +16,10 @@ from support.fake_link import (
 )
 
 from conovel import errors
+from conovel.deciding.asking import Below
+from conovel.learning.base import State
 from conovel.protocol.replay import verify
-from conovel.protocol.states import State
-from conovel.spec.bodies import COORDINATOR, Abort, Below
+from conovel.spec.bodies import COORDINATOR, Abort
 from conovel.stats.stepup import fast_lsu
 
 
@@ -97,7 +98,7 @@ def test_an_agent_lost_while_the_nulls_are_estimated_has_no_small_p_values(pi0):
             break
         if link.coordinator.state is not State.ASKING:
             continue
-        estimating = isinstance(link.coordinator._counting.question, Below)
+        estimating = isinstance([*link.transcript.rounds.values()][-1].question, Below)
         link.kill("agent001")
         link.run()
         if link.coordinator.error is not None:  # the quantile has no answer: nothing is decided

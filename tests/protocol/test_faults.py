@@ -25,33 +25,26 @@ from support.fake_link import (
 )
 
 from conovel import errors
-from conovel.deciding.cells import block_of
-from conovel.deciding.counts import CountCheck, limit_of
+from conovel.deciding.asking import Below, Count, CountCheck, Step, limit_of
+from conovel.deciding.cells import Histogram, block_of
+from conovel.deciding.committed import Commit, Commitments, Reveal, Reveals
+from conovel.learning.base import State
+from conovel.learning.consensus import Seal, Sealed
+from conovel.learning.exchange import FitModels
 from conovel.protocol.agent import Agent
-from conovel.protocol.events import FitModels
 from conovel.protocol.messages import decode
-from conovel.protocol.states import TRANSITIONS, State
+from conovel.protocol.states import TRANSITIONS
 from conovel.runs.carrying import perform
 from conovel.spec.bodies import (
     COORDINATOR,
-    Below,
-    Commit,
-    Commitments,
-    Count,
     Hello,
-    Histogram,
     Kind,
     Left,
     Model,
     Outcome,
     Ready,
-    Reveal,
-    Reveals,
     Roster,
-    Seal,
-    Sealed,
     Start,
-    Step,
 )
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import N_CELLS
@@ -502,7 +495,7 @@ def test_a_coordinator_may_not_pry():
     questions = [(COORDINATOR, i, Below(Fraction(i, 1000))) for i in range(1, 100)]
     agent = lead(ROSTER, MODEL, START, *questions, pi0="quantile")
     assert isinstance(agent.error, errors.OutcomeMismatchError)
-    assert len(agent._questions) == 64
+    assert len(agent.deciding._questions) == 64
 
 
 def test_no_counts_where_everybody_decides_alone():

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conovel import errors
+from conovel.deciding.asking import Count
+from conovel.learning.base import State
 from conovel.protocol.listing import ListingAgent, ListingCoordinator, history_of
 from conovel.protocol.messages import encode
-from conovel.protocol.states import State
-from conovel.spec.bodies import COORDINATOR, Count, Listed, Listing, Message
+from conovel.spec.bodies import COORDINATOR, Listed, Listing, Message
 from conovel.stats.batches import rejections_reach
 from conovel.stats.evidence import e_bh
 

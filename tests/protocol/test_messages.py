@@ -11,6 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.fake_link import table_of
 
+from conovel.deciding.asking import Count, Step
+from conovel.deciding.committed import REVEALS_FIELD, Reveal
 from conovel.errors import (
     InputError,
     LocalProtocolError,
@@ -22,18 +24,14 @@ from conovel.spec import fields
 from conovel.spec.bodies import (
     BODIES,
     IN_ROUNDS,
-    LAYOUT,
-    REVEALS_FIELD,
     Abort,
-    Count,
     Kind,
     Left,
     Message,
     Model,
     Ready,
-    Reveal,
     Roster,
-    Step,
+    layout_of,
 )
 from conovel.spec.regimes import REGIMES
 from conovel.spec.run_spec import RunSpec
@@ -79,10 +77,10 @@ VALUES |= {
     fields.DIGESTS: st.lists(VALUES[fields.DIGEST], max_size=3).map(tuple),
     fields.U64S: st.lists(VALUES[fields.U64], max_size=4).map(tuple),
 }
-reveals = st.builds(Reveal, *(VALUES[code] for code in LAYOUT[Reveal]))
+reveals = st.builds(Reveal, *(VALUES[code] for code in layout_of(Reveal)))
 VALUES |= {REVEALS_FIELD: st.lists(reveals, max_size=2).map(tuple)}
 bodies = st.one_of(
-    *(st.builds(body, *(VALUES[code] for code in layout)) for body, layout in LAYOUT.items())
+    *(st.builds(body, *(VALUES[code] for code in layout_of(body))) for body in BODIES.values())
 )
 
 
@@ -290,7 +288,7 @@ def test_the_layout_in_the_documentation():
             kind.name,
             ", ".join(
                 f"{part.name} {forms[code]}"
-                for part, code in zip(dataclasses.fields(body), LAYOUT[body], strict=True)
+                for part, code in zip(dataclasses.fields(body), layout_of(body), strict=True)
             ),
         )
         for kind, body in sorted(BODIES.items())

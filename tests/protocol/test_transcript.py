@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_link import HIGH, LEVEL, LOW, NAMES, THIRD, Link, sites_for
 
+from conovel.deciding.asking import Step
 from conovel.errors import InputError
+from conovel.learning.base import State
 from conovel.protocol.messages import decode
 from conovel.protocol.plain_bodies import as_body, as_plain
 from conovel.protocol.replay import verify
-from conovel.protocol.states import State
 from conovel.protocol.transcript import Transcript
-from conovel.spec.bodies import COORDINATOR, Kind, Model, Step
+from conovel.spec.bodies import COORDINATOR, Kind, Model
 from conovel.stats.stepup import fast_lsu
 
 BLOCKS = [LOW, HIGH, THIRD]

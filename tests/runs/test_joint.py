@@ -8,13 +8,13 @@ import pytest
 from support.scorers import FunctionScore
 
 import conovel as cn
+from conovel.deciding.cell_groups import Group
 from conovel.deciding.cells import crowded_apart
 from conovel.errors import InputError, ResolutionWarning
 from conovel.protocol.replay import verify
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.common_scale import fit_scale
 from conovel.spec.bodies import Ready
-from conovel.spec.groups import Group
 from conovel.stats.cells import N_CELLS, ROOMS, RoomWanted, choose_room
 
 FIRST = FunctionScore(lambda X: X[:, 0])

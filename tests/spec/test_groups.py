@@ -9,15 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conovel.spec.groups import (
-    Numbers,
-    can_reject,
-    divide,
-    needed_calibration,
-    planned_calibration,
-    told_weights,
-)
+from conovel.deciding.cell_groups import can_reject, divide, told_weights
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.training import Numbers, needed_calibration, planned_calibration
 from conovel.stats.cells import ROOMS, PooledBlock, RoomWanted, choose_room
 from conovel.stats.grouped import PooledGroup, grouped_cut
 

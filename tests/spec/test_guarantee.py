@@ -6,8 +6,9 @@ from typing import NamedTuple
 import pytest
 from support.paths import DOCS
 
+from conovel.deciding.ways import guarantee, network_over_time
 from conovel.errors import ConovelError
-from conovel.spec.guarantee import guarantee, kept_score, network_over_time, one_site, over_time
+from conovel.spec.guarantee import kept_score, one_site, over_time
 from conovel.spec.listing import require_listable
 from conovel.spec.regimes import REGIMES
 from conovel.spec.run_spec import RunSpec

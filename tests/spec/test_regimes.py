@@ -9,29 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_link import table_of
 
+from conovel.deciding.ways import guarantee, ways_of
 from conovel.errors import InputError
-from conovel.spec.guarantee import guarantee
 from conovel.spec.regimes import REGIMES, as_deployable, as_regime, block_sizes, own_block
 from conovel.spec.run_spec import RunSpec
 
 
 def test_the_table_of_the_design():
-    columns = ("exchanges_models", "splits_rows", "uses_counts", "divides_level", "deployable")
-    assert {
-        name: "".join("01"[getattr(regime, column)] for column in columns)
-        for name, regime in REGIMES.items()
-    } == {
-        "isolated": "00011",
-        "counts": "00101",
-        "pooled": "00000",
-        "split": "11101",
-        "conservative": "10011",
-        "full": "10101",
-        "joint": "10101",
-        "consensus": "10101",
+    assert {name: (one.learning, one.deciding) for name, one in REGIMES.items()} == {
+        "isolated": ("alone", "isolated"),
+        "counts": ("alone", "counts"),
+        "pooled": ("pooled", "pooled"),
+        "split": ("blocks", "counts"),
+        "conservative": ("exchange", "isolated"),
+        "full": ("exchange", "counts"),
+        "joint": ("exchange", "cells"),
+        "consensus": ("consensus", "folds"),
     }
-    assert [name for name, regime in REGIMES.items() if regime.pools_calibration] == ["joint"]
-    assert [name for name, regime in REGIMES.items() if regime.composite_null] == ["consensus"]
 
 
 @given(st.integers(0, 10_000), st.integers(1, 200))
@@ -74,8 +68,9 @@ def text_of(spec, **losses):
 @pytest.mark.parametrize("name", list(REGIMES))
 def test_what_is_claimed_names_its_assumptions(name):
     said = text_of(RunSpec.of(regime=name))
-    assert REGIMES[name].needs in said
-    is_plain = REGIMES[name].divides_level or REGIMES[name].pools_calibration
+    ways = ways_of(REGIMES[name])
+    assert ways.needs in said
+    is_plain = name in ("isolated", "conservative", "joint")
     assert ("at most 1/10 · m0/m" in said) is not is_plain
     assert ("agents are independent" in said) is (name not in ("isolated", "pooled", "consensus"))
 
@@ -104,6 +99,6 @@ def test_an_unproven_estimator_is_not_claimed():
 def test_what_is_revealed_in_the_documentation():
     rows = table_of("revealed.md", "regime", "peers learn", "the coordinator learns")
     assert sorted(rows) == sorted(
-        [f"`{regime.name}`", regime.peers_learn, regime.coordinator_learns]
-        for regime in REGIMES.values()
+        [f"`{name}`", ways_of(regime).peers_learn, ways_of(regime).coordinator_learns]
+        for name, regime in REGIMES.items()
     )

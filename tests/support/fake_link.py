@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from conovel.errors import GuaranteeWarning, ResolutionWarning
 from conovel.protocol.agent import Agent
 from conovel.protocol.coordinator import Coordinator
-from conovel.protocol.events import Send, messages_of
 from conovel.protocol.messages import encode
+from conovel.protocol.states import Send, messages_of
 from conovel.protocol.transcript import Transcript
 from conovel.runs.carrying import perform
 from conovel.spec.bodies import COORDINATOR, Message, Model

@@ -14,12 +14,12 @@ from scipy.optimize import brentq
 from support.exact_fdr import FAR, Site, outcomes
 from support.paths import DOCS
 
+from conovel.deciding.asking import CountCheck, Counting, Step, limit_of
+from conovel.deciding.cell_groups import Group
 from conovel.deciding.cells import decide_groups
-from conovel.deciding.counts import CountCheck, Counting, limit_of
 from conovel.errors import InputError, SampleError
 from conovel.experiments.gaussian import centres, novelty_centre
-from conovel.spec.bodies import Ready, Step
-from conovel.spec.groups import Group
+from conovel.spec.bodies import Ready
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import N_CELLS, PooledBlock
 from conovel.stats.null_proportion import Quantile, Storey

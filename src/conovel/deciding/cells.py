@@ -5,17 +5,48 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Annotated
 
-from conovel.errors import CountOutOfRangeError
-from conovel.spec.bodies import Histogram, Ready
-from conovel.spec.groups import Group
-from conovel.stats.cells import N_CELLS, ROOMS, CellHistogram, PooledBlock, choose_room
+from conovel.deciding.base import Decided, Deciding, DecidingAgent, DecidingCoordinator, Present
+from conovel.deciding.cell_groups import Group, divide, thin_groups, told_weights, warn_groups
+from conovel.deciding.committed import (
+    ROUND,
+    TRANSITIONS,
+    CommittedAgent,
+    CommittedCoordinator,
+    Committing,
+    Reveal,
+)
+from conovel.errors import CountOutOfRangeError, UnexpectedMessageError
+from conovel.learning.base import INDEPENDENT, Cue, Next, Out, Party, State, insist
+from conovel.spec.bodies import COORDINATOR, Body, Kind, Outcome, Ready, Start
+from conovel.spec.fields import COUNTS
+from conovel.spec.run_spec import RunSpec
+from conovel.spec.training import Numbers
+from conovel.stats.cells import (
+    N_CELLS,
+    ROOMS,
+    CellHistogram,
+    PooledBlock,
+    RoomWanted,
+    allowed_rooms,
+    choose_room,
+)
 from conovel.stats.grouped import PooledGroup, PooledOutcome, grouped_cut
 
-_ONE_TEST_IN = (50, 10)  # is expected to be rejected, if not more; one guess each
+_GUESSES = (50, 10)  # one test in so many is expected to be rejected, if not more
 
 
-def crowded_apart(groups: Sequence[Group], ready: Mapping[str, Ready]) -> list[Group]:
+@dataclass(frozen=True)
+class Histogram(Body):
+    """Agent to coordinator: its rows in each cell of the common scale above its floor."""
+
+    kind = Kind.HISTOGRAM
+    calibration: Annotated[tuple[int, ...], COUNTS]
+    tests: Annotated[tuple[int, ...], COUNTS]
+
+
+def apart_from_group(groups: Sequence[Group], ready: Mapping[str, Ready]) -> list[Group]:
     """Let agents with more likely novelties than room above a floor decide by themselves.
 
     By itself an agent needs no floor. It stays in its group where it could reject nothing by
@@ -31,6 +62,10 @@ def crowded_apart(groups: Sequence[Group], ready: Mapping[str, Ready]) -> list[G
         found += [Group((name,), group.weight) for name in apart]
         found += [Group(rest, group.weight)] if rest else []
     return found
+
+
+def _wanted(ready: Ready) -> RoomWanted:
+    return RoomWanted(ready.n_wanted, ready.n_tested, ready.n_calibration)
 
 
 def _is_crowded(ready: Ready) -> bool:
@@ -49,10 +84,10 @@ def rooms_of(
     Proof: Theorem 12 (docs/theory.md#thm-groups).
     """
     rooms = dict.fromkeys(ready, Fraction(0))
-    for group in crowded_apart(groups, ready):
+    for group in apart_from_group(groups, ready):
         members = [name for name in group.agents if name in ready]
         if len(members) > 1:
-            room = choose_room([ready[name].asks for name in members], level, liars)
+            room = choose_room([_wanted(ready[name]) for name in members], level, liars)
             rooms |= dict.fromkeys(members, room)
     return rooms
 
@@ -135,7 +170,7 @@ def expected_rejections(ready: Sequence[Ready]) -> tuple[int, ...]:
     Proof: Theorem 12 (docs/theory.md#thm-groups).
     """
     tests, likely = (sum(n) for n in zip(*((r.n_tested, r.n_wanted) for r in ready), strict=True))
-    return tuple(max(likely, -(-tests // one_in)) for one_in in _ONE_TEST_IN)
+    return tuple(max(likely, -(-tests // one_in)) for one_in in _GUESSES)
 
 
 @dataclass(frozen=True)
@@ -160,7 +195,8 @@ def decide_groups(
     Proof: Theorem 12 (docs/theory.md#thm-groups), Theorem 18 (docs/theory.md#thm-joint-liars).
     """
     names = [
-        [name for name in group.agents if name in blocks] for group in crowded_apart(groups, ready)
+        [name for name in group.agents if name in blocks]
+        for group in apart_from_group(groups, ready)
     ]
     present = [tuple(members) for members in names if any(blocks[n].n_test for n in members)]
     if not present:
@@ -184,3 +220,214 @@ def told_cells(decided: Sequence[GroupOutcome], participants: Sequence[str]) -> 
         if group.found.cell is not None:
             cells |= dict.fromkeys(group.agents, group.found.cell)
     return tuple(cells[name] for name in participants)
+
+
+def reveal_cells(nonce: bytes, ready: Ready, above: CellHistogram) -> Reveal:
+    """Return what an agent reveals in the regime `joint`: its rows above its floor."""
+    counts = tuple(above.calibration.tolist()), tuple(above.tests.tolist())
+    return Reveal(nonce, ready.n_tested, ready.n_calibration, ready.n_wanted, (), *counts)
+
+
+def cells_of(agent: str, reveal: Reveal) -> Histogram:
+    """Check that an agent reveals one count for each cell, and return them."""
+    if reveal.steps or {len(reveal.calibration), len(reveal.tests)} != {N_CELLS}:
+        raise CountOutOfRangeError(f"{agent} does not reveal one count for each cell", agent)
+    return Histogram(reveal.calibration, reveal.tests)
+
+
+def decide_revealed(
+    spec: RunSpec,
+    reveals: Mapping[str, Reveal],
+    groups: Sequence[Group],
+    rooms: Mapping[str, Fraction],
+) -> Decided:
+    """Decide from the rows in each cell that all participants reveal.
+
+    Proof: Theorem 18 (docs/theory.md#thm-joint-liars).
+    """
+    ready = {name: reveal.ready for name, reveal in reveals.items()}
+    blocks = {
+        name: block_of(name, ready[name], cells_of(name, reveal), rooms[name], spec.level)
+        for name, reveal in reveals.items()
+    }
+    decided = decide_groups(groups, blocks, rooms, ready, spec.level, spec.liars)
+    return _as_decided(decided, sorted(reveals))
+
+
+def _as_decided(decided: Sequence[GroupOutcome], participants: Sequence[str]) -> Decided:
+    n_rejected = sum(group.found.n_rejected for group in decided)
+    return Decided(n_rejected, rounds=ROUND, cells=told_cells(decided, participants))
+
+
+class CellsAgent:
+    """An agent that sends its rows in each cell above its floor."""
+
+    def __init__(self, party: Party) -> None:
+        self.party = party
+        self.limit = self.floor = 0
+        self._n_tests = 0
+        self._weights: dict[str, Fraction] = {}  # of the groups
+        self._rooms: dict[str, Fraction] = {}  # x of everybody there; zero where one decides alone
+
+    def plan(self, told: Sequence[Fraction]) -> Fraction:
+        """Take the weights of all groups; return that of the own."""
+        agents = self.party.agents
+        insist(len(told) == len(agents), f"{len(told)} weights are told, and not {len(agents)}")
+        self._weights = dict(zip(agents, told, strict=True))
+        return self._weights[self.party.name]
+
+    def ready(self, counts: CellHistogram, score: bytes) -> Ready:
+        """Take the rows of the site in each cell; ask for room for the likely novelties."""
+        self._cells = counts
+        self._ready = Ready(counts.size, counts.n_calibration, counts.n_likely)
+        return self._ready
+
+    def start(self, start: Start) -> Next:
+        """Send the rows in each cell above the floor that follows from x."""
+        self._n_tests = start.n_tests
+        agents, rooms = start.participants, start.rooms
+        insist(len(rooms) == len(agents), f"{len(rooms)} x are told, and not {len(agents)}")
+        self._rooms = dict(zip(agents, rooms, strict=True))
+        spec, room = self.party.spec, self._rooms[self.party.name]
+        is_alone = len(self._group(self._rooms, "x")) == 1
+        allowed = (Fraction(0),) if is_alone else allowed_rooms(spec.liars)
+        insist(room in allowed, f"x must be {' or '.join(map(str, allowed))}, not {room}")
+        self.floor = own_floor(self._cells, room, is_alone=is_alone, level=spec.level)
+        self._above = self._cells.above(self.floor)
+        counts = tuple(self._above.calibration.tolist()), tuple(self._above.tests.tolist())
+        return State.COUNTING, [Out([COORDINATOR], Histogram(*counts), ROUND)]
+
+    def _group(self, told: Mapping[str, object], what: str) -> set[str]:
+        """Return who is in this agent's group; they must have been told the same."""
+        together = group_of(self.party.name, told, self._weights, self._rooms)
+        insist(
+            len({told[name] for name in together}) == 1, f"the agents of a group have one {what}"
+        )
+        return together
+
+    def take(self, body: Body, round_: int) -> Next:
+        """Nothing is asked: the table of states has no such message."""
+        raise AssertionError(body)
+
+    def finish(self, outcome: Outcome, *, is_ready: bool) -> None:
+        """Check the lowest rejected cell against the own rows."""
+        insist(not is_ready, "an outcome before the counts")
+        insist(outcome.n_tests == self._n_tests, "another number of tests")
+        self.finish_committed(outcome)
+
+    def n_rejected(self, outcome: Outcome) -> int:
+        """Return how many test rows are in rejected cells."""
+        return self._cells.above(self.limit).size
+
+    def reveal(self, nonce: bytes) -> Reveal:
+        """Return all counts, where they are committed to."""
+        return reveal_cells(nonce, self._ready, self._above)
+
+    def derive(self, reveals: Mapping[str, Reveal]) -> Decided:
+        """Decide from what everybody revealed, if x follows from it."""
+        spec, groups = self.party.spec, told_groups(self._weights)
+        ready = {name: reveal.ready for name, reveal in reveals.items()}
+        follows = rooms_of(groups, ready, spec.level, spec.liars)
+        insist(follows == self._rooms, "x does not follow from the numbers of rows")
+        return decide_revealed(spec, reveals, groups, self._rooms)
+
+    def finish_committed(self, outcome: Outcome) -> None:
+        """Hold an outcome against the own rows, and note the lowest rejected cell."""
+        names, cells = outcome.participants, outcome.cells
+        insist(len(cells) == len(names), f"{len(cells)} cells are told, and not {len(names)}")
+        lowest = dict(zip(names, cells, strict=True))
+        self._group(lowest, "lowest cell")
+        self.limit = max(lowest[self.party.name], self.floor)
+        insist(lowest[self.party.name] <= N_CELLS, "a cell that does not exist")
+        own = self._cells.above(self.limit).size
+        insist(own <= outcome.n_rejected, "fewer rejections than at this agent")
+
+
+class CellsCoordinator:
+    """The coordinator's side: groups by numbers of rows, one x for each, and one decision."""
+
+    def __init__(self, present: Present) -> None:
+        self.present = present
+        self._groups: tuple[Group, ...] = ()
+        self._rooms: dict[str, Fraction] = {}
+        self._blocks: dict[str, PooledBlock] = {}
+
+    def plan(
+        self, agents: Mapping[str, Numbers], n_invited: int, roster: Sequence[str]
+    ) -> tuple[Fraction, ...]:
+        """Divide the agents into groups; tell the weight of everybody's group."""
+        self._groups = divide(agents, self.present.spec, n_invited)
+        return told_weights(self._groups, roster)
+
+    def opened(self) -> Start:
+        """Return the message that begins the counts: x follows from what the agents want."""
+        present, spec = self.present, self.present.spec
+        self._rooms = rooms_of(self._groups, present.ready, spec.level, spec.liars)
+        return present.start(tuple(self._rooms[name] for name in present.here))
+
+    def begin(self) -> Next:
+        """Ask everybody for its rows in each cell."""
+        self.present.round = ROUND
+        return State.ASKING, [Out(self.present.here, self.opened())]
+
+    def take(self, sender: str, body: Body, round_: int) -> Next:
+        """Take the rows of an agent in each cell."""
+        present = self.present
+        if not isinstance(body, Histogram) or round_ != present.round:
+            raise UnexpectedMessageError(
+                f"{sender} sent a histogram that is not asked for", sender
+            )
+        ready, room = present.ready[sender], self._rooms[sender]
+        self._blocks[sender] = block_of(sender, ready, body, room, present.spec.level)
+        return (State.ASKING if set(present.here) - set(self._blocks) else State.DONE), []
+
+    def lost(self, name: str) -> Next:
+        """Break the run off: its calibration rows would be missing."""
+        self.present.require_all(name)
+        raise AssertionError(name)
+
+    def derive(self, reveals: Mapping[str, Reveal]) -> Decided:
+        """Decide from what everybody revealed."""
+        return decide_revealed(self.present.spec, reveals, self._groups, self._rooms)
+
+    def decided(self) -> Decided:
+        """Decide for all groups."""
+        present, level = self.present, self.present.spec.level
+        decided = decide_groups(self._groups, self._blocks, self._rooms, present.ready, level)
+        return _as_decided(decided, present.here)
+
+
+def _at_agent(party: Party) -> DecidingAgent:
+    agent = CellsAgent(party)
+    return CommittedAgent(party, agent) if party.spec.is_committed else agent
+
+
+def _at_coordinator(present: Present) -> DecidingCoordinator:
+    coordinator = CellsCoordinator(present)
+    if present.spec.is_committed:
+        return CommittedCoordinator(present, coordinator)
+    return coordinator
+
+
+CELLS = Deciding(
+    name="cells",
+    at_agent=_at_agent,
+    at_coordinator=_at_coordinator,
+    transitions={
+        (State.READY, Kind.START): frozenset({State.COUNTING, Committing.COMMITTED}),
+        (State.COUNTING, Kind.OUTCOME): frozenset({State.DONE}),
+        (State.ASKING, Kind.HISTOGRAM): frozenset({State.ASKING, State.DONE}),
+        (State.ASKING, Cue.DROP): frozenset(),  # ends the run
+        **TRANSITIONS,
+    },
+    counts_type=CellHistogram,
+    needs=INDEPENDENT,
+    peers_learn="the total count; the weight, x and lowest flagged cell of each group",
+    coordinator_learns=(
+        "every agent's counts of calibration rows and test rows in each cell above its floor, and"
+        " the number of rows in high cells"
+    ),
+    by_cells=True,
+    thin=thin_groups,
+    warn_thin=warn_groups,
+)

@@ -1,189 +1,289 @@
-"""A step-up as questions and counts: what the coordinator asks, and what it may be told.
-
-The questions are the messages :class:`Below` and :class:`Step`. To an agent either one is a
-limit on its own ranks, so that all it ever answers is "how many ranks are at most r".
-"""
+"""One step-up over all agents, by questions and counts or by counts that are committed to."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TypeAlias
+from itertools import pairwise
+from typing import cast
 
-from conovel.errors import CountOutOfRangeError, CountRisingError
-from conovel.spec.bodies import Below, Step
-from conovel.stats.null_proportion import NullProportion
-from conovel.stats.resolution import rank_limit
-from conovel.stats.stepup import RankHistogram, step_up_counts
+import numpy as np
 
-Question: TypeAlias = Below | Step
+from conovel.deciding.asking import Below, Count, CountCheck, Counting, Question, Step, limit_of
+from conovel.deciding.base import Decided, Deciding, DecidingAgent, DecidingCoordinator, Present
+from conovel.deciding.committed import (
+    ROUND,
+    TRANSITIONS,
+    CommittedAgent,
+    CommittedCoordinator,
+    Committing,
+    Reveal,
+)
+from conovel.errors import (
+    CountOutOfRangeError,
+    SampleError,
+    UnexpectedMessageError,
+)
+from conovel.learning.base import INDEPENDENT, Cue, Next, Out, Party, State, insist
+from conovel.spec.bodies import COORDINATOR, Body, Kind, Outcome, Ready, Start
+from conovel.spec.fields import MAX_STEPS
+from conovel.spec.run_spec import RunSpec
+from conovel.spec.training import Numbers
+from conovel.stats.stepup import RankHistogram
+from conovel.stats.tolerant import CountSteps, count_steps, largest_k, rises_at
+
+MAX_BELOW = 64  # that many halvings exhaust any grid; more would only be prying
+FEWER = "fewer rejections than at this agent"
 
 
-def limit_of(question: Question, n_calibration: int) -> int:
-    """Largest rank that a question counts, for an agent with ℓ calibration rows.
-
-    Proof: Theorem 2 (docs/theory.md#thm-main).
-
-    Examples
-    --------
-    >>> limit_of(Step(k=3, slope=Fraction(1, 50)), 99), limit_of(Below(Fraction(1, 2)), 99)
-    (6, 49)
-    """
-    if isinstance(question, Step):
-        return rank_limit(question.slope, question.k, n_calibration)
-    return math.ceil(question.p_value * (n_calibration + 1)) - 1
+def slope_of(level: Fraction, n_tests: int) -> Fraction:
+    """Return α/m, and zero where nothing is tested."""
+    return level / n_tests if n_tests else Fraction(0)
 
 
-class CountCheck:
-    """The counts that one agent has given, held against what m ranks can give.
+def reveal_ranks(nonce: bytes, histogram: RankHistogram, level: Fraction, n_tests: int) -> Reveal:
+    """Return what an agent reveals of its ranks, where there are `n_tests` tests in all."""
+    claim = CountSteps((), ())
+    if histogram.size:
+        claim = count_steps(histogram, slope_of(level, n_tests), n_tests)
+    if len(claim.steps) > MAX_STEPS:
+        raise SampleError(
+            f"{len(claim.steps):,} different counts are too many to reveal, at most {MAX_STEPS:,}:"
+            " use counting='rounds'"
+        )
+    return Reveal(nonce, histogram.size, histogram.n_calibration, 0, claim.steps, (), claim.tests)
 
-    The number of ranks that are at most r is 0 at r = 0, m at r = ℓ + 1, and rises with r.
-    An agent is free to lie within these bounds (docs/revealed.md), and no further.
+
+def claim_of(agent: str, reveal: Reveal, level: Fraction, n_tests: int) -> CountSteps:
+    """Check that counts are those of some ranks, and return them as a function of k.
 
     Proof: Theorem 17 (docs/theory.md#thm-liars).
 
-    Parameters
-    ----------
-    agent : str
-        Whom to blame.
-    n_tested, n_calibration : int
-        Its m and ℓ.
-
-    Examples
-    --------
-    >>> tally = CountCheck("north", n_tested=10, n_calibration=99)
-    >>> tally.add(Step(50, Fraction(1, 500)), 4)
-    >>> tally.add(Step(20, Fraction(1, 500)), 5)
-    Traceback (most recent call last):
-    ...
-    conovel.errors.CountRisingError: north counts 5 ranks up to 4, but 4 up to 10
+    Raises
+    ------
+    CountOutOfRangeError
+        If they count more rows than the agent has, or rise at a k where no rank can join.
     """
+    steps, tests, slope = reveal.steps, reveal.tests, slope_of(level, n_tests)
+    size = reveal.n_calibration
+    fits = (
+        not reveal.calibration
+        and len(steps) == len(tests)
+        and all(a < b for a, b in pairwise(steps))
+        and all(k <= n_tests for k in steps)
+        and all(n > 0 for n in tests)
+        and sum(tests) <= reveal.n_tested
+        and all(rises_at(k, slope, size) for k in steps)
+    )
+    if not fits:
+        raise CountOutOfRangeError(
+            f"{agent} reveals counts that {reveal.n_tested} ranks among {size} calibration rows"
+            " cannot have",
+            agent,
+        )
+    return CountSteps(steps, tests)
 
-    def __init__(self, agent: str, n_tested: int, n_calibration: int) -> None:
-        self.agent = agent
-        self.n_tested = n_tested
-        self.n_calibration = n_calibration
-        self._known = {0: 0, n_calibration + 1: n_tested}
 
-    def add(self, question: Question, count: int) -> None:
-        """Take one more count, or say why it cannot be true."""
-        if not 0 <= count <= self.n_tested:
-            raise CountOutOfRangeError(
-                f"{self.agent} counts {count} of its {self.n_tested} rows", self.agent
+def decide_steps(spec: RunSpec, reveals: Mapping[str, Reveal], n_tests: int) -> Decided:
+    """Decide from the counts that all participants reveal; `n_tests` are the tests of all.
+
+    Proof: Theorem 17 (docs/theory.md#thm-liars).
+    """
+    claims = [claim_of(name, reveals[name], spec.level, n_tests) for name in sorted(reveals)]
+    k = largest_k(claims, n_tests, spec.liars)
+    n_rejected = sum(claim.at(k) for claim in claims)
+    return Decided(n_rejected, slope_of(spec.level, n_tests), ROUND, k=k)
+
+
+def step_of(outcome: Outcome) -> Step:
+    """Return the question that the limits on ranks follow from."""
+    return Step(outcome.k or outcome.n_rejected, outcome.slope)
+
+
+class CountsAgent:
+    """An agent that answers questions about its ranks, and holds the coordinator to the rule."""
+
+    def __init__(self, party: Party) -> None:
+        self.party = party
+        self.limit = self.floor = 0
+        self._n_tests = 0  # of all agents together
+        self._questions: list[Question] = []
+        self._count = 0
+        self.counts = RankHistogram(np.zeros(0, dtype=np.int64), 1)
+
+    def plan(self, told: Sequence[Fraction]) -> Fraction:
+        """Nothing is planned."""
+        insist(not told, f"{len(told)} weights are told, and not 0")
+        return Fraction(0)
+
+    def ready(self, counts: RankHistogram, score: bytes) -> Ready:
+        """Take the ranks of the site."""
+        self.counts = counts
+        return Ready(counts.size, counts.n_calibration)
+
+    def start(self, start: Start) -> Next:
+        """Begin: the coordinator will ask."""
+        insist(not start.rooms, f"{len(start.rooms)} x are told, and not 0")
+        self._n_tests = start.n_tests
+        return State.COUNTING, []
+
+    def take(self, body: Body, round_: int) -> Next:
+        """Answer a question, if the rule leads to it."""
+        question = cast(Question, body)
+        if round_ != len(self._questions) + 1:
+            raise UnexpectedMessageError(f"round {round_} is out of turn", COORDINATOR)
+        self._check(question, round_)
+        self._questions.append(question)
+        self._count = self.at_most(question)
+        return State.COUNTING, [Out([COORDINATOR], Count(self._count), round_)]
+
+    def at_most(self, question: Question) -> int:
+        """Count the ranks that a question asks for."""
+        return self.counts.at_most(limit_of(question, self.counts.n_calibration))
+
+    def _check(self, question: Question, round_: int) -> None:
+        spec, last = self.party.spec, self._questions[-1] if self._questions else None
+        if isinstance(question, Below):
+            prying = spec.pi0 is None or isinstance(last, Step) or round_ > MAX_BELOW
+            insist(not prying, "a question that no estimator needs")
+        elif isinstance(last, Step):
+            insist(question.slope == last.slope, "the slope has changed")
+            insist(self._count <= question.k < last.k, "k must fall, to the sum of counts")
+        else:
+            insist(question.k == self._n_tests, "k must begin at the number of tests")
+            plain = question.slope * self._n_tests == spec.level
+            insist(plain or spec.pi0, "the slope is not α/m")
+
+    def finish(self, outcome: Outcome, *, is_ready: bool) -> None:
+        """Check that the outcome is the fixed point."""
+        last = self._questions[-1] if self._questions else Step(0, Fraction(0))
+        insist(not is_ready, "an outcome before the counts")
+        insist(last == Step(outcome.n_rejected, outcome.slope), "not the fixed point")
+        insist(outcome.n_tests == self._n_tests, "another number of tests")
+        self.limit = limit_of(last, self.counts.n_calibration)
+
+    def n_rejected(self, outcome: Outcome) -> int:
+        """Return how many ranks are within the limit."""
+        return self.counts.at_most(self.limit)
+
+    def reveal(self, nonce: bytes) -> Reveal:
+        """Return all counts, where they are committed to."""
+        spec = self.party.spec
+        return reveal_ranks(nonce, self.counts, spec.level, self._n_tests)
+
+    def derive(self, reveals: Mapping[str, Reveal]) -> Decided:
+        """Decide from what everybody revealed."""
+        return decide_steps(self.party.spec, reveals, self._n_tests)
+
+    def finish_committed(self, outcome: Outcome) -> None:
+        """Check an outcome against the own counts, and note the limit."""
+        slope = slope_of(self.party.spec.level, self._n_tests)
+        insist(outcome.slope == slope, "the slope is not α/m")
+        insist(outcome.k <= outcome.n_rejected, "more than is rejected in all")
+        insist(self.at_most(step_of(outcome)) <= outcome.n_rejected, FEWER)
+        self.limit = limit_of(step_of(outcome), self.counts.n_calibration)
+
+
+class CountsCoordinator:
+    """The coordinator's side: it asks until the fixed point is reached."""
+
+    def __init__(self, present: Present) -> None:
+        self.present = present
+        self._checks: dict[str, CountCheck] = {}  # whoever was there when the counts began
+        self._counts: dict[str, int] = {}  # of this round
+
+    def plan(
+        self, agents: Mapping[str, Numbers], n_invited: int, roster: Sequence[str]
+    ) -> tuple[Fraction, ...]:
+        """Nothing is planned."""
+        return ()
+
+    def begin(self) -> Next:
+        """Begin the counts with the first question."""
+        present, spec = self.present, self.present.spec
+        self._checks = {
+            name: CountCheck(name, ready.n_tested, ready.n_calibration)
+            for name, ready in sorted(present.ready.items())
+        }
+        self._counting = Counting(spec.level, [*self._checks.values()], spec.pi0)
+        state, steps = self._ask()
+        return state, [Out(present.here, present.start()), *steps]
+
+    def _ask(self) -> Next:
+        if self._counting.question is None:
+            return State.DONE, []
+        self.present.round += 1
+        self._counts = {}
+        question = Out(self.present.here, self._counting.question, self.present.round)
+        return State.ASKING, [question]
+
+    def take(self, sender: str, body: Body, round_: int) -> Next:
+        """Take a count."""
+        question = self._counting.question
+        if not isinstance(body, Count) or question is None or round_ != self.present.round:
+            raise UnexpectedMessageError(
+                f"{sender} counts for round {round_} in round {self.present.round}", sender
             )
-        limit = min(max(limit_of(question, self.n_calibration), 0), self.n_calibration + 1)
-        for known, was in self._known.items():
-            low, high = sorted([(known, was), (limit, count)], key=lambda point: point[0])
-            if low[1] > high[1] or (low[0] == high[0] and low[1] != high[1]):
-                raise CountRisingError(
-                    f"{self.agent} counts {low[1]} ranks up to {low[0]},"
-                    f" but {high[1]} up to {high[0]}",
-                    self.agent,
-                )
-        self._known[limit] = count
+        self._checks[sender].add(question, body.count)
+        self._counts[sender] = body.count
+        return self._close_round()
+
+    def _close_round(self) -> Next:
+        if set(self.present.here) - set(self._counts):
+            return State.ASKING, []
+        self._counting.answer([self._counts.get(name, 0) for name in self._checks])
+        return self._ask()
+
+    def lost(self, name: str) -> Next:
+        """Count an agent that vanished as zero, if the settings allow it."""
+        if self.present.spec.on_dropout == "abort":
+            self.present.require_all(name)
+        # Also the count of this round: its rows will not be rejected, so none may be counted.
+        self._counts.pop(name, None)
+        return self._close_round()
+
+    def opened(self) -> Start:
+        """Return the message that begins committed counting."""
+        return self.present.start()
+
+    def derive(self, reveals: Mapping[str, Reveal]) -> Decided:
+        """Decide from what everybody revealed."""
+        return decide_steps(self.present.spec, reveals, self.present.n_tests)
+
+    def decided(self) -> Decided:
+        """Return the fixed point."""
+        return Decided(self._counting.k, self._counting.slope, self._counting.steps)
 
 
-class _Unanswered(Exception):
-    """An estimator needs a count that nobody has given yet."""
+def _at_agent(party: Party) -> DecidingAgent:
+    agent = CountsAgent(party)
+    return CommittedAgent(party, agent) if party.spec.is_committed else agent
 
 
-class Counting:
-    """FastLSU from the asking side, one question at a time.
-
-    Proof: Theorem 4 (docs/theory.md#thm-fastlsu), Theorem 9 (docs/theory.md#thm-dropout-estimate).
-
-    Parameters
-    ----------
-    level : Fraction
-        The level α.
-    agents : sequence of CountCheck
-        Whom to ask, with their numbers of tests and calibration rows.
-    estimator : NullProportion or None
-        How to estimate the number of nulls; None takes m.
-
-    Attributes
-    ----------
-    question : Below, Step or None
-        What to ask next; None when the fixed point is reached.
-    k : int
-        Rejections, once there is nothing left to ask.
-    slope : Fraction
-        α/m, or α over the estimated number of nulls.
-    steps : int
-        Rounds of the step-up so far, without those of the estimator.
-
-    Examples
-    --------
-    >>> agents = [CountCheck("north", 3, 19), CountCheck("south", 2, 39)]
-    >>> counting = Counting(Fraction(1, 5), agents, None)
-    >>> counting.question
-    Step(k=5, slope=Fraction(1, 25))
-    >>> counting.answer([2, 1])
-    >>> counting.answer([2, 1])
-    >>> counting.question, counting.k, counting.steps
-    (None, 3, 2)
-    """
-
-    def __init__(
-        self, level: Fraction, agents: Sequence[CountCheck], estimator: NullProportion | None
-    ) -> None:
-        self._level = level
-        # An agent without tests has no p-values, so its grid does not matter.
-        self._sizes = [agent.n_calibration for agent in agents if agent.n_tested]
-        self._m = m = sum(agent.n_tested for agent in agents)
-        self._estimator = estimator
-        self._below: dict[Fraction, Sequence[int]] = {}
-        self.k = m
-        self.slope = Fraction(0)
-        self.steps = 0
-        self.question: Question | None = self._first() if m else None
-
-    def answer(self, counts: Sequence[int]) -> None:
-        """Take everybody's count for the current question and think of the next one."""
-        if isinstance(self.question, Below):
-            self._below[self.question.p_value] = tuple(counts)
-            self.question = self._first()
-            return
-        total = sum(counts)
-        self.steps += 1
-        self.question = None if total == self.k else Step(total, self.slope)
-        self.k = total
-
-    def _first(self) -> Question:
-        """Ask for what the estimator still lacks, else begin the step-up at k = m.
-
-        The estimator is a plain function of counts: it is run again from its beginning with
-        the answers so far, up to the first question that has none.
-        """
-        nulls = Fraction(self._m)
-        if self._estimator is not None:
-            try:
-                nulls = self._estimator.null_count(self._recall, self._sizes, self._m)
-            except _Unanswered as asked:
-                return Below(asked.args[0])
-        self.slope = self._level / nulls
-        return Step(self._m, self.slope)
-
-    def _recall(self, p_value: Fraction) -> Sequence[int]:
-        if p_value not in self._below:
-            raise _Unanswered(p_value)
-        return self._below[p_value]
+def _at_coordinator(present: Present) -> DecidingCoordinator:
+    coordinator = CountsCoordinator(present)
+    if present.spec.is_committed:
+        return CommittedCoordinator(present, coordinator)
+    return coordinator
 
 
-def decide_alone(
-    histogram: RankHistogram, level: Fraction, estimator: NullProportion | None
-) -> int:
-    """Run a step-up of one's own; give the largest rejected rank.
-
-    Proof: Lemma 4 (docs/theory.md#lem-sum), Proposition 3 (docs/theory.md#prop-conservative).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> decide_alone(RankHistogram(np.array([1, 1, 2, 9, 20]), 19), Fraction(1, 5), None)
-    2
-    """
-    if histogram.size == 0:
-        return 0
-    return step_up_counts([histogram], level, estimator).limits[0]
+COUNTS = Deciding(
+    name="counts",
+    at_agent=_at_agent,
+    at_coordinator=_at_coordinator,
+    transitions={
+        (State.READY, Kind.START): frozenset({State.COUNTING, Committing.COMMITTED}),
+        (State.COUNTING, Kind.BELOW): frozenset({State.COUNTING}),
+        (State.COUNTING, Kind.STEP): frozenset({State.COUNTING}),
+        (State.COUNTING, Kind.LEFT): frozenset({State.COUNTING}),
+        (State.COUNTING, Kind.OUTCOME): frozenset({State.DONE}),
+        (State.ASKING, Kind.COUNT): frozenset({State.ASKING, State.DONE}),
+        (State.ASKING, Cue.DROP): frozenset({State.ASKING, State.DONE}),
+        **TRANSITIONS,
+    },
+    counts_type=RankHistogram,
+    needs=INDEPENDENT,
+    peers_learn="the total count of each round",
+    coordinator_learns="every agent's count in each round",
+    bound_by_nulls=True,
+)

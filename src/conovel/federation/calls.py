@@ -11,8 +11,7 @@ from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 
 from conovel.federation.coordinator_driver import Replies
 from conovel.federation.terms import Terms
-from conovel.protocol.events import Outbox
-from conovel.protocol.states import as_text
+from conovel.protocol.states import Outbox, as_text
 from conovel.spec.bodies import COORDINATOR
 
 MAX_REASON = 200  # bytes of a reason that another party gives

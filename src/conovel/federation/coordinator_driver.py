@@ -12,6 +12,7 @@ from operator import index
 from queue import SimpleQueue
 from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
+from conovel.deciding.ways import ways_of
 from conovel.errors import (
     ConovelError,
     LocalProtocolError,
@@ -28,12 +29,11 @@ from conovel.federation.site_list import (
     CoordinatorList,
 )
 from conovel.federation.terms import Terms
-from conovel.learning.consensus import model_rounds
+from conovel.learning.base import State
 from conovel.protocol.coordinator import Coordinator
-from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.messages import decode
 from conovel.protocol.plain_bodies import as_plain
-from conovel.protocol.states import State, as_text
+from conovel.protocol.states import Outbox, as_text, messages_of
 from conovel.protocol.transcript import Entry, Transcript
 from conovel.spec.bodies import Kind
 from conovel.spec.fields import MAX_TEXT_BYTES
@@ -255,7 +255,8 @@ class CoordinatorDriver:
     def _entries(self, sender: str, rows: Any) -> list[Entry]:
         """Check the sizes of models that a site reports to have sent to its peers."""
         entries: list[Entry] = []
-        peers, rounds = set(self.terms.agents) - {sender}, model_rounds(self.terms.spec.regime)
+        rounds = ways_of(self.terms.spec.regime).learning.model_rounds
+        peers = set(self.terms.agents) - {sender}
         due = {(round_, peer) for peer in peers for round_ in rounds}
         try:
             for round_, receiver, n_bytes, bits in rows:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from fractions import Fraction
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,18 +21,14 @@ from conovel.errors import FederationError, MissingExtraError
 from conovel.federation.audit_log import AuditLog
 from conovel.federation.processes import PEERS_FILE
 from conovel.federation.run_records import DONE, FAILED, REFUSED, RUNNING
+from conovel.learning.base import State
 from conovel.models.wire.header import VERSION as MODEL_VERSION
 from conovel.protocol.messages import VERSION as MESSAGE_VERSION
-from conovel.protocol.states import State
 from conovel.spec.bodies import Kind
 from conovel.spec.version import __version__
 
 if TYPE_CHECKING:
     from conovel.federation.settings import MetricsAddress
-    from conovel.runs.carrying import RowsAtWork
-    from conovel.stats.cells import CellHistogram
-    from conovel.stats.consensus import FoldHistograms
-    from conovel.stats.stepup import RankHistogram
 
 STALE_SECONDS = 100.0  # three heartbeats: an older number of connected parties does not count
 IN, OUT = "in", "out"
@@ -108,33 +103,6 @@ def read_measures(plain: Any) -> Measures:
     except (AttributeError, LookupError, TypeError, ValueError):
         return Measures()
     return measures
-
-
-class MeasuredRows:
-    """Lets a site do its work on rows, and takes the time."""
-
-    def __init__(self, site: RowsAtWork, measures: Measures) -> None:
-        self._site, self._measures = site, measures
-
-    def models(self, index: int, names: Sequence[str], weight: Fraction) -> Mapping[str, bytes]:
-        """Make a model for every peer."""
-        with self._measures.timing("fit"):
-            return self._site.models(index, names, weight)
-
-    def refit(self, models: Mapping[str, bytes]) -> Sequence[bytes]:
-        """Learn again with the first models of the peers."""
-        with self._measures.timing("fit"):
-            return self._site.refit(models)
-
-    def ranks(self, models: Mapping[str, bytes]) -> RankHistogram | CellHistogram:
-        """Rank the tested rows with the peers' models."""
-        with self._measures.timing("score"):
-            return self._site.ranks(models)
-
-    def compare(self, models: Mapping[str, tuple[bytes, ...]]) -> FoldHistograms:
-        """Count rows by the score of each fold."""
-        with self._measures.timing("score"):
-            return self._site.compare(models)
 
 
 @dataclass

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from conovel.deciding.ways import guarantee
 from conovel.errors import (
     ConovelError,
     FederationError,
@@ -35,7 +36,6 @@ from conovel.protocol.transcript import Transcript
 from conovel.rows.private_files import FILE_MODE, make_private_folder
 from conovel.rows.storage import read_json, write_json
 from conovel.spec.bodies import Outcome
-from conovel.spec.guarantee import guarantee
 
 RUNNING, DONE, FAILED, REFUSED = "running", "done", "failed", "refused"
 MAX_SAID = 1024  # bytes of a reason in the audit log

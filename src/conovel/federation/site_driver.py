@@ -35,17 +35,17 @@ from conovel.federation.consent import (
 )
 from conovel.federation.coordinator_driver import Deliver, WorkerThread
 from conovel.federation.exposure import epsilon_spent, runs_of, runs_spent
-from conovel.federation.metrics import IN, OUT, MeasuredRows, Measures
+from conovel.federation.metrics import IN, OUT, Measures
 from conovel.federation.run_records import DONE, FAILED, Record
 from conovel.federation.site_files import SiteFiles
 from conovel.federation.site_list import SiteList
 from conovel.federation.terms import Terms
+from conovel.learning.base import State
 from conovel.learning.consensus import opens_seal
 from conovel.models.wire.header import VERSION as WIRE_VERSION
 from conovel.protocol.agent import Agent
-from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.messages import decode
-from conovel.protocol.states import State
+from conovel.protocol.states import Outbox, messages_of
 from conovel.protocol.transcript import Transcript
 from conovel.runs.carrying import note_sent, perform
 from conovel.site.site import Site
@@ -125,8 +125,6 @@ class SiteDriver:
 
     def waiting(self) -> list[str]:
         """Return the peers whose models have not arrived; does not wait for work at the site."""
-        if self._agent.state is not State.EXCHANGING:
-            return []
         return self._agent.awaited
 
     def settle(self, seconds: float) -> list[list[Any]]:
@@ -270,8 +268,8 @@ class SiteDriver:
                 reason = self._objection_to_models(len(message.body.agents))
             if reason[0]:
                 return self._refuse(*reason)
-        rows = MeasuredRows(self._site, self._measures)
-        sent = perform(self._agent, rows, self._agent.take(message, sender))
+        events = self._agent.take(message, sender)
+        sent = perform(self._agent, self._site, events, self._measures.timing)
         self._time_counting()
         if self._listing is not None and self._agent.state is State.DONE:
             sent += self._listing.begin(self._site, self._agent)

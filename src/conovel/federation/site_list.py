@@ -11,18 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from msgspec import Meta
 
+from conovel.deciding.ways import network_over_time
 from conovel.errors import BatchRefusedError, ConovelError, InputError, LocalProtocolError
 from conovel.federation.settings import SiteFile
 from conovel.federation.terms import Terms
+from conovel.learning.base import State
 from conovel.protocol.agent import Agent
-from conovel.protocol.events import Outbox, messages_of
 from conovel.protocol.listing import ListingAgent, ListingCoordinator, history_of
-from conovel.protocol.states import State
+from conovel.protocol.states import Outbox, messages_of
 from conovel.rows.storage import locked
 from conovel.runs.ledger import MAX_BATCHES, Ledger
 from conovel.runs.ledger_file import (
@@ -39,7 +41,6 @@ from conovel.site.engines import are_large
 from conovel.site.site import Site
 from conovel.spec.bodies import Abort, Kind, Message
 from conovel.spec.fields import MAX_AGENTS
-from conovel.spec.guarantee import network_over_time
 from conovel.spec.records import Digest, as_value
 
 Decide: TypeAlias = Callable[[Site, Agent], SiteResult]
@@ -298,7 +299,7 @@ class CoordinatorList:
         """What was wrong with a message about the list."""
         return self._machine.error
 
-    def takes(self, message: Message, run_state: State) -> bool:
+    def takes(self, message: Message, run_state: Enum) -> bool:
         """Tell whether a message is about the list, and not about the run of the batch."""
         return run_state is State.DONE and not isinstance(message.body, Abort)
 

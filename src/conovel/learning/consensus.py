@@ -1,4 +1,7 @@
-"""Seals on the second models of the regime `consensus`: nobody's depend on another's.
+"""All agents learn one score in two rounds of models, the second under seals.
+
+Each agent learns twice: a first model of its own normals, and with everybody's first models a
+second one for each fold of the test rows. All second models together are the score of a fold.
 
 The second model of a fold has learnt from the rows of the other fold. A peer that saw the second
 models of both folds before it made its own could make the score of a fold depend on the rows that
@@ -12,23 +15,27 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, cast
 
-from conovel.errors import CommitmentError, LocalProtocolError, OutcomeMismatchError
-from conovel.spec.bodies import COORDINATOR, Message, Model
+from conovel.errors import (
+    CommitmentError,
+    LocalProtocolError,
+    OutcomeMismatchError,
+    SiteFailedError,
+    SiteVanishedError,
+    UnexpectedMessageError,
+)
+from conovel.learning.base import Cue, Learning, Next, Out, Party, State, Step, Work, insist
+from conovel.learning.exchange import TRANSITIONS, Exchange, ExchangeAgent
+from conovel.spec.bodies import COORDINATOR, Body, Kind, Message, Model
 from conovel.spec.consensus import N_FOLDS
-from conovel.spec.fields import NONCE_BYTES
-from conovel.spec.regimes import Regime
+from conovel.spec.fields import DIGEST, DIGESTS, NONCE_BYTES
 
 FIRST_ROUND = 1  # in which the first models are sent
 SECOND_ROUNDS = tuple(range(2, 2 + N_FOLDS))  # in which second models are sent, one for each fold
 OPENING_ROUND = 2 + N_FOLDS  # in which agents send what opens their seals
-
-
-def model_rounds(regime: Regime) -> tuple[int, ...]:
-    """Return the rounds in which an agent sends models to its peers; none where it sends none."""
-    if not regime.exchanges_models:
-        return ()
-    return (FIRST_ROUND, *SECOND_ROUNDS, OPENING_ROUND) if regime.composite_null else (0,)
 
 
 def opens_seal(message: Message) -> bool:
@@ -106,3 +113,157 @@ def check_opened(
                 f"the coordinator is wrong: it told {name} other seals than this agent",
                 COORDINATOR,
             )
+
+
+class Sealing(Enum):
+    """States of an agent that seals its second models."""
+
+    REFITTING = "refitting"  # waits for its site to fit second models
+    SEALING = "sealing"  # sealed its second models, waits for the seals of all
+
+
+@dataclass(frozen=True)
+class Seal(Body):
+    """Agent to coordinator: a commitment to its second models."""
+
+    kind = Kind.SEAL
+    digest: Annotated[bytes, DIGEST]
+
+
+@dataclass(frozen=True)
+class Sealed(Body):
+    """Coordinator to agents: the seals of all agents, in the order of the roster."""
+
+    kind = Kind.SEALED
+    digests: Annotated[tuple[bytes, ...], DIGESTS]
+
+
+@dataclass(frozen=True)
+class RefitModels(Work):
+    """Learn again with the first models of the peers; one model for each fold."""
+
+    models: Mapping[str, bytes]
+
+    def at(self, site: Any) -> Sequence[bytes]:
+        """Return a second model for each fold."""
+        models: Sequence[bytes] = site.refit(self.models)
+        return models
+
+
+@dataclass(frozen=True)
+class CompareRows(Work):
+    """Count rows by the score that these models make: of each agent, one for each fold."""
+
+    phase = "score"
+    models: Mapping[str, tuple[bytes, ...]]
+
+    def at(self, site: Any) -> Any:
+        """Return the counts of both folds."""
+        return site.compare(self.models)
+
+
+class ConsensusAgent(ExchangeAgent):
+    """An agent's side: first models, seals, second models, and what opens the seals."""
+
+    rounds = (FIRST_ROUND, *SECOND_ROUNDS, OPENING_ROUND)
+
+    def __init__(self, party: Party) -> None:
+        super().__init__(party)
+        self._own_seal = b""
+        self._seals: dict[str, bytes] = {}  # of all agents
+
+    def take(self, sender: str, body: Body, round_: int, state: Enum) -> Next:
+        """Take a model, or the seals of all agents."""
+        if isinstance(body, Sealed):
+            return self._send_second(body.digests)
+        if round_ in self.rounds[1:] and not self._own_seal:
+            raise UnexpectedMessageError(
+                f"{sender} sent a second model before all were sealed", sender
+            )
+        return super().take(sender, body, round_, state)
+
+    def work_done(self, result: Any) -> Next:
+        """Send the first models, or seal the second ones."""
+        return super().work_done(result) if isinstance(result, Mapping) else self._seal(result)
+
+    def complete(self) -> Next:
+        """Ask for second models, or for the counts once these have come."""
+        name, box = self.party.name, self.box
+        if name not in box.senders:
+            return Sealing.REFITTING, [RefitModels(box.of_round(FIRST_ROUND))]
+        second = [box.of_round(round_) for round_ in SECOND_ROUNDS]
+        models = {name: tuple(one[name] for one in second) for name in self.party.agents}
+        check_opened(self.party.run_id, self._seals, box.of_round(OPENING_ROUND), models)
+        box.clear()
+        self.score = score_digest(models)
+        return State.RANKING, [CompareRows(models)]
+
+    def _seal(self, models: Sequence[bytes]) -> Next:
+        party = self.party
+        if len(models) != len(SECOND_ROUNDS):
+            raise SiteFailedError("the site did not make one model for every fold")
+        for round_, blob in zip(SECOND_ROUNDS, models, strict=True):
+            self.box.add(party.name, round_, blob)
+        self._own_seal = seal_of(party.run_id, party.name, party.nonce, models)
+        return Sealing.SEALING, [Out([COORDINATOR], Seal(self._own_seal))]
+
+    def _send_second(self, digests: Sequence[bytes]) -> Next:
+        """Send the second models, now that nobody's can depend on them."""
+        party = self.party
+        insist(len(digests) == len(party.agents), "it does not tell one seal of each agent")
+        self._seals = dict(zip(party.agents, digests, strict=True))
+        insist(self._seals[party.name] == self._own_seal, "it tells another seal of this agent")
+        self.box.add(party.name, OPENING_ROUND, opening_of(party.nonce, self._seals))
+        steps: list[Step] = [
+            Out(party.peers, Model(self.box.of_round(round_)[party.name]), round_)
+            for round_ in self.rounds[1:]
+        ]
+        return self.after(steps, self.rounds[1:])
+
+
+class SealCollector:
+    """The coordinator's side: it tells all seals in one message once the last is in."""
+
+    def __init__(self) -> None:
+        self._roster: tuple[str, ...] = ()
+        self._seals: dict[str, bytes] = {}
+
+    def begin(self, roster: Sequence[str]) -> None:
+        """Begin, with everybody on the roster."""
+        self._roster = tuple(roster)
+
+    def take(self, sender: str, body: Body) -> Sequence[Out]:
+        """Take a seal; until the last is in, nobody sends a second model."""
+        self._seals[sender] = cast(Seal, body).digest
+        if len(self._seals) < len(self._roster):
+            return []
+        return [Out(self._roster, Sealed(tuple(self._seals[name] for name in self._roster)))]
+
+    def require_learnt(self, sender: str) -> None:
+        """Refuse a READY before all models are sealed."""
+        if len(self._seals) < len(self._roster):
+            raise UnexpectedMessageError(f"{sender} is ready before all models are sealed", sender)
+
+    def lost(self, name: str) -> None:
+        """Break the run off: the score, and the worst case, are over all agents."""
+        raise SiteVanishedError(f"{name} vanished, and consensus needs every agent", name)
+
+
+_AFTER_FIRST = frozenset({Exchange.EXCHANGING, Sealing.REFITTING, State.RANKING})
+CONSENSUS = Learning(
+    name="consensus",
+    at_agent=ConsensusAgent,
+    at_coordinator=SealCollector,
+    transitions={
+        **TRANSITIONS,
+        (Exchange.FITTING, Cue.WORK_DONE): frozenset({Exchange.EXCHANGING, Sealing.REFITTING}),
+        (Exchange.EXCHANGING, Kind.MODEL): _AFTER_FIRST,
+        (Sealing.REFITTING, Cue.WORK_DONE): frozenset({Sealing.SEALING}),
+        (Sealing.SEALING, Kind.MODEL): frozenset({Sealing.SEALING}),  # a peer had them sooner
+        (Sealing.SEALING, Kind.SEALED): frozenset({Exchange.EXCHANGING, State.RANKING}),
+        (State.WAITING, Kind.SEAL): frozenset({State.WAITING}),
+    },
+    model_rounds=ConsensusAgent.rounds,
+    models_in_words="three models per agent",
+    scores_compared=True,
+)

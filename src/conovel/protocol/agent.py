@@ -1,16 +1,17 @@
-"""An agent's machine: says hello, trades models, answers counts.
+"""An agent's machine: says hello, learns, tells that it is ready, and decides with the others.
 
-It moves bytes and small integers. Work on rows is asked of the driver by events
-(:mod:`conovel.protocol.events`), and its results are handed back. The counts are in
-:mod:`conovel.protocol.agent_counting`.
+It moves bytes and small integers. What it learns and how it decides is said by the two ways of its
+regime (:mod:`conovel.learning`, :mod:`conovel.deciding`). Work on rows is asked of the driver by
+events, and results are handed back. It believes its coordinator no further than it must: every
+question and the outcome have to follow from what it was told before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Sequence
+from typing import Any
 
-from conovel.deciding.counts import decide_alone
+from conovel.deciding.ways import ways_of
 from conovel.errors import (
     ConovelError,
     InputError,
@@ -19,50 +20,27 @@ from conovel.errors import (
     SampleError,
     SiteFailedError,
     UnexpectedMessageError,
-    UnknownSenderError,
 )
-from conovel.learning.consensus import (
-    FIRST_ROUND,
-    OPENING_ROUND,
-    SECOND_ROUNDS,
-    check_opened,
-    model_rounds,
-    opening_of,
-    score_digest,
-    seal_of,
-)
-from conovel.learning.model_box import ModelBox
-from conovel.protocol.agent_counting import Counted, CountingAgent
-from conovel.protocol.events import (
-    CompareRows,
-    Event,
-    FitModels,
-    Outbox,
-    RankRows,
-    RefitModels,
-)
+from conovel.learning.base import Cue, Next, Party, State, insist
 from conovel.protocol.messages import as_name
-from conovel.protocol.states import Cue, State
+from conovel.protocol.states import SHARED, Event, Machine, Outbox, joined
 from conovel.spec.bodies import (
+    AMONG_AGENTS,
     COORDINATOR,
     Hello,
-    Kind,
     Left,
     Message,
-    Model,
+    Outcome,
     Ready,
     Roster,
-    Seal,
-    Sealed,
+    Start,
 )
 from conovel.spec.facts import Facts
+from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.cells import CellHistogram
-from conovel.stats.consensus import FoldHistograms
-from conovel.stats.stepup import RankHistogram
 
 
-class Agent(CountingAgent):
+class Agent(Machine):
     """One agent of a run.
 
     Parameters
@@ -98,16 +76,37 @@ class Agent(CountingAgent):
         wire_version: int = 0,
         nonce: bytes = b"",
     ) -> None:
-        super().__init__(as_name(name), spec, run_id, nonce)
+        super().__init__(as_name(name), run_id, State.NEW)
+        self.spec, self.regime = spec, as_deployable(spec.regime)
         self._versions = (software, wire_version)
-        self._models = ModelBox()
-        self._seal = b""  # on the second models of the regime `consensus`
-        self._seals: dict[str, bytes] = {}  # of all agents
+        self.party = Party(name, spec, self.run_id, nonce, gone=self._gone)
+        self._ways = ways_of(self.regime)
+        self.learning = self._ways.learning.at_agent(self.party)
+        self.deciding = self._ways.deciding.at_agent(self.party)
+        tables = self._ways.learning.transitions, self._ways.deciding.transitions
+        self.transitions = joined(SHARED, *tables)
+        self._ready: Ready | None = None  # what it told when its rows were ranked
 
     @property
     def awaited(self) -> list[str]:
         """The peers whose models have not come."""
-        return sorted({sender for sender, _ in tuple(self._models.awaited)})
+        return self.learning.awaited
+
+    @property
+    def limit(self) -> int:
+        """The largest rejected rank or lowest rejected cell; raises the error of a broken run."""
+        _ = self.outcome
+        return self.deciding.limit
+
+    @property
+    def floor(self) -> int:
+        """The lowest cell whose rows take part; zero where there are no floors."""
+        return self.deciding.floor
+
+    @property
+    def n_rejected(self) -> int:
+        """How many rows of this agent are rejected; raises the error of a broken run."""
+        return self.deciding.n_rejected(self.outcome)
 
     def join(self, facts: Facts) -> Sequence[Event]:
         """Say hello, with the row numbers and columns of the site: the first thing to call."""
@@ -116,17 +115,14 @@ class Agent(CountingAgent):
         self._facts = facts
         return self._advance(Cue.JOIN, self._say_hello, self.name)
 
-    def models_ready(self, models: Mapping[str, bytes]) -> Sequence[Event]:
-        """Take the models that :class:`FitModels` asked for: one for every peer."""
-        return self._hand_in(Cue.MODELS_READY, lambda: self._send_models(models))
-
-    def refit_ready(self, models: Sequence[bytes]) -> Sequence[Event]:
-        """Take the models that :class:`RefitModels` asked for: one for each fold."""
-        return self._hand_in(Cue.REFIT_READY, lambda: self._send_second(models))
-
-    def ranks_ready(self, histogram: Counted) -> Sequence[Event]:
-        """Take the ranks that :class:`RankRows` asked for, as counts; in `joint` the cells."""
-        return self._hand_in(Cue.RANKS_READY, lambda: self._send_ready(histogram))
+    def work_done(self, result: Any) -> Sequence[Event]:
+        """Take the result of the work that the last event asked for."""
+        if self.state is State.ABORTED:
+            return []
+        try:
+            return self._advance(Cue.WORK_DONE, lambda: self._after_work(result), self.name)
+        except ConovelError as error:
+            return self.abort(error)
 
     def site_failed(self, error: Exception) -> Sequence[Event]:
         """Break off because the site could not do what was asked.
@@ -140,155 +136,78 @@ class Agent(CountingAgent):
         failure.__cause__ = error
         return self.abort(failure)
 
-    def _hand_in(self, cue: Cue, action: Callable[[], Sequence[Event]]) -> Sequence[Event]:
-        if self.state is State.ABORTED:
-            return []
-        try:
-            return self._advance(cue, action, self.name)
-        except ConovelError as error:
-            return self.abort(error)
-
     def _say_hello(self) -> Outbox:
         software, wire_version = self._versions
         hello = Hello(*self._facts, software, wire_version, self.spec.told)
-        outbox = self._send([COORDINATOR], hello)
         self.state = State.JOINING
-        return outbox
+        return self._send([COORDINATOR], hello)
 
     def _others(self) -> set[str]:
-        return {COORDINATOR, *self._peers()}
+        return {COORDINATOR, *self.party.peers}
 
     def _knows(self, sender: str) -> bool:
-        # Before the roster anybody may be a peer; _on_roster settles who was.
-        strangers_allowed = not self._agents or sender == COORDINATOR
-        return sender != self.name and (strangers_allowed or sender in self._agents)
+        # Before the roster anybody may be a peer; the way of learning settles who was.
+        strangers_allowed = not self.party.agents or sender == COORDINATOR
+        return sender != self.name and (strangers_allowed or sender in self.party.agents)
+
+    def _go(self, following: Next) -> Sequence[Event]:
+        """Take the next state and give the steps their envelopes."""
+        self.state, steps = following
+        return self._events(steps)
 
     def _react(self, message: Message) -> Sequence[Event]:
         body, sender = message.body, message.sender
-        if (sender == COORDINATOR) is (body.kind is Kind.MODEL):
+        if (sender == COORDINATOR) is (body.kind in AMONG_AGENTS):
             raise UnexpectedMessageError(f"{sender} may not send {body.kind.name}", sender)
         match body:
             case Roster():
                 return self._on_roster(body)
-            case Model():
-                return self._on_model(sender, body.blob, message.round)
-            case Sealed():
-                return self._on_sealed(body.digests)
             case Left():
                 return self._on_left(body.agent)
-        return self._on_counting(body, message.round)
+            case Start():
+                return self._on_start(body)
+            case Outcome():
+                return self._on_outcome(body)
+        if self._ready is None:
+            return self._go(self.learning.take(sender, body, message.round, self.state))
+        return self._go(self.deciding.take(body, message.round))
 
     def _on_roster(self, roster: Roster) -> Sequence[Event]:
-        agents = roster.agents
-        self._insist(self.name in agents, "the roster leaves this agent out")
-        for sender in sorted(self._models.senders - set(agents)):
-            raise UnknownSenderError(f"{sender} sent a model and is not on the roster", sender)
-        self._agents = agents
-        self._weights = self._by_agent(agents, roster.weights, "weights", folds=True)
-        if not self.regime.exchanges_models:
-            return self._ask_for_ranks()
-        self.state = State.FITTING
-        weight = self._weights.get(self.name, Fraction(0))
-        return [FitModels(agents.index(self.name), agents, weight)]
-
-    def _send_models(self, models: Mapping[str, bytes]) -> Sequence[Event]:
-        if set(models) != set(self._agents) - {self.name}:
-            raise SiteFailedError("the site did not make one model for every peer")
-        events: list[Event] = []
-        round_ = model_rounds(self.regime)[0]
-        for peer in sorted(self._peers()):
-            events += self._send([peer], Model(models[peer]), round_)
-        return [*events, *self._await_models((round_,))]
-
-    def _send_second(self, models: Sequence[bytes]) -> Sequence[Event]:
-        if len(models) != len(SECOND_ROUNDS):
-            raise SiteFailedError("the site did not make one model for every fold")
-        for round_, blob in zip(SECOND_ROUNDS, models, strict=True):
-            self._models.add(self.name, round_, blob)
-        self._seal = seal_of(self.run_id, self.name, self._nonce, models)
-        self.state = State.SEALING
-        return self._send([COORDINATOR], Seal(self._seal))
-
-    def _on_sealed(self, digests: Sequence[bytes]) -> Sequence[Event]:
-        """Send the second models, now that nobody's can depend on them."""
-        self._insist(len(digests) == len(self._agents), "it does not tell one seal of each agent")
-        self._seals = dict(zip(self._agents, digests, strict=True))
-        self._insist(self._seals[self.name] == self._seal, "it tells another seal of this agent")
-        self._models.add(self.name, OPENING_ROUND, opening_of(self._nonce, self._seals))
-        events: list[Event] = []
-        rounds = (*SECOND_ROUNDS, OPENING_ROUND)
-        for round_ in rounds:
-            own = self._models.of_round(round_)[self.name]
-            events += self._send(self._peers(), Model(own), round_)
-        return [*events, *self._await_models(rounds)]
-
-    def _await_models(self, rounds: Sequence[int]) -> Sequence[Event]:
-        """Wait for the models of all peers in these rounds."""
-        self._models.wait_for(self._peers(), rounds)
-        self.state = State.EXCHANGING
-        return self._rank_when_complete()
-
-    def _on_model(self, sender: str, blob: bytes, round_: int) -> Sequence[Event]:
-        if not self.regime.exchanges_models:
-            raise UnexpectedMessageError(f"{sender} sent a model: none are exchanged", sender)
-        if round_ not in model_rounds(self.regime):
-            raise UnexpectedMessageError(f"{sender} sent a model of round {round_}", sender)
-        if self.regime.composite_null and round_ != FIRST_ROUND and not self._seal:
-            raise UnexpectedMessageError(
-                f"{sender} sent a second model before all were sealed", sender
-            )
-        self._models.add(sender, round_, blob)
-        return self._rank_when_complete()
+        insist(self.name in roster.agents, "the roster leaves this agent out")
+        self.party.agents = roster.agents
+        return self._go(self.learning.begin(self.deciding.plan(roster.weights)))
 
     def _on_left(self, agent: str) -> Sequence[Event]:
-        self._insist(agent in self._peers(), f"{agent} left, who is not here")
+        insist(agent in self.party.peers, f"{agent} left, who is not here")
         self._gone.add(agent)
-        self._models.give_up(agent)
-        return self._rank_when_complete()
+        return self._go(self.learning.lost(self.state))
 
-    def _rank_when_complete(self) -> Sequence[Event]:
-        """Ask for ranks as soon as every peer that is still there has sent its model."""
-        if self.state is not State.EXCHANGING or self._models.awaited:
-            return []
-        if self.regime.composite_null:
-            return self._refit_or_compare()
-        return self._ask_for_ranks()
+    def _after_work(self, result: Any) -> Sequence[Event]:
+        if self.state is State.RANKING:
+            return self._send_ready(result)
+        return self._go(self.learning.work_done(result))
 
-    def _refit_or_compare(self) -> Sequence[Event]:
-        """Ask for second models, or for the counts once these have come."""
-        if not self._models.has(self.name):
-            self.state = State.REFITTING
-            return [RefitModels(self._models.of_round(FIRST_ROUND))]
-        second = [self._models.of_round(round_) for round_ in SECOND_ROUNDS]
-        models = {name: tuple(one[name] for one in second) for name in self._agents}
-        check_opened(self.run_id, self._seals, self._models.of_round(OPENING_ROUND), models)
-        self._models.clear()
-        self._score = score_digest(models)
-        self.state = State.RANKING
-        return [CompareRows(models)]
-
-    def _ask_for_ranks(self) -> Sequence[Event]:
-        self.state = State.RANKING
-        models = self._models.of_round(0)
-        self._models.clear()  # their bytes are not needed any more
-        return [RankRows(models)]
-
-    def _send_ready(self, histogram: Counted) -> Sequence[Event]:
-        n_calibration = histogram.n_calibration
-        n_agents, index = len(self._agents), self._agents.index(self.name)
-        n_tested = self.regime.n_tested(self._facts.n_test, index, n_agents)
-        if histogram.size != n_tested or n_calibration > self._facts.n_null:
-            error = SampleError(f"{histogram.size} ranks among {n_calibration}, not {n_tested}")
-            return self.site_failed(error)
-        self._histogram = histogram
-        kinds = RankHistogram, CellHistogram, FoldHistograms
-        by_regime = self.regime.pools_calibration + 2 * self.regime.composite_null
-        if not isinstance(histogram, kinds[by_regime]):
+    def _send_ready(self, counts: Any) -> Sequence[Event]:
+        """Tell the coordinator how many rows are ranked, if they are the rows of the hello."""
+        if not isinstance(counts, self._ways.deciding.counts_type):
             return self.site_failed(InputError("the site counted for another regime"))
-        wanted = histogram.n_likely if isinstance(histogram, CellHistogram) else 0
-        if isinstance(histogram, RankHistogram) and self.regime.divides_level:
-            level = self.spec.test_level(n_agents)
-            self._limit = decide_alone(histogram, level, self.spec.pi0)
+        n_agents, facts = len(self.party.agents), self._facts
+        n_tested = self.regime.n_tested(facts.n_test, self.party.index, n_agents)
+        if counts.size != n_tested or counts.n_calibration > facts.n_null:
+            wrong = f"{counts.size} ranks among {counts.n_calibration}, not {n_tested}"
+            return self.site_failed(SampleError(wrong))
         self.state = State.READY
-        self._told = Ready(histogram.size, n_calibration, wanted)
-        return self._send([COORDINATOR], self._told)
+        self._ready = self.deciding.ready(counts, self.learning.score)
+        return self._send([COORDINATOR], self._ready)
+
+    def _on_start(self, start: Start) -> Sequence[Event]:
+        insist(set(start.participants) == self.party.here, "the counts start with others")
+        own = self._ready.n_tested if self._ready else 0
+        insist(start.n_tests >= own, "the counts start without this agent")
+        return self._go(self.deciding.start(start))
+
+    def _on_outcome(self, outcome: Outcome) -> Sequence[Event]:
+        insist(set(outcome.participants) == self.party.here, "the outcome is about others")
+        self.deciding.finish(outcome, is_ready=self.state is State.READY)
+        self._outcome, self.state = outcome, State.DONE
+        return []

@@ -8,9 +8,10 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
+from conovel.deciding.cell_groups import divide
 from conovel.deciding.cells import block_of, decide_groups
 from conovel.protocol.transcript import Transcript
-from conovel.spec.groups import Numbers, divide
+from conovel.spec.training import Numbers
 
 _UNKNOWN: Mapping[str, int] = MappingProxyType({})
 

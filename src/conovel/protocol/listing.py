@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+from conovel.deciding.asking import Count
 from conovel.errors import (
     CountOutOfRangeError,
     CountRisingError,
@@ -23,12 +24,12 @@ from conovel.errors import (
     SpecMismatchError,
     UnexpectedMessageError,
 )
-from conovel.protocol.events import Event, Outbox, messages_of
+from conovel.learning.base import Cue, State, Table
 from conovel.protocol.messages import as_name
-from conovel.protocol.states import Cue, Machine, State, Trigger
-from conovel.spec.bodies import COORDINATOR, Count, History, Kind, Listed, Listing, Message
+from conovel.protocol.states import Event, Machine, Outbox, messages_of
+from conovel.spec.bodies import COORDINATOR, History, Kind, Listed, Listing, Message
 
-LISTING_TRANSITIONS: dict[tuple[State, Trigger], frozenset[State]] = {
+LISTING_TRANSITIONS: Table = {
     (State.NEW, Cue.TELL): frozenset({State.LISTING}),
     (State.LISTING, Kind.LISTING): frozenset({State.LISTING}),
     (State.LISTING, Kind.LISTED): frozenset({State.DONE}),

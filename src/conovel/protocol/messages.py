@@ -12,13 +12,14 @@ import struct
 import zlib
 from dataclasses import fields
 
+import conovel.deciding.ways  # noqa: F401  (ways define the bodies of their own messages)
 from conovel.errors import (
     InputError,
     LocalProtocolError,
     MalformedMessageError,
     VersionMismatchError,
 )
-from conovel.spec.bodies import BODIES, COORDINATOR, IN_ROUNDS, LAYOUT, Message
+from conovel.spec.bodies import BODIES, COORDINATOR, IN_ROUNDS, Message, layout_of
 from conovel.spec.fields import NAME, Reader, Unfit, pack, unpack
 
 MAGIC = b"CNVL"
@@ -37,7 +38,7 @@ def encode(message: Message) -> bytes:
 
     Examples
     --------
-    >>> from conovel.spec.bodies import Count
+    >>> from conovel.deciding.asking import Count
     >>> data = encode(Message(bytes(16), "north", "coordinator", 1, Count(7)))
     >>> len(data), decode(data).body
     (60, Count(count=7))
@@ -83,7 +84,9 @@ def _encode(message: Message) -> bytes:
     if len(message.run_id) != 16 or not 0 <= message.round < 1 << 32:
         raise Unfit("a run id has 16 bytes and a round fits into 4")
     values = [getattr(body, field.name) for field in fields(body)]
-    payload = pack([NAME, NAME, *LAYOUT[type(body)]], [message.sender, message.receiver, *values])
+    payload = pack(
+        [NAME, NAME, *layout_of(type(body))], [message.sender, message.receiver, *values]
+    )
     parts = (MAGIC, VERSION, body.kind, message.run_id, message.round, len(payload))
     return HEADER.pack(*parts, _checksum(HEADER.pack(*parts, 0), payload)) + payload
 
@@ -106,7 +109,7 @@ def _decode(data: bytes) -> Message:
     if checksum != _checksum(header, memoryview(data)[HEADER.size :]):
         raise Unfit("its checksum is wrong")
     body = BODIES[kind]
-    sender, receiver, *values = unpack([NAME, NAME, *LAYOUT[body]], reader)
+    sender, receiver, *values = unpack([NAME, NAME, *layout_of(body)], reader)
     reader.close()
     return Message(run_id, sender, receiver, round_, body(*values))
 

@@ -9,7 +9,7 @@ from operator import index
 from typing import Any, TypeVar
 
 from conovel.protocol.messages import encode
-from conovel.spec.bodies import LAYOUT, Body, Message
+from conovel.spec.bodies import Body, Message, layout_of
 from conovel.spec.fields import (
     COUNTS,
     DIGEST,
@@ -47,7 +47,7 @@ def as_body(kind: type[B], plain: Mapping[str, Any]) -> B:
     readers |= dict.fromkeys((COUNTS, U32S, U32S_OF_FOLDS, U64S), _as_counts)
     readers |= {DIGEST: lambda text: bytes.fromhex(as_text(text))}
     values: dict[str, Any] = {}
-    for part, code in zip(fields(kind), LAYOUT[kind], strict=True):
+    for part, code in zip(fields(kind), layout_of(kind), strict=True):
         read: Callable[[Any], Any] = readers.get(code, as_text)
         values[part.name] = read(plain[part.name])
     body = kind(**values)

@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.deciding.asking import Count
+from conovel.deciding.ways import guarantee, network_over_time
 from conovel.errors import ConovelError
+from conovel.learning.base import State
 from conovel.protocol.listing import ListingAgent, ListingCoordinator
 from conovel.protocol.messages import encode
-from conovel.protocol.states import Machine, State
+from conovel.protocol.states import Machine
 from conovel.protocol.transcript import Transcript
-from conovel.spec.bodies import COORDINATOR, Body, Count, History, Listed, Listing, Message
-from conovel.spec.guarantee import Guarantee, guarantee, kept_score, network_over_time, over_time
+from conovel.spec.bodies import COORDINATOR, Body, History, Listed, Listing, Message
+from conovel.spec.guarantee import Guarantee, kept_score, over_time
 from conovel.spec.guarantee import one_site as one_site_guarantee
 from conovel.spec.listing import of_list
 from conovel.spec.run_spec import RunSpec

@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.deciding.asking import limit_of
 from conovel.deciding.committed import commitment
-from conovel.deciding.counts import limit_of
+from conovel.deciding.counts import step_of
+from conovel.deciding.ways import guarantee
 from conovel.errors import ConovelError
 from conovel.protocol.group_records import groups_of
 from conovel.protocol.not_checked import FORMATS, kind_of
@@ -40,7 +42,6 @@ from conovel.protocol.replay_messages import (
 from conovel.protocol.transcript import Transcript
 from conovel.spec.bodies import Outcome
 from conovel.spec.consensus import N_FOLDS, fold_sizes
-from conovel.spec.guarantee import guarantee
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import run_id_of, run_id_of_terms
@@ -225,7 +226,7 @@ class _Finished:
         if self.site is not None:
             expected["n_calibration"] = size = self.sizes[self.site].n_calibration
             if self.has_counts and not outcome.cells:
-                self.limits.setdefault(self.site, limit_of(outcome.step, size))
+                self.limits.setdefault(self.site, limit_of(step_of(outcome), size))
             if self.site in self.limits:
                 expected["limit"] = self.limits[self.site]
         yield from differences(run.get("format"), FORMATS.get(kind_of(run)), "format")

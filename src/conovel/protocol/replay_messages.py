@@ -14,30 +14,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import TypeAlias
 
+from conovel.deciding.asking import Count
+from conovel.deciding.committed import Commit, Commitments, Reveals
+from conovel.deciding.ways import ways_of
 from conovel.errors import GuaranteeWarning, InputError
-from conovel.learning.consensus import model_rounds
+from conovel.learning.base import RankRows
+from conovel.learning.consensus import Seal, Sealed
+from conovel.learning.exchange import FitModels
 from conovel.protocol.agent import Agent
 from conovel.protocol.coordinator import Coordinator
-from conovel.protocol.events import Event, FitModels, RankRows, Send, messages_of
 from conovel.protocol.messages import encode
+from conovel.protocol.states import Event, Send, messages_of
 from conovel.protocol.transcript import Entry, Transcript
-from conovel.spec.bodies import (
-    COORDINATOR,
-    Body,
-    Commit,
-    Commitments,
-    Count,
-    Hello,
-    Kind,
-    Left,
-    Message,
-    Model,
-    Reveals,
-    Roster,
-    Seal,
-    Sealed,
-    Start,
-)
+from conovel.spec.bodies import COORDINATOR, Body, Hello, Kind, Left, Message, Model, Roster, Start
 from conovel.spec.facts import Facts
 from conovel.stats.stepup import RankHistogram
 
@@ -192,7 +181,8 @@ class AgentReplay:
         hello = _hello(record, name)
         self._work(self.machine.join(Facts(hello.n_null, hello.n_test, 1, _DIGEST)))
         peers = [peer for peer in record.roster if peer != name]
-        models = [(peer, Model(_MODEL), n) for peer in peers for n in model_rounds(spec.regime)]
+        rounds = ways_of(spec.regime).learning.model_rounds
+        models = [(peer, Model(_MODEL), n) for peer in peers for n in rounds]
         (roster, _), *later = _received(record)
         told = [(COORDINATOR, body, number) for body, number in later]
         for sender, body, number in ((COORDINATOR, roster, 0), *models, *told):
@@ -209,9 +199,9 @@ class AgentReplay:
                     self._sent[event.message.body.kind, event.message.round] = event.message.body
                 case FitModels():
                     peers = [peer for peer in event.agents if peer != self.machine.name]
-                    self._work(self.machine.models_ready(dict.fromkeys(peers, _MODEL)))
+                    self._work(self.machine.work_done(dict.fromkeys(peers, _MODEL)))
                 case RankRows():
-                    self._work(self.machine.ranks_ready(self._ranks))
+                    self._work(self.machine.work_done(self._ranks))
                 case _:
                     raise InputError("ranks do not decide in this regime")
 
@@ -255,7 +245,7 @@ def message_findings(
     models = Counter(entry[:3] for entry in record.entries if entry.kind == "MODEL")
     due = {
         (number, *pair)
-        for number in model_rounds(record.settings.regime)
+        for number in ways_of(record.settings.regime).learning.model_rounds
         for pair in permutations(record.roster, 2)
         if site is None or site in pair
     }

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from conovel.deciding.ways import DECIDING, LEARNING
 from conovel.errors import (
     ConovelError,
     DuplicateMessageError,
@@ -27,100 +29,59 @@ from conovel.errors import (
     UnexpectedMessageError,
     UnknownSenderError,
 )
-from conovel.protocol.events import Event, Outbox, Send
+from conovel.learning.base import Cue, Out, State, Step, Table, Trigger, Work
 from conovel.protocol.messages import decode, encode
 from conovel.spec.bodies import Abort, Body, Kind, Left, Message, Outcome
 from conovel.spec.fields import MAX_NAME_BYTES, MAX_TEXT_BYTES
 
 
-class State(Enum):
-    """Where a party stands."""
+@dataclass(frozen=True)
+class Send:
+    """Carry these bytes, which are this message, to this party."""
 
-    # an agent
-    NEW = "new"
-    JOINING = "joining"  # said hello, waits for the roster
-    FITTING = "fitting"  # waits for its site to fit the models
-    EXCHANGING = "exchanging"  # sent its models, waits for those of its peers
-    REFITTING = "refitting"  # waits for its site to fit second models
-    SEALING = "sealing"  # sealed its second models, waits for the seals of all
-    RANKING = "ranking"  # waits for its site to rank the rows
-    READY = "ready"  # has its ranks, waits for the counts
-    COUNTING = "counting"  # answers questions
-    COMMITTED = "committed"  # committed to its counts, waits for all commitments
-    REVEALED = "revealed"  # revealed its counts, waits for the outcome
-    # the coordinator
-    GATHERING = "gathering"  # waits for hellos
-    WAITING = "waiting"  # waits until everybody is ready
-    ASKING = "asking"  # waits for the counts of this round
-    COMMITTING = "committing"  # waits for commitments
-    REVEALING = "revealing"  # waits for what was committed to
-    # of a list over several batches, see conovel.protocol.listing
-    LISTING = "listing"  # an agent that told its history and answers questions
-    COLLECTING = "collecting"  # the coordinator, waiting for histories
-    # both
-    DONE = "done"
-    ABORTED = "aborted"
+    receiver: str
+    data: bytes
+    message: Message
 
 
-class Cue(Enum):
-    """An event that is not a message: what the driver tells its machine."""
-
-    JOIN = "join"
-    TELL = "tell"
-    MODELS_READY = "models ready"
-    REFIT_READY = "refit ready"
-    RANKS_READY = "ranks ready"
-    DROP = "drop"
+Event: TypeAlias = Send | Work
+Outbox: TypeAlias = list[Send]
 
 
-Trigger: TypeAlias = Kind | Cue
+def messages_of(events: Iterable[Event]) -> Outbox:
+    """Return the messages among events."""
+    return [event for event in events if isinstance(event, Send)]
 
-# (state, message or cue) -> the states it may lead to. ABORTED may follow any and is left out.
-TRANSITIONS: dict[tuple[State, Trigger], frozenset[State]] = {
+
+# What holds for every pair of ways; a way adds rows of its own.
+SHARED: Table = {
     (State.NEW, Cue.JOIN): frozenset({State.JOINING}),
-    (State.JOINING, Kind.MODEL): frozenset({State.JOINING}),  # a peer had its roster sooner
-    (State.JOINING, Kind.ROSTER): frozenset({State.FITTING, State.RANKING}),
-    (State.FITTING, Kind.MODEL): frozenset({State.FITTING}),
-    (State.FITTING, Kind.LEFT): frozenset({State.FITTING}),
-    (State.FITTING, Cue.MODELS_READY): frozenset(
-        {State.EXCHANGING, State.REFITTING, State.RANKING}
-    ),
-    (State.EXCHANGING, Kind.MODEL): frozenset({State.EXCHANGING, State.REFITTING, State.RANKING}),
-    (State.EXCHANGING, Kind.LEFT): frozenset({State.EXCHANGING, State.RANKING}),
-    (State.REFITTING, Cue.REFIT_READY): frozenset({State.SEALING}),
-    (State.SEALING, Kind.MODEL): frozenset({State.SEALING}),  # a peer had all seals sooner
-    (State.SEALING, Kind.SEALED): frozenset({State.EXCHANGING, State.RANKING}),
     (State.RANKING, Kind.LEFT): frozenset({State.RANKING}),
-    (State.RANKING, Cue.RANKS_READY): frozenset({State.READY}),
+    (State.RANKING, Cue.WORK_DONE): frozenset({State.READY}),
     (State.READY, Kind.LEFT): frozenset({State.READY}),
-    (State.READY, Kind.START): frozenset({State.COUNTING, State.COMMITTED}),
-    (State.READY, Kind.OUTCOME): frozenset({State.DONE}),  # regimes without counts
-    (State.COUNTING, Kind.BELOW): frozenset({State.COUNTING}),
-    (State.COUNTING, Kind.STEP): frozenset({State.COUNTING}),
-    (State.COUNTING, Kind.LEFT): frozenset({State.COUNTING}),
-    (State.COUNTING, Kind.OUTCOME): frozenset({State.DONE}),
-    (State.COMMITTED, Kind.COMMITMENTS): frozenset({State.REVEALED}),
-    (State.REVEALED, Kind.REVEALS): frozenset({State.REVEALED}),
-    (State.REVEALED, Kind.OUTCOME): frozenset({State.DONE}),
+    (State.READY, Kind.OUTCOME): frozenset({State.DONE}),  # where nothing is counted
     (State.GATHERING, Kind.HELLO): frozenset({State.GATHERING, State.WAITING}),
     (State.GATHERING, Cue.DROP): frozenset({State.GATHERING, State.WAITING}),
-    (State.WAITING, Kind.READY): frozenset(
-        {State.WAITING, State.ASKING, State.COMMITTING, State.DONE}
-    ),
-    (State.WAITING, Kind.SEAL): frozenset({State.WAITING}),
-    (State.WAITING, Cue.DROP): frozenset(
-        {State.WAITING, State.ASKING, State.COMMITTING, State.DONE}
-    ),
-    (State.COMMITTING, Kind.COMMIT): frozenset({State.COMMITTING, State.REVEALING}),
-    (State.COMMITTING, Cue.DROP): frozenset(),  # ends the run
-    (State.REVEALING, Kind.REVEAL): frozenset({State.REVEALING, State.DONE}),
-    (State.REVEALING, Cue.DROP): frozenset(),  # ends the run
-    (State.ASKING, Kind.HISTOGRAM): frozenset({State.ASKING, State.DONE}),
-    (State.ASKING, Kind.FOLD): frozenset({State.ASKING, State.DONE}),
-    (State.ASKING, Kind.COUNT): frozenset({State.ASKING, State.DONE}),
-    (State.ASKING, Cue.DROP): frozenset({State.ASKING, State.DONE}),
+    (State.WAITING, Kind.READY): frozenset({State.WAITING, State.ASKING, State.DONE}),
+    (State.WAITING, Cue.DROP): frozenset({State.WAITING, State.ASKING, State.DONE}),
     (State.DONE, Cue.DROP): frozenset({State.DONE}),  # too late to matter
 }
+
+
+def joined(*tables: Table) -> Table:
+    """Join tables of states: what one of them allows is allowed."""
+    whole: dict[tuple[Enum, Trigger], frozenset[Enum]] = {}
+    for table in tables:
+        for event, following in table.items():
+            whole[event] = whole.get(event, frozenset()) | following
+    return whole
+
+
+TRANSITIONS = joined(
+    SHARED,
+    *(learning.transitions for learning in LEARNING.values()),
+    *(deciding.transitions for deciding in DECIDING.values()),
+)
 
 
 class Machine(ABC):
@@ -142,10 +103,10 @@ class Machine(ABC):
         Why the run was broken off.
     """
 
-    transitions = TRANSITIONS
+    transitions: Table = TRANSITIONS
     _relays_aborts = False
 
-    def __init__(self, name: str, run_id: bytes, state: State) -> None:
+    def __init__(self, name: str, run_id: bytes, state: Enum) -> None:
         if len(run_id) != 16:
             raise InputError(f"run_id must have 16 bytes, not {len(run_id)}")
         self.name = name
@@ -274,6 +235,13 @@ class Machine(ABC):
     def _send(self, receivers: Iterable[str], body: Body, round_: int = 0) -> Outbox:
         messages = [Message(self.run_id, self.name, to, round_, body) for to in sorted(receivers)]
         return [Send(message.receiver, encode(message), message) for message in messages]
+
+    def _events(self, steps: Iterable[Step]) -> Sequence[Event]:
+        """Give messages their envelopes; work at the site is an event as it is."""
+        events: list[Event] = []
+        for step in steps:
+            events += self._send(*step) if isinstance(step, Out) else [step]
+        return events
 
     def _farewell(self, error: ConovelError) -> Abort:
         culprit = error.culprit if isinstance(error, RemoteProtocolError) else self.name

@@ -17,30 +17,24 @@ from functools import partial
 from operator import index
 from typing import Any, NamedTuple
 
-from conovel.deciding.counts import Question
+from conovel.deciding.asking import Below, Count, Question, Step
+from conovel.deciding.cells import Histogram
+from conovel.deciding.committed import Commit, Commitments, Reveal, Reveals
+from conovel.deciding.folds import FoldCounts
 from conovel.errors import ConovelError, InputError, SiteVanishedError
 from conovel.protocol.messages import decode
 from conovel.protocol.plain_bodies import as_body, as_exact, as_plain, as_text
 from conovel.spec.bodies import (
     COORDINATOR,
     Abort,
-    Below,
-    Commit,
-    Commitments,
-    Count,
-    FoldCounts,
     Hello,
-    Histogram,
     Kind,
     Left,
     Message,
     Outcome,
     Ready,
-    Reveal,
-    Reveals,
     Roster,
     Start,
-    Step,
 )
 from conovel.spec.fields import MAX_AGENTS
 from conovel.spec.run_spec import RunSpec

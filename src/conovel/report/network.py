@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.deciding.asking import Step
 from conovel.errors import ConovelError, InputError, RunFileError
 from conovel.protocol.group_records import AgentGroup, groups_of
 from conovel.protocol.replay import verify
@@ -36,7 +37,6 @@ from conovel.report.tables import (
     round_rows,
 )
 from conovel.report.view import Checked, Picture, Section, Story, read_picture
-from conovel.spec.bodies import Step
 from conovel.spec.findings import percent
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.words import counted

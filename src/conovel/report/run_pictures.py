@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.deciding.counts import step_of
 from conovel.report.picture import (
     FORMAT,
     MOST_ROWS,
@@ -110,7 +111,7 @@ def lines_of(transcript: Transcript, blocks: Mapping[str, SiteRanks]) -> list[Li
     if spec.regime.decides_by_cells:
         return [by_largest_rank(name, block) for name, block in blocks.items()]
     whole = set(outcome.participants) <= set(names)
-    return [Line(names, outcome.slope, outcome.step.k, whole)]
+    return [Line(names, outcome.slope, step_of(outcome).k, whole)]
 
 
 def _decided(

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from conovel.deciding.counts import Question
+from conovel.deciding.asking import Question, Step
+from conovel.deciding.counts import step_of
+from conovel.deciding.ways import ways_of
 from conovel.protocol.group_records import AgentGroup
 from conovel.protocol.transcript import Transcript
 from conovel.report.picture import shortened
 from conovel.report.plots import spelled
 from conovel.report.view import MOST_SITES, Picture, Table
-from conovel.spec.bodies import COORDINATOR, Step
+from conovel.spec.bodies import COORDINATOR
 from conovel.spec.regimes import Regime
 from conovel.stats.cells import N_CELLS
 
@@ -162,7 +164,7 @@ def round_rows(transcript: Transcript) -> Table:
 def reveal_rows(transcript: Transcript) -> Table:
     """One line per site that revealed its counts: its tests, what could matter, and its count."""
     outcome = transcript.outcome
-    k = outcome.step.k if outcome else 0
+    k = step_of(outcome).k if outcome else 0
     rows = []
     for name, reveal in sorted(transcript.reveals.items()):
         within = sum(n for at, n in zip(reveal.steps, reveal.tests, strict=False) if at <= k)
@@ -274,8 +276,9 @@ def message_rows(transcript: Transcript) -> list[Table]:
 
 def revealed_rows(regime: Regime) -> Table:
     """Show what was revealed to which party (docs/revealed.md)."""
-    rows = [["what this regime sends", regime.peers_learn, regime.coordinator_learns]]
-    if regime.deployable:
+    ways = ways_of(regime)
+    rows = [["what this regime sends", ways.peers_learn, ways.coordinator_learns]]
+    if not ways.learning.simulated:
         rows += [
             ["names of the sites", "all", "all"],
             ["numbers of rows", "totals over all sites", "of each site"],

@@ -4,60 +4,27 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from fractions import Fraction
-from typing import Any, Literal, Protocol, TypeAlias
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any, Literal, TypeAlias
 
 from conovel.errors import ConovelError, InputError, RunAbortedError, SiteFailedError, WireError
+from conovel.learning.base import Work
 from conovel.models.wire import paper_bits
 from conovel.protocol import agent as protocol
 from conovel.protocol.coordinator import Coordinator
-from conovel.protocol.events import (
-    CompareRows,
-    Event,
-    FitModels,
-    Outbox,
-    RankRows,
-    RefitModels,
-    Send,
-    Work,
-    messages_of,
-)
+from conovel.protocol.states import Event, Outbox, Send, messages_of
 from conovel.protocol.transcript import Transcript
 from conovel.runs.agents import Agent
 from conovel.site.site import Site
 from conovel.spec.bodies import COORDINATOR, Body, Kind, Model, Start
-from conovel.stats.cells import CellHistogram
-from conovel.stats.consensus import FoldHistograms
-from conovel.stats.stepup import RankHistogram
+
+# Takes the time of a phase of work.
+Timing: TypeAlias = Callable[[str], AbstractContextManager[object]]
 
 
-class RowsAtWork(Protocol):
-    """What a driver asks of a site."""
-
-    def models(self, index: int, names: Sequence[str], weight: Fraction) -> Mapping[str, bytes]:
-        """Make a model for every peer: names in canonical order, `index` is one's own place.
-
-        `weight` is that of the agent's group in the regime `joint`.
-        """
-
-    def ranks(self, models: Mapping[str, bytes]) -> RankHistogram | CellHistogram:
-        """Rank the tested rows with the peers' models.
-
-        Raises
-        ------
-        ModelRefusedError
-            If a model cannot be decoded; its `culprit` is the peer.
-        """
-
-    def refit(self, models: Mapping[str, bytes]) -> Sequence[bytes]:
-        """Learn again with the first models of the peers; give a model for each fold."""
-
-    def compare(self, models: Mapping[str, tuple[bytes, ...]]) -> FoldHistograms:
-        """Count rows by the score of each fold, made of these models of all agents."""
-
-
-def perform(agent: protocol.Agent, site: RowsAtWork, events: Iterable[Event]) -> Outbox:
+def perform(
+    agent: protocol.Agent, site: Any, events: Iterable[Event], timing: Timing = nullcontext
+) -> Outbox:
     """Do the work that events ask for, and what follows from it; return the messages to send."""
     outbox: Outbox = []
     waiting = deque(events)
@@ -66,21 +33,15 @@ def perform(agent: protocol.Agent, site: RowsAtWork, events: Iterable[Event]) ->
         if isinstance(event, Send):
             outbox.append(event)
         else:
-            waiting.extend(_work(agent, site, event))
+            waiting.extend(_work(agent, site, event, timing))
     return outbox
 
 
-def _work(agent: protocol.Agent, site: RowsAtWork, event: Work) -> Sequence[Event]:
+def _work(agent: protocol.Agent, site: Any, event: Work, timing: Timing) -> Sequence[Event]:
     try:
-        match event:
-            case FitModels():
-                return agent.models_ready(site.models(event.index, event.agents, event.weight))
-            case RefitModels():
-                return agent.refit_ready(site.refit(event.models))
-            case CompareRows():
-                return agent.ranks_ready(site.compare(event.models))
-            case RankRows():
-                return agent.ranks_ready(site.ranks(event.models))
+        with timing(event.phase):
+            result = event.at(site)
+        return agent.work_done(result)
     except Exception as error:  # whatever goes wrong at a site ends the run
         return agent.site_failed(error)
 

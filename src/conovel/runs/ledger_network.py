@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from conovel.deciding.ways import network_over_time
 from conovel.errors import ConovelError, FileError, InputError, RunAbortedError, SiteVanishedError
-from conovel.protocol.events import Send
 from conovel.protocol.listing import ListingAgent, ListingCoordinator, history_of
+from conovel.protocol.states import Send
 from conovel.rows.private_files import FOLDER_MODE
 from conovel.rows.samples import raw_numbers, read_sample
 from conovel.rows.storage import locked
@@ -37,7 +38,6 @@ from conovel.runs.results import NetworkRun
 from conovel.runs.site_results import with_part
 from conovel.scorers.spelling import spell, spell_scorer
 from conovel.spec.bodies import COORDINATOR
-from conovel.spec.guarantee import network_over_time
 from conovel.spec.listing import of_batch, require_listable
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import run_id_of

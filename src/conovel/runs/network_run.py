@@ -13,6 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from conovel.deciding.folds import agreed_of
+from conovel.deciding.ways import guarantee
 from conovel.models.wire.header import VERSION as WIRE_VERSION
 from conovel.protocol import agent as protocol
 from conovel.protocol.coordinator import Coordinator
@@ -26,7 +27,7 @@ from conovel.runs.site_results import decide
 from conovel.site.blocks import Ranked
 from conovel.site.site import Site
 from conovel.spec.consensus import Agreed
-from conovel.spec.guarantee import Guarantee, guarantee
+from conovel.spec.guarantee import Guarantee
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import nonce_of, run_id_of
 from conovel.spec.version import __version__

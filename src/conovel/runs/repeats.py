@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from conovel.deciding.ways import guarantee
 from conovel.errors import ConovelWarning, SiteVanishedError
 from conovel.runs.agents import AgentRows
 from conovel.runs.carrying import Phase
@@ -20,7 +21,7 @@ from conovel.runs.network_run import run_network
 from conovel.runs.one_site import Detection, OneSiteSettings, Samples, detect_once
 from conovel.runs.results import NetworkRun
 from conovel.runs.site_results import with_part
-from conovel.spec.guarantee import guarantee, one_site
+from conovel.spec.guarantee import one_site
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import as_agent_seed, repeat_seeds, repeated_specs
 from conovel.stats.repeats import combine

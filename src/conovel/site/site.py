@@ -33,9 +33,8 @@ from conovel.site.stored_blocks import Store, StoredBlock
 from conovel.site.work import SiteWork
 from conovel.spec.consensus import fewest_learnt
 from conovel.spec.facts import Facts
-from conovel.spec.groups import needed_calibration
 from conovel.spec.regimes import block_sizes
-from conovel.spec.training import least_rows, n_training, share_that_trains
+from conovel.spec.training import least_rows, n_training, needed_calibration, share_that_trains
 from conovel.stats.cells import CellHistogram
 from conovel.stats.consensus import FoldHistograms
 from conovel.stats.stepup import RankHistogram

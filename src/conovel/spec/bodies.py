@@ -9,9 +9,7 @@ from typing import Annotated, ClassVar, get_type_hints
 
 from conovel.spec.fields import (
     BLOB,
-    COUNTS,
     DIGEST,
-    DIGESTS,
     FRACTION,
     FRACTIONS,
     NAME,
@@ -23,14 +21,10 @@ from conovel.spec.fields import (
     U32S,
     U32S_OF_FOLDS,
     U64,
-    U64S,
     Field,
-    listed,
     pack,
-    unpack,
 )
 from conovel.spec.run_spec import RunSpec
-from conovel.stats.cells import RoomWanted
 
 COORDINATOR = "coordinator"  # reserved; that party may well live at one of the agents
 
@@ -62,6 +56,7 @@ class Kind(IntEnum):
     LISTED = 22
 
 
+AMONG_AGENTS = frozenset({Kind.MODEL})  # all other messages have the coordinator at one end
 # Everything else happens once in a run and has round 0.
 # Models have rounds in the regime `consensus` alone.
 IN_ROUNDS = frozenset(
@@ -84,11 +79,18 @@ IN_ROUNDS = frozenset(
 )
 
 
+_LAYOUTS: dict[type[Body], tuple[Field, ...]] = {}
+BODIES: dict[int, type[Body]] = {}  # by kind; a way adds its own by defining them
+
+
 @dataclass(frozen=True)
 class Body:
     """What a message says; the fields of a subclass are its byte layout."""
 
     kind: ClassVar[Kind]
+
+    def __init_subclass__(cls) -> None:
+        BODIES[cls.kind] = cls
 
 
 @dataclass(frozen=True)
@@ -136,22 +138,6 @@ class Model(Body):
 
 
 @dataclass(frozen=True)
-class Seal(Body):
-    """Agent to coordinator, in the regime `consensus`: a commitment to its second models."""
-
-    kind = Kind.SEAL
-    digest: Annotated[bytes, DIGEST]
-
-
-@dataclass(frozen=True)
-class Sealed(Body):
-    """Coordinator to agents: the seals of all agents, in the order of the roster."""
-
-    kind = Kind.SEALED
-    digests: Annotated[tuple[bytes, ...], DIGESTS]
-
-
-@dataclass(frozen=True)
 class Ready(Body):
     """Agent to coordinator: every score is ranked. `n_wanted` is zero outside of `joint`."""
 
@@ -159,11 +145,6 @@ class Ready(Body):
     n_tested: Annotated[int, U64]
     n_calibration: Annotated[int, U64]
     n_wanted: Annotated[int, U64] = 0
-
-    @property
-    def asks(self) -> RoomWanted:
-        """What the agent asks for in the regime `joint`."""
-        return RoomWanted(self.n_wanted, self.n_tested, self.n_calibration)
 
 
 @dataclass(frozen=True)
@@ -188,118 +169,17 @@ class Start(Body):
     rooms: Annotated[tuple[Fraction, ...], FRACTIONS] = ()
 
 
-@dataclass(frozen=True)
-class Below(Body):
-    """Coordinator to agents: count the p-values strictly below this one."""
-
-    kind = Kind.BELOW
-    p_value: Annotated[Fraction, FRACTION]
-
-
-@dataclass(frozen=True)
-class Step(Body):
-    """Coordinator to agents: count your rejections if there are `k` in all."""
-
-    kind = Kind.STEP
-    k: Annotated[int, U64]
-    slope: Annotated[Fraction, FRACTION]
-
-
-@dataclass(frozen=True)
-class Count(Body):
-    """Agent to coordinator: the answer."""
-
-    kind = Kind.COUNT
-    count: Annotated[int, U64]
-
-
-@dataclass(frozen=True)
-class Histogram(Body):
-    """Agent to coordinator: its rows in each cell of the common scale above its floor."""
-
-    kind = Kind.HISTOGRAM
-    calibration: Annotated[tuple[int, ...], COUNTS]
-    tests: Annotated[tuple[int, ...], COUNTS]
-
-
-@dataclass(frozen=True)
-class FoldCounts(Body):
-    """Agent to coordinator: its rows in each cell, by the score of one fold; rounds 1 and 2.
-
-    `others` are the test rows of the other fold. `conforms` is the lowest cell, by the agent's own
-    model, in which a row does not conform to its normals. `score` is the digest of all models that
-    the scores of both folds are made of: the same at every agent.
-    """
-
-    kind = Kind.FOLD
-    calibration: Annotated[tuple[int, ...], COUNTS]
-    tests: Annotated[tuple[int, ...], COUNTS]
-    others: Annotated[tuple[int, ...], COUNTS]
-    conforms: Annotated[int, U32]
-    score: Annotated[bytes, DIGEST]
-
-
-@dataclass(frozen=True)
-class Commit(Body):
-    """Agent to coordinator: a hash of what it will reveal; round 1."""
-
-    kind = Kind.COMMIT
-    digest: Annotated[bytes, DIGEST]
-
-
-@dataclass(frozen=True)
-class Commitments(Body):
-    """Coordinator to agents: the commitments of all participants; round 1."""
-
-    kind = Kind.COMMITMENTS
-    agents: Annotated[tuple[str, ...], NAMES]
-    digests: Annotated[tuple[bytes, ...], DIGESTS]
-
-
-@dataclass(frozen=True)
-class Reveal(Body):
-    """Agent to coordinator: all its counts, and the nonce of its commitment; round 1.
-
-    The first three numbers are those of its READY. `steps` are the values of k at which its count
-    rises, and `tests` by how much. In the regime `joint` there are no steps: `calibration` and
-    `tests` have its rows in each cell above its floor.
-    """
-
-    kind = Kind.REVEAL
-    nonce: Annotated[bytes, DIGEST]
-    n_tested: Annotated[int, U64]
-    n_calibration: Annotated[int, U64]
-    n_wanted: Annotated[int, U64]
-    steps: Annotated[tuple[int, ...], U64S]
-    calibration: Annotated[tuple[int, ...], U64S]
-    tests: Annotated[tuple[int, ...], U64S]
-
-    @property
-    def ready(self) -> Ready:
-        """The numbers that the agent gave in its READY."""
-        return Ready(self.n_tested, self.n_calibration, self.n_wanted)
-
-
-def _layout(body: type[Body]) -> tuple[Field, ...]:
-    hints = get_type_hints(body, include_extras=True)
-    return tuple(hints[field.name].__metadata__[0] for field in fields(body))
+def layout_of(body: type[Body]) -> tuple[Field, ...]:
+    """Return the fields of a body, in the order of their bytes."""
+    if body not in _LAYOUTS:
+        hints = get_type_hints(body, include_extras=True)
+        _LAYOUTS[body] = tuple(hints[field.name].__metadata__[0] for field in fields(body))
+    return _LAYOUTS[body]
 
 
 def packed(body: Body) -> bytes:
     """Return the bytes of a body, without its envelope."""
-    return pack(_layout(type(body)), [getattr(body, field.name) for field in fields(body)])
-
-
-REVEALS_FIELD = listed(Field(packed, lambda reader: Reveal(*unpack(_layout(Reveal), reader))))
-
-
-@dataclass(frozen=True)
-class Reveals(Body):
-    """Coordinator to agents: what all participants revealed; round 1."""
-
-    kind = Kind.REVEALS
-    agents: Annotated[tuple[str, ...], NAMES]
-    reveals: Annotated[tuple[Reveal, ...], REVEALS_FIELD]
+    return pack(layout_of(type(body)), [getattr(body, field.name) for field in fields(body)])
 
 
 @dataclass(frozen=True)
@@ -326,11 +206,6 @@ class Outcome(Body):
     cells: Annotated[tuple[int, ...], U32S] = ()
     conforms: Annotated[tuple[int, ...], U32S_OF_FOLDS] = ()
     k: Annotated[int, U64] = 0
-
-    @property
-    def step(self) -> Step:
-        """The question that the limits on ranks follow from."""
-        return Step(self.k or self.n_rejected, self.slope)
 
     def limits_of(self, agent: str) -> tuple[int, ...]:
         """Return from which cell on rows do not conform to an agent's normals, for each fold."""
@@ -379,10 +254,6 @@ class Listed(Body):
 
     kind = Kind.LISTED
     n_listed: Annotated[int, U64]
-
-
-LAYOUT: dict[type[Body], tuple[Field, ...]] = {b: _layout(b) for b in Body.__subclasses__()}
-BODIES: dict[int, type[Body]] = {body.kind: body for body in LAYOUT}
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from conovel.spec.groups import Numbers, planned_calibration
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.training import Numbers, planned_calibration
 
 N_FOLDS = 2
 FEWEST_LEARNT = 5  # test rows of a fold; a model of fewer would be about single rows

@@ -18,11 +18,8 @@ def require_listable(spec: RunSpec) -> None:
             "a ledger lists rows by counts that nobody has committed to: leave it out, or take"
             " liars=0"
         )
-    if not spec.regime.uses_counts:
-        raise InputError(
-            f"in the regime {spec.regime.name!r} nobody learns how many rows others reject, which"
-            " a ledger needs: use 'joint' or 'full'"
-        )
+    if reason := spec.regime.refusal("ledger"):
+        raise InputError(reason)
     if spec.pi0 is not None and not spec.pi0.proven_for_several:
         raise InputError("a ledger needs runs with a proven bound: use pi0='storey', or none")
 

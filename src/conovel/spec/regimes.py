@@ -1,8 +1,8 @@
-"""Who tests what, at which level, and who learns what: the regimes, as frozen descriptions.
+"""The regimes: a regime is a name for a way to learn and a way to decide.
 
-A regime fixes three choices: whether models are exchanged, whether rows are split into
-blocks so that no model meets the rows it was trained on, and whether the agents share one
-step-up through counts (level α) or each runs its own (level α/K).
+The ways are in :mod:`conovel.learning` and :mod:`conovel.deciding`;
+:func:`conovel.deciding.ways.ways_of` gives those of a regime. Here are the names, what settings
+each regime refuses, and what follows for numbers of rows before any row is read.
 
 Users may also ask for `auto`, which is the default. It is a request and not a regime:
 :func:`choose_regime` answers it with `joint`, or with `full` for what is not proven for `joint`:
@@ -14,7 +14,7 @@ chosen.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from types import MappingProxyType
 
@@ -31,43 +31,61 @@ class Regime:
     ----------
     name, paper_name : str
         Our name and the paper's.
-    exchanges_models : bool
-        Whether every agent sends a model to every peer.
-    splits_rows : bool
-        Whether rows are cut into K blocks, of which an agent tests one.
-    uses_counts : bool
-        Whether there is one step-up over all agents, through counts.
-    divides_level : bool
-        Whether every agent runs a step-up of its own at α/K.
-    pools_calibration : bool
-        Whether the calibration rows of all agents count together, on a common scale.
-    composite_null : bool
-        Whether a row is null if it is normal at some agent, not only at its own.
-    deployable : bool
-        False when raw rows would have to leave their site.
-    needs : str
-        What the guarantee assumes.
-    peers_learn, coordinator_learns : str
-        What becomes known beyond names and row numbers.
+    learning, deciding : str
+        Names of the way to learn and of the way to decide.
+    refuses : mapping of str
+        Settings that are not proven or have no meaning, with the reason; see :meth:`refusal`.
     """
 
     name: str
     paper_name: str
-    exchanges_models: bool
-    splits_rows: bool
-    uses_counts: bool
-    divides_level: bool
-    needs: str
-    peers_learn: str
-    coordinator_learns: str
-    pools_calibration: bool = False
-    composite_null: bool = False
-    deployable: bool = True
+    learning: str
+    deciding: str
+    refuses: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    def refusal(self, setting: str) -> str:
+        """Return why a setting is refused; empty if it is not."""
+        return self.refuses.get(setting, "").format(name=repr(self.name))
+
+    @property
+    def exchanges_models(self) -> bool:
+        """Go away: ask the ways."""
+        return self.learning in ("exchange", "blocks", "consensus")
+
+    @property
+    def splits_rows(self) -> bool:
+        """Go away: ask the ways."""
+        return self.learning == "blocks"
+
+    @property
+    def uses_counts(self) -> bool:
+        """Go away: ask the ways."""
+        return self.deciding in ("counts", "cells", "folds")
+
+    @property
+    def divides_level(self) -> bool:
+        """Go away: ask the ways."""
+        return self.deciding == "isolated"
+
+    @property
+    def pools_calibration(self) -> bool:
+        """Go away: ask the ways."""
+        return self.deciding == "cells"
+
+    @property
+    def composite_null(self) -> bool:
+        """Go away: ask the ways."""
+        return self.deciding == "folds"
 
     @property
     def decides_by_cells(self) -> bool:
-        """Whether rows are rejected by their cell on a common scale, and not by their rank."""
-        return self.pools_calibration or self.composite_null
+        """Go away: ask the ways."""
+        return self.deciding in ("cells", "folds")
+
+    @property
+    def deployable(self) -> bool:
+        """Go away: ask the ways."""
+        return self.learning != "pooled"
 
     def test_level(self, level: Level, n_agents: int) -> Fraction:
         """Level of the step-up that decides: α when there is one for all, else α/K.
@@ -77,132 +95,109 @@ class Regime:
 
         Proof: Lemma 4 (docs/theory.md#lem-sum), Proposition 3 (docs/theory.md#prop-conservative).
         """
-        return as_level(level) / (n_agents if self.divides_level else 1)
+        return as_level(level) / (n_agents if self.deciding == "isolated" else 1)
+
+    def n_blocks(self, n_agents: int) -> int:
+        """Into how many blocks each agent cuts its rows, of which it tests one."""
+        return n_agents if self.learning == "blocks" else 1
 
     def n_tested(self, n_test: int, index: int, n_agents: int) -> int:
         """How many of its `n_test` rows the agent at `index` tests."""
-        return block_sizes(n_test, n_agents)[own_block(index)] if self.splits_rows else n_test
+        n_blocks = self.n_blocks(n_agents)
+        return block_sizes(n_test, n_blocks)[own_block(index) if n_blocks > 1 else 0]
+
+    def decided_together(self, n_null: int, n_test: int, n_agents: int) -> tuple[int, int]:
+        """Known normals and tests that are decided about together, if all agents are alike."""
+        if self.deciding in ("counts", "cells", "folds"):
+            n_test *= n_agents
+        if self.deciding == "cells":  # calibration rows count together, as if of one agent
+            n_null *= n_agents
+        return n_null, n_test // self.n_blocks(n_agents)
 
 
-_EXCHANGEABLE = (
-    "each agent's nulls are exchangeable given its novelties and its scores do not depend on"
-    " the order of its rows"
+_NO_COUNTS = {
+    "liars": ("the regime {name} has no counts that an agent could lie about: leave liars at 0"),
+    "counting": "the regime {name} has no counts: leave counting at 'rounds'",
+    "ledger": (
+        "in the regime {name} nobody learns how many rows others reject, which a ledger needs: use"
+        " 'joint' or 'full'"
+    ),
+}
+_OTHERS_SEND_MODELS = "use 'joint', 'full', 'conservative' or 'split'"
+_NO_MODELS = {
+    "privacy": (
+        "privacy is about models, and the regime {name} sends none; its counts are exact. Leave"
+        f" privacy out, or {_OTHERS_SEND_MODELS}"
+    )
+}
+_ONE_STEP_UP = {
+    "repeats of an unproven pi0": (
+        "repeats needs runs with a proven bound, and pi0={{pi0!r}} has none for several sites: use"
+        " pi0='storey', or leave it out"
+    )
+}
+_CELLS = {
+    "pi0": ("pi0 is not proven for the regime {name}: leave it out, or use the regime 'full'"),
+    "on_dropout": (
+        "the regime {name} compares rows with the calibration rows of all agents, and those of a"
+        " lost agent would be missing: leave on_dropout at 'abort', or use the regime 'full'"
+    ),
+}
+_NO_LIARS = (
+    "lying agents are not tolerated in the regime {name}: a liar's calibration rows and models are"
+    " part of what all rows are compared with. Leave liars at 0 and counting at 'rounds'"
 )
-_INDEPENDENT = f"agents are independent, {_EXCHANGEABLE}"
-_COMPOSITE = (
-    "a row that is normal at some agent is exchangeable with that agent's calibration rows, given"
-    " all other rows, all agents hold their columns in the same number format, and how columns"
-    " become numbers was fixed before any of these rows was read"
-)
-_COUNTS = "every agent's count in each round"
-_TOTALS = "the total count of each round"
 
 REGIMES: Mapping[str, Regime] = MappingProxyType(
     {
         regime.name: regime
         for regime in (
+            Regime("isolated", "Baseline 2", "alone", "isolated", _NO_COUNTS | _NO_MODELS),
+            Regime("counts", "Baseline 3", "alone", "counts", _NO_MODELS | _ONE_STEP_UP),
             Regime(
-                name="isolated",
-                paper_name="Baseline 2",
-                exchanges_models=False,
-                splits_rows=False,
-                uses_counts=False,
-                divides_level=True,
-                needs=_EXCHANGEABLE,
-                peers_learn="nothing",
-                coordinator_learns="nothing",
+                "pooled",
+                "Baseline 1 (oracle)",
+                "pooled",
+                "pooled",
+                _NO_COUNTS
+                | {
+                    "privacy": "privacy is not for the regime {name}, which pools rows",
+                    "deployment": "{name} pools raw rows: it is for simulation only",
+                },
             ),
             Regime(
-                name="counts",
-                paper_name="Baseline 3",
-                exchanges_models=False,
-                splits_rows=False,
-                uses_counts=True,
-                divides_level=False,
-                needs=_INDEPENDENT,
-                peers_learn=_TOTALS,
-                coordinator_learns=_COUNTS,
+                "split",
+                "Model Exchange",
+                "blocks",
+                "counts",
+                _ONE_STEP_UP
+                | {
+                    "repeats": (
+                        "repeats is not for the regime {name}, in which each run tests other rows:"
+                        " use the regime 'full', or repeats=1"
+                    )
+                },
             ),
             Regime(
-                name="pooled",
-                paper_name="Baseline 1 (oracle)",
-                exchanges_models=False,
-                splits_rows=False,
-                uses_counts=False,
-                divides_level=False,
-                needs="the nulls of all agents together are exchangeable given the novelties",
-                peers_learn="every row",
-                coordinator_learns="every row",
-                deployable=False,
+                "conservative", "Conservative Model Exchange", "exchange", "isolated", _NO_COUNTS
             ),
+            Regime("full", "(ours)", "exchange", "counts", _ONE_STEP_UP),
+            Regime("joint", "(ours)", "exchange", "cells", _CELLS),
             Regime(
-                name="split",
-                paper_name="Model Exchange",
-                exchanges_models=True,
-                splits_rows=True,
-                uses_counts=True,
-                divides_level=False,
-                needs=_INDEPENDENT,
-                peers_learn=f"one model per agent, made for this peer alone; {_TOTALS}",
-                coordinator_learns=_COUNTS,
-            ),
-            Regime(
-                name="conservative",
-                paper_name="Conservative Model Exchange",
-                exchanges_models=True,
-                splits_rows=False,
-                uses_counts=False,
-                divides_level=True,
-                needs=_INDEPENDENT,
-                peers_learn="one model per agent",
-                coordinator_learns="nothing",
-            ),
-            Regime(
-                name="full",
-                paper_name="(ours)",
-                exchanges_models=True,
-                splits_rows=False,
-                uses_counts=True,
-                divides_level=False,
-                needs=_INDEPENDENT,
-                peers_learn=f"one model per agent; {_TOTALS}",
-                coordinator_learns=_COUNTS,
-            ),
-            Regime(
-                name="joint",
-                paper_name="(ours)",
-                exchanges_models=True,
-                splits_rows=False,
-                uses_counts=True,
-                divides_level=False,
-                needs=_INDEPENDENT,
-                peers_learn=(
-                    "one model per agent; the total count; the weight, x and lowest flagged cell"
-                    " of each group"
-                ),
-                coordinator_learns=(
-                    "every agent's counts of calibration rows and test rows in each cell above its"
-                    " floor, and the number of rows in high cells"
-                ),
-                pools_calibration=True,
-            ),
-            Regime(
-                name="consensus",
-                paper_name="(ours)",
-                exchanges_models=True,
-                splits_rows=False,
-                uses_counts=True,
-                divides_level=False,
-                needs=_COMPOSITE,
-                peers_learn=(
-                    "three models per agent; from which cell on rows do not conform to an agent's"
-                    " normals; the total count; the lowest flagged cell of each fold"
-                ),
-                coordinator_learns=(
-                    "every agent's counts of calibration rows, and of test rows of either fold, in"
-                    " each cell of the common scale, by the score of each fold"
-                ),
-                composite_null=True,
+                "consensus",
+                "(ours)",
+                "consensus",
+                "folds",
+                _CELLS
+                | {
+                    "liars": _NO_LIARS,
+                    "counting": _NO_LIARS,
+                    "privacy": (
+                        "privacy is not proven for the regime {name}, whose second models are"
+                        " learnt with the peers' first models from the same rows:"
+                        f" {_OTHERS_SEND_MODELS}"
+                    ),
+                },
             ),
         )
     }
@@ -213,13 +208,13 @@ AUTO = "auto"  # what users ask for by default, see choose_regime
 
 
 def choose_regime(
-    asked: str | Regime, *, estimates_nulls: bool, on_dropout: str = "abort"
+    regime: str | Regime, *, estimates_nulls: bool, on_dropout: str = "abort"
 ) -> Regime:
     """Read a regime by its name, or choose one where `auto` is asked for.
 
     Parameters
     ----------
-    asked : str or Regime
+    regime : str or Regime
         "auto" is `joint`, or `full` where that is not proven.
     estimates_nulls : bool
         Whether `pi0` is given.
@@ -231,8 +226,8 @@ def choose_regime(
     >>> [choose_regime("auto", estimates_nulls=given).name for given in (False, True)]
     ['joint', 'full']
     """
-    if not isinstance(asked, str) or asked != AUTO:
-        return _read(asked, (AUTO, *REGIMES))
+    if not isinstance(regime, str) or regime != AUTO:
+        return _read(regime, (AUTO, *REGIMES))
     counts_losses = isinstance(on_dropout, str) and on_dropout == "conservative"
     return REGIMES["full" if estimates_nulls or counts_losses else "joint"]
 
@@ -260,8 +255,8 @@ def _read(regime: str | Regime, allowed: tuple[str, ...]) -> Regime:
 def as_deployable(regime: str | Regime) -> Regime:
     """Read a regime that agents can run without handing over rows."""
     chosen = as_regime(regime)
-    if not chosen.deployable:
-        raise InputError(f"{chosen.name!r} pools raw rows: it is for simulation only")
+    if reason := chosen.refusal("deployment"):
+        raise InputError(reason)
     return chosen
 
 

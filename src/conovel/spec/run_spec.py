@@ -109,21 +109,14 @@ class RunSpec:
         put(self, "seed", as_whole(self.seed, "seed", most=MAX_SEED))
         if self.train_fraction is not None:
             put(self, "train_fraction", as_level(self.train_fraction, "train_fraction"))
-        if self.regime.decides_by_cells and self.pi0 is not None:
-            raise InputError(
-                f"pi0 is not proven for the regime {self.regime.name!r}: leave it out, or use the"
-                " regime 'full'"
-            )
+        if self.pi0 is not None:
+            self._refuse("pi0")
         if not isinstance(self.on_dropout, str) or self.on_dropout not in ON_DROPOUT:
             raise InputError(
                 f"on_dropout must be 'abort' or 'conservative', not {briefly(self.on_dropout)}"
             )
-        if self.regime.decides_by_cells and self.on_dropout != "abort":
-            raise InputError(
-                f"the regime {self.regime.name!r} compares rows with the calibration rows of all"
-                " agents, and those of a lost agent would be missing: leave on_dropout at 'abort',"
-                " or use the regime 'full'"
-            )
+        if self.on_dropout != "abort":
+            self._refuse("on_dropout")
         put(self, "repeats", as_repeats(self.repeats))
         put(self, "liars", as_liars(self.liars))
         if not isinstance(self.schema, Schema | SchemaDigest | None):
@@ -132,43 +125,24 @@ class RunSpec:
             self.schema.require_small()
         put(self, "privacy", as_privacy(self.privacy))
         if self.privacy is not None:
-            self._check_privacy()
+            self._refuse("privacy", PrivacyError)
         if self.repeats > 1:
             self._check_repeats()
         check_counting(self)
 
+    def _refuse(self, setting: str, error: type[InputError] = InputError, **words: Any) -> None:
+        """Raise if the regime refuses a setting."""
+        if reason := self.regime.refusal(setting):
+            raise error(reason.format(**words) if words else reason)
+
     def _check_repeats(self) -> None:
         """Refuse what is not proven for evidence averaged over several runs."""
-        regime, pi0 = self.regime, self.pi0
-        if regime.splits_rows:
-            raise InputError(
-                f"repeats is not for the regime {regime.name!r}, in which each run tests other"
-                " rows: use the regime 'full', or repeats=1"
-            )
-        if pi0 is not None and regime.uses_counts and not pi0.proven_for_several:
-            raise InputError(
-                f"repeats needs runs with a proven bound, and pi0={spell_pi0(pi0)!r} has none for"
-                " several sites: use pi0='storey', or leave it out"
-            )
+        self._refuse("repeats")
+        if self.pi0 is not None and not self.pi0.proven_for_several:
+            self._refuse("repeats of an unproven pi0", pi0=spell_pi0(self.pi0))
         if self.on_dropout != "abort":
             raise InputError(
                 "repeats breaks a run off when an agent vanishes: leave on_dropout at 'abort'"
-            )
-
-    def _check_privacy(self) -> None:
-        """Refuse regimes whose messages differential privacy would not cover."""
-        name, instead = self.regime.name, "use 'joint', 'full', 'conservative' or 'split'"
-        if not self.regime.deployable:
-            raise PrivacyError(f"privacy is not for the regime {name!r}, which pools rows")
-        if not self.regime.exchanges_models:
-            raise PrivacyError(
-                f"privacy is about models, and the regime {name!r} sends none; its counts are"
-                f" exact. Leave privacy out, or {instead}"
-            )
-        if self.regime.composite_null:
-            raise PrivacyError(
-                f"privacy is not proven for the regime {name!r}, whose second models are learnt"
-                f" with the peers' first models from the same rows: {instead}"
             )
 
     @classmethod

@@ -111,7 +111,7 @@ REVEAL_TO = (TO_COORDINATOR, TO_MEMBERS)
 
 def has_counting(regime: Regime) -> bool:
     """Tell whether a regime can count in either way."""
-    return regime.uses_counts and not regime.composite_null
+    return not regime.refusal("counting")
 
 
 def choose_counting(regime: Regime, pi0: object, on_dropout: str, repeats: int = 1) -> str:
@@ -169,17 +169,9 @@ def check_counting(spec: RunSpec) -> None:
     """Refuse settings of the counts that are not proven, with the reason."""
     _as_one_of("counting", spec.counting, COUNTING)
     _as_one_of("reveal_to", spec.reveal_to, REVEAL_TO)
-    name = spec.regime.name
-    if spec.liars and not spec.regime.uses_counts:
-        raise InputError(
-            f"the regime {name!r} has no counts that an agent could lie about: leave liars at 0"
-        )
-    if (spec.liars or spec.counting == COMMITTED) and spec.regime.composite_null:
-        raise InputError(
-            f"lying agents are not tolerated in the regime {name!r}: a liar's calibration rows and"
-            " models are part of what all rows are compared with. Leave liars at 0 and counting"
-            " at 'rounds'"
-        )
+    for setting, is_given in (("liars", spec.liars), ("counting", spec.counting == COMMITTED)):
+        if is_given and (reason := spec.regime.refusal(setting)):
+            raise InputError(reason)
     if spec.liars and spec.counting != COMMITTED:
         raise InputError(
             f"liars={spec.liars} needs counting='committed': in rounds an agent can fit its counts"
@@ -200,10 +192,6 @@ def check_counting(spec: RunSpec) -> None:
 
 
 def _check_committed(spec: RunSpec) -> None:
-    if not spec.regime.uses_counts:
-        raise InputError(
-            f"the regime {spec.regime.name!r} has no counts: leave counting at 'rounds'"
-        )
     if spec.pi0 is not None:
         raise InputError(
             "pi0 needs counting='rounds': agents commit to counts for every k, and with an"

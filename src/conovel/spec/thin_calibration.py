@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from fractions import Fraction
 
 from conovel.spec.findings import Finding, percent
-from conovel.spec.groups import Group, Numbers, divide, planned_calibration
-from conovel.spec.run_spec import RunSpec
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.words import counted
 
@@ -53,54 +50,13 @@ def thin_finding(
     if pi0 is not None:
         return None
     fewest = math.ceil(n_tests / (level * (n_calibration + 1)))
-    return _finding(n_calibration, fewest, n_tests, level, agent, where, bool(where))
+    return few_rows(n_calibration, fewest, n_tests, level, agent, where, bool(where))
 
 
-def thin_findings(spec: RunSpec, sizes: Mapping[str, tuple[int, int]]) -> dict[str, Finding]:
-    """Find the agents of a network that have few calibration rows, by name.
-
-    Parameters
-    ----------
-    spec : RunSpec
-    sizes : mapping of (n_tested, n_calibration)
-        Of every agent.
-    """
-    level, total = spec.test_level(len(sizes)), sum(n for n, _ in sizes.values())
-    together = not spec.regime.divides_level
-    found = {
-        name: thin_finding(size, total if together else n, level, spec.pi0, name, _whose(together))
-        for name, (n, size) in sizes.items()
-        if n
-    }
-    return {name: finding for name, finding in found.items() if finding is not None}
-
-
-def thin_groups(spec: RunSpec, agents: Mapping[str, Numbers]) -> dict[str, Finding]:
-    """Find the agents of the regime `joint` whose group has few calibration rows, by name."""
-    found = {}
-    for group in divide(agents, spec, len(agents)):
-        size = sum(planned_calibration(agents[name], spec, len(agents)) for name in group.agents)
-        n_tests = sum(agents[name].n_test for name in group.agents)
-        fewest = math.ceil(group.weight / spec.level)
-        for name in group.agents:
-            finding = _finding(size, fewest, n_tests, spec.level, name, _of_group(group), False)
-            if finding is not None:
-                found[name] = finding
-    return found
-
-
-def _of_group(group: Group) -> str:
-    others = len(group.agents) - 1
-    return f" of its group of {others + 1} agents" if others else " of its own"
-
-
-def _whose(together: bool) -> str:
-    return " of all agents" if together else " of its own"
-
-
-def _finding(
+def few_rows(
     size: int, fewest: int, n_tests: int, level: Fraction, agent: str, where: str, joint: bool
 ) -> Finding | None:
+    """Say that `size` calibration rows are few if `fewest` rejections are; None if not."""
     if fewest < 2 or fewest <= _THIN * n_tests:
         return None
     row = f"row of {agent}" if agent else "row"

@@ -8,8 +8,10 @@ at, from their number, the number of tests and the level. All parties of a run c
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +19,8 @@ from conovel.spec.run_spec import RunSpec
 from conovel.stats.levels import Level, as_level
 
 MAX_TRAIN_ROWS = 100_000  # beyond, a score learns little more and takes much longer
+# In a group of several agents everybody keeps at least so many calibration rows, if it has them.
+FEWEST_CALIBRATION_ROWS = 30
 _GRID = 20  # shares are multiples of 1/20, easy to read and to repeat
 # The share of discoveries among the tests is not known beforehand: anything from 1 in 50 to 1
 # in 5, on a logarithmic scale. Half of what a score can learn, it learns from 200 rows.
@@ -25,6 +29,13 @@ _DISCOVERIES = np.array(
     [float(Decimal(2) / 100 * Decimal(10) ** (Decimal(i) / 100)) for i in range(101)]
 )
 _HALF_LEARNT = 200
+
+
+class Numbers(NamedTuple):
+    """What the hello of an agent says of its rows."""
+
+    n_null: int
+    n_test: int
 
 
 def train_share(n_null: int, n_tests: int, level: Level) -> Fraction:
@@ -92,14 +103,31 @@ def share_that_trains(
 
     Proof: Theorem 1 (docs/theory.md#thm-valid).
     """
-    regime = spec.regime
-    n_tests = n_test * (n_agents if regime.uses_counts else 1)
-    if regime.pools_calibration:  # calibration rows count together, as if of one agent
-        n_null *= n_agents
-    if regime.splits_rows:
-        n_tests //= n_agents
-    asked = None if by_rule else spec.train_fraction
-    return as_share(asked, n_null, n_tests, spec.test_level(n_agents))
+    n_null, n_tests = spec.regime.decided_together(n_null, n_test, n_agents)
+    fixed = None if by_rule else spec.train_fraction
+    return as_share(fixed, n_null, n_tests, spec.test_level(n_agents))
+
+
+def planned_calibration(rows: Numbers, spec: RunSpec, n_agents: int) -> int:
+    """Return how many calibration rows an agent would keep by itself."""
+    if rows.n_null < 2:  # no run accepts so few; none trains
+        return rows.n_null
+    share = share_that_trains(spec, rows.n_null, rows.n_test, n_agents)
+    return rows.n_null - n_training(rows.n_null, share, MAX_TRAIN_ROWS)
+
+
+def needed_calibration(n_test: int, weight: Fraction) -> int:
+    """Return how many calibration rows an agent needs in a group of that weight.
+
+    With so many its own m_j/(ℓ_j + 1) is at most the weight of the group. More would only make
+    its normal rows count more than those of the others.
+
+    Examples
+    --------
+    >>> needed_calibration(100, Fraction(1, 2)), needed_calibration(10, Fraction(1, 2))
+    (199, 30)
+    """
+    return max(math.ceil(n_test / weight) - 1, FEWEST_CALIBRATION_ROWS)
 
 
 # A site with fewer rows than these has a few novelties, which groups of five rows would hide

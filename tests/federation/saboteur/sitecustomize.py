@@ -83,8 +83,8 @@ def claim_everything(agent):
 
     from conovel.stats.stepup import RankHistogram
 
-    known = agent._histogram
-    agent._histogram = RankHistogram(np.ones(known.size, dtype=int), known.n_calibration)
+    ready = agent.deciding.counts
+    agent.deciding.counts = RankHistogram(np.ones(ready.size, dtype=int), ready.n_calibration)
 
 
 def sabotage_operator(plan):

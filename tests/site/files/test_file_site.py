@@ -14,7 +14,7 @@ from support.scorers import FunctionScore
 import conovel as cn
 from conovel.deciding.folds import agreed_of
 from conovel.errors import ColumnError, SampleError, SiteFailedError
-from conovel.protocol.states import State
+from conovel.learning.base import State
 from conovel.rows.pairs import read_pair
 from conovel.rows.storage import write_table
 from conovel.runs.site_results import decide
@@ -25,9 +25,9 @@ from conovel.site.open_files import open_files_site
 from conovel.site.output import DecisionFile
 from conovel.site.site import Site
 from conovel.site.work import SiteWork
-from conovel.spec.groups import Numbers, needed_calibration, planned_calibration
 from conovel.spec.regimes import as_regime
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.training import Numbers, needed_calibration, planned_calibration
 from conovel.stats.stepup import RankHistogram
 
 LEVEL = Fraction(1, 5)

@@ -9,27 +9,22 @@ looked at.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+from conovel.errors import ResolutionWarning
+from conovel.spec.findings import Finding
 from conovel.spec.run_spec import RunSpec
-from conovel.spec.training import MAX_TRAIN_ROWS, n_training, share_that_trains
+from conovel.spec.thin_calibration import few_rows
+from conovel.spec.training import Numbers, needed_calibration, planned_calibration
 from conovel.stats.cells import ROOMS, PooledBlock, RoomWanted, choose_room, most_above
 from conovel.stats.grouped import PooledGroup, grouped_cut
 
 # The share of all tests that is expected to be rejected: groups are worth most at this share.
 _DISCOVERIES = Fraction(1, 10)
 _MOST_ROOM = ROOMS[-1]
-# In a group of several agents everybody keeps at least so many calibration rows, if it has them.
-FEWEST_CALIBRATION_ROWS = 30
-
-
-class Numbers(NamedTuple):
-    """What the hello of an agent says of its rows."""
-
-    n_null: int
-    n_test: int
 
 
 class _Planned(NamedTuple):
@@ -154,28 +149,6 @@ def _rejects_at_best(agents: Sequence[_Planned], x: Fraction | None, level: Frac
     )
 
 
-def planned_calibration(rows: Numbers, spec: RunSpec, n_agents: int) -> int:
-    """Return how many calibration rows an agent would keep by itself."""
-    if rows.n_null < 2:  # no run accepts so few; none trains
-        return rows.n_null
-    share = share_that_trains(spec, rows.n_null, rows.n_test, n_agents)
-    return rows.n_null - n_training(rows.n_null, share, MAX_TRAIN_ROWS)
-
-
-def needed_calibration(n_test: int, weight: Fraction) -> int:
-    """Return how many calibration rows an agent needs in a group of that weight.
-
-    With so many its own m_j/(ℓ_j + 1) is at most the weight of the group. More would only make
-    its normal rows count more than those of the others.
-
-    Examples
-    --------
-    >>> needed_calibration(100, Fraction(1, 2)), needed_calibration(10, Fraction(1, 2))
-    (199, 30)
-    """
-    return max(math.ceil(n_test / weight) - 1, FEWEST_CALIBRATION_ROWS)
-
-
 def told_weights(groups: Sequence[Group], agents: Sequence[str]) -> tuple[Fraction, ...]:
     """Return the weight of every agent's group, zero for an agent that is in no other's group.
 
@@ -217,3 +190,37 @@ def _worth(m: int, weight: Fraction, level: Fraction) -> float:
     whole = used.numerator * weight.denominator * m
     left = whole - weight.numerator * used.denominator
     return m * math.sqrt(left / whole) if left > 0 else 0.0
+
+
+def thin_groups(
+    spec: RunSpec, agents: Mapping[str, Numbers], planned: object
+) -> dict[str, Finding]:
+    """Find the agents whose group has few calibration rows, by name."""
+    findings: dict[str, Finding] = {}
+    for group in divide(agents, spec, len(agents)):
+        size = sum(planned_calibration(agents[name], spec, len(agents)) for name in group.agents)
+        n_tests = sum(agents[name].n_test for name in group.agents)
+        fewest = math.ceil(group.weight / spec.level)
+        n = len(group.agents)
+        whose = f" of its group of {n} agents" if n > 1 else " of its own"
+        for name in group.agents:
+            finding = few_rows(size, fewest, n_tests, spec.level, name, whose, False)
+            if finding is not None:
+                findings[name] = finding
+    return findings
+
+
+def warn_groups(spec: RunSpec, agents: Mapping[str, Numbers], planned: object) -> None:
+    """Warn when no group has enough calibration rows for its tests."""
+    n_agents = len(agents)
+    if can_reject(agents, spec, n_agents):
+        return
+    size = sum(planned_calibration(rows, spec, n_agents) for rows in agents.values())
+    warnings.warn(
+        f"no row can be rejected at level {spec.level} in the regime {spec.regime.name!r}: {size}"
+        f" calibration rows of {n_agents} agents are too few for"
+        f" {sum(rows.n_test for rows in agents.values())} tests. Add known normals or agents, or"
+        " lower train_fraction",
+        ResolutionWarning,
+        stacklevel=2,
+    )
