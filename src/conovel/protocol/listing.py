@@ -125,15 +125,15 @@ class ListingAgent(Machine):
         if not self.rounds:
             self._insist(k == self._n_tests, "k must begin at the number of rows")
         else:
-            asked, answered = self.rounds[-1]
-            self._insist(answered <= k < asked, "k must fall, to the sum of counts")
+            last_k, answer = self.rounds[-1]
+            self._insist(answer <= k < last_k, "k must fall, to the sum of counts")
         self.rounds.append((k, self._count(k)))
         return self._send([COORDINATOR], Count(self.rounds[-1][1]), round_)
 
     def _on_listed(self, n_listed: int) -> Outbox:
-        asked, answered = self.rounds[-1] if self.rounds else (-1, 0)
-        self._insist(n_listed in (asked, 0), "not the fixed point")
-        self._insist(answered <= n_listed, "fewer rows than at this agent")
+        last_k, answer = self.rounds[-1] if self.rounds else (-1, 0)
+        self._insist(n_listed in (last_k, 0), "not the fixed point")
+        self._insist(answer <= n_listed, "fewer rows than at this agent")
         self._n_listed = n_listed
         self.state = State.DONE
         return []

@@ -270,8 +270,8 @@ def _replay_list(ledger: Mapping[str, Any], names: Sequence[str]) -> Iterator[st
     for number, one in enumerate(rounds, 1):
         for name in names:
             _receive(machine, name, Count(one["counts"][name]), number)
-    asked = [{"counts": counts, "k": k} for k, counts in machine.rounds]
-    yield from differences(rounds, asked, "ledger.rounds")
+    follows = [{"counts": counts, "k": k} for k, counts in machine.rounds]
+    yield from differences(rounds, follows, "ledger.rounds")
     if machine.state is not State.DONE:
         yield "the counts of the list end before they stay"
     total = sum(rounds[-1]["counts"].values())

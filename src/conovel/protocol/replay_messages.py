@@ -184,8 +184,8 @@ class AgentReplay:
         rounds = ways_of(spec.regime).learning.model_rounds
         models = [(peer, Model(_MODEL), n) for peer in peers for n in rounds]
         (roster, _), *later = _received(record)
-        told = [(COORDINATOR, body, number) for body, number in later]
-        for sender, body, number in ((COORDINATOR, roster, 0), *models, *told):
+        answers = [(COORDINATOR, body, number) for body, number in later]
+        for sender, body, number in ((COORDINATOR, roster, 0), *models, *answers):
             data = encode(Message(run_id, sender, name, number, body))
             self._work(self.machine.receive(data, sender))
 

@@ -1,9 +1,8 @@
-"""What was said in a run: every message by its size, every count by its value.
+"""The messages of a run: every message by its size, every count by its value.
 
 A transcript is made from the bytes that went over the wire and from nothing else. It holds no
 row and no model, but all that the outcome follows from, so that
-:func:`conovel.protocol.replay.verify`
-can derive the outcome again.
+:func:`conovel.protocol.replay.verify` can replay the run.
 """
 
 from __future__ import annotations
@@ -243,8 +242,8 @@ class Transcript:
             case Reveal():
                 self.reveals[sender] = body
             case Commitments():  # to a site, which has not seen the others
-                told = dict(zip(body.agents, body.digests, strict=False))
-                self.commitments = told | self.commitments
+                digests = dict(zip(body.agents, body.digests, strict=False))
+                self.commitments = digests | self.commitments
             case Reveals():
                 self.reveals = dict(zip(body.agents, body.reveals, strict=False)) | self.reveals
             case Below() | Step():
