@@ -39,7 +39,7 @@ def models_of(null, test, n_train, seed):
     """Fit a site's model once; return it at every precision, and which known normals train."""
     share = str(Fraction(n_train, N_NULL))
     spec = RunSpec.of(regime="full", seed=seed, train_fraction=share)
-    rows = read_pair(null, test, None, agreed=True)
+    rows = read_pair(null, test, None, shares_schema=True)
     site = Site(*rows, SiteWork(spec, tuple(as_candidates(None, seed)), 2))
     training, fitted = site.own_block.training, site.fitted
     models = [

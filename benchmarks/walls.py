@@ -30,7 +30,7 @@ def cells_of(rows: Labelled, model: bytes, seed: int, **walls: int) -> np.ndarra
     """Return the rows in each cell that a site would send after it got a model."""
     spec = RunSpec.of(regime="joint", composite="max", seed=seed)
     work = SiteWork(spec, tuple(as_candidates("logistic", seed)), 2, **walls)
-    site = Site(*read_pair(rows.X_null, rows.X_test, None, agreed=True), work)
+    site = Site(*read_pair(rows.X_null, rows.X_test, None, shares_schema=True), work)
     site.models(0, ["bank", "peer"], Fraction(1, 3))
     found = site.ranks({"peer": model})
     return found.calibration + found.tests

@@ -53,7 +53,7 @@ Column(name, kind, missing=False, fill=None, low=None, high=None, levels=(), rar
     buckets=0, parts=())
 Column.digest
 Column.features
-Column.is_apart
+Column.has_feature_per_level
 Column.neutral
 Column.to_dict()
 ColumnDrift(column, p_value, since, before, after)

@@ -10,7 +10,7 @@ from conovel.rows.stored import store_rows
 from conovel.rows.tables import Rows
 from conovel.rows.work_folder import WorkFolder
 from conovel.scorers.base import content_hash
-from conovel.site.checks.rows import Looked
+from conovel.site.checks.rows import CheckedRows
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_rows_at_places_come_in_the_order_asked_for(source, work, monkeypatch):
 def test_checks_look_at_the_rows_that_they_look_at_in_memory(source, work, monkeypatch):
     monkeypatch.setattr("conovel.site.checks.rows._MOST_ROWS", 64)
     stored, rows = store(source, work, 100), Rows(draw()[1], ("x0", "x1", "x2"))
-    for one, two in zip(Looked.of(stored, stored), Looked.of(rows, rows), strict=True):
+    for one, two in zip(CheckedRows.of(stored, stored), CheckedRows.of(rows, rows), strict=True):
         assert np.array_equal(one, two)
 
 

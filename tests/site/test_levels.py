@@ -32,7 +32,7 @@ def victim(rows, seed, regime="joint", composite="max", **walls):
     """A site of two that waits for the model of the other."""
     spec = RunSpec.of(regime=regime, composite=composite, seed=seed)
     work = SiteWork(spec, tuple(as_candidates("logistic", seed)), 2, **walls)
-    site = Site(*read_pair(rows.X_null, rows.X_test, None, agreed=True), work)
+    site = Site(*read_pair(rows.X_null, rows.X_test, None, shares_schema=True), work)
     site.models(0, ["bank", "peer"], Fraction(1, 3))
     return site
 

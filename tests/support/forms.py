@@ -36,7 +36,7 @@ class Form:
         Spells a value, where a sample with texts becomes texts as a whole.
     takes_texts : bool
         Whether a text such as "other" can stand among the values.
-    is_apart : bool
+    has_feature_per_level : bool
         Whether no rule says that its texts are the values of the family, such as "3,5". Beside
         values with a type, they must be refused; beside other texts they are other values.
     """
@@ -44,7 +44,7 @@ class Form:
     hold: Callable[[Sequence[Any]], Any]
     write: Callable[[Any], str] = str
     takes_texts: bool = False
-    is_apart: bool = False
+    has_feature_per_level: bool = False
 
     def column(self, values: Sequence[Any]) -> pa.ChunkedArray | Any:
         """Hold the values of one sample."""
@@ -65,7 +65,7 @@ def _texts(values: Sequence[Any]) -> Any:
 
 
 def _apart(write: Callable[[Any], str]) -> Form:
-    return Form(_pandas("str", write), takes_texts=True, is_apart=True)
+    return Form(_pandas("str", write), takes_texts=True, has_feature_per_level=True)
 
 
 def _each(read: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
@@ -211,7 +211,9 @@ _DATE_FORMS = {
         lambda v: _zoned(v).astimezone(ZoneInfo(BERLIN)).isoformat()
     ),
     "01.01.2026": _apart(lambda v: f"{v:%d.%m.%Y}"),
-    "seconds": Form(_pandas("int64", lambda v: int(_zoned(v).timestamp())), is_apart=True),
+    "seconds": Form(
+        _pandas("int64", lambda v: int(_zoned(v).timestamp())), has_feature_per_level=True
+    ),
 }
 _TIME_FORMS = {
     "polars Time": Form(_polars(pl.Time)),
@@ -220,7 +222,7 @@ _TIME_FORMS = {
     "arrow time64": Form(_arrow(pa.time64("ns"))),
     "10:00:00": _apart(str),
     "10:00": _apart(lambda v: f"{v:%H:%M}"),
-    "seconds": Form(_pandas("int64", lambda v: v.hour * 3600), is_apart=True),
+    "seconds": Form(_pandas("int64", lambda v: v.hour * 3600), has_feature_per_level=True),
 }
 _DURATION_FORMS = {
     "timedelta64": Form(_pandas("timedelta64[ns]")),
@@ -229,7 +231,8 @@ _DURATION_FORMS = {
     "timedelta objects": Form(_pandas("object"), takes_texts=True),
     "1:00:00": _apart(str),
     "milliseconds": Form(
-        _pandas("int64", lambda v: v // datetime.timedelta(milliseconds=1)), is_apart=True
+        _pandas("int64", lambda v: v // datetime.timedelta(milliseconds=1)),
+        has_feature_per_level=True,
     ),
 }
 _TEXT_FORMS = {

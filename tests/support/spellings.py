@@ -66,9 +66,9 @@ def pairs(family: str) -> Iterator[Case]:
     forms = FAMILIES[family].forms
     for null, test in itertools.product(forms, forms):
         pair = forms[null], forms[test]
-        apart = [form for form in pair if form.is_apart]
+        apart = [form for form in pair if form.has_feature_per_level]
         if len(apart) == 1 and null != test:
-            if not any(form.takes_texts for form in pair if not form.is_apart):
+            if not any(form.takes_texts for form in pair if not form.has_feature_per_level):
                 yield Case(family, null, test, others=0)
         elif not apart or null == test:
             yield Case(family, null, test)

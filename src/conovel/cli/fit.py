@@ -59,7 +59,7 @@ def fit(
     """
     require_there(null, unlabelled, options.schema)
     from conovel.rows.schemas import columns_read  # noqa: PLC0415
-    from conovel.rows.storage import pick_columns, read_sample  # noqa: PLC0415
+    from conovel.rows.storage import pick_columns, read_features  # noqa: PLC0415
     from conovel.runs.detector import AdaDetect  # noqa: PLC0415
 
     if not out.parent.is_dir():
@@ -76,10 +76,10 @@ def fit(
     with stages() as show, named_samples(reading, null, unlabelled):
         show.stage("reading files")
         types = pick_columns(null, unlabelled or null, names, options.id_column, reading)
-        normals = read_sample(null, types, None, reading).features
+        normals = read_features(null, types, None, reading).features
         others = None
         if unlabelled is not None:
-            others = read_sample(unlabelled, types, None, reading).features
+            others = read_features(unlabelled, types, None, reading).features
         kept = detector.keep(normals, others, explain=explain, on_stage=show.stage)
     kept.save(out)
     summary = {

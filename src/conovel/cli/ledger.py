@@ -110,14 +110,14 @@ def read_batch(
     """Read the rows to test with the columns of a detector; other columns are left out."""
     from conovel.rows.datafiles import agree_on_features, column_names, open_files  # noqa: PLC0415
     from conovel.rows.schemas import columns_read  # noqa: PLC0415
-    from conovel.rows.storage import read_sample, require_features  # noqa: PLC0415
+    from conovel.rows.storage import read_features, require_features  # noqa: PLC0415
 
     columns = None if detector.schema is not None else detector.columns
     reading, names = columns_read(detector.schema, reading, columns)
     files = open_files(test, reading)
     names = names or [c for c in column_names(files) if c != id_column]
     types = agree_on_features([files], require_features(names, id_column))
-    sample = read_sample(test, types, id_column, reading)
+    sample = read_features(test, types, id_column, reading)
     return sample.features, sample.ids
 
 

@@ -48,14 +48,14 @@ def schema(
     require_there(first, second)
     from conovel.rows.pairs import infer_schema  # noqa: PLC0415
     from conovel.rows.schemas import columns_read  # noqa: PLC0415
-    from conovel.rows.storage import pick_features, read_sample  # noqa: PLC0415
+    from conovel.rows.storage import pick_features, read_features  # noqa: PLC0415
     from conovel.spec.schema import Column  # noqa: PLC0415
 
     kinds = options.kinds() or None
     reading, _ = columns_read(kinds, options.reading, None)
     with named_samples(reading, first, second):
         types = pick_features(first, second or first, None, None, reading)
-        samples = (read_sample(path, types, None, reading) for path in (first, second) if path)
+        samples = (read_features(path, types, None, reading) for path in (first, second) if path)
         inferred = infer_schema(*(sample.features for sample in samples), kinds=kinds)
     ignored = (
         Column(name, "ignore") for name in options.reading.exclude if name not in inferred.names

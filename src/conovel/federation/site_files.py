@@ -28,7 +28,7 @@ from conovel.rows.tables import as_ids
 from conovel.runs.ledger_network import agent_settings, network_facts
 from conovel.runs.site_results import SiteResult, decide
 from conovel.scorers.automatic import as_candidates
-from conovel.site.checks.rows import Looked, check_rows, with_findings
+from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.engines import are_large
 from conovel.site.open_files import open_files_site
 from conovel.site.output import DecisionFile, explain_files
@@ -77,7 +77,7 @@ class SiteFiles:
         nulls, tests = read_pair_of_files(file.null, file.test, columns, file.id_column, reading)
         fixed = work.spec.regime.composite_null
         rows = nulls.features, tests.features
-        null, test = read_pair(*rows, file.schema, agreed=True, fixed=fixed)
+        null, test = read_pair(*rows, file.schema, shares_schema=True, fixed=fixed)
         self._ids = as_ids(tests.ids, len(test))
         if self.listing is not None:
             settings = agent_settings(file.scorer, work.spec.bits, has_own_seed=True)
@@ -144,15 +144,18 @@ class SiteFiles:
 
     def _findings(self, site: Site, result: SiteResult, agent: Agent) -> tuple[Finding, ...]:
         """Look for what speaks against the decisions, as an agent in one process does."""
-        looked, thin = Looked.of(site.null, site.test), self._thin(site, site.n_calibration, agent)
+        checked, thin = (
+            CheckedRows.of(site.null, site.test),
+            self._thin(site, site.n_calibration, agent),
+        )
         before = check_rows(
-            looked,
-            looked.some(self._ids),
+            checked,
+            checked.entries_of(self._ids),
             lambda _: None,
             thin,
             n_agents=len(self.terms.agents),
         )
-        return with_findings(result, before, looked).warnings
+        return with_findings(result, before, checked).warnings
 
     def _thin(self, site: Site, n_calibration: int, agent: Agent) -> Finding | None:
         """Say that calibration rows are few, as far as a site can tell by itself.

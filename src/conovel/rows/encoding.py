@@ -193,9 +193,9 @@ def _categories(column: Column, raw: RawColumn, name: str) -> list[Vector]:
     find = _bucket_of(column.buckets) if column.buckets else lambda text: place.get(text, unseen)
     n_features = column.buckets or unseen
     # The last entry is for missing values, whose code is -1: the first place, or no feature.
-    missing = -1 if column.is_apart else 0
+    missing = -1 if column.has_feature_per_level else 0
     held = np.array([*map(find, texts.levels), missing], dtype=np.int64)[texts.codes]
-    if column.is_apart:
+    if column.has_feature_per_level:
         found = [(held == i).astype(np.float64) for i in range(n_features)]
     else:
         found = [held.astype(np.float64)]
@@ -208,7 +208,7 @@ def _level_names(column: Column, features: Matrix) -> NDArray[Any]:
     if column.buckets:
         names = [f"bucket {i}" for i in range(column.buckets)]
     held = features[0].astype(np.int64)
-    if column.is_apart:
+    if column.has_feature_per_level:
         levels = features[: -1 if column.missing else None]
         # Without any of its features a row has an unseen level: the last name.
         held = np.where(levels.any(axis=0), levels.argmax(axis=0), len(names) - 1)

@@ -23,7 +23,7 @@ from conovel.rows.schemas import (
     Profile,
     SchemaLike,
     as_schema,
-    asks,
+    changes_numbers,
     columns_of,
     needs_schema,
     schema_from,
@@ -50,39 +50,41 @@ def read_pair(
     X_test: Any,
     schema: SchemaLike = None,
     *,
-    agreed: bool = False,
+    shares_schema: bool = False,
     fixed: bool = False,
     keep_frames: bool = False,
 ) -> tuple[Rows, Rows]:
     """Check the two samples of a detection, and give both in the same features."""
-    said = as_schema(schema)
-    both = _both_frames(X_null, X_test, said) if keep_frames else []
+    given = as_schema(schema)
+    both = _both_frames(X_null, X_test, given) if keep_frames else []
     known, tests = (
-        read_frames(*both) if both else _read_features(X_null, X_test, said, agreed=agreed)
+        read_frames(*both)
+        if both
+        else _read_features(X_null, X_test, given, shares_schema=shares_schema)
     )
-    if isinstance(said, Schema):
-        require_made_for(said.made_from, known.contents, tests.contents, fixed=fixed)
+    if isinstance(given, Schema):
+        require_made_for(given.made_from, known.contents, tests.contents, fixed=fixed)
     warn_constant(known, tests)
     warn_shared_rows(known.values, tests.values)
     return known, tests
 
 
 def _read_features(
-    X_null: Any, X_test: Any, said: Schema | Mapping[str, Any] | None, *, agreed: bool
+    X_null: Any, X_test: Any, given: Schema | Mapping[str, Any] | None, *, shares_schema: bool
 ) -> tuple[Rows, Rows]:
-    null = read_sample(X_null, "X_null", None, said)
-    test = read_sample(X_test, "X_test", null.columns, said)
+    null = read_sample(X_null, "X_null", None, given)
+    test = read_sample(X_test, "X_test", null.columns, given)
     if null.width != test.width:
         raise ColumnError(
             f"X_null has {null.width} columns and X_test {test.width}:"
             " both must hold the same features in the same order"
         )
-    if isinstance(null, Rows) and isinstance(test, Rows) and not asks(said):
+    if isinstance(null, Rows) and isinstance(test, Rows) and not changes_numbers(given):
         known, tests = unify(null, test)
         return known, tests
-    if agreed and said is None:
+    if shares_schema and given is None:
         _refuse_without_schema(X_null, X_test)
-    return _encode(as_table(null), as_table(test), said)
+    return _encode(as_table(null), as_table(test), given)
 
 
 def encode_samples(samples: Sequence[Any], schema: Schema, names: Sequence[str]) -> list[Rows]:
@@ -112,11 +114,11 @@ def encode_rows(sample: Any, schema: Schema, name: str, kinds: Sequence[str]) ->
 
 
 def _both_frames(
-    X_null: Any, X_test: Any, said: Schema | Mapping[str, Any] | None
+    X_null: Any, X_test: Any, given: Schema | Mapping[str, Any] | None
 ) -> list[nw.DataFrame[Any]]:
     """Give both samples as frames with the same columns, if they are frames."""
     found: list[nw.DataFrame[Any]] = []
-    columns, ignored = columns_of(said)
+    columns, ignored = columns_of(given)
     for sample, name in ((X_null, "X_null"), (X_test, "X_test")):
         held = isinstance(sample, Rows | Table)
         if (frame := sample.frame if held else as_frame(sample, name)) is None:
@@ -160,14 +162,14 @@ def infer_schema(X_null: Any, X_test: Any = None, *, kinds: SchemaLike = None) -
     >>> infer_schema(frame)["size"].levels, infer_schema(frame)["age"].fill
     (('L', 'M'), 40.0)
     """
-    said = as_schema(kinds)
-    samples = [read_sample(X_null, "X_null", None, said)]
+    given = as_schema(kinds)
+    samples = [read_sample(X_null, "X_null", None, given)]
     if X_test is not None:
-        samples.append(read_sample(X_test, "X_test", samples[0].columns, said))
+        samples.append(read_sample(X_test, "X_test", samples[0].columns, given))
     columns = _aligned(list(map(as_table, samples)))
-    if isinstance(said, Schema):
-        return said
-    found = _inferred(columns, said)
+    if isinstance(given, Schema):
+        return given
+    found = _inferred(columns, given)
     names = tuple(column.name for column in found.used)
     seen = (contents_of([sample[name] for name in names]) for sample in columns)
     return replace(found, made_from=MadeFrom(names, tuple(seen)))
@@ -230,10 +232,10 @@ def _inferred(
 
 
 def _encode(
-    null: Table, test: Table, said: Schema | Mapping[str, Any] | None
+    null: Table, test: Table, given: Schema | Mapping[str, Any] | None
 ) -> tuple[Rows, Rows]:
     columns = _aligned([null, test])
-    schema = said if isinstance(said, Schema) else _inferred(columns, said)
+    schema = given if isinstance(given, Schema) else _inferred(columns, given)
     known, tests = _all_encoded([null, test], columns, schema, ("X_null", "X_test"))
     return known, tests
 

@@ -46,30 +46,30 @@ def as_whole_schema(schema: SchemaLike) -> Schema | None:
     return found if found is None or isinstance(found, Schema) else Schema.from_dict(found)
 
 
-def columns_of(said: Schema | Mapping[str, Any] | None) -> tuple[list[str] | None, list[str]]:
+def columns_of(given: Schema | Mapping[str, Any] | None) -> tuple[list[str] | None, list[str]]:
     """Say which columns must be there, if that is known, and which are left out."""
-    if isinstance(said, Schema):
-        used = [column.name for column in said.used]
-        return used, [name for name in said.names if name not in used]
-    return None, [name for name, what in (said or {}).items() if kind_of_column(what) == "ignore"]
+    if isinstance(given, Schema):
+        used = [column.name for column in given.used]
+        return used, [name for name in given.names if name not in used]
+    return None, [name for name, what in (given or {}).items() if kind_of_column(what) == "ignore"]
 
 
-def may_be_missing(said: Schema | Mapping[str, Any] | None) -> set[str]:
-    """Name the columns that have missing values by what was said, so that all may be missing."""
-    if isinstance(said, Schema):
-        return {column.name for column in said.used if column.missing}
-    told = (said or {}).items()
-    return {name for name, what in told if isinstance(what, Mapping) and what.get("missing")}
+def may_be_missing(given: Schema | Mapping[str, Any] | None) -> set[str]:
+    """Name the columns that have missing values by what was given, so that all may be missing."""
+    if isinstance(given, Schema):
+        return {column.name for column in given.used if column.missing}
+    entries = (given or {}).items()
+    return {name for name, what in entries if isinstance(what, Mapping) and what.get("missing")}
 
 
 def restricted(
     schema: SchemaLike, exclude: Sequence[str] = (), columns: Sequence[str] | None = None
 ) -> Schema | Mapping[str, Any] | None:
-    """Give what was said, with columns ignored that are excluded or not among those asked for."""
-    said = as_schema(schema)
-    if not isinstance(said, Schema) or not (exclude or columns):
-        return said
-    used = [column.name for column in said.used]
+    """Give the schema argument; columns that are excluded or not asked for are ignored in it."""
+    given = as_schema(schema)
+    if not isinstance(given, Schema) or not (exclude or columns):
+        return given
+    used = [column.name for column in given.used]
     asked = [name for name in columns or used if name not in exclude]
     if unknown := [name for name in asked if name not in used]:
         raise ColumnError(
@@ -78,8 +78,8 @@ def restricted(
         )
     if not asked:
         raise ColumnError("no column of the schema is left: exclude fewer of them")
-    changed = (c if c.name in asked else Column(c.name, "ignore") for c in said)
-    return replace(said, columns=tuple(changed))
+    changed = (c if c.name in asked else Column(c.name, "ignore") for c in given)
+    return replace(given, columns=tuple(changed))
 
 
 def columns_read(
@@ -89,19 +89,21 @@ def columns_read(
 
     Categories are texts in files, too, so that no digit of a long code is lost.
     """
-    said = as_schema(schema)
-    wanted, ignored = columns_of(said)
-    told = said.to_dict() if isinstance(said, Schema) else (said or {})
-    texts = [name for name, what in told.items() if kind_of_column(what) in ("category", "date")]
-    is_whole = isinstance(said, Schema) and columns is None
-    made = said.made_from if isinstance(said, Schema) else None
+    given = as_schema(schema)
+    wanted, ignored = columns_of(given)
+    entries = given.to_dict() if isinstance(given, Schema) else (given or {})
+    texts = [
+        name for name, what in entries.items() if kind_of_column(what) in ("category", "date")
+    ]
+    is_whole = isinstance(given, Schema) and columns is None
+    made = given.made_from if isinstance(given, Schema) else None
     also = [name for name in ignored if made and name in made.columns]
     reading = replace(
         reading,
         ignore=tuple(ignored),
         texts=tuple(texts),
         also=tuple(also),
-        missing=tuple(sorted({*may_be_missing(said), *also})),
+        missing=tuple(sorted({*may_be_missing(given), *also})),
         is_whole=is_whole,
     )
     if columns is not None:
@@ -109,11 +111,11 @@ def columns_read(
     return reading, columns or wanted
 
 
-def asks(said: Schema | Mapping[str, Any] | None) -> bool:
+def changes_numbers(given: Schema | Mapping[str, Any] | None) -> bool:
     """Tell whether plain numbers are to be anything else than numbers."""
-    if isinstance(said, Schema):
+    if isinstance(given, Schema):
         return True
-    return any(kind_of_column(what) != "ignore" for what in (said or {}).values())
+    return any(kind_of_column(what) != "ignore" for what in (given or {}).values())
 
 
 def needs_schema(error: ColumnError) -> ColumnError:
@@ -266,9 +268,9 @@ def schema_from(
 
     Proof: Corollary 4 (docs/theory.md#cor-tables).
     """
-    told = {} if asked is None else asked
-    ignored = [key for key, said in told.items() if kind_of_column(said) == "ignore"]
-    asked = {key: said for key, said in told.items() if key not in ignored}
+    entries = {} if asked is None else asked
+    ignored = [key for key, given in entries.items() if kind_of_column(given) == "ignore"]
+    asked = {key: given for key, given in entries.items() if key not in ignored}
     if unknown := [key for key in asked if key not in profiles]:
         instead = not_there(unknown[0], list(profiles))
         raise ColumnError(f"{name} has no column {listed(unknown, _MOST_NAMED)}: {instead}")
@@ -290,9 +292,9 @@ def schema_from(
     return Schema((*columns, *(Column(key, "ignore") for key in ignored)))
 
 
-def kind_of_column(said: Any) -> Any:
+def kind_of_column(given: Any) -> Any:
     """Return the kind in what is said of a column: the kind alone, or a table with it."""
-    return said.get("kind") if isinstance(said, Mapping) else said
+    return given.get("kind") if isinstance(given, Mapping) else given
 
 
 def _no_feature(key: str, profile: Profile) -> str:
@@ -342,20 +344,22 @@ def _no_numbers(profile: Profile) -> list[str]:
     return [repr(text) for text, _ in strange[:3]]
 
 
-def _column(key: str, profile: Profile, said: Any) -> Column:
+def _column(key: str, profile: Profile, given: Any) -> Column:
     """Complete what was asked for by what the values are."""
-    told = {"kind": said} if isinstance(said, str) else dict(said)
-    kind = told.get("kind")
+    entries = {"kind": given} if isinstance(given, str) else dict(given)
+    kind = entries.get("kind")
     if kind == "ignore":
-        return column_of(key, told)
-    told.setdefault("missing", profile.n_missing > 0)
-    if kind == "category" and not {"levels", "rare", "buckets"} & set(told):
-        told |= _levels(profile)
-    if kind in ("number", "boolean") and told["missing"] and not {"fill", "low"} & set(told):
-        told["fill"] = profile.median() if _spells(profile) else 0.0
-    if kind == "date" and "parts" not in told:
-        told["parts"] = [part for part in DEFAULT_PARTS if part != "hour" or _has_hours(profile)]
-    return column_of(key, told)
+        return column_of(key, entries)
+    entries.setdefault("missing", profile.n_missing > 0)
+    if kind == "category" and not {"levels", "rare", "buckets"} & set(entries):
+        entries |= _levels(profile)
+    if kind in ("number", "boolean") and entries["missing"] and not {"fill", "low"} & set(entries):
+        entries["fill"] = profile.median() if _spells(profile) else 0.0
+    if kind == "date" and "parts" not in entries:
+        entries["parts"] = [
+            part for part in DEFAULT_PARTS if part != "hour" or _has_hours(profile)
+        ]
+    return column_of(key, entries)
 
 
 def _spells(profile: Profile) -> bool:

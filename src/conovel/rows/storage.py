@@ -42,7 +42,7 @@ class Sample:
     ids: NDArray[Any] | None
 
 
-def read_sample(
+def read_features(
     path: Path, types: pa.Schema, id_column: str | None = None, reading: Reading = AS_FOUND
 ) -> Sample:
     """Read a file, or a folder of files of one format."""
@@ -65,8 +65,8 @@ def read_pair_of_files(
     """Read known normals and test rows; the features are those of :func:`pick_features`."""
     types = pick_columns(null, test, columns, id_column, reading)
     return (
-        read_sample(null, types, None, reading),
-        read_sample(test, types, id_column, reading),
+        read_features(null, types, None, reading),
+        read_features(test, types, id_column, reading),
     )
 
 
@@ -93,7 +93,7 @@ def read_table(path: Path, reading: Reading = AS_FOUND) -> pa.Table:
     files = open_files(path, reading)
     require_columns(files, reading.exclude)
     names = [name for name in column_names(files) if name not in reading.exclude]
-    return read_sample(
+    return read_features(
         path, agree_on_features([files], names, stacklevel=4), None, reading
     ).features
 

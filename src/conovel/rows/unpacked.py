@@ -243,8 +243,8 @@ def read_sheet(path: Path, most: int = SHEET_BYTES) -> pa.Table:
     command = [sys.executable, "-P", "-c", _READ, str(path.absolute()), str(most)]
     ended = subprocess.run(command, capture_output=True, check=False)  # noqa: S603
     if ended.returncode == 3:
-        said = ended.stderr.decode(errors="replace").splitlines() or [""]
-        raise FileError(f"{path} cannot be read: {said[0]}")
+        lines = ended.stderr.decode(errors="replace").splitlines() or [""]
+        raise FileError(f"{path} cannot be read: {lines[0]}")
     if ended.returncode:
         raise FileError(
             f"{path} cannot be read: its sheet needs more than {most >> 20:,} MB, or is none of"

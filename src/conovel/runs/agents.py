@@ -143,7 +143,9 @@ def read_agents(
     fixed = spec.regime.composite_null or not spec.regime.deployable
     for agent in agents:
         try:
-            null, test = read_pair(agent.X_null, agent.X_test, schema, agreed=True, fixed=fixed)
+            null, test = read_pair(
+                agent.X_null, agent.X_test, schema, shares_schema=True, fixed=fixed
+            )
             members[agent.name] = AgentRows(
                 null,
                 test,

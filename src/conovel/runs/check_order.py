@@ -33,7 +33,7 @@ from conovel.site.checks.drift import (
     permutation_p_value,
     stride_of,
 )
-from conovel.site.checks.rows import Looked
+from conovel.site.checks.rows import CheckedRows
 from conovel.spec.findings import Finding, named
 from conovel.stats.levels import Level, RandomState, as_level
 from conovel.stats.ranks import as_array
@@ -223,9 +223,9 @@ def check(
     earlier, latest = np.split(np.arange(n), [n - n // _LATEST])
     with once_warned(1):  # the rehearsal warns
         pair = read_pair(take(rows, earlier), take(rows, latest), schema)
-    looked = Looked.of(*pair)
-    names, sources = looked.features, looked.sources
-    mistakes = column_findings(looked.null, looked.test, names, sources)
+    checked = CheckedRows.of(*pair)
+    names, sources = checked.features, checked.sources
+    mistakes = column_findings(checked.null, checked.test, names, sources)
     left_out = {column for finding in mistakes for column in finding.columns}
     rest = [j for j, source in enumerate(sources) if source not in left_out]
     values = np.concatenate([part.values for part in pair])[:, rest]

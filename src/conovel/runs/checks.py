@@ -10,7 +10,7 @@ from conovel.deciding.ways import ways_of
 from conovel.rows.tables import as_ids
 from conovel.runs.agents import Agent
 from conovel.runs.results import NetworkRun
-from conovel.site.checks.rows import Looked, check_rows, with_findings
+from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.site import Site
 from conovel.spec.findings import Finding
 from conovel.spec.run_spec import RunSpec
@@ -27,10 +27,10 @@ def check_sites(
     thin, found = _thin(spec, sites), {}
     for agent in agents:
         site = sites[agent.name]
-        looked = Looked.of(site.null, site.test)
+        checked = CheckedRows.of(site.null, site.test)
         found[agent.name] = check_rows(
-            looked,
-            looked.some(as_ids(agent.ids, len(site.test))),
+            checked,
+            checked.entries_of(as_ids(agent.ids, len(site.test))),
             partial(_note_of, note, agent.name),
             thin.get(agent.name),
             n_agents=len(sites),
@@ -43,7 +43,9 @@ def with_checks(
 ) -> NetworkRun:
     """Give the results of a run the findings of before, and those about their decisions."""
     results = {
-        name: with_findings(result, found[name], Looked.of(sites[name].null, sites[name].test))
+        name: with_findings(
+            result, found[name], CheckedRows.of(sites[name].null, sites[name].test)
+        )
         for name, result in run.sites.items()
     }
     return replace(run, sites=results)

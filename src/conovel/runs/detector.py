@@ -35,7 +35,7 @@ from conovel.runs.row_scores import RowScores
 from conovel.scorers.automatic import as_candidates, reads_frames
 from conovel.scorers.estimators import ScorerLike
 from conovel.scorers.spelling import spell, spell_scorer, spell_seed
-from conovel.site.checks.rows import Looked, check_rows, with_findings
+from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.spec.findings import Finding
 from conovel.spec.schema import Schema
 from conovel.spec.seeds import detector_seeds, repeat_seeds
@@ -211,8 +211,8 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
             thin = None
             if ledger is None and repeats == 1:  # otherwise other batches or runs decide, too
                 thin = thin_finding(size, len(samples.test), level, pi0)
-            looked = Looked.of(samples.null, samples.test)
-            findings = check_rows(looked, looked.some(samples.ids), note, thin)
+            checked = CheckedRows.of(samples.null, samples.test)
+            findings = check_rows(checked, checked.entries_of(samples.ids), note, thin)
         if repeats > 1:
             result = detect_repeatedly(samples, settings, runs, tell)
         else:
@@ -220,7 +220,7 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
         if ledger is not None:
             batch = result.ranks, result.n_calibration, facts, samples.ids, name
             result = with_update(result, take_batch(ledger, level, *batch))
-        return with_findings(result, findings, looked) if check else result
+        return with_findings(result, findings, checked) if check else result
 
     def _spelled(self, settings: OneSiteSettings) -> dict[str, str]:
         """Spell what the score of a batch follows from, besides its rows."""

@@ -23,7 +23,7 @@ from conovel.rows.pieces import FileSource
 from conovel.rows.schemas import (
     Profile,
     SchemaLike,
-    asks,
+    changes_numbers,
     columns_read,
     needs_schema,
     restricted,
@@ -117,7 +117,7 @@ def open_files_site(
         encoder = Encoder(given)
         fixed = work.spec.regime.composite_null
         _check_contents(given.made_from, (null, test), reading, size, fixed=fixed)
-    elif whole or asks(given) or not are_numbers(types):
+    elif whole or changes_numbers(given) or not are_numbers(types):
         if work.n_agents > 1:
             raise needs_schema(not_numbers(types, null))
         encoder = look()

@@ -24,7 +24,7 @@ from conovel.rows.storage import neutral_table
 from conovel.rows.stored import StoredRows
 from conovel.scorers.base import Vector
 from conovel.site.blocks import Ranked, RankedPart
-from conovel.site.checks.rows import Looked, Outcome, check_outcome, check_rows
+from conovel.site.checks.rows import CheckedRows, Outcome, check_outcome, check_rows
 from conovel.site.explain.reasons import MOST_EXPLAINED, Reasons, most_novel
 from conovel.site.roaming import Roaming
 from conovel.site.site import Site
@@ -120,7 +120,7 @@ class DecisionFile:
         self.site, self.limit, self.agreed = site, limit, agreed
         self._ranked, self._source, self._store = _ranked_files(site)
         self.histogram = self._ranked.histogram
-        self._seen = SeenDecisions(Looked.of(site.null, site.test))
+        self._seen = SeenDecisions(CheckedRows.of(site.null, site.test))
 
     def write(self, path: Path, reasons: Reasons | None = None) -> None:
         """Write the decisions of an agent, as `conovel.SiteResult` has them."""
@@ -351,18 +351,18 @@ class SeenDecisions:
 
     Parameters
     ----------
-    looked : Looked
+    checked : CheckedRows
         The rows.
     """
 
-    def __init__(self, looked: Looked) -> None:
-        self.looked = looked
+    def __init__(self, checked: CheckedRows) -> None:
+        self.checked = checked
         self._parts: list[pa.Table] = []
         self._n_seen = self._n_tested = self._n_rejected = 0
 
     def see(self, part: pa.Table) -> pa.Table:
         """Look at decisions, in the order of the rows."""
-        stride = self.looked.test_stride
+        stride = self.checked.test_stride
         places = np.arange(-self._n_seen % stride, part.num_rows, stride)
         names = [name for name in ("id", "tested", "rejected") if name in part.column_names]
         self._parts.append(part.select(names).take(pa.array(places)))
@@ -382,6 +382,6 @@ class SeenDecisions:
         if "tested" in seen.column_names:
             tested = seen["tested"].to_numpy()
         ids = seen["id"].to_numpy() if "id" in seen.column_names else None
-        before = check_rows(self.looked, ids, lambda _: None, *known, n_agents=n_agents)
+        before = check_rows(self.checked, ids, lambda _: None, *known, n_agents=n_agents)
         counts = self._n_tested, self._n_rejected, n_smallest
-        return check_outcome(self.looked, Outcome(rejected, tested, *counts), before, name)
+        return check_outcome(self.checked, Outcome(rejected, tested, *counts), before, name)

@@ -156,14 +156,14 @@ class Column:
         names = [self.name]
         if self.kind == "date":
             names = [f"{self.name}: {part}" for part in self.parts]
-        if self.kind == "category" and self.is_apart:
+        if self.kind == "category" and self.has_feature_per_level:
             names = [f"{self.name}={level}" for level in self.levels]
             names += [f"{self.name} is rare"] if self.rare else []
             names += [f"{self.name}: bucket {i}" for i in range(self.buckets)]
         return (*names, missing_feature(self.name)) if self.missing else tuple(names)
 
     @property
-    def is_apart(self) -> bool:
+    def has_feature_per_level(self) -> bool:
         """Whether the levels or buckets of a category have a feature each."""
         return max(len(self.levels), self.buckets) <= MOST_APART
 

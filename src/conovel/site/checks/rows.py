@@ -45,7 +45,7 @@ def most_rows(width: int) -> int:
     return max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_VALUES // max(width, 1)))
 
 
-class Looked(NamedTuple):
+class CheckedRows(NamedTuple):
     """The rows that checks look at, of both samples of a site.
 
     Attributes
@@ -68,7 +68,7 @@ class Looked(NamedTuple):
     n_test: int
 
     @classmethod
-    def of(cls, null: RowSource, test: RowSource) -> Looked:
+    def of(cls, null: RowSource, test: RowSource) -> CheckedRows:
         """Take the rows of both samples."""
         most = most_rows(null.width)
         features = null.columns or tuple(map(str, range(null.width)))
@@ -84,7 +84,7 @@ class Looked(NamedTuple):
             len(test),
         )
 
-    def some(self, of_tests: NDArray[Any] | None) -> NDArray[Any] | None:
+    def entries_of(self, of_tests: NDArray[Any] | None) -> NDArray[Any] | None:
         """Take the entries of the test rows that are looked at, if there are any."""
         return None if of_tests is None else of_tests[:: self.test_stride]
 
@@ -123,16 +123,16 @@ class Outcome(NamedTuple):
 
 
 def check_rows(
-    looked: Looked,
+    checked: CheckedRows,
     ids: NDArray[Any] | None,
     on_finding: Callable[[Finding], None],
     *known: Finding | None,
     n_agents: int = 1,
 ) -> list[Finding]:
     """Look at the rows of a site before anything is learnt from them, and tell what was found."""
-    null, test, features, sources = looked[:4]
+    null, test, features, sources = checked[:4]
     mistakes = [
-        *column_findings(null, test, features, sources, looked.n_null + looked.n_test),
+        *column_findings(null, test, features, sources, checked.n_null + checked.n_test),
         *named_label_findings(null, test, features, sources),
     ]
     explained = {column for finding in mistakes for column in finding.columns}
@@ -140,13 +140,13 @@ def check_rows(
     level = level_of_each(n_agents)
     draws = min(int(2 / level) - 1, MOST_DRAWS)  # p-values down to half of the level
     names = [features[j] for j in rest]
-    drift = find_drift(null[:, rest], names, draws, looked.null_stride)
-    drift = drift and replace(drift, n_rows=looked.n_null)
+    drift = find_drift(null[:, rest], names, draws, checked.null_stride)
+    drift = drift and replace(drift, n_rows=checked.n_null)
     moved = drift_finding(drift, null[:, rest], test[:, rest], names, level)
     found = [
         *known,
         *mistakes,
-        moved and _of_sources(moved, looked),
+        moved and _of_sources(moved, checked),
         _shared_rows(null, test),
         _duplicate_ids(ids),
     ]
@@ -158,15 +158,15 @@ def check_rows(
 
 
 def check_outcome(
-    looked: Looked, outcome: Outcome, before: Sequence[Finding], agent: str = ""
+    checked: CheckedRows, outcome: Outcome, before: Sequence[Finding], agent: str = ""
 ) -> tuple[Finding, ...]:
     """Give the findings of before, and those about the decisions, each with its agent."""
-    names, sources = looked.features, looked.sources
-    flagged, test = outcome.rejected[outcome.tested], looked.test[outcome.tested]
+    names, sources = checked.features, checked.sources
+    flagged, test = outcome.rejected[outcome.tested], checked.test[outcome.tested]
     explained = {name for finding in before for name in finding.columns}
     alone = [
-        label_finding(looked.null, test, flagged, names, sources),
-        column_finding(looked.null, test, flagged, names, sources),
+        label_finding(checked.null, test, flagged, names, sources),
+        column_finding(checked.null, test, flagged, names, sources),
     ]
     named = [one for one in alone if one and not explained.intersection(one.columns)]
     after = [
@@ -178,11 +178,11 @@ def check_outcome(
     return tuple(finding.of_agent(agent) for finding in found if finding is not None)
 
 
-def with_findings(result: Result, before: Sequence[Finding], looked: Looked) -> Result:
+def with_findings(result: Result, before: Sequence[Finding], checked: CheckedRows) -> Result:
     """Give a result the findings of before, and those about its decisions."""
-    some = slice(None, None, looked.test_stride)
+    some = slice(None, None, checked.test_stride)
     outcome = Outcome(result.rejected[some], result.tested[some], *_counts(result))
-    return replace(result, warnings=check_outcome(looked, outcome, before, result.name))
+    return replace(result, warnings=check_outcome(checked, outcome, before, result.name))
 
 
 def with_outcome_findings(result: Result, *known: Finding | None) -> Result:
@@ -197,9 +197,9 @@ def _counts(result: SiteResult) -> tuple[int, int, int]:
     return int(result.tested.sum()), result.n_rejected, smallest
 
 
-def _of_sources(finding: Finding, looked: Looked) -> Finding:
+def _of_sources(finding: Finding, checked: CheckedRows) -> Finding:
     """Name the columns of the user's table instead of features."""
-    source = dict(zip(looked.features, looked.sources, strict=True))
+    source = dict(zip(checked.features, checked.sources, strict=True))
     return replace(finding, columns=tuple(dict.fromkeys(source[f] for f in finding.columns)))
 
 

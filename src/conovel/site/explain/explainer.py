@@ -257,7 +257,7 @@ class ColumnView:
         names = [*column.levels, *(["a rare value"] if column.rare else [])]
         names += [f"bucket {i}" for i in range(column.buckets)]
         unseen = [*names, "a new value"]
-        if column.is_apart:
+        if column.has_feature_per_level:
             held = own[:, : len(names)]
             places = np.where(held.any(axis=1), held.argmax(axis=1), len(names))
         else:

@@ -154,7 +154,7 @@ def _ranges_of(column: Column) -> list[tuple[float, float]]:
             found = [(min(found[0][0], column.neutral), max(found[0][1], column.neutral))]
     elif column.kind == "date":
         found = [_PARTS.get(part, _UNKNOWN) for part in column.parts]
-    elif column.kind == "category" and not column.is_apart:
+    elif column.kind == "category" and not column.has_feature_per_level:
         last = column.buckets - 1 if column.buckets else len(column.levels) + bool(column.rare)
         found = [(0.0, float(last))]
     return found + [(0.0, 1.0)] * column.missing
