@@ -41,8 +41,8 @@ def main() -> None:
     agents = []
     for name in HABITS:
         ids = [f"{name[0].upper()}{number:03d}" for number in range(N_TEST)]
-        known, today = payments(name, N_NULL, 0, rng), payments(name, N_TEST, N_FRAUD, rng)
-        agents.append(Agent(name, known, today, ids=ids))
+        normals, today = payments(name, N_NULL, 0, rng), payments(name, N_TEST, N_FRAUD, rng)
+        agents.append(Agent(name, normals, today, ids=ids))
     truth = dict.fromkeys(HABITS, is_fraud)
 
     with Progress(
@@ -106,8 +106,8 @@ def _decisions(run: NetworkRun, truth: dict[str, NDArray[np.bool_]]) -> Table:
     rows = []
     for name, site in run.items():
         counts = correct_counts(site.rejected, truth[name])
-        found, missed = counts["found"], counts["novel"] - counts["found"]
-        rows.append((run.n_null[name], N_TEST, site.n_rejected, found, counts["false"], missed))
+        n_true, missed = counts["found"], counts["novel"] - counts["found"]
+        rows.append((run.n_null[name], N_TEST, site.n_rejected, n_true, counts["false"], missed))
         table.add_row(name, *map(str, rows[-1]))
     table.add_section()
     table.add_row("together", *(str(sum(column)) for column in zip(*rows, strict=True)))

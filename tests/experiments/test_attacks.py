@@ -101,7 +101,7 @@ def test_shadow_agents_have_the_canary_that_they_say():
     for shadow in shadows:
         there = [(shadow.rows == c.row).all(axis=1).any() for c in pool.canaries]
         assert there == [i == shadow.canary for i in range(4)]
-        assert not (shadow.trains & ~shadow.known).any()
+        assert not (shadow.trains & ~shadow.normals).any()
     assert [c.role for c in pool.canaries] == [ROLES[0], ROLES[0], ROLES[1], ROLES[1]]
     assert [len(c.features) for c in pool.canaries] == [1, 5, 1, 5]
 
@@ -126,7 +126,7 @@ def test_a_site_measures_its_own_rows(tmp_path):
 def test_a_pool_of_own_rows_is_bounded():
     rows = np.random.default_rng(0).normal(size=(6000, 2))
     pool = pool_of(rows, rows[:2000] + 0.5)
-    assert (len(pool.known), len(pool.tests)) == (4000, 1500)
+    assert (len(pool.normals), len(pool.tests)) == (4000, 1500)
 
 
 def test_where_only_imitations_are_sent_the_own_model_is_not_fitted(monkeypatch):

@@ -146,7 +146,7 @@ def joint_fdr(n_agents, level, *, lost_by_own_counts):
         blocks = {name: PooledBlock(1, 9, top, cells) for name in tests}
         blocks |= {name: PooledBlock(1, 9, cells, top) for name in others}
         found = decide_groups(groups, blocks, rooms, ready, level) if blocks else ()
-        if any(group.found.n_rejected for group in found):
+        if any(group.outcome.n_rejected for group in found):
             fdr += math.comb(n_agents, r) * x**r * (1 - x) ** (n_agents - r)
     return fdr
 

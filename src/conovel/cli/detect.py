@@ -234,9 +234,9 @@ def _in_memory(detector: AdaDetect, files: DetectFiles) -> _Found:
     reading, columns = columns_read(detector.schema, files.reading, files.columns)
     with stages() as show, named_samples(reading, *files.both):
         show.stage("reading files")
-        known, rows = read_pair_of_files(*files.both, columns, files.id_column, reading)
+        normals, rows = read_pair_of_files(*files.both, columns, files.id_column, reading)
         result = detector.detect(
-            known.features,
+            normals.features,
             rows.features,
             ids=rows.ids,
             on_stage=show.stage,

@@ -74,7 +74,7 @@ def privacy(
     measured, named = attack_all(pool, drawn, exchanges), read_bytes(pool, drawn, exchanges)
     content = {
         "command": "privacy",
-        "rows": [len(pool.known), len(pool.tests)],
+        "rows": [len(pool.normals), len(pool.tests)],
         "shadows": shadows,
         "attacks": [one.to_dict() for one in measured],
         "readings": [one.to_dict() for one in named],
@@ -111,8 +111,8 @@ def _pool(null: Path | None, test: Path | None, options: FileOptions, seed: int)
         return design_pool(2.0, seed)
     reading, names = columns_read(schema, options.reading, options.features)
     with named_samples(reading, null, test):
-        known, tests = read_pair_of_files(null, test, names, options.id_column, reading)
-        return pool_of(known.features, tests.features, schema, seed)
+        normals, tests = read_pair_of_files(null, test, names, options.id_column, reading)
+        return pool_of(normals.features, tests.features, schema, seed)
 
 
 def _print(measured: list[Measured], named: list[Reading], out: Path | None) -> None:

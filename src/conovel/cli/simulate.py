@@ -214,8 +214,8 @@ def _read_agents(texts: list[str], options: FileOptions, schema: SchemaLike) -> 
             raise InputError(f"--agent {text}: write NAME=NULL,TEST")
         reading, features = columns_read(schema, options.reading, options.features)
         pair = Path(null), Path(test)
-        known, rows = read_pair_of_files(*pair, features, options.id_column, reading)
-        participants.append(Agent(name, known.features, rows.features, ids=rows.ids))
+        normals, rows = read_pair_of_files(*pair, features, options.id_column, reading)
+        participants.append(Agent(name, normals.features, rows.features, ids=rows.ids))
     return participants
 
 
@@ -312,6 +312,6 @@ def _group_lines(groups: Sequence[AgentGroup]) -> list[str]:
 
 
 def _cells(numbers: list[int], with_truth: bool) -> list[str]:
-    nulls, tested, tests, flagged, sent, received, false, found, novel = numbers
+    nulls, tested, tests, flagged, sent, received, false, true, novel = numbers
     cells = [f"{nulls:,}", f"{tested:,}/{tests:,}", f"{flagged:,}", f"{sent:,}", f"{received:,}"]
-    return cells + ([f"{false:,}", f"{found:,}/{novel:,}"] if with_truth else [])
+    return cells + ([f"{false:,}", f"{true:,}/{novel:,}"] if with_truth else [])

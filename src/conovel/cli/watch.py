@@ -263,9 +263,9 @@ def _refitted_test(null: Path, ledger: Path, level: str | None, options: FileOpt
 
     def test(path: Path) -> Detection:
         with named_samples(reading, null, path):
-            known, rows = read_pair_of_files(null, path, features, options.id_column, reading)
+            normals, rows = read_pair_of_files(null, path, features, options.id_column, reading)
             return detector.detect(
-                known.features, rows.features, ids=rows.ids, ledger=ledger, name=path.name
+                normals.features, rows.features, ids=rows.ids, ledger=ledger, name=path.name
             )
 
     return test

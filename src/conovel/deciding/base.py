@@ -95,7 +95,7 @@ class DecidingAgent(Protocol):
     def floor(self) -> int:
         """The lowest cell whose rows take part."""
 
-    def plan(self, told: Sequence[Fraction]) -> Fraction:
+    def plan(self, weights: Sequence[Fraction]) -> Fraction:
         """Take what the roster tells of every agent; return what it tells of this one."""
 
     def ready(self, counts: Any, score: bytes) -> Ready:

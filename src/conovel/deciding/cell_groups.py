@@ -170,7 +170,7 @@ def _best_stops(order: Sequence[_Planned], level: Fraction) -> list[int]:
     weights = [agent.weight for agent in order]
     best: list[tuple[float, int, list[int]]] = [(0.0, 0, [])]  # value, -groups, stops
     for stop in range(1, len(order) + 1):
-        weight, with_room, found = weights[stop - 1], 0, (-1.0, 0, [0])
+        weight, with_room, choice = weights[stop - 1], 0, (-1.0, 0, [0])
         for start in reversed(range(stop)):
             with_room += order[start].with_room(weight)
             is_alone = start == stop - 1
@@ -178,9 +178,9 @@ def _best_stops(order: Sequence[_Planned], level: Fraction) -> list[int]:
                 continue
             value, groups, stops = best[start]
             value += _worth(order[start].n_test if is_alone else with_room, weight, level)
-            if (value, groups - 1) > found[:2]:
-                found = value, groups - 1, [*stops, stop]
-        best.append(found)
+            if (value, groups - 1) > choice[:2]:
+                choice = value, groups - 1, [*stops, stop]
+        best.append(choice)
     return best[-1][2]
 
 

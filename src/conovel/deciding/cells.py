@@ -55,13 +55,13 @@ def apart_from_group(groups: Sequence[Group], ready: Mapping[str, Ready]) -> lis
 
     Proof: Theorem 12 (docs/theory.md#thm-groups).
     """
-    found = []
+    divided = []
     for group in groups:
         apart = [name for name in group.agents if name in ready and _is_crowded(ready[name])]
         rest = tuple(name for name in group.agents if name not in apart)
-        found += [Group((name,), group.weight) for name in apart]
-        found += [Group(rest, group.weight)] if rest else []
-    return found
+        divided += [Group((name,), group.weight) for name in apart]
+        divided += [Group(rest, group.weight)] if rest else []
+    return divided
 
 
 def _wanted(ready: Ready) -> RoomWanted:
@@ -104,7 +104,7 @@ def own_floor(histogram: CellHistogram, room: Fraction, *, is_alone: bool, level
 
 def group_of(
     agent: str,
-    told: Iterable[str],
+    names: Iterable[str],
     weights: Mapping[str, Fraction],
     rooms: Mapping[str, Fraction],
 ) -> set[str]:
@@ -112,7 +112,7 @@ def group_of(
     own = weights[agent]
     if not own or not rooms[agent]:  # it decides alone
         return {agent}
-    return {name for name in told if weights[name] == own and rooms[name]} | {agent}
+    return {name for name in names if weights[name] == own and rooms[name]} | {agent}
 
 
 def told_groups(weights: Mapping[str, Fraction]) -> tuple[Group, ...]:
@@ -179,7 +179,7 @@ class GroupOutcome:
 
     agents: tuple[str, ...]
     room: Fraction
-    found: PooledOutcome
+    outcome: PooledOutcome
 
 
 def decide_groups(
@@ -217,8 +217,8 @@ def told_cells(decided: Sequence[GroupOutcome], participants: Sequence[str]) -> 
     """Return the lowest rejected cell of every participant, as an outcome has it."""
     cells = dict.fromkeys(participants, N_CELLS)
     for group in decided:
-        if group.found.cell is not None:
-            cells |= dict.fromkeys(group.agents, group.found.cell)
+        if group.outcome.cell is not None:
+            cells |= dict.fromkeys(group.agents, group.outcome.cell)
     return tuple(cells[name] for name in participants)
 
 
@@ -255,7 +255,7 @@ def decide_revealed(
 
 
 def _as_decided(decided: Sequence[GroupOutcome], participants: Sequence[str]) -> Decided:
-    n_rejected = sum(group.found.n_rejected for group in decided)
+    n_rejected = sum(group.outcome.n_rejected for group in decided)
     return Decided(n_rejected, rounds=ROUND, cells=told_cells(decided, participants))
 
 
@@ -269,11 +269,13 @@ class CellsAgent:
         self._weights: dict[str, Fraction] = {}  # of the groups
         self._rooms: dict[str, Fraction] = {}  # x of everybody there; zero where one decides alone
 
-    def plan(self, told: Sequence[Fraction]) -> Fraction:
+    def plan(self, weights: Sequence[Fraction]) -> Fraction:
         """Take the weights of all groups; return that of the own."""
         agents = self.party.agents
-        insist(len(told) == len(agents), f"{len(told)} weights are told, and not {len(agents)}")
-        self._weights = dict(zip(agents, told, strict=True))
+        insist(
+            len(weights) == len(agents), f"{len(weights)} weights are told, and not {len(agents)}"
+        )
+        self._weights = dict(zip(agents, weights, strict=True))
         return self._weights[self.party.name]
 
     def ready(self, counts: CellHistogram, score: bytes) -> Ready:
@@ -297,11 +299,11 @@ class CellsAgent:
         counts = tuple(self._above.calibration.tolist()), tuple(self._above.tests.tolist())
         return State.COUNTING, [Out([COORDINATOR], Histogram(*counts), ROUND)]
 
-    def _group(self, told: Mapping[str, object], what: str) -> set[str]:
+    def _group(self, values: Mapping[str, object], what: str) -> set[str]:
         """Return who is in this agent's group; they must have been told the same."""
-        together = group_of(self.party.name, told, self._weights, self._rooms)
+        together = group_of(self.party.name, values, self._weights, self._rooms)
         insist(
-            len({told[name] for name in together}) == 1, f"the agents of a group have one {what}"
+            len({values[name] for name in together}) == 1, f"the agents of a group have one {what}"
         )
         return together
 

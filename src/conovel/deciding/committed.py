@@ -231,27 +231,27 @@ class CommittedAgent:
             return self.open(body)
         return self._check_reveals(cast(Reveals, body))
 
-    def open(self, told: Commitments) -> Next:
+    def open(self, commitments: Commitments) -> Next:
         """Reveal the counts, now that nobody can change its own any more."""
         names = self._all.participants
-        insist(told.agents == names, "the commitments are of others than take part")
-        insist(len(told.digests) == len(names), "there is not one commitment of everybody")
-        self._all.digests = dict(zip(names, told.digests, strict=True))
+        insist(commitments.agents == names, "the commitments are of others than take part")
+        insist(len(commitments.digests) == len(names), "there is not one commitment of everybody")
+        self._all.digests = dict(zip(names, commitments.digests, strict=True))
         own = commitment(self.party.run_id, self.party.name, self.own)
         insist(self._all.digests[self.party.name] == own, "it changed this agent's commitment")
         return Committing.REVEALED, [Out([COORDINATOR], self.own, ROUND)]
 
-    def _check_reveals(self, told: Reveals) -> Next:
+    def _check_reveals(self, published: Reveals) -> Next:
         """Check what everybody revealed, and decide from it."""
         names = self._all.participants
         is_for_members = self.party.spec.reveal_to == TO_MEMBERS
         insist(is_for_members, "counts are for the coordinator alone")
-        insist(told.agents == names, "counts are revealed of others than take part")
-        insist(len(told.reveals) == len(names), "there is not one reveal of everybody")
+        insist(published.agents == names, "counts are revealed of others than take part")
+        insist(len(published.reveals) == len(names), "there is not one reveal of everybody")
         try:
-            for name, reveal in zip(names, told.reveals, strict=True):
+            for name, reveal in zip(names, published.reveals, strict=True):
                 self._all.add(name, reveal)
-            total = sum(one.n_tested for one in told.reveals)
+            total = sum(one.n_tested for one in published.reveals)
             insist(total == self._n_tests, "the tests do not add up to their number")
             self._decided = self.counted.derive(self._all.reveals)
         except RemoteProtocolError as error:  # it must have refused this itself

@@ -111,9 +111,9 @@ class CountsAgent:
         self._count = 0
         self.counts = RankHistogram(np.zeros(0, dtype=np.int64), 1)
 
-    def plan(self, told: Sequence[Fraction]) -> Fraction:
+    def plan(self, weights: Sequence[Fraction]) -> Fraction:
         """Nothing is planned."""
-        insist(not told, f"{len(told)} weights are told, and not 0")
+        insist(not weights, f"{len(weights)} weights are told, and not 0")
         return Fraction(0)
 
     def ready(self, counts: RankHistogram, score: bytes) -> Ready:

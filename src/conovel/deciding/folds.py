@@ -57,10 +57,10 @@ def check_counts(agent: str, ready: Ready, counts: FoldCounts, fold: int) -> Non
     """
     sizes = fold_sizes(ready.n_tested)
     expected = (ready.n_calibration, sizes[fold], sizes[1 - fold])
-    found = tuple(map(sum, (counts.calibration, counts.tests, counts.others)))
-    if found != expected or counts.conforms > N_CELLS:
+    totals = tuple(map(sum, (counts.calibration, counts.tests, counts.others)))
+    if totals != expected or counts.conforms > N_CELLS:
         raise CountOutOfRangeError(
-            f"{agent} counts {found} rows in fold {fold + 1}, and has {expected}: calibration"
+            f"{agent} counts {totals} rows in fold {fold + 1}, and has {expected}: calibration"
             " rows, tests of this fold, tests of the other",
             agent,
         )
@@ -96,10 +96,10 @@ def joined_folds(
             tuple(map(sum, zip(*(getattr(one, kind) for one in own.values()), strict=True)))
             for kind in ("tests", "others")
         )
-        known = tuple(
+        calibrations = tuple(
             Calibration(ready[name].n_calibration, own[name].calibration) for name in types
         )
-        folds.append(Fold(totals[fold], totals[1 - fold], tests, others, known))
+        folds.append(Fold(totals[fold], totals[1 - fold], tests, others, calibrations))
     return folds
 
 
@@ -164,11 +164,13 @@ class FoldsAgent:
         self.limit = self.floor = 0
         self._n_tests, self._score = 0, b""
 
-    def plan(self, told: Sequence[Fraction]) -> Fraction:
+    def plan(self, weights: Sequence[Fraction]) -> Fraction:
         """Take who is a type; return whether this agent is one."""
         agents = self.party.agents
-        insist(len(told) == len(agents), f"{len(told)} weights are told, and not {len(agents)}")
-        return told[self.party.index]
+        insist(
+            len(weights) == len(agents), f"{len(weights)} weights are told, and not {len(agents)}"
+        )
+        return weights[self.party.index]
 
     def ready(self, counts: FoldHistograms, score: bytes) -> Ready:
         """Take the rows of the site in each cell of both folds, and the digest of their score."""

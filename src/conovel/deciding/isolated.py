@@ -46,9 +46,9 @@ class IsolatedAgent:
         self.party = party
         self.limit = self.floor = 0
 
-    def plan(self, told: Sequence[Fraction]) -> Fraction:
+    def plan(self, weights: Sequence[Fraction]) -> Fraction:
         """Nothing is planned."""
-        insist(not told, f"{len(told)} weights are told, and not 0")
+        insist(not weights, f"{len(weights)} weights are told, and not 0")
         return Fraction(0)
 
     def ready(self, counts: RankHistogram, score: bytes) -> Ready:

@@ -267,10 +267,10 @@ def _by_order(
         yield _some(earlier[~is_novel[earlier]]), places[batch]
 
 
-def _some(known: NDArray[np.intp]) -> NDArray[np.intp]:
-    if known.size < 2:
+def _some(normals: NDArray[np.intp]) -> NDArray[np.intp]:
+    if normals.size < 2:
         raise SampleError("fewer than 2 normal rows are left as known normals: lower test_share")
-    return known
+    return normals
 
 
 def _plain(number: float) -> float | None:
@@ -298,24 +298,24 @@ def read_label(values: NDArray[Any], normal: Any) -> tuple[NDArray[np.bool_], st
         raise SampleError("label needs one value for each row")
     texts = np.array([str(value).strip() for value in values.tolist()])
     missing = np.isin(np.char.lower(texts), ["", "nan", "none", "null", "<na>", "nat"])
-    known, counts = np.unique(texts[~missing], return_counts=True)
-    if missing.any() and "none" not in map(str.lower, known.tolist()):
+    distinct, counts = np.unique(texts[~missing], return_counts=True)
+    if missing.any() and "none" not in map(str.lower, distinct.tolist()):
         raise InputError(
             f"label is missing in {counted(int(missing.sum()), 'row')}: fill it in, or drop"
             " these rows"
         )
-    if len(known) < 2:
+    if len(distinct) < 2:
         raise InputError("label has a single value: there must be normal rows and novelties")
     if normal is None:
-        hits = [name for name in known.tolist() if name.lower() in _NORMAL]
+        hits = [name for name in distinct.tolist() if name.lower() in _NORMAL]
         if len(hits) != 1:
-            listed = ", ".join(map(repr, known[np.argsort(-counts)][:8].tolist()))
+            listed = ", ".join(map(repr, distinct[np.argsort(-counts)][:8].tolist()))
             raise InputError(
                 f"label has the values {listed}: say with normal= or --normal which is normal"
             )
         normal = hits[0]
     name = str(normal).strip()
-    if name not in known:
+    if name not in distinct:
         raise InputError(f"no row has the label {name!r}: say which value normal rows have")
     return texts != name, name
 

@@ -105,14 +105,14 @@ class Reading:
 
 def pool_of(X_null: Any, X_test: Any, schema: Any = None, seed: int = 0) -> Pool:
     """Make a pool of a site's own rows; of very many, a random part."""
-    known, tests = read_pair(X_null, X_test, schema)
-    agreed = known.encoder.schema if isinstance(known.encoder, Encoder) else None
-    rng = np.random.default_rng([seed, known.width])
+    normals, tests = read_pair(X_null, X_test, schema)
+    agreed = normals.encoder.schema if isinstance(normals.encoder, Encoder) else None
+    rng = np.random.default_rng([seed, normals.width])
     chosen = [
         np.sort(rng.permutation(len(rows))[:most])
-        for rows, most in zip((known, tests), MOST_IN_POOL, strict=True)
+        for rows, most in zip((normals, tests), MOST_IN_POOL, strict=True)
     ]
-    return Pool(known.values[chosen[0]], tests.values[chosen[1]], schema=agreed)
+    return Pool(normals.values[chosen[0]], tests.values[chosen[1]], schema=agreed)
 
 
 def design_pool(shift: float, seed: int, n_known: int = 1000, n_tests: int = 333) -> Pool:
@@ -169,7 +169,7 @@ def read_bytes(
     plain = [shadow for shadow in shadows if shadow.canary < 0]
     for number, exchange in enumerate(exchanges):
         correlations = []
-        for f in range(pool.known.shape[1]):
+        for f in range(pool.normals.shape[1]):
             named = np.array([named_values(s.models[number][0], f) for s in plain])
             used = named[:, 2] > 0
             largest = np.array([shadow.rows[:, f].max() for shadow in plain])
@@ -223,11 +223,11 @@ def _groups(
     Rows that train have low scores, rows of the mixture high ones.
     """
     first = slice(MOST_ROWS)
-    here = np.array([shadow.known[first] for shadow in shadows])
+    here = np.array([shadow.normals[first] for shadow in shadows])
     # With several runs a known normal trains in some of them.
     name = "trains" if exchange.n_runs == 1 else "known"
     trains = np.array([getattr(shadow, name)[first] for shadow in shadows])
-    yield TRAINING, pool.known[first], trains, ~here, -1.0
+    yield TRAINING, pool.normals[first], trains, ~here, -1.0
     tests = np.array([shadow.tests for shadow in shadows])
     kinds = {TESTS: np.ones(len(pool.tests), dtype=np.bool_)}
     if pool.is_novel is not None:

@@ -70,7 +70,7 @@ class Canary:
 class Pool:
     """Rows from which shadow agents are drawn."""
 
-    known: Matrix
+    normals: Matrix
     tests: Matrix
     is_novel: Mask | None = None
     schema: Schema | SchemaDigest | None = None
@@ -78,24 +78,24 @@ class Pool:
     @cached_property
     def centre(self) -> Vector:
         """The median of each feature."""
-        return np.asarray(np.median(self.known, axis=0))
+        return np.asarray(np.median(self.normals, axis=0))
 
     @cached_property
     def unit(self) -> Vector:
         """The standard deviation of each feature as its quartiles tell it."""
-        low, high = np.quantile(self.known, [0.25, 0.75], axis=0)
+        low, high = np.quantile(self.normals, [0.25, 0.75], axis=0)
         unit = (high - low) / _NORMAL_WIDTH
-        spread = self.known.std(axis=0)
+        spread = self.normals.std(axis=0)
         return np.where(unit > 0, unit, np.where(spread > 0, spread, 1.0))
 
     @cached_property
     def canaries(self) -> tuple[Canary, ...]:
         """One outlying row for each role and number of features."""
-        rng = np.random.default_rng(self.known.shape)
+        rng = np.random.default_rng(self.normals.shape)
         canaries = []
         for role in ROLES:
             for width in WIDTHS:
-                row = self.known[rng.integers(len(self.known))].copy()
+                row = self.normals[rng.integers(len(self.normals))].copy()
                 chosen = rng.choice(row.size, size=min(width, row.size), replace=False)
                 row[chosen] = self.centre[chosen] + OUTLYING * self.unit[chosen]
                 canaries.append(Canary(row, tuple(sorted(chosen.tolist())), role))
@@ -106,7 +106,7 @@ class Pool:
 class Shadow:
     """A shadow agent."""
 
-    known: Mask
+    normals: Mask
     tests: Mask
     trains: Mask  # which known normals trained its first model
     canary: int  # -1 if none
@@ -118,32 +118,32 @@ class Shadow:
 def draw_shadow(pool: Pool, exchanges: Sequence[Exchange], index: int, seed: int) -> Shadow:
     """Draw the shadow agent of a number, fit its models and send them."""
     rng = np.random.default_rng([seed, index])
-    known, tests = (rng.random(len(rows)) < 0.5 for rows in (pool.known, pool.tests))
+    in_normals, tests = (rng.random(len(rows)) < 0.5 for rows in (pool.normals, pool.tests))
     # Attacks teach on even numbers and attack odd ones, so a canary has both.
     turn = index // 2
     canary = turn // 2 % len(pool.canaries) if turn % 2 else -1
     n_runs = max(one.n_runs for one in exchanges)
-    splits = [_split(known, rng) for _ in range(n_runs)]
-    drawn = [_training(pool, known & ~split, split, tests, canary) for split in splits]
+    splits = [_split(in_normals, rng) for _ in range(n_runs)]
+    drawn = [_training(pool, in_normals & ~split, split, tests, canary) for split in splits]
     # A site of a deployment mixes a secret into the seed of a run, so an attacker has other seeds.
     own = seed if all(one.known_seed for one in exchanges) else seed + index
     seeds = [own + 1_000_003 * run for run in range(n_runs)]
     models, sizes = _send(exchanges, drawn, seeds, pool.schema)
     rows = drawn[0].labelled()[0]
-    return Shadow(known, tests, splits[0], canary, rows, models, sizes)
+    return Shadow(in_normals, tests, splits[0], canary, rows, models, sizes)
 
 
-def _split(known: Mask, rng: np.random.Generator) -> Mask:
+def _split(in_normals: Mask, rng: np.random.Generator) -> Mask:
     """Choose half of the known normals of an agent: they train, the others calibrate."""
-    here = rng.permutation(np.flatnonzero(known))
-    trains = np.zeros(known.size, dtype=np.bool_)
+    here = rng.permutation(np.flatnonzero(in_normals))
+    trains = np.zeros(in_normals.size, dtype=np.bool_)
     trains[here[: here.size // 2]] = True
     return trains
 
 
 def _training(pool: Pool, calibrates: Mask, trains: Mask, tests: Mask, canary: int) -> TrainingSet:
-    null_train = pool.known[trains]
-    mixture = np.concatenate([pool.known[calibrates], pool.tests[tests]])
+    null_train = pool.normals[trains]
+    mixture = np.concatenate([pool.normals[calibrates], pool.tests[tests]])
     if canary >= 0:
         one = pool.canaries[canary]
         target = null_train if one.role == ROLES[0] else mixture

@@ -190,7 +190,7 @@ class Limits:
         share = terms.spec.train_fraction
         if not terms.spec.regime.exchanges_models:
             return NONE
-        asked = "without a train_fraction" if share is None else f"with train_fraction {share}"
+        request = "without a train_fraction" if share is None else f"with train_fraction {share}"
         for rows in models:
             needed, asks = rows.n_by_rule, "its own rule gives"
             if self.min_train_share != OWN_RULE:
@@ -198,7 +198,7 @@ class Limits:
                 asks = f"the {self.min_train_share} of them it asks for"
             if rows.n_train < needed:
                 return (
-                    f"{asked} fewer of its known normals would train its model than {asks}:"
+                    f"{request} fewer of its known normals would train its model than {asks}:"
                     f" {'choose a larger one' if share is None else 'leave it out'}, or the"
                     " site lowers min_train_share in its site.toml",
                     f"{rows.n_train:,} of {rows.n_null:,} would train, and {needed:,} are needed",
@@ -209,7 +209,7 @@ class Limits:
             ):
                 if n is not None and n < self.min_train_rows:
                     return (
-                        f"{asked} fewer than {self.min_train_rows} {what} would train its"
+                        f"{request} fewer than {self.min_train_rows} {what} would train its"
                         f" model: choose a {change} one, or the site brings more rows or lowers"
                         " min_train_rows in its site.toml",
                         f"{n:,} would train",

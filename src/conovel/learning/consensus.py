@@ -105,10 +105,10 @@ def check_opened(
         If an agent was told other seals: the coordinator is the culprit.
     """
     for name in sorted(seals):
-        nonce, told = openings[name][:NONCE_BYTES], openings[name][NONCE_BYTES:]
+        nonce, digest = openings[name][:NONCE_BYTES], openings[name][NONCE_BYTES:]
         if len(nonce) < NONCE_BYTES or seal_of(run_id, name, nonce, models[name]) != seals[name]:
             raise CommitmentError(f"{name} sent other second models than it had sealed", name)
-        if nonce + told != opening_of(nonce, seals):
+        if nonce + digest != opening_of(nonce, seals):
             raise OutcomeMismatchError(
                 f"the coordinator is wrong: it told {name} other seals than this agent",
                 COORDINATOR,

@@ -94,7 +94,7 @@ def groups_of(
     }
     groups = []
     for one in decide_groups(planned, blocks, rooms, ready, spec.level, spec.liars):
-        end, reached = one.found, list[str]()
+        end, reached = one.outcome, list[str]()
         if one.room and end.cell is not None:
             reached = [name for name in one.agents if floors.get(name, 0) > end.cell]
         group = one.agents, end.weight, one.room, end.level_used, end.share, end.cell

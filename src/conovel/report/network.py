@@ -374,7 +374,7 @@ def realised(truth: Mapping[str, Truth]) -> str:
     if not truth:
         return ""
     novel, n_found, false = (
-        sum(getattr(t, key) for t in truth.values()) for key in ("novel", "found", "false")
+        sum(getattr(t, key) for t in truth.values()) for key in ("novel", "true", "false")
     )
     return (
         f" This is a simulation, so the truth is known: {n_found:,} of {novel:,} novelties were"

@@ -138,10 +138,12 @@ def _picture(run: Checked, spec: RunSpec, findings: list[str]) -> Checked:
         return run.object("picture")
     if findings:
         raise RunFileError(f"decisions cannot be drawn: {shortened(findings[0], 300)}")
-    found, sites = combined(spec, run.value), run.objects("runs")[0].object("decisions")
+    decided, sites = combined(spec, run.value), run.objects("runs")[0].object("decisions")
     rows = {
-        name: RepeatedRows(part, found.rejected[name], sites.object(name).integer("n_calibration"))
-        for name, part in found.parts.items()
+        name: RepeatedRows(
+            part, decided.rejected[name], sites.object(name).integer("n_calibration")
+        )
+        for name, part in decided.parts.items()
     }
     return Checked(of_repeats(rows), "decisions")
 

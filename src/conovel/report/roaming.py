@@ -38,8 +38,8 @@ def _fold_rows(transcript: Transcript) -> Table:
         both = transcript.folds[name]
         line.append(f"{sum(both[0].calibration):,}")
         for counts, cut in zip(both, cells, strict=False):
-            known, tests = sum(counts.calibration[cut:]), sum(counts.tests[cut:])
-            line += [f"{sum(counts.tests):,}", f"{known:,}", f"{tests:,}"]
+            n_calibration, tests = sum(counts.calibration[cut:]), sum(counts.tests[cut:])
+            line += [f"{sum(counts.tests):,}", f"{n_calibration:,}", f"{tests:,}"]
         rows.append(line)
     columns = ["site", "compared with", "calibration rows"]
     for fold in range(1, N_FOLDS + 1):

@@ -44,7 +44,7 @@ class Truth:
     """Numbers of novelties, of those found, and of false alarms; known in simulations only."""
 
     novel: int
-    found: int
+    true: int
     false: int
 
 
@@ -137,7 +137,7 @@ def agent_rows(
         if truth:
             known_truth = truth.get(name)
             cells += (
-                [f"{known_truth.found:,} of {known_truth.novel:,}", f"{known_truth.false:,}"]
+                [f"{known_truth.true:,} of {known_truth.novel:,}", f"{known_truth.false:,}"]
                 if known_truth
                 else ["", ""]
             )

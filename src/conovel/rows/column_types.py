@@ -76,15 +76,15 @@ def common_field(
     require_one_meaning(kinds, f"column {name!r}")
     if len(types) == 1 and not is_text(only := next(iter(types))):
         return pa.field(name, only)
-    found = {kind_of_numbers(kind) for kind in types}
-    if None not in found:
-        return pa.field(name, _FLOATS[common_kind({*filter(None, found), "float64"})])
+    number_kinds = {kind_of_numbers(kind) for kind in types}
+    if None not in number_kinds:
+        return pa.field(name, _FLOATS[common_kind({*filter(None, number_kinds), "float64"})])
     if kinds and not any(map(is_text, types)):
         # Durations and times of day are seconds.
         zone = "UTC" if ZONED in kinds else None
         return pa.field(name, pa.timestamp("us", zone) if set(kinds) & DATES else pa.float64())
-    told = {_KINDS: "\n".join(sorted(kinds)), _DECIMALS: "".join(sorted(decimals))}
-    return pa.field(name, pa.string(), metadata=told)
+    metadata = {_KINDS: "\n".join(sorted(kinds)), _DECIMALS: "".join(sorted(decimals))}
+    return pa.field(name, pa.string(), metadata=metadata)
 
 
 def converted(table: pa.Table, types: pa.Schema, path: object, decimal: str = ".") -> pa.Table:
@@ -116,11 +116,11 @@ def _as_floats(column: pa.ChunkedArray, kind: pa.DataType, label: str) -> pa.Arr
 
 
 def _as_texts(
-    column: pa.ChunkedArray, told: Mapping[bytes, bytes], label: str, decimal: str
+    column: pa.ChunkedArray, metadata: Mapping[bytes, bytes], label: str, decimal: str
 ) -> pa.Array | pa.ChunkedArray:
-    kinds = {kind for kind in told[_KINDS].decode().split("\n") if kind}
+    kinds = {kind for kind in metadata[_KINDS].decode().split("\n") if kind}
     if is_text(column.type):
-        column = _with_points(column.cast(pa.string()), told[_DECIMALS], label, decimal)
+        column = _with_points(column.cast(pa.string()), metadata[_DECIMALS], label, decimal)
         if not kinds:
             return column
     texts = read_series(_series(column), label).texts(kinds, label)

@@ -126,15 +126,15 @@ class DataFile:
 
     def unreadable(self, error: Exception) -> FileError:
         """Say what is wrong with the file, and of a CSV file in which line."""
-        found = None
+        problem = None
         if self.format == "csv" and isinstance(error, UnicodeError):
-            found = FileError(
+            problem = FileError(
                 f"{self.path} is no text in {self.dialect.encoding}: give --encoding"
             )
         if self.format == "csv" and isinstance(error, pa.ArrowInvalid):
             names = self.schema.names if "schema" in vars(self) else ()
-            found = malformed(self.path, self.dialect, names, error)
-        return found or unreadable(self.path, error)
+            problem = malformed(self.path, self.dialect, names, error)
+        return problem or unreadable(self.path, error)
 
     def require_room(self, names: Collection[str]) -> None:
         """Refuse a file whose columns take too much memory when they are unpacked."""
@@ -208,8 +208,8 @@ def open_files(path: Path, reading: Reading = AS_FOUND) -> list[DataFile]:
         raise FileError(f"{path} does not exist")
     files = [path]
     if path.is_dir():
-        found = (f for f in path.rglob("*") if f.is_file() and format_of(f))
-        files = sorted(f for f in found if not f.name.startswith((".", "_", "~")))
+        readable = (f for f in path.rglob("*") if f.is_file() and format_of(f))
+        files = sorted(f for f in readable if not f.name.startswith((".", "_", "~")))
     formats = {format_of(f) for f in files}
     if len(formats) != 1 or None in formats:
         several = f", of one kind, not of {len(formats)}" if len(formats) > 1 else ""
@@ -254,10 +254,10 @@ def agree_on_features(
         for files in samples:
             _require_values(name, files)
         types = {kind for kind in types if not pa.types.is_null(kind)}
-        found = {kind for kind in map(kind_of_numbers, types) if kind is not None}
-        kinds[f"column {name!r}"] = found
-        told = (file.kind_of_values(name) for files in samples for file in files)
-        fields.append(common_field(name, types, set(filter(None, told)), decimals))
+        number_kinds = {kind for kind in map(kind_of_numbers, types) if kind is not None}
+        kinds[f"column {name!r}"] = number_kinds
+        value_kinds = (file.kind_of_values(name) for files in samples for file in files)
+        fields.append(common_field(name, types, set(filter(None, value_kinds)), decimals))
     warn_rounded(kinds, stacklevel + 1)
     return pa.schema(fields)
 
@@ -269,11 +269,11 @@ def are_numbers(types: pa.Schema) -> bool:
 
 def not_numbers(types: pa.Schema, path: Path) -> ColumnError:
     """Say which columns are not numbers."""
-    found = [
+    columns = [
         f"{field.name!r} ({field.type})" for field in types if kind_of_numbers(field.type) is None
     ]
     return ColumnError(
-        f"{path}: not numeric: {joined(found)}: encode them as numbers or leave them out"
+        f"{path}: not numeric: {joined(columns)}: encode them as numbers or leave them out"
     )
 
 

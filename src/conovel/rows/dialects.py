@@ -169,8 +169,8 @@ def _encoding(head: bytes) -> str:
 def _rows(text: str, separator: str, is_cut_off: bool) -> list[list[str]]:
     """Cut the beginning of a file into rows; a value in quotes may have several lines."""
     # A row may be longer than what is looked at, and a quote may be open at its end.
-    found = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-    rows = list(islice((row for row in found if row), _ROWS + 1))
+    rows_of_site = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    rows = list(islice((row for row in rows_of_site if row), _ROWS + 1))
     return rows[:-1] if len(rows) > _ROWS or (is_cut_off and len(rows) > 1) else rows
 
 
@@ -234,24 +234,24 @@ def malformed(
     path: Path, dialect: Dialect, names: Sequence[str], error: Exception
 ) -> FileError | None:
     """Say in plain words what pyarrow found wrong in a CSV file; None for anything else."""
-    if found := _WIDTH.search(str(error)):
-        place = _place(path, dialect, found[1])
+    if match := _WIDTH.search(str(error)):
+        place = _place(path, dialect, match[1])
         return FileError(
-            f"{place}: {found[3]} value{'s' * (found[3] != '1')} where the header has {found[2]}:"
-            f" {_short(found[4])}: put values with a {SPELLED.get(dialect.separator, 'separator')}"
+            f"{place}: {match[3]} value{'s' * (match[3] != '1')} where the header has {match[2]}:"
+            f" {_short(match[4])}: put values with a {SPELLED.get(dialect.separator, 'separator')}"
             " in quotes, close open quotes, or give the --separator"
         )
-    if not (found := _VALUE.search(str(error))):
+    if not (match := _VALUE.search(str(error))):
         return None
-    place, index = _place(path, dialect, found[2]), int(found[1])
+    place, index = _place(path, dialect, match[2]), int(match[1])
     name = names[index] if index < len(names) else str(index + 1)
-    if "UTF8" in found[4]:
+    if "UTF8" in match[4]:
         return FileError(
             f"{place}: a text in column {name!r} is not {dialect.encoding}: give the --encoding,"
             " such as cp1252"
         )
-    value = _short(found[4].removeprefix("invalid value ").strip("'"))
-    what = "true or false" if found[3] == "bool" else "a number"
+    value = _short(match[4].removeprefix("invalid value ").strip("'"))
+    what = "true or false" if match[3] == "bool" else "a number"
     return FileError(
         f"{place}: {value} in column {name!r} is not {what}, as those above it are: mark it as"
         f" missing (--na {value}), or take the column as a category (--kind '{name}=category')"
@@ -272,8 +272,8 @@ def _short(text: str) -> str:
 def relocated(error: ConovelError, path: Path, dialect: Dialect | None, first: int) -> str:
     """Give the message of an error about some rows of a file, with the place in the file."""
 
-    def place(found: re.Match[str]) -> str:
-        row = first + int(found[1])
+    def place(match: re.Match[str]) -> str:
+        row = first + int(match[1])
         line = None if dialect is None else line_of(path, dialect, row)
         return f"first in line {line}" if line else f"first in row {row}"
 

@@ -88,10 +88,10 @@ class Encoder(FeatureMap):
 
     def encode(self, columns: Mapping[str, RawColumn], name: str) -> list[Vector]:
         """Give the features of some rows, each as a vector."""
-        found: list[Vector] = []
+        features: list[Vector] = []
         for column in self.schema.used:
-            found += _ENCODERS[column.kind](column, columns[column.name], name)
-        return found
+            features += _ENCODERS[column.kind](column, columns[column.name], name)
+        return features
 
     def encode_frame(self, frame: nw.DataFrame[Any], name: str) -> list[Vector]:
         """Give the features of the rows of a frame, each as a vector."""
@@ -106,7 +106,7 @@ class Encoder(FeatureMap):
 
         Rare and unseen levels and buckets have names of their own; parts of dates are numbers.
         """
-        found: dict[str, Any] = {}
+        columns: dict[str, Any] = {}
         j = 0
         for column in self.schema.used:
             features = X[:, j : j + len(column.features)].T
@@ -115,12 +115,12 @@ class Encoder(FeatureMap):
             if column.kind == "category":
                 names_of_rows = _level_names(column, features)
                 names_of_rows[gone] = None
-                found[column.name] = names_of_rows
+                columns[column.name] = names_of_rows
             else:
                 names = column.features[: -1 if column.missing else None]
                 values = features[: len(names)]
-                found |= dict(zip(names, np.where(gone, np.nan, values), strict=True))
-        return pandas_frame(found)
+                columns |= dict(zip(names, np.where(gone, np.nan, values), strict=True))
+        return pandas_frame(columns)
 
     def kinds_to_keep(self, samples: Sequence[Mapping[str, RawColumn]]) -> tuple[str, ...]:
         """Name the types of the features, so that rows that come later are read alike.
@@ -128,34 +128,36 @@ class Encoder(FeatureMap):
         As :meth:`kinds`, but the first feature of a category or a date has the type in which its
         values came, or the word for texts.
         """
-        found: list[str] = []
+        kinds: list[str] = []
         for column in self.schema.used:
             held = [sample[column.name] for sample in samples]
             own = set().union(*(raw.kinds for raw in held))
             first = common_kind(own) if own else TEXT
             if column.kind in ("number", "boolean") and any(isinstance(r, Texts) for r in held):
                 first = "float64"
-            found += [first if i == 0 else "float64" for i in range(len(column.features))]
-        return tuple(found)
+            kinds += [first if i == 0 else "float64" for i in range(len(column.features))]
+        return tuple(kinds)
 
     def kinds_of_columns(self, kept: Sequence[str]) -> dict[str, str]:
         """Give the type of each column from what :meth:`kinds_to_keep` gave."""
-        found, j = {}, 0
+        by_column, j = {}, 0
         for column in self.schema.used:
-            found[column.name] = kept[j]
+            by_column[column.name] = kept[j]
             j += len(column.features)
-            if column.kind == "category" and found[column.name] == "float64":
-                found[column.name] = TEXT  # detectors of earlier versions tell no type of these
-        return found
+            if column.kind == "category" and by_column[column.name] == "float64":
+                by_column[column.name] = (
+                    TEXT  # detectors of earlier versions tell no type of these
+                )
+        return by_column
 
     def kinds(self, columns: Mapping[str, RawColumn]) -> tuple[str, ...]:
         """Name the numeric type in which each feature came."""
-        found: list[str] = []
+        kinds_here: list[str] = []
         for column in self.schema.used:
             raw = columns[column.name]
             own = raw.kind if column.kind == "number" and isinstance(raw, Numbers) else "float64"
-            found += [own if i == 0 else "float64" for i in range(len(column.features))]
-        return tuple(found)
+            kinds_here += [own if i == 0 else "float64" for i in range(len(column.features))]
+        return tuple(kinds_here)
 
 
 def _numbers(column: Column, raw: RawColumn, name: str) -> list[Vector]:
@@ -187,8 +189,8 @@ def _categories(column: Column, raw: RawColumn, name: str) -> list[Vector]:
     n_levels = len(column.levels)
     # Of levels with one spelling, the first counts.
     kind = number_kind(texts.kinds)
-    known = [*enumerate(column.levels), *((n_levels, level) for level in column.rare)]
-    place = {spell(level, kind): i for i, level in reversed(known)}
+    places = [*enumerate(column.levels), *((n_levels, level) for level in column.rare)]
+    place = {spell(level, kind): i for i, level in reversed(places)}
     unseen = n_levels + bool(column.rare)
     find = _bucket_of(column.buckets) if column.buckets else lambda text: place.get(text, unseen)
     n_features = column.buckets or unseen
@@ -196,10 +198,10 @@ def _categories(column: Column, raw: RawColumn, name: str) -> list[Vector]:
     missing = -1 if column.has_feature_per_level else 0
     held = np.array([*map(find, texts.levels), missing], dtype=np.int64)[texts.codes]
     if column.has_feature_per_level:
-        found = [(held == i).astype(np.float64) for i in range(n_features)]
+        indicators = [(held == i).astype(np.float64) for i in range(n_features)]
     else:
-        found = [held.astype(np.float64)]
-    return [*found, *_indicator(column, texts.codes < 0, name)]
+        indicators = [held.astype(np.float64)]
+    return [*indicators, *_indicator(column, texts.codes < 0, name)]
 
 
 def _level_names(column: Column, features: Matrix) -> NDArray[Any]:
@@ -212,8 +214,8 @@ def _level_names(column: Column, features: Matrix) -> NDArray[Any]:
         levels = features[: -1 if column.missing else None]
         # Without any of its features a row has an unseen level: the last name.
         held = np.where(levels.any(axis=0), levels.argmax(axis=0), len(names) - 1)
-    found: NDArray[Any] = np.array(names, dtype=object)[held]
-    return found
+    named_levels: NDArray[Any] = np.array(names, dtype=object)[held]
+    return named_levels
 
 
 def _bucket_of(n: int) -> Callable[[str], int]:
@@ -328,8 +330,8 @@ def _canonical(column: RawColumn) -> Vector:
     """Give one number for each value, the same for all spellings and types of it."""
     if isinstance(column, Numbers):
         return _single(column.values)
-    found = [*map(_number_of_level, column.levels), np.nan]
-    return _single(np.array(found))[column.codes]
+    numbers = [*map(_number_of_level, column.levels), np.nan]
+    return _single(np.array(numbers))[column.codes]
 
 
 def _single(values: Vector) -> Vector:

@@ -136,14 +136,14 @@ class FrameCodec(FeatureMap):
     @classmethod
     def of(cls, null: nw.DataFrame[Any], test: nw.DataFrame[Any]) -> FrameCodec:
         """Make it from both samples of a detection, with the same columns in the same order."""
-        found = []
+        status = []
         for j, name in enumerate(null.columns):
             pair = null[:, j], test[:, j]
             values = ColumnValues(name, None not in map(series_kind, pair))
             for series in pair:
                 values.see(series)
-            found.append(values.column())
-        return cls(null.implementation, found)
+            status.append(values.column())
+        return cls(null.implementation, status)
 
     def identity(self) -> Any:
         """Give what is described of each column."""
@@ -173,15 +173,15 @@ class FrameCodec(FeatureMap):
 
     def decode(self, X: Matrix) -> Any:
         """Make a frame of rows, with the names and types of the columns."""
-        found, j = {}, 0
+        columns, j = {}, 0
         for column in self._columns:
-            found[column.name] = _decoded(column, X[:, j : j + column.n_features].T)
+            columns[column.name] = _decoded(column, X[:, j : j + column.n_features].T)
             j += column.n_features
         if self._library.is_polars():
             import polars as pl  # noqa: PLC0415
 
-            return pl.DataFrame([_polars_series(c, found[c.name]) for c in self._columns])
-        frame = pandas_frame(found)
+            return pl.DataFrame([_polars_series(c, columns[c.name]) for c in self._columns])
+        frame = pandas_frame(columns)
         if not self._library.is_pandas():
             return frame
         return frame.astype({c.name: c.dtype for c in self._columns if c.dtype is not None})
@@ -211,8 +211,8 @@ def _named(columns: tuple[str, ...], X: Matrix) -> Any:
 def read_frames(null: nw.DataFrame[Any], test: nw.DataFrame[Any]) -> tuple[Rows, Rows]:
     """Give both samples as matrices that keep all of their frames."""
     codec = FrameCodec.of(null, test)
-    known, tests = unify(codec.encode(null, "X_null"), codec.encode(test, "X_test"))
-    return known, tests
+    normals, tests = unify(codec.encode(null, "X_null"), codec.encode(test, "X_test"))
+    return normals, tests
 
 
 def _values(series: nw.Series[Any]) -> Sequence[Any]:
@@ -244,8 +244,8 @@ def _decoded(
     column: FrameColumn, features: NDArray[np.float64]
 ) -> list[Any] | NDArray[np.float64]:
     if not column.is_number:
-        known = (*column.values, None)
-        return [known[place] for place in features[0].astype(np.int64).tolist()]
+        values_of_column = (*column.values, None)
+        return [values_of_column[place] for place in features[0].astype(np.int64).tolist()]
     if not column.missing:
         return np.asarray(features[0])
     if column.dtype is not None and "float" in str(column.dtype).lower():

@@ -57,16 +57,16 @@ def read_pair(
     """Check the two samples of a detection, and give both in the same features."""
     given = as_schema(schema)
     both = _both_frames(X_null, X_test, given) if keep_frames else []
-    known, tests = (
+    normals, tests = (
         read_frames(*both)
         if both
         else _read_features(X_null, X_test, given, shares_schema=shares_schema)
     )
     if isinstance(given, Schema):
-        require_made_for(given.made_from, known.contents, tests.contents, fixed=fixed)
-    warn_constant(known, tests)
-    warn_shared_rows(known.values, tests.values)
-    return known, tests
+        require_made_for(given.made_from, normals.contents, tests.contents, fixed=fixed)
+    warn_constant(normals, tests)
+    warn_shared_rows(normals.values, tests.values)
+    return normals, tests
 
 
 def _read_features(
@@ -80,8 +80,8 @@ def _read_features(
             " both must hold the same features in the same order"
         )
     if isinstance(null, Rows) and isinstance(test, Rows) and not changes_numbers(given):
-        known, tests = unify(null, test)
-        return known, tests
+        normals, tests = unify(null, test)
+        return normals, tests
     if shares_schema and given is None:
         _refuse_without_schema(X_null, X_test)
     return _encode(as_table(null), as_table(test), given)
@@ -117,7 +117,7 @@ def _both_frames(
     X_null: Any, X_test: Any, given: Schema | Mapping[str, Any] | None
 ) -> list[nw.DataFrame[Any]]:
     """Give both samples as frames with the same columns, if they are frames."""
-    found: list[nw.DataFrame[Any]] = []
+    frames: list[nw.DataFrame[Any]] = []
     columns, ignored = columns_of(given)
     for sample, name in ((X_null, "X_null"), (X_test, "X_test")):
         held = isinstance(sample, Rows | Table)
@@ -126,8 +126,8 @@ def _both_frames(
         kept = [j for j, label in enumerate(frame.columns) if str(label) not in ignored]
         frame, labels = chosen_columns(frame[:, kept], name, columns)
         columns = list(labels)
-        found.append(frame)
-    return found
+        frames.append(frame)
+    return frames
 
 
 def infer_schema(X_null: Any, X_test: Any = None, *, kinds: SchemaLike = None) -> Schema:
@@ -169,10 +169,10 @@ def infer_schema(X_null: Any, X_test: Any = None, *, kinds: SchemaLike = None) -
     columns = _aligned(list(map(as_table, samples)))
     if isinstance(given, Schema):
         return given
-    found = _inferred(columns, given)
-    names = tuple(column.name for column in found.used)
+    inferred = _inferred(columns, given)
+    names = tuple(column.name for column in inferred.used)
     seen = (contents_of([sample[name] for name in names]) for sample in columns)
-    return replace(found, made_from=MadeFrom(names, tuple(seen)))
+    return replace(inferred, made_from=MadeFrom(names, tuple(seen)))
 
 
 def _refuse_without_schema(X_null: Any, X_test: Any) -> None:
@@ -194,13 +194,13 @@ def _aligned(
     that were encoded earlier.
     """
     columns = [dict(zip(samples[0].values, s.values.values(), strict=True)) for s in samples]
-    found: dict[str, tuple[str, ...]] = {}
+    orders: dict[str, tuple[str, ...]] = {}
     for name in samples[0].values:
         held, label = [sample[name] for sample in columns], f"column {name!r}"
         earlier = {before[name]} - {TEXT} if before and name in before else set()
         kinds = frozenset(earlier).union(*(raw.kinds for raw in held))
         require_one_meaning(kinds, label)
-        found[label] = tuple(kinds)
+        orders[label] = tuple(kinds)
         if any(isinstance(raw, Texts) for raw in held):
             for sample, raw in zip(columns, held, strict=True):
                 sample[name] = raw.texts(kinds, label)
@@ -209,7 +209,7 @@ def _aligned(
         for sample, raw in zip(columns, held, strict=True):
             sample[name] = _rounded(raw, common, name)
     if before is None:
-        warn_rounded(found, stacklevel=6)
+        warn_rounded(orders, stacklevel=6)
     return columns
 
 
@@ -221,14 +221,14 @@ def _rounded(raw: RawColumn, common: str, name: str) -> RawColumn:
 
 
 def _inferred(
-    samples: Sequence[Mapping[str, RawColumn]], asked: Mapping[str, Any] | None
+    samples: Sequence[Mapping[str, RawColumn]], kinds: Mapping[str, Any] | None
 ) -> Schema:
     profiles: dict[str, Profile] = {}
     for name in samples[0]:
         profiles[name] = Profile()
         for sample in samples:
             profiles[name].join(Profile.of(sample[name]))
-    return schema_from(profiles, asked, "X_null and X_test" if len(samples) > 1 else "X_null")
+    return schema_from(profiles, kinds, "X_null and X_test" if len(samples) > 1 else "X_null")
 
 
 def _encode(
@@ -236,8 +236,8 @@ def _encode(
 ) -> tuple[Rows, Rows]:
     columns = _aligned([null, test])
     schema = given if isinstance(given, Schema) else _inferred(columns, given)
-    known, tests = _all_encoded([null, test], columns, schema, ("X_null", "X_test"))
-    return known, tests
+    normals, tests = _all_encoded([null, test], columns, schema, ("X_null", "X_test"))
+    return normals, tests
 
 
 def _all_encoded(
@@ -247,10 +247,10 @@ def _all_encoded(
     names: Sequence[str],
 ) -> list[Rows]:
     encoder = Encoder(schema)
-    found = []
+    encoded = []
     for table, held, name in zip(tables, columns, names, strict=True):
         values = np.stack(encoder.encode(held, name), axis=1)
         require_finite(values, encoder.features, name)
         kinds = encoder.kinds(held)
-        found.append(Rows(values, encoder.features, table.frame, kinds, encoder, table.contents))
-    return found
+        encoded.append(Rows(values, encoder.features, table.frame, kinds, encoder, table.contents))
+    return encoded

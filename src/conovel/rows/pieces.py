@@ -156,16 +156,16 @@ class FileSource:
 
     def digest(self) -> str:
         """Digest of what tells one state of the files from another, without reading them."""
-        told: list[Any] = []
+        facts: list[Any] = []
         for file in self.files:
             try:
                 state = file.path.stat()
             except OSError as error:
                 raise unreadable(file.path, error) from None
-            told.append([str(file.path), state.st_size, state.st_mtime_ns])
-        told += [[[f.name, str(f.type)] for f in self._all_types], self.id_column]
-        told += [repr(self.reading), self.encoder and self.encoder.identity()]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+            facts.append([str(file.path), state.st_size, state.st_mtime_ns])
+        facts += [[[f.name, str(f.type)] for f in self._all_types], self.id_column]
+        facts += [repr(self.reading), self.encoder and self.encoder.identity()]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
     def pieces(self, size: int) -> Iterator[Piece]:
         """Read the rows in order, `size` at a time."""

@@ -44,8 +44,8 @@ def make_private_folder(path: Path) -> None:
 def keep_mode(path: Path, replacement: Path) -> None:
     """Give the file that will replace `path` its mode, if `path` exists and is the user's own."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return
-    if found.st_uid == replacement.stat().st_uid:
-        replacement.chmod(S_IMODE(found.st_mode))
+    if status.st_uid == replacement.stat().st_uid:
+        replacement.chmod(S_IMODE(status.st_mode))

@@ -262,10 +262,12 @@ def _why_no_numbers(array: NDArray[Any]) -> str:
 
 def _settle_objects(values: NDArray[np.float64], array: NDArray[Any]) -> tuple[str, ...]:
     """Bring each column of objects to one type, in place, and name it."""
-    found = {column_label(None, j): kinds_of_objects(column) for j, column in enumerate(array.T)}
-    warn_rounded(found, stacklevel=6)
-    common = tuple(map(common_kind, found.values()))
-    for j, (label, kinds) in enumerate(found.items()):
+    kinds_by_column = {
+        column_label(None, j): kinds_of_objects(column) for j, column in enumerate(array.T)
+    }
+    warn_rounded(kinds_by_column, stacklevel=6)
+    common = tuple(map(common_kind, kinds_by_column.values()))
+    for j, (label, kinds) in enumerate(kinds_by_column.items()):
         if any(loses_digits(kind, common[j]) for kind in kinds):
             values[:, j] = round_to(values[:, j], common[j], label)
     return common

@@ -42,8 +42,8 @@ def as_schema(schema: SchemaLike) -> Schema | Mapping[str, Any] | None:
 
 def as_whole_schema(schema: SchemaLike) -> Schema | None:
     """Read a schema that says all: what agents agree on does not follow from one of them."""
-    found = as_schema(schema)
-    return found if found is None or isinstance(found, Schema) else Schema.from_dict(found)
+    whole = as_schema(schema)
+    return whole if whole is None or isinstance(whole, Schema) else Schema.from_dict(whole)
 
 
 def columns_of(given: Schema | Mapping[str, Any] | None) -> tuple[list[str] | None, list[str]]:
@@ -70,15 +70,15 @@ def restricted(
     if not isinstance(given, Schema) or not (exclude or columns):
         return given
     used = [column.name for column in given.used]
-    asked = [name for name in columns or used if name not in exclude]
-    if unknown := [name for name in asked if name not in used]:
+    wanted = [name for name in columns or used if name not in exclude]
+    if unknown := [name for name in wanted if name not in used]:
         raise ColumnError(
             f"the schema does not use the column {listed(unknown, 5)}, so that it is no feature:"
             f" {not_there(unknown[0], used)}"
         )
-    if not asked:
+    if not wanted:
         raise ColumnError("no column of the schema is left: exclude fewer of them")
-    changed = (c if c.name in asked else Column(c.name, "ignore") for c in given)
+    changed = (c if c.name in wanted else Column(c.name, "ignore") for c in given)
     return replace(given, columns=tuple(changed))
 
 
@@ -262,16 +262,16 @@ def _smallest(
 
 
 def schema_from(
-    profiles: Mapping[str, Profile], asked: Mapping[str, Any] | None = None, name: str = "X"
+    profiles: Mapping[str, Profile], kinds: Mapping[str, Any] | None = None, name: str = "X"
 ) -> Schema:
     """Say what each column is.
 
     Proof: Corollary 4 (docs/theory.md#cor-tables).
     """
-    entries = {} if asked is None else asked
+    entries = {} if kinds is None else kinds
     ignored = [key for key, given in entries.items() if kind_of_column(given) == "ignore"]
-    asked = {key: given for key, given in entries.items() if key not in ignored}
-    if unknown := [key for key in asked if key not in profiles]:
+    kinds = {key: given for key, given in entries.items() if key not in ignored}
+    if unknown := [key for key in kinds if key not in profiles]:
         instead = not_there(unknown[0], list(profiles))
         raise ColumnError(f"{name} has no column {listed(unknown, _MOST_NAMED)}: {instead}")
     refused: list[str] = []
@@ -280,12 +280,12 @@ def schema_from(
         if key in ignored:
             continue
         require_one_meaning(profile.moments, f"{name}: column {key!r}")
-        if key not in asked and (why := _no_feature(key, profile)):
+        if key not in kinds and (why := _no_feature(key, profile)):
             refused.append(why)
         else:
-            if key not in asked and profile.kind == "category":
+            if key not in kinds and profile.kind == "category":
                 _warn_mixed(name, key, profile)
-            columns.append(_column(key, profile, asked.get(key, profile.kind)))
+            columns.append(_column(key, profile, kinds.get(key, profile.kind)))
     if refused:
         more = f"; and {len(refused) - _MOST_NAMED} more" if len(refused) > _MOST_NAMED else ""
         raise ColumnError(f"{name}: {'; '.join(refused[:_MOST_NAMED])}{more}")

@@ -120,9 +120,9 @@ def number_kind(kinds: Collection[str]) -> str:
 
 def require_one_meaning(kinds: Collection[str], label: str) -> None:
     """Refuse a column whose types have no common form: numbers and dates, for one."""
-    found = set(kinds)
-    plain = found - DATES - _SPANS
-    meanings = sorted(found - plain) + (["number"] if plain else [])
+    different = set(kinds)
+    plain = different - DATES - _SPANS
+    meanings = sorted(different - plain) + (["number"] if plain else [])
     if len(meanings) > 1:
         raise ValueTypeError(
             f"{label} holds {_these(meanings)}, and no rule says which of them are equal: give the"
@@ -133,15 +133,15 @@ def require_one_meaning(kinds: Collection[str], label: str) -> None:
 def respell(texts: Iterable[str], kinds: Collection[str], label: str) -> list[str | None]:
     """Spell texts of a column that holds values of these kinds, too, in any of the samples."""
     kind = number_kind(kinds)
-    found = [spell(text, kind) for text in texts]
-    for text in found:
+    spelled = [spell(text, kind) for text in texts]
+    for text in spelled:
         if text is not None and kinds and _is_ambiguous(text, set(kinds)):
             raise ValueTypeError(
                 f"{label} holds values of type {_these(sorted(kinds))} and the text {text!r},"
                 " which may be one of them in another spelling: give the column as texts in all"
                 " samples and files, or mark that text as missing"
             )
-    return found
+    return spelled
 
 
 def _is_ambiguous(text: str, kinds: set[str]) -> bool:

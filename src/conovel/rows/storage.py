@@ -111,9 +111,9 @@ def pick_features(
     nobody can tell whether they were meant to be features. The type of a feature is the same
     in all files of both samples, see :mod:`conovel.rows.tables`.
     """
-    known, tests = open_files(null, reading), open_files(test, reading)
+    normals, tests = open_files(null, reading), open_files(test, reading)
     left_out = {id_column, *reading.exclude, *reading.ignore}
-    present = {*column_names(known), *column_names(tests)}
+    present = {*column_names(normals), *column_names(tests)}
     if unknown := [name for name in reading.exclude if name not in present]:
         instead = not_there(unknown[0], sorted(present))
         raise ColumnError(f"there is no column {listed(unknown)} to exclude: {instead}")
@@ -123,7 +123,7 @@ def pick_features(
             ' not name: add it there, with kind = "ignore" if it is no feature, or --exclude it'
         )
     if columns is None:
-        columns = [c for c in column_names(known) if c not in left_out]
+        columns = [c for c in column_names(normals) if c not in left_out]
         extra = [c for c in column_names(tests) if c not in {*columns, *left_out}]
         if extra and (lacking := [c for c in columns if c not in column_names(tests)]):
             raise ColumnError(
@@ -138,7 +138,7 @@ def pick_features(
             )
         if not columns:
             raise ColumnError(f"{null} has no feature columns")
-    return agree_on_features([known, tests], require_features(columns, id_column), stacklevel=4)
+    return agree_on_features([normals, tests], require_features(columns, id_column), stacklevel=4)
 
 
 def require_features(columns: Sequence[str], id_column: str | None) -> list[str]:
@@ -161,13 +161,13 @@ def size_of(path: Path) -> int:
 
 def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
     """Read some columns of a file of decisions as plain lists."""
-    found: dict[str, list[Any]] = {name: [] for name in names}
+    columns: dict[str, list[Any]] = {name: [] for name in names}
     for file in open_files(path):
         require_columns([file], names)
         types = pa.schema([file.schema.field(name) for name in names])
         for name, values in file.read(types).to_pydict().items():
-            found[name] += values
-    return found
+            columns[name] += values
+    return columns
 
 
 def read_originals(path: Path, reading: Reading = AS_FOUND) -> dict[str, pa.ChunkedArray]:

@@ -176,13 +176,13 @@ def require_finite(
     ):
         hit = np.flatnonzero(wrong.any(axis=0))
         if hit.size:
-            found = [
+            bad = [
                 f"{column_label(columns, j)} has {np.count_nonzero(wrong[:, j])}"
                 f" (first in row {np.flatnonzero(wrong[:, j])[0]})"
                 for j in hit.tolist()
             ]
             error = MissingValueError if what == "missing" else ColumnError
-            raise error(f"{name} has {what} values: {joined(found)}: {fix}")
+            raise error(f"{name} has {what} values: {joined(bad)}: {fix}")
 
 
 def warn_constant(null: Rows, test: Rows) -> None:
@@ -209,8 +209,8 @@ def count_shared_rows(null: NDArray[np.float64], test: NDArray[np.float64]) -> i
     Coarse data repeat by nature; then the rate within the null sample is as high, and
     sharing is no sign that somebody put test rows among the known normals.
     """
-    known, times = np.unique(content_hash(null), return_counts=True)
-    shared = int(np.isin(content_hash(test), known).sum())
+    hashes, times = np.unique(content_hash(null), return_counts=True)
+    shared = int(np.isin(content_hash(test), hashes).sum())
     # One row more, because no copy may occur by chance. Copies come in pairs, and both samples
     # vary: the variance is about 2 (1 + m/n) times the mean.
     by_nature = (int(times[times > 1].sum()) + 1) / len(null) * len(test)
@@ -276,11 +276,11 @@ def common_kind(kinds: Iterable[str]) -> str:
     >>> common_kind(["int64", "float32"]), common_kind(["int64", "bool"])
     ('float32', 'float64')
     """
-    found = set(kinds)
-    floats = found & _FLOAT_BITS.keys()
+    different = set(kinds)
+    floats = different & _FLOAT_BITS.keys()
     if floats:
         return min(floats, key=lambda kind: _FLOAT_BITS[kind])
-    return found.pop() if len(found) == 1 else "float64"
+    return different.pop() if len(different) == 1 else "float64"
 
 
 def loses_digits(kind: str, common: str) -> bool:
@@ -330,10 +330,10 @@ def round_to(values: NDArray[np.float64], kind: str, label: str) -> NDArray[Any]
     return rounded
 
 
-def warn_rounded(found: Mapping[str, Iterable[str]], stacklevel: int = 3) -> None:
+def warn_rounded(columns: Mapping[str, Iterable[str]], stacklevel: int = 3) -> None:
     """Warn of columns whose kinds differ so that some numbers are rounded."""
     differing = []
-    for label, kinds in found.items():
+    for label, kinds in columns.items():
         names = sorted(set(kinds))
         if any(loses_digits(kind, common_kind(names)) for kind in names):
             differing.append(f"{label} ({' and '.join(names)})")

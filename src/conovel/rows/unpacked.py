@@ -45,21 +45,21 @@ def as_bytes(amount: int | str, name: str = "memory") -> int:
     >>> as_bytes("1.5GB")
     1500000000
     """
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)i?B?\s*", str(amount), re.IGNORECASE
     )
-    if not found:
+    if not match:
         raise InputError(f"{name} must be like 800MB or 2GB, not {str(amount)[:80]!r}")
-    return int(float(found[1]) * _UNITS[found[2].upper()])
+    return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def require_room(
-    path: Path, form: str, names: Collection[str], separator: str, asked: str | None
+    path: Path, form: str, names: Collection[str], separator: str, option: str | None
 ) -> None:
     """Refuse a file that takes more memory than the budget when it is unpacked."""
-    asked = asked or os.environ.get(VARIABLE)
+    option = option or os.environ.get(VARIABLE)
     size = path.stat().st_size
-    budget = max(BUDGET, TIMES * size) if asked is None else as_bytes(asked, "unpacked")
+    budget = max(BUDGET, TIMES * size) if option is None else as_bytes(option, "unpacked")
     measure: Mapping[str, Callable[[], int]] = {
         "csv": lambda: _csv(path, separator, budget),
         "parquet": lambda: _parquet(path, names, budget),

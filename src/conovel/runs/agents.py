@@ -64,8 +64,8 @@ class Agent(Shown):
 
     def _shown(self) -> dict[str, str]:
         sizes = {"known normals": self.X_null, "rows to test": self.X_test}
-        told = {term: f"{len(X):,}" for term, X in sizes.items() if hasattr(X, "__len__")}
-        return {"name": self.name, **told}
+        numbers = {term: f"{len(X):,}" for term, X in sizes.items() if hasattr(X, "__len__")}
+        return {"name": self.name, **numbers}
 
 
 def is_inherited(setting: Any) -> bool:

@@ -109,15 +109,15 @@ class Check:
             return (
                 f"Nothing speaks against these known normals (p = {self.p_value:.2g}). {rehearsed}"
             )
-        found = f"The known normals are not exchangeable in their order (p = {self.p_value:.2g})."
+        text = f"The known normals are not exchangeable in their order (p = {self.p_value:.2g})."
         if self.columns:
             one, others = self.columns[0], len(self.columns) - 1
             change = f"and {others:,} more change" if others else "changes"
-            found += (
+            text += (
                 f" {named(one.column)[:1].upper()}{named(one.column)[1:]} {change}, most at"
                 f" {self.since}: mean {one.before:.4g} before, {one.after:.4g} after."
             )
-        return f"{found} {rehearsed}"
+        return f"{text} {rehearsed}"
 
     def to_dict(self) -> dict[str, Any]:
         """Give it as JSON types; ``conovel report`` reads it."""
@@ -229,16 +229,16 @@ def check(
     left_out = {column for finding in mistakes for column in finding.columns}
     rest = [j for j, source in enumerate(sources) if source not in left_out]
     values = np.concatenate([part.values for part in pair])[:, rest]
-    found = find_drift(values, [names[j] for j in rest], _DRAWS)
-    if found is None:
+    outcome = find_drift(values, [names[j] for j in rest], _DRAWS)
+    if outcome is None:
         raise ColumnError(
             "X_null has no column to check: all are constant, or look like row numbers"
         )
     detector = AdaDetect(scorer, level, random_state=random_state, schema=schema)
     rehearsed = _rehearse(_without(rows, left_out), detector, n)
     p_rehearsal = _rank_sum_p_value(rehearsed)
-    p_value = min(1.0, 2 * float(min(found.p_value, p_rehearsal)))
-    columns = found.drifting(LEVEL / 2)
+    p_value = min(1.0, 2 * float(min(outcome.p_value, p_rehearsal)))
+    columns = outcome.drifting(LEVEL / 2)
     since = columns[0].since if columns else None
     return Check(
         p_value=p_value,
@@ -248,8 +248,8 @@ def check(
         n_latest=rehearsed.rejected.size,
         n_flagged=rehearsed.n_rejected,
         level=as_level(level),
-        drift=found,
-        p_columns=float(found.p_value),
+        drift=outcome,
+        p_columns=float(outcome.p_value),
         p_rehearsal=float(p_rehearsal),
         warnings=tuple(mistakes),
     )

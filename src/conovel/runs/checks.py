@@ -24,27 +24,27 @@ def check_sites(
     note: Callable[[Finding], None],
 ) -> dict[str, list[Finding]]:
     """Let every agent look at its rows before anything is learnt; give findings by agent."""
-    thin, found = _thin(spec, sites), {}
+    thin, findings = _thin(spec, sites), {}
     for agent in agents:
         site = sites[agent.name]
         checked = CheckedRows.of(site.null, site.test)
-        found[agent.name] = check_rows(
+        findings[agent.name] = check_rows(
             checked,
             checked.entries_of(as_ids(agent.ids, len(site.test))),
             partial(_note_of, note, agent.name),
             thin.get(agent.name),
             n_agents=len(sites),
         )
-    return found
+    return findings
 
 
 def with_checks(
-    run: NetworkRun, sites: Mapping[str, Site], found: Mapping[str, Sequence[Finding]]
+    run: NetworkRun, sites: Mapping[str, Site], findings: Mapping[str, Sequence[Finding]]
 ) -> NetworkRun:
     """Give the results of a run the findings of before, and those about their decisions."""
     results = {
         name: with_findings(
-            result, found[name], CheckedRows.of(sites[name].null, sites[name].test)
+            result, findings[name], CheckedRows.of(sites[name].null, sites[name].test)
         )
         for name, result in run.sites.items()
     }

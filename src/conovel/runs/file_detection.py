@@ -169,7 +169,7 @@ def detect_files(
         site.close()  # the same inputs would only fail again
         raise
     thin = thin_finding(histogram.n_calibration, histogram.size, level, pi0)
-    found = written.findings(thin) if check else ()
+    findings = written.findings(thin) if check else ()
     site.close()
     release_unused()
     return FileDetection(
@@ -182,7 +182,7 @@ def detect_files(
         choices=site.choices,
         guarantee=one_site(level, pi0),
         reasons=reasons,
-        warnings=found,
+        warnings=findings,
     )
 
 

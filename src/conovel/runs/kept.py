@@ -281,8 +281,8 @@ class KeptDetector:
     @classmethod
     def from_bytes(cls, data: bytes) -> KeptDetector:
         """Read what :meth:`to_bytes` wrote; :class:`SavedFileError` for anything else."""
-        found = unpack(data)
-        settings = dict(found.settings)
+        content = unpack(data)
+        settings = dict(content.settings)
         if set(settings) != {*_SETTINGS, "columns", "kinds", "schema"}:
             raise SavedFileError("its settings are not those of a detector")
         if any(type(settings[name]) is not kind for name, kind in _SETTINGS.items()):
@@ -295,16 +295,16 @@ class KeptDetector:
             raise SavedFileError("a number in its settings is out of range")
         for name in ("columns", "kinds"):
             settings[name] = _texts(settings[name], name, width)
-        scores = found.calibration_scores
+        scores = content.calibration_scores
         if not scores.size or (np.diff(scores) < 0).any():
             raise SavedFileError("its calibration scores are not in order")
-        if found.normals.ndim != 2 or found.normals.shape[1] != width:
+        if content.normals.ndim != 2 or content.normals.shape[1] != width:
             raise SavedFileError("its known normals have another number of columns")
         try:
             settings["level"] = as_level(settings["level"])
             settings["schema"] = _as_schema(settings["schema"], settings["columns"])
             detector = cls(
-                **settings, calibration_scores=scores, model=found.model, normals=found.normals
+                **settings, calibration_scores=scores, model=content.model, normals=content.normals
             )
             detector.fitted.score(np.zeros((1, width)))
         except ConovelError as error:

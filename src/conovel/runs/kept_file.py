@@ -138,7 +138,7 @@ def _checked(data: bytes) -> tuple[bytes, int]:
 def _arrays(shapes: Any, body: memoryview) -> list[NDArray[Any]]:
     if not isinstance(shapes, list) or len(shapes) > _MAX_ARRAYS:
         raise SavedFileError("its list of arrays is none, or too long")
-    found, at = [], 0
+    arrays, at = [], 0
     for one in shapes:
         is_pair = isinstance(one, list) and len(one) == 2 and one[0] in ("f8", "i4")
         shape = one[1] if is_pair else None
@@ -155,11 +155,11 @@ def _arrays(shapes: Any, body: memoryview) -> list[NDArray[Any]]:
         array = array.astype(kind.newbyteorder("="))
         if kind.kind == "f" and not np.isfinite(array).all():
             raise SavedFileError("an array holds NaN or infinity")
-        found.append(array)
+        arrays.append(array)
         at = end
     if at != len(body):
         raise SavedFileError("it goes on after its arrays")
-    return found
+    return arrays
 
 
 def _part(plain: Any, arrays: dict[int, NDArray[Any]], depth: int) -> Part:

@@ -72,19 +72,21 @@ def keep(
         fitted = fit_best(settings.candidates, training)
         part, imitated = _as_part(fitted, training, settings.seed)
     tell("scoring")
-    known, encoder = samples.calibration, samples.calibration.encoder
+    calibration, encoder = samples.calibration, samples.calibration.encoder
     return KeptDetector(
         level=settings.level,
         scorer=fitted.name,
         imitated=imitated,
         schema=encoder.schema if isinstance(encoder, Encoder) else None,
-        columns=known.columns,
-        kinds=known.kinds,
-        n_features=known.width,
+        columns=calibration.columns,
+        kinds=calibration.kinds,
+        n_features=calibration.width,
         n_train=len(null_train),
         n_unlabelled=0 if unlabelled is None else len(unlabelled),
         unlabelled="" if unlabelled is None else content_digest(unlabelled.values),
-        calibration_scores=np.sort(from_part(part, known.width, fitted.name).score(known.values)),
+        calibration_scores=np.sort(
+            from_part(part, calibration.width, fitted.name).score(calibration.values)
+        ),
         model=part,
         normals=null_train[:: -(-len(null_train) // MOST_NORMALS)] if explain else null_train[:0],
         software=__version__,
@@ -99,24 +101,24 @@ def _read(
     A schema that was not given follows from the rows that train, never from calibration rows:
     their features must be made as those of rows that come later.
     """
-    said = as_schema(schema)
-    null = read_sample(X_null, "X_null", None, said)
+    kinds = as_schema(schema)
+    null = read_sample(X_null, "X_null", None, kinds)
     n, others = len(null), None
     require_two(n)
     if X_unlabelled is not None:
-        others = read_sample(X_unlabelled, "X_unlabelled", null.columns, said)
-    if isinstance(said, Schema):  # rows that come later are not among those it was made from
+        others = read_sample(X_unlabelled, "X_unlabelled", null.columns, kinds)
+    if isinstance(kinds, Schema):  # rows that come later are not among those it was made from
         require_made_for_later(
-            said.made_from, null.contents, None if others is None else others.contents
+            kinds.made_from, null.contents, None if others is None else others.contents
         )
     # How many rows a batch will have is not known: as many as there are unlabelled rows, or as
     # known normals. A poor guess costs resolution, never validity.
     n_train = settings.n_train(n, n if others is None else len(others))
     parts = [part_of(null, rows) for rows in split_by_number(n, n_train, settings.seed)]
     samples = parts if others is None else [*parts, others]
-    if not all(isinstance(sample, Rows) for sample in samples) or said is not None:
+    if not all(isinstance(sample, Rows) for sample in samples) or kinds is not None:
         learnt_from = parts[0] if others is None else others
-        fixed = infer_schema(parts[0], learnt_from, kinds=said)
+        fixed = infer_schema(parts[0], learnt_from, kinds=kinds)
         names = ["X_null", "X_null", "X_unlabelled"][: len(samples)]
         samples = list(encode_samples(samples, fixed, names))
     elif others is not None:
@@ -128,11 +130,11 @@ def _read(
     return _Samples(train, calibration, last[0] if last else None)
 
 
-def _require_width(known: Rows | Table, others: Rows | Table) -> None:
-    if known.width != others.width:
+def _require_width(normals: Rows | Table, others: Rows | Table) -> None:
+    if normals.width != others.width:
         raise ColumnError(
-            f"X_null has {known.width} columns and X_unlabelled {others.width}: both must hold the"
-            " same features in the same order"
+            f"X_null has {normals.width} columns and X_unlabelled {others.width}: both must hold"
+            " the same features in the same order"
         )
 
 

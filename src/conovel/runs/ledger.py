@@ -305,26 +305,26 @@ class Ledger:
         return read_ledger(Path(path))
 
 
-def _require_same(known: BatchFacts, facts: BatchFacts) -> None:
-    if known.score != facts.score:
+def _require_same(before: BatchFacts, facts: BatchFacts) -> None:
+    if before.score != facts.score:
         raise BatchRefusedError(
-            f"the ledger has {known.score} scores, and this batch a {facts.score} one: go on as it"
-            " was begun, or begin a new ledger"
+            f"the ledger has {before.score} scores, and this batch a {facts.score} one: go on as"
+            " it was begun, or begin a new ledger"
         )
-    if known.schema != facts.schema:
+    if before.schema != facts.schema:
         raise BatchRefusedError(
             "this batch has other columns than the earlier ones: give the same columns, or begin a"
             " new ledger"
         )
-    if known.source != facts.source:
+    if before.source != facts.source:
         others = {"kept": "another detector", "refitted": "other known normals"}
-        what = others.get(known.score, "other known normals, or other settings of the network,")
+        what = others.get(before.score, "other known normals, or other settings of the network,")
         raise BatchRefusedError(
             f"this batch was scored with {what} than the earlier ones: use the same, or begin a"
             " new ledger"
         )
-    changed = sorted({name for name, _ in {*known.settings} ^ {*facts.settings}})
-    if known.settings and changed:  # files of format 1 have none
+    changed = sorted({name for name, _ in {*before.settings} ^ {*facts.settings}})
+    if before.settings and changed:  # files of format 1 have none
         raise BatchRefusedError(
             f"this batch has another {', '.join(changed)} than the earlier ones: a setting that"
             " was changed because of a list breaks the guarantee. Go on as it was begun, or begin"

@@ -65,18 +65,18 @@ _MAX_SETTINGS = 32
 def open_ledger(ledger: Ledger | str | Path, level: Any) -> Ledger:
     """Return a ledger as it is now: an object, the content of a file, or a new one."""
     if isinstance(ledger, Ledger):
-        found = ledger
+        book = ledger
     elif isinstance(ledger, str | Path):
         path = Path(ledger)
-        found = read_ledger(path) if path.exists() else Ledger(level)
+        book = read_ledger(path) if path.exists() else Ledger(level)
     else:
         raise InputError(f"ledger must be a conovel.Ledger or a path, not {ledger!r}")
-    if found.level != Ledger(level).level:
+    if book.level != Ledger(level).level:
         raise InputError(
-            f"the ledger has level {found.level} and the detector {Ledger(level).level}: give"
+            f"the ledger has level {book.level} and the detector {Ledger(level).level}: give"
             " both the same level"
         )
-    return found
+    return book
 
 
 def take_batch(
@@ -95,9 +95,9 @@ def take_batch(
     with locked(path):
         for unfinished in path.parent.glob(f".{glob.escape(path.name)}.[0-9]*"):
             unfinished.unlink(missing_ok=True)  # a process was killed while it wrote
-        found = open_ledger(path, level)
-        update = found.add(ranks, n_calibration, facts, ids, name)
-        write_ledger(found, path)
+        book = open_ledger(path, level)
+        update = book.add(ranks, n_calibration, facts, ids, name)
+        write_ledger(book, path)
     return update
 
 
@@ -238,8 +238,8 @@ def _as_facts(plain: Any, format_: int) -> BatchFacts | None:
     digests = [plain["source"], plain["schema"], *settings.values()]
     _require(all(map(_is_digest, digests)), "a digest is none")
     _require(all(len(name) <= _MAX_NAME for name in settings), "a setting has no name")
-    told = tuple(sorted(settings.items()))
-    return BatchFacts(plain["score"], plain["source"], plain["schema"], "", told)
+    pairs = tuple(sorted(settings.items()))
+    return BatchFacts(plain["score"], plain["source"], plain["schema"], "", pairs)
 
 
 def _take(ledger: Ledger, plain: Any, label: str) -> None:
@@ -370,16 +370,16 @@ def read_prepared(path: Path, ledger: Ledger) -> Prepared | None:
     beside = prepared_path(path)
     if not beside.exists():
         return None
-    found = _as_prepared(read_plain(beside), beside)
-    earlier, later = ([e.content for e in one.entries] for one in (ledger, found.ledger))
+    prepared = _as_prepared(read_plain(beside), beside)
+    earlier, later = ([e.content for e in one.entries] for one in (ledger, prepared.ledger))
     if earlier == later:
         return None
-    if earlier != later[:-1] or ledger.level != found.ledger.level:
+    if earlier != later[:-1] or ledger.level != prepared.ledger.level:
         raise SavedFileError(
             f"{beside} is not about the next batch of {path}: bring back the ledger that belongs"
             " to it, or delete it to give its batch up"
         )
-    return found
+    return prepared
 
 
 def take_prepared(path: Path, prepared: Prepared) -> None:
@@ -404,7 +404,7 @@ def _as_prepared(content: Any, path: Path) -> Prepared:
             **others,
         } if not others and _RUN_ID.fullmatch(run_id) and len(agents) <= _MAX_AGENTS:
             if all(isinstance(name, str) for name in agents):
-                found = Prepared(run_id, tuple(agents), ledger_of_plain(ledger, path))
-                if found.ledger.in_network and found.ledger.entries:
-                    return found
+                prepared = Prepared(run_id, tuple(agents), ledger_of_plain(ledger, path))
+                if prepared.ledger.in_network and prepared.ledger.entries:
+                    return prepared
     raise SavedFileError(f"{path} is not a prepared ledger: fields are missing, unknown or wrong")

@@ -142,10 +142,10 @@ def network_facts(
     """
     null = read_sample(X_null, "X_null")
     test = read_sample(X_test, "X_test", null.columns)
-    known = content_digest(raw_numbers(null)) + spec.to_text()
+    text = content_digest(raw_numbers(null)) + spec.to_text()
     return BatchFacts(
         "network",
-        hashlib.sha256(known.encode()).hexdigest(),
+        hashlib.sha256(text.encode()).hexdigest(),
         columns_digest(null.columns, null.width),
         content_digest(raw_numbers(test)),
         settings_digests(settings),

@@ -260,8 +260,8 @@ class CrossFitter:
         if isinstance(scorer, CrossFitScorer):
             return scorer.cross_fit(self)
         weights = np.ones(len(self.rows))
-        found = self.cross_fit(scorer, weights)
-        return found or CrossFit(scorer, weights, (self.fit(scorer, weights),))
+        cross_fit = self.cross_fit(scorer, weights)
+        return cross_fit or CrossFit(scorer, weights, (self.fit(scorer, weights),))
 
     def refine(self, firsts: tuple[CrossFit, ...], learner: ScorerLike, n_refits: int) -> CrossFit:
         """Weigh and refit; the first cross-fit stays where nothing stands out."""
@@ -281,13 +281,15 @@ class CrossFitter:
 
     def refit(self, learner: ScorerLike, weights: Vector, n_refits: int) -> CrossFit | None:
         """Fit with these weights, then with those it finds itself; None if no fit is possible."""
-        found = None
+        cross_fit = None
         for _ in range(n_refits):
-            fitted = self.cross_fit(learner, weights if found is None else self.weights(found))
+            fitted = self.cross_fit(
+                learner, weights if cross_fit is None else self.weights(cross_fit)
+            )
             if fitted is None:
                 break
-            found = fitted
-        return found
+            cross_fit = fitted
+        return cross_fit
 
     def cross_fit(self, learner: ScorerLike, weights: Vector) -> CrossFit | None:
         """Fit once for each fold left out; None where a fit would lack a class."""
@@ -323,27 +325,29 @@ class CrossFitter:
         model = fit_weighted(learner, self.rows[used], labels, weights[used])
         return classifier_score(model, ClassifierScorer(learner))
 
-    def scores(self, found: CrossFit) -> Vector:
+    def scores(self, cross_fit: CrossFit) -> Vector:
         """Score all rows, each by the model of its fold."""
-        if found not in self._scores:
-            self._scores[found] = found.score(self.rows, self.folds)
-        return self._scores[found]
+        if cross_fit not in self._scores:
+            self._scores[cross_fit] = cross_fit.score(self.rows, self.folds)
+        return self._scores[cross_fit]
 
-    def mean_weights(self, found: Sequence[CrossFit]) -> Vector:
+    def mean_weights(self, cross_fits: Sequence[CrossFit]) -> Vector:
         """Average the weights that several cross-fits give."""
-        return mean_of([self.weights(one) for one in found])
+        return mean_of([self.weights(one) for one in cross_fits])
 
-    def weights(self, found: CrossFit) -> Vector:
+    def weights(self, cross_fit: CrossFit) -> Vector:
         """Weigh the mixture by how likely its rows are novel; null_train keeps weight 1."""
-        likely = likely_novel(*np.split(self.scores(found), [self.n_train]))
+        likely = likely_novel(*np.split(self.scores(cross_fit), [self.n_train]))
         return np.concatenate([np.ones(self.n_train), likely])
 
-    def finish(self, scorer: Scorer, found: CrossFit) -> FittedScorer:
+    def finish(self, scorer: Scorer, cross_fit: CrossFit) -> FittedScorer:
         """Score by the cross-fit; what peers get is fitted once on all rows."""
-        whole = self.fit(found.learner, found.weights) if found.is_one_learner else None
+        whole = (
+            self.fit(cross_fit.learner, cross_fit.weights) if cross_fit.is_one_learner else None
+        )
         estimator = whole.estimator if whole else None
-        weights = found.weights[self.n_train :]
-        return FittedScorer(scorer, found.score, found.models[0].scale, estimator, weights)
+        weights = cross_fit.weights[self.n_train :]
+        return FittedScorer(scorer, cross_fit.score, cross_fit.models[0].scale, estimator, weights)
 
 
 def _require_probabilities(scorer: ScorerLike) -> None:

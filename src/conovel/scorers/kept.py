@@ -86,9 +86,9 @@ class KeptScorer(Scorer):
 
 def to_part(fitted: FittedScorer) -> Part | None:
     """Take a fitted score apart; None if it is not made of numbers that can be kept."""
-    found = getattr(fitted.read, "__self__", None)
-    if isinstance(found, CrossFit):
-        return _from_cross_fit(found)
+    read_by = getattr(fitted.read, "__self__", None)
+    if isinstance(read_by, CrossFit):
+        return _from_cross_fit(read_by)
     if isinstance(fitted.scorer, OneClass):
         return _from_one_class(fitted.scorer, fitted.estimator)
     is_reader = isinstance(fitted.read, ProbabilityReader)
@@ -104,17 +104,19 @@ def to_part(fitted: FittedScorer) -> Part | None:
     return None if flat is None else flat_part(flat, fitted.scale)
 
 
-def _from_cross_fit(found: CrossFit) -> Part | None:
-    models = [to_part(model) for model in found.models]
+def _from_cross_fit(cross_fit: CrossFit) -> Part | None:
+    models = [to_part(model) for model in cross_fit.models]
     inner = (
-        [_from_cross_fit(part) for part in found.parts] if isinstance(found, BlendedFit) else []
+        [_from_cross_fit(part) for part in cross_fit.parts]
+        if isinstance(cross_fit, BlendedFit)
+        else []
     )
     if any(part is None for part in [*models, *inner]):
         return None
     parts = cast("tuple[Part, ...]", tuple([*models, *inner]))
-    scale = found.models[0].scale
-    if isinstance(found, BlendedFit):
-        return Part("blend", scale, {"n_folds": len(models)}, {"scale": found.scale}, parts)
+    scale = cross_fit.models[0].scale
+    if isinstance(cross_fit, BlendedFit):
+        return Part("blend", scale, {"n_folds": len(models)}, {"scale": cross_fit.scale}, parts)
     return Part("folds", scale, {}, {}, parts)
 
 

@@ -73,12 +73,12 @@ class Selection:
 
     def to_dict(self) -> dict[str, Any]:
         """Give plain JSON types."""
-        said = {
+        plain = {
             "chosen": self.winner,
             "candidates": list(self.names),
             self.criterion: [round(value, 6) for value in self.values],
         }
-        return {**said, "rule": self.rule} if self.rule else said
+        return {**plain, "rule": self.rule} if self.rule else plain
 
 
 @dataclass(frozen=True, eq=False)

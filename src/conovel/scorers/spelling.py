@@ -108,8 +108,8 @@ def _parameters(value: Any, depth: int) -> dict[str, Any]:
 
 
 def _spell_named(name: str, parts: Mapping[str, Any], depth: int) -> str:
-    told = (f"{key}={spell(parts[key], depth)}" for key in sorted(parts))
-    return f"{name}({', '.join(told)})"
+    spelled = (f"{key}={spell(parts[key], depth)}" for key in sorted(parts))
+    return f"{name}({', '.join(spelled)})"
 
 
 def _named(thing: Any) -> str:

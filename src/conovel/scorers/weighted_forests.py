@@ -77,9 +77,11 @@ def neighbour_distance(rows: Matrix, n_train: int) -> Vector:
     step = -(-n_train // _MOST_REFERENCES)
     reference = rows[:n_train:step]
     k = min(_NEIGHBOURS, len(reference) - 1)
-    found, _ = NearestNeighbors(n_neighbors=k + 1, n_jobs=1).fit(reference).kneighbors(rows)
-    distance: Vector = found[:, k - 1].copy()
-    distance[:n_train:step] = found[:n_train:step, k]
+    to_neighbours, _ = (
+        NearestNeighbors(n_neighbors=k + 1, n_jobs=1).fit(reference).kneighbors(rows)
+    )
+    distance: Vector = to_neighbours[:, k - 1].copy()
+    distance[:n_train:step] = to_neighbours[:n_train:step, k]
     return distance
 
 
@@ -154,9 +156,11 @@ class WeightedForests(Scorer):
         for forest, bins in zip(self._forests(n_trees, seed, rows), axes, strict=True):
             scores = replace(forest, bootstrap=True).grow(bins, labels).unseen_scores
             unseen += np.where(np.isnan(scores), labels.mean(), scores)
-        found = {"forests": over_equal_rows(unseen, rows)}
-        found.update(distances(rows, n_train))
-        return {name: likely_novel(*np.split(scores, [n_train])) for name, scores in found.items()}
+        by_name = {"forests": over_equal_rows(unseen, rows)}
+        by_name.update(distances(rows, n_train))
+        return {
+            name: likely_novel(*np.split(scores, [n_train])) for name, scores in by_name.items()
+        }
 
     def _forests(self, n_trees: int, seed: int, rows: Matrix) -> tuple[BinnedForest, ...]:
         """Return a forest for each of :func:`_axes`."""
@@ -181,13 +185,13 @@ class WeightedForests(Scorer):
         return first, second, third
 
 
-def average(*found: Vector) -> Vector:
+def average(*scores: Vector) -> Vector:
     """Average weights in proportion to their sums: what finds nothing changes nothing."""
-    sums = np.array([one.sum() for one in found])
+    sums = np.array([one.sum() for one in scores])
     if not sums.any():
-        return np.zeros(found[0].size)
-    total = np.zeros(found[0].size)
-    for share, one in zip(sums / sums.sum(), found, strict=True):
+        return np.zeros(scores[0].size)
+    total = np.zeros(scores[0].size)
+    for share, one in zip(sums / sums.sum(), scores, strict=True):
         total += share * one
     return total
 

@@ -126,14 +126,14 @@ def fit_scale(model: ScoreModel, training: TrainingSet, least: int = 1) -> Commo
     >>> scale.likely
     57
     """
-    scores, known = (
+    scores, normals = (
         np.sort(some) for some in (training.mixture.score(model), model.score(training.null_train))
     )
-    is_probability = bool(min(scores[0], known[0]) >= 0 and max(scores[-1], known[-1]) <= 1)
+    is_probability = bool(min(scores[0], normals[0]) >= 0 and max(scores[-1], normals[-1]) <= 1)
     if is_probability:
-        curve = fit_curve(*(log_odds(some, _CLOSEST) for some in (scores, known)))
+        curve = fit_curve(*(log_odds(some, _CLOSEST) for some in (scores, normals)))
     else:
-        curve = fit_curve(scores, known)
+        curve = fit_curve(scores, normals)
     marks = np.append(curve.score_at(EDGES), curve.even)
     if is_probability:
         marks = expit(marks)
@@ -181,9 +181,9 @@ def _groups(cells: NDArray[np.int64], least: int) -> NDArray[np.intp]:
 
 
 @np.errstate(over="ignore")  # scores of any size have a unit of any size
-def fit_curve(scores: Vector, known: Vector) -> Curve:
+def fit_curve(scores: Vector, normals: Vector) -> Curve:
     """Learn the common scale from the scores of the mixture and of null_train, both ascending."""
-    centre, unit = _centre_and_unit(scores, known)
+    centre, unit = _centre_and_unit(scores, normals)
     mean, share = novelties_in((scores - centre) / unit)
     knots = np.unique(scores)
     below = np.searchsorted(scores, knots) + np.searchsorted(scores, knots, side="right")
@@ -194,11 +194,11 @@ def fit_curve(scores: Vector, known: Vector) -> Curve:
     return Curve(knots, values, unit / mean, float(centre + unit * least / mean))
 
 
-def _centre_and_unit(scores: Vector, known: Vector) -> tuple[float, float]:
+def _centre_and_unit(scores: Vector, normals: Vector) -> tuple[float, float]:
     """Return the middle of normal scores, and their standard deviation by the upper quantiles."""
-    normal = _mostly_normal(scores, known)
+    normal = _mostly_normal(scores, normals)
     centre, upper, high = np.quantile(normal, [0.5, _QUANTILE, _HIGH]).tolist()
-    tail = float(np.quantile(known, _TAIL))
+    tail = float(np.quantile(normals, _TAIL))
     unit = max(
         (upper - centre) / _NORMAL_QUANTILE,
         (high - centre) / _NORMAL_HIGH,
@@ -223,15 +223,15 @@ def novelties_in(z: Vector) -> tuple[float, float]:
     return mean, n_novel / (z.size + _USUAL_ROWS / _USUAL_SHARE)
 
 
-def _mostly_normal(scores: Vector, known: Vector) -> Vector:
+def _mostly_normal(scores: Vector, normals: Vector) -> Vector:
     """Return the scores of the mixture and null_train without novelties, where there are many.
 
     A row is far out if it is above the median by 3.5 times the spread of null_train, or of the
     lower half where that is larger. A few such rows do not move the quantiles and are kept.
     """
-    both = np.concatenate([scores, known])
+    both = np.concatenate([scores, normals])
     centre, low = np.quantile(both, [0.5, 1 - _QUANTILE]).tolist()
-    middle, upper = np.quantile(known, [0.5, _QUANTILE]).tolist()
+    middle, upper = np.quantile(normals, [0.5, _QUANTILE]).tolist()
     unit = max(centre - low, upper - middle) / _NORMAL_QUANTILE
     is_near = both - centre <= _FAR_OUT * unit
     return both if unit == 0 or is_near.mean() >= 1 - _MANY else both[is_near]

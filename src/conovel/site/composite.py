@@ -63,8 +63,8 @@ class Combined:
 
     def score(self, rows: Matrix) -> Vector:
         """Score each row."""
-        found = all_scores(self.local, self.surrogates, self.null_train, rows)
-        return _COMBINE[self.composite](found)
+        scores = all_scores(self.local, self.surrogates, self.null_train, rows)
+        return _COMBINE[self.composite](scores)
 
 
 def fit_composite(

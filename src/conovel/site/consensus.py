@@ -211,9 +211,9 @@ def _discriminant(training: FoldTraining, mixture: Mixture) -> Linear:
             weights = np.ones(len(rows))
         fitted = Discriminant().fit(both, labels, np.concatenate([ones, weights + 1e-9]))
         coef = fitted.coef_
-        known, found = (add_up((X * coef).T) for X in (null_train, rows))
-        centre, unit = _centre_and_unit(known)
-        weights = np.clip((found - centre) / unit - _STANDS_OUT, 0, 1)
+        of_normals, of_mixture = (add_up((X * coef).T) for X in (null_train, rows))
+        centre, unit = _centre_and_unit(of_normals)
+        weights = np.clip((of_mixture - centre) / unit - _STANDS_OUT, 0, 1)
     return Linear(coef, -float(add_up((fitted.middle_ * coef)[:, np.newaxis])[0]))
 
 
@@ -228,9 +228,9 @@ def _as_odds(model: Linear | Forest, null_train: Matrix, mixture: Mixture) -> Li
 
     In standard units z of null_train novelties are taken to be normal around a mean μ.
     """
-    known, found = (_raw_output(model, rows) for rows in (null_train, mixture.rows))
-    centre, unit = _centre_and_unit(known)
-    mean, _ = novelties_in((found - centre) / unit)
+    of_normals, of_mixture = (_raw_output(model, rows) for rows in (null_train, mixture.rows))
+    centre, unit = _centre_and_unit(of_normals)
+    mean, _ = novelties_in((of_mixture - centre) / unit)
     factor, shift = mean / unit, -mean * centre / unit - mean**2 / 2
     if isinstance(model, Linear):
         return replace(model, coef=factor * model.coef, intercept=factor * model.intercept + shift)

@@ -60,5 +60,5 @@ def ranks(site: Site, models: Mapping[str, bytes]) -> RankHistogram | CellHistog
     tests = np.zeros(N_CELLS, dtype=np.int64)
     for part in ranked.parts():
         tests += np.bincount(scale.cells(part.scores), minlength=N_CELLS)
-    known = np.bincount(scale.cells(ranked.calibration_scores), minlength=N_CELLS)
-    return CellHistogram(known, tests, scale.likely)
+    calibration = np.bincount(scale.cells(ranked.calibration_scores), minlength=N_CELLS)
+    return CellHistogram(calibration, tests, scale.likely)

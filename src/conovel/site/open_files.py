@@ -146,25 +146,25 @@ def _stored_site(null: FileSource, test: FileSource, work: SiteWork, store: Stor
     total = None if None in counts else sum(filter(None, counts))
     tell, size = store.begin("reading", total), store.plan.piece
     try:
-        known = store_rows(null, store.work, "null", size, tell)
+        normals = store_rows(null, store.work, "null", size, tell)
         tests = store_rows(test, store.work, "test", size, tell)
-        ranges = (np.stack([rows.low, rows.high]) for rows in (known, tests))
-        warn_constant(*(Rows(pair, known.columns, encoder=known.encoder) for pair in ranges))
+        ranges = (np.stack([rows.low, rows.high]) for rows in (normals, tests))
+        warn_constant(*(Rows(pair, normals.columns, encoder=normals.encoder) for pair in ranges))
     except (InputError, FileError):
         store.work.clear()  # the same inputs would only fail again
         raise
-    return Site(known, tests, work, store)
+    return Site(normals, tests, work, store)
 
 
 def infer_from_files(
-    sources: Sequence[FileSource], size: int, asked: Mapping[str, Any] | None
+    sources: Sequence[FileSource], size: int, kinds: Mapping[str, Any] | None
 ) -> Schema:
     """Infer the schema of both samples together, as from rows in memory."""
     first, *others = (_profiles(source, size) for source in sources)
     for other in others:
         for name, profile in other.items():
             first[name].join(profile)
-    return schema_from(first, asked, " and ".join(source.path.name for source in sources))
+    return schema_from(first, kinds, " and ".join(source.path.name for source in sources))
 
 
 def contents_in_files(path: Path, reading: Reading, made: MadeFrom, size: int) -> Contents | None:
@@ -176,13 +176,13 @@ def contents_in_files(path: Path, reading: Reading, made: MadeFrom, size: int) -
     files = open_files(path, reading)
     if any(name not in file.schema.names for file in files for name in made.columns):
         return None
-    found = NOTHING
+    contents = NOTHING
     for part in FileSource(path, columns=made.columns, reading=reading).features_in(size):
         frame = nw.from_native(part.table, eager_only=True)
-        found += contents_of_frame(frame, made.columns) or NOTHING
-        if found.rows > made.whole.rows:
+        contents += contents_of_frame(frame, made.columns) or NOTHING
+        if contents.rows > made.whole.rows:
             return None
-    return found
+    return contents
 
 
 def codec_from_files(sources: Sequence[FileSource], size: int, room: int) -> FrameCodec:
@@ -190,15 +190,17 @@ def codec_from_files(sources: Sequence[FileSource], size: int, room: int) -> Fra
     empty = nw.from_native(sources[0].schema.empty_table(), eager_only=True)
     _refuse_mixed(sources)
     kinds = zip(empty.columns, plain_kinds(empty), strict=True)
-    found = {name: ColumnValues(name, kind is not None) for name, kind in kinds}
+    values_of_column = {name: ColumnValues(name, kind is not None) for name, kind in kinds}
     for source in sources:
         for part in source.features_in(size):
             frame = nw.from_native(part.table, eager_only=True)
-            for name, values in found.items():
+            for name, values in values_of_column.items():
                 values.see(frame[name])
-            if sum(values.n_bytes for values in found.values()) > room:
-                raise _too_many(max(found.values(), key=lambda v: v.n_bytes), room)
-    return FrameCodec(empty.implementation, [values.column() for values in found.values()])
+            if sum(values.n_bytes for values in values_of_column.values()) > room:
+                raise _too_many(max(values_of_column.values(), key=lambda v: v.n_bytes), room)
+    return FrameCodec(
+        empty.implementation, [values.column() for values in values_of_column.values()]
+    )
 
 
 def _refuse_mixed(sources: Sequence[FileSource]) -> None:
@@ -219,17 +221,17 @@ def _too_many(values: ColumnValues, room: int) -> InputError:
 
 
 def _profiles(source: FileSource, size: int) -> dict[str, Profile]:
-    found = {name: Profile() for name in source.schema.names}
+    profiles = {name: Profile() for name in source.schema.names}
     for part in source.features_in(size):
         columns = read_frame(nw.from_native(part.table, eager_only=True))
         with part.located():
             _require_no_infinity(columns, str(part.file.path))
         for name, raw in columns.items():
-            found[name].join(Profile.of(raw))
-    for name, profile in found.items():
+            profiles[name].join(Profile.of(raw))
+    for name, profile in profiles.items():
         if profile.n and profile.n == profile.n_missing:
             raise entirely_missing(str(source.path), [f"column {name!r}"], profile.n)
-    return found
+    return profiles
 
 
 def _require_no_infinity(columns: Mapping[str, RawColumn], path: str) -> None:

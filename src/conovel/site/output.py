@@ -182,10 +182,10 @@ class DecisionFile:
             rejected=rejected,
         )
 
-    def findings(self, *known: Finding | None, name: str = "") -> tuple[Finding, ...]:
+    def findings(self, *others: Finding | None, name: str = "") -> tuple[Finding, ...]:
         """Look for what speaks against the decisions, once they are written."""
         n_smallest, n_agents = self.histogram.at_most(1), self.site.work.n_agents
-        return self._seen.findings(n_smallest, known, n_agents, name)
+        return self._seen.findings(n_smallest, others, n_agents, name)
 
 
 def with_reasons(tables: Iterator[pa.Table], reasons: Reasons | None) -> Iterator[pa.Table]:
@@ -373,7 +373,7 @@ class SeenDecisions:
         return part
 
     def findings(
-        self, n_smallest: int, known: Sequence[Finding | None], n_agents: int, name: str
+        self, n_smallest: int, others: Sequence[Finding | None], n_agents: int, name: str
     ) -> tuple[Finding, ...]:
         """Look for what speaks against the decisions."""
         seen = pa.concat_tables(self._parts)
@@ -382,6 +382,6 @@ class SeenDecisions:
         if "tested" in seen.column_names:
             tested = seen["tested"].to_numpy()
         ids = seen["id"].to_numpy() if "id" in seen.column_names else None
-        before = check_rows(self.checked, ids, lambda _: None, *known, n_agents=n_agents)
+        before = check_rows(self.checked, ids, lambda _: None, *others, n_agents=n_agents)
         counts = self._n_tested, self._n_rejected, n_smallest
         return check_outcome(self.checked, Outcome(rejected, tested, *counts), before, name)

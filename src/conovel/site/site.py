@@ -132,15 +132,15 @@ class Site:
         """
         facts, most = self.facts, self.work.max_train_rows
         n_blocks = n_agents if self.spec.regime.splits_rows else 1
-        found = []
+        listed = []
         sizes = zip(*(block_sizes(n, n_blocks) for n in (facts.n_null, facts.n_test)), strict=True)
         for n_null, n_test in sorted(set(sizes)):
             n_train, n_by_rule = (self.n_train(n_null, by_rule=rule) for rule in (False, True))
             n_mixture: int | None = n_null - n_train + n_test
             if self.spec.regime.composite_null:  # the test rows of the other fold
                 n_mixture = fewest_learnt(n_test)
-            found.append(TrainingRows(n_null, n_train, n_by_rule, n_mixture, most))
-        return found
+            listed.append(TrainingRows(n_null, n_train, n_by_rule, n_mixture, most))
+        return listed
 
     def n_train(self, n_null: int, *, by_rule: bool = False) -> int:
         """Return how many of so many known normals train, from numbers alone.

@@ -100,9 +100,9 @@ def stack(
     wide = _widened(training, widen)
     n_models = len(surrogates) + 1
     learn = _learner(local, n_models, wide)
-    known, mixture = (rows[:, -n_models:].T for rows in (wide.null_train, wide.mixture.distinct))
+    normals, mixture = (rows[:, -n_models:].T for rows in (wide.null_train, wide.mixture.distinct))
     # A model that does not cross-fit has seen null_train: its scores there are too low.
-    models = Standardised.of(known if _cross_fits(local) else mixture, mixture)
+    models = Standardised.of(normals if _cross_fits(local) else mixture, mixture)
     learnt = learn(wide.mixture.distinct)[np.newaxis]
     # Log-odds as they are: a model that tells no rows apart has a small spread and counts less.
     mean = mean_of(models.mixture * models.spread[:, np.newaxis])[np.newaxis]
@@ -227,9 +227,9 @@ def model_weights(scores: Standardised, first: Vector) -> Vector:
     novelty = _novelty_weights(first)
     if not novelty.any():
         return equal
-    found = (scores.mixture * novelty).sum(axis=1) / novelty.sum()
+    shares = (scores.mixture * novelty).sum(axis=1) / novelty.sum()
     spread = scores.null_train.std(axis=1) + _LEAST_SPREAD
-    separation = np.maximum((found - scores.null_train.mean(axis=1)) / spread, 0)
+    separation = np.maximum((shares - scores.null_train.mean(axis=1)) / spread, 0)
     weights = separation**2 / spread
     return weights / weights.sum() if weights.any() else equal
 

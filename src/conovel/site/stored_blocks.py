@@ -158,9 +158,9 @@ class StoredBlock:
         work = self.store.work
         work = WorkFolder.at(work.folder / name, work.key) if name else work
         work.insist(self._digest(model))
-        known, tests = self._mixture
+        calibration_rows, tests = self._mixture
         if is_by_row(model):
-            calibration = self._calibrate(model, known, work)
+            calibration = self._calibrate(model, calibration_rows, work)
             self._rank(model, tests, np.sort(calibration), work)
         else:
             by_place = self._score_in_rounds(model, work)
@@ -179,12 +179,12 @@ class StoredBlock:
         n_train = int(self.is_train.sum())
         return hashlib.sha256(scores.tobytes() + n_train.to_bytes(8, "little")).hexdigest()
 
-    def _calibrate(self, model: ScoreModel, known: Chosen, work: WorkFolder) -> Vector:
+    def _calibrate(self, model: ScoreModel, calibration: Chosen, work: WorkFolder) -> Vector:
         """Score the calibration rows, in their order."""
-        starts = known.starts()
+        starts = calibration.starts()
         missing = [start for start in starts if not work.has("null", start)]
         tell = self.store.begin("scoring known normals", len(starts), len(starts) - len(missing))
-        pieces = ((start, known.rows(start)) for start in missing)
+        pieces = ((start, calibration.rows(start)) for start in missing)
         for start, scores in self.store.engine.scores(model, pieces):
             work.write("null", start, {"score": scores})
             tell(1)
@@ -275,7 +275,7 @@ def _places_of_rounds(
     samples: Sequence[Chosen], n_rounds: int, numbers: Sequence[int]
 ) -> dict[int, list[NDArray[np.intp]]]:
     """Return for some rounds the places of their rows in each sample."""
-    found: dict[int, list[NDArray[np.intp]]] = {one: [] for one in numbers}
+    places_by_round: dict[int, list[NDArray[np.intp]]] = {one: [] for one in numbers}
     for sample in samples:
         parts: dict[int, list[NDArray[np.intp]]] = {one: [] for one in numbers}
         for places, hashes in sample.hashes():
@@ -283,8 +283,8 @@ def _places_of_rounds(
             for one in numbers:
                 parts[one].append(places[rounds == one])
         for one in numbers:
-            found[one].append(np.concatenate(parts[one]))
-    return found
+            places_by_round[one].append(np.concatenate(parts[one]))
+    return places_by_round
 
 
 @dataclass(eq=False)

@@ -109,8 +109,8 @@ def headline(n_flagged: int, n_tested: int, level: Fraction, findings: Iterable[
     flagged, share = f"{n_flagged:,} of {counted(n_tested, 'row')} flagged", percent(level)
     worst = worst_of(findings)
     if worst is not None:
-        said = f"{subject(worst)}: {worst.message}; {presumed(worst, f'{share} promise')}."
-        return f"{said} {flagged}"
+        sentence = f"{subject(worst)}: {worst.message}; {presumed(worst, f'{share} promise')}."
+        return f"{sentence} {flagged}"
     if n_flagged == 0:
         return f"{flagged}: no row stands out enough at this level"
     return f"{flagged}; on average at most {share} of the flagged rows are false alarms"

@@ -48,8 +48,8 @@ NOTHING = Contents(0, 0)
 
 def together(samples: Iterable[Contents | None]) -> Contents | None:
     """Give the contents of several samples together; None where those of one are not known."""
-    known = list(samples)
-    return None if None in known else sum(filter(None, known), NOTHING)
+    listed = list(samples)
+    return None if None in listed else sum(filter(None, listed), NOTHING)
 
 
 @dataclass(frozen=True)

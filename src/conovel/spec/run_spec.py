@@ -158,11 +158,11 @@ class RunSpec:
         >>> RunSpec.of(regime="counts", level=0.2, train_fraction="1/2").train_fraction
         Fraction(1, 2)
         """
-        asked = settings.pop("regime", AUTO_REGIME)
+        regime = settings.pop("regime", AUTO_REGIME)
         given, lost = settings.get("pi0") is not None, settings.get("on_dropout", "abort")
         if settings.get("liars") and settings.get("counting", ROUNDS) == ROUNDS:
             settings["counting"] = COMMITTED
-        chosen = choose_regime(asked, estimates_nulls=given, on_dropout=lost)
+        chosen = choose_regime(regime, estimates_nulls=given, on_dropout=lost)
         return cls(regime=chosen, **settings)
 
     def test_level(self, n_agents: int) -> Fraction:
@@ -195,10 +195,10 @@ class RunSpec:
         """Read what :meth:`to_dict` wrote; :class:`InputError` for anything else."""
         if not isinstance(plain, Mapping):
             raise InputError(f"the settings of a run are a table, not {briefly(plain)}")
-        known = {field.name for field in fields(cls)}
-        if unknown := sorted(map(str, set(plain) - known)):
+        names = {field.name for field in fields(cls)}
+        if unknown := sorted(map(str, set(plain) - names)):
             raise InputError(f"a run has no setting called {', '.join(unknown)}")
-        if missing := sorted(known - {"schema", "privacy"} - set(plain)):
+        if missing := sorted(names - {"schema", "privacy"} - set(plain)):
             raise InputError(f"the settings of the run lack {', '.join(missing)}")
         for name in ("regime", "level", "composite", "on_dropout", "counting", "reveal_to"):
             _check_text(name, plain[name])

@@ -329,17 +329,17 @@ def differing_columns(ours: Mapping[str, str], theirs: Mapping[str, str]) -> lis
     """
     if bool(ours) != bool(theirs):
         return ["only one of the two has a schema of the columns"]
-    found = []
+    names = []
     for name in dict.fromkeys([*ours, *theirs]):
         if name not in theirs:
-            found.append(f"the column {name!r} is missing")
+            names.append(f"the column {name!r} is missing")
         elif name not in ours:
-            found.append(f"the column {name!r} is unknown")
+            names.append(f"the column {name!r} is unknown")
         elif ours[name] != theirs[name]:
-            found.append(f"the column {name!r} is another")
-    if not found and list(ours) != list(theirs):
-        found.append("the columns have another order")
-    return found
+            names.append(f"the column {name!r} is another")
+    if not names and list(ours) != list(theirs):
+        names.append("the columns have another order")
+    return names
 
 
 def _is_text(value: Any) -> bool:

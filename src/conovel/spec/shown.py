@@ -37,8 +37,8 @@ class Shown:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{term} {value}" for term, value in self._shown().items())
-        return f"<{type(self).__name__}: {printable(told)}>"
+        facts = ", ".join(f"{term} {value}" for term, value in self._shown().items())
+        return f"<{type(self).__name__}: {printable(facts)}>"
 
     def _repr_html_(self) -> str:
         lines = "".join(

@@ -71,9 +71,9 @@ class Batch:
 
     def mask(self, limit: int) -> NDArray[np.bool_]:
         """Tell for every row of the batch whether its rank is at most the limit."""
-        found = np.zeros(self.n_tests, dtype=np.bool_)
-        found[self.rows[within_limit(self.ranks, limit)]] = True
-        return found
+        rejected = np.zeros(self.n_tests, dtype=np.bool_)
+        rejected[self.rows[within_limit(self.ranks, limit)]] = True
+        return rejected
 
 
 def largest_listed_rank(level: Fraction, n_calibration: int) -> int:

@@ -53,8 +53,8 @@ class CellHistogram:
         likely: int = 0,
     ) -> CellHistogram:
         """Count the cells of calibration rows and test rows."""
-        known, tested = (np.bincount(cells, minlength=n_cells) for cells in (calibration, tests))
-        return cls(known, tested, likely)
+        normals, tested = (np.bincount(cells, minlength=n_cells) for cells in (calibration, tests))
+        return cls(normals, tested, likely)
 
     @property
     def size(self) -> int:

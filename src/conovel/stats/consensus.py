@@ -198,8 +198,8 @@ def decide_folds(folds: Sequence[Fold], level: Level) -> Consensus:
 
 def _steps(fold: Fold, alpha: Fraction) -> list[tuple[int, Fraction, int]]:
     """Return from which cell on rows have how much evidence, and how many have just that."""
-    found = [(weight, fold.stop(share * alpha)) for weight, share in MIXED]
-    stops = [(weight, stop) for weight, stop in found if stop is not None]
+    stops_of_levels = [(weight, fold.stop(share * alpha)) for weight, share in MIXED]
+    stops = [(weight, stop) for weight, stop in stops_of_levels if stop is not None]
     steps = []
     for cell in sorted({stop.cell for _, stop in stops}):
         evidence = sum((w / stop.p_value for w, stop in stops if stop.cell <= cell), Fraction(0))

@@ -182,11 +182,11 @@ def combine(
         totals = sum(np.count_nonzero(flags[name], axis=1) for name in group)
         sizes, m = tuple(np.asarray(totals).tolist()), sum(n_tested[name] for name in group)
         own = {name: Repeated(level, tuple(seeds), sizes, m, flags[name]) for name in group}
-        asked = count_rounds(own)
-        k = asked[-1].total if asked else 0
+        rounds_of_group = count_rounds(own)
+        k = rounds_of_group[-1].total if rounds_of_group else 0
         rejected |= {name: part.at_least(k) for name, part in own.items()}
         parts |= own
-        rounds = () if alone else asked
+        rounds = () if alone else rounds_of_group
     return Combined(parts, rounds, rejected)
 
 

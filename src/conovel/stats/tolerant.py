@@ -78,11 +78,11 @@ def count_steps(histogram: RankHistogram, slope: Fraction, n_tests: int) -> Coun
     CountSteps(steps=(2, 3), tests=(2, 1))
     """
     most = rank_limit(slope, on_grid(n_tests), histogram.n_calibration)
-    found: dict[int, int] = {}
+    tests_by_k: dict[int, int] = {}
     for rank, n in histogram.pairs(most):
         k = _from_grid(first_k(slope, rank, histogram.n_calibration))
-        found[k] = found.get(k, 0) + n
-    return CountSteps(tuple(found), tuple(found.values()))
+        tests_by_k[k] = tests_by_k.get(k, 0) + n
+    return CountSteps(tuple(tests_by_k), tuple(tests_by_k.values()))
 
 
 def largest_k(claims: Sequence[CountSteps], n_tests: int, liars: int) -> int:

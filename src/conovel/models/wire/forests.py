@@ -277,10 +277,10 @@ def _code_grids(
 ) -> SharedGrids | FeatureGrids:
     bits, leaf_bits = header.input_bits, header.output_bits
     if header.flags & PER_FEATURE:
-        known: list[Lattice] = []
+        shared_lattices: list[Lattice] = []
         if isinstance(given, FeatureGrids):
-            known = [*given.thresholds.values(), given.leaves]
-        *lattices, leaves = code_lattices(coder, known, [bits] * len(used) + [leaf_bits])
+            shared_lattices = [*given.thresholds.values(), given.leaves]
+        *lattices, leaves = code_lattices(coder, shared_lattices, [bits] * len(used) + [leaf_bits])
         return FeatureGrids(dict(zip(used, lattices, strict=True)), leaves)
     shared = given if isinstance(given, SharedGrids) else SharedGrids(_NO_GRID, _NO_GRID)
     thresholds = code_uniform(coder, shared.thresholds, bits) if used else _NO_GRID
@@ -341,8 +341,8 @@ def code_exact(coder: Coder, header: Header, given: Listing) -> Listing:
     used = code_used(coder, given.thresholds, header.n_features, n_splits)
     base = code_float(coder, given.base, 64) if header.flags & LOGISTIC else 0.0
     # Every listed threshold belongs to a split of its own.
-    known = [given.thresholds[f] for f in used] if given.trees else []
-    lists = code_lists(coder, known, len(used), n_splits, WIDTHS[:2])
+    known_thresholds = [given.thresholds[f] for f in used] if given.trees else []
+    lists = code_lists(coder, known_thresholds, len(used), n_splits, WIDTHS[:2])
     thresholds = dict(zip(used, lists, strict=True))
     n_leaves = (header.n_items + header.n_parts) // 2
     (values,) = code_lists(coder, [given.values] if given.trees else [], 1, n_leaves)

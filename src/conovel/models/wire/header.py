@@ -191,7 +191,7 @@ def split(message: bytes, schema: bytes | None = None) -> tuple[Header, bytes]:
         n_parts,
         n_items,
         size,
-        found,
+        version,
         checksum,
     ) = _LAYOUT.unpack_from(message)
     if len(message) < SIZE + size:
@@ -200,9 +200,9 @@ def split(message: bytes, schema: bytes | None = None) -> tuple[Header, bytes]:
         raise TrailingError(f"{len(message) - SIZE} bytes of payload instead of {size}")
     if checksum != _checksum(message):
         raise ChecksumError("the checksum is not that of the bytes: they were damaged")
-    if schema is not None and schema != found:
+    if schema is not None and schema != version:
         raise SchemaError("the model was made for other columns")
-    header = Header(kind, flags, input_bits, output_bits, n_features, n_parts, n_items, found)
+    header = Header(kind, flags, input_bits, output_bits, n_features, n_parts, n_items, version)
     _check(header)
     if _has_too_many_items(header, size):
         raise LimitError(f"{header.n_items} items in {size} bytes are too many")

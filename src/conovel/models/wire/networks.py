@@ -132,11 +132,11 @@ def _code_array(
 ) -> Coded:
     """Code an array: the ends of its grid, or its only number, and then the codes."""
     count = prod(shape)
-    known = given.grid if given else Uniform(0.0, 0.0, bits)
+    given_grid = given.grid if given else Uniform(0.0, 0.0, bits)
     if count > 1:
-        grid = code_uniform(coder, known, bits)
+        grid = code_uniform(coder, given_grid, bits)
     else:
-        only = code_float(coder, known.low, 32)
+        only = code_float(coder, given_grid.low, 32)
         grid = Uniform(only, only, bits)
     codes = np.array(given.codes.ravel() if given else np.zeros(count), dtype=np.int64)
     if grid.n_codes > 1:

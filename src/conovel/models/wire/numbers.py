@@ -147,9 +147,9 @@ def _fractions(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[
         left = now[1] <= _LARGEST_DENOMINATOR
         if not left.any():
             return over, under
-        found = left & (under == 0)
-        found[found] = now[0, found] / now[1, found] == values[found]
-        over[found], under[found] = now[0, found], now[1, found]
+        exact = left & (under == 0)
+        exact[exact] = now[0, exact] / now[1, exact] == values[exact]
+        over[exact], under[exact] = now[0, exact], now[1, exact]
         with np.errstate(all="ignore"):
             rest = np.where(left & (under == 0), 1 / (rest - whole), np.inf)
 

@@ -57,14 +57,14 @@ def column_findings(
     ends = [f((f(null, axis=0), f(test, axis=0)), axis=0) for f in (np.min, np.max)]
     varied = {name for name, low, high in zip(sources or names, *ends, strict=True) if low < high}
     gone = list(_without_values(null, test, names, sources or names))
-    known = {name for finding in gone for name in finding.columns}
+    named_columns = {name for finding in gone for name in finding.columns}
     several = [
         str(name)
         for name, n in times.items()
-        if n > 1 and name not in varied and name not in known
+        if n > 1 and name not in varied and name not in named_columns
     ]
-    found = [*single, *gone, *map(_constant, several)]
-    explained = {name for finding in found for name in finding.columns}
+    findings = [*single, *gone, *map(_constant, several)]
+    explained = {name for finding in findings for name in finding.columns}
     shared = (test == null[0]).any(axis=0)  # most columns need no closer look
     rest = {
         str(name): None
@@ -72,7 +72,7 @@ def column_findings(
         if str(name) not in explained and not (shared[j] and times[name] == 1)
     }
     apart = (_disjoint(null, test, names, sources or names, name) for name in rest)
-    return [*found, *filter(None, apart)]
+    return [*findings, *filter(None, apart)]
 
 
 def batch_findings(test: Matrix, names: Sequence[str], sources: Sequence[str]) -> list[Finding]:
@@ -132,11 +132,11 @@ def _disjoint(
         values.append(some)
     if len(np.unique(np.concatenate(values), axis=0)) < sum(map(len, values)):
         return None
-    known, new = ([_spelled(row, names, features) for row in some] for some in values)
+    normals, new = ([_spelled(row, names, features) for row in some] for some in values)
     return Finding(
         "values",
         f"no value of {named(name)} is in both samples: the known normals have"
-        f" {listed(known, _MOST_SPELLED)}, and the test rows {listed(new, _MOST_SPELLED)}",
+        f" {listed(normals, _MOST_SPELLED)}, and the test rows {listed(new, _MOST_SPELLED)}",
         "write its values in the same way in both samples, or leave it out with"
         f" --exclude {name!r}",
         (name,),

@@ -167,7 +167,7 @@ def find_drift(
 
 
 def drift_finding(
-    found: Drift | None,
+    drift: Drift | None,
     null: NDArray[np.float64],
     test: NDArray[np.float64],
     names: Sequence[str],
@@ -180,8 +180,8 @@ def drift_finding(
     differ from the known normals in such a column, by more than a share of novelties would. If
     not, the finding is :data:`UNDECIDED`, until :func:`settled` has seen the decisions.
     """
-    drifting = () if found is None else found.drifting(level)
-    if found is None or not drifting:
+    drifting = () if drift is None else drift.drifting(level)
+    if drift is None or not drifting:
         return None
     columns = {one.column: names.index(one.column) for one in drifting}
     gaps = {
@@ -196,16 +196,16 @@ def drift_finding(
     mean = float(test[:, columns[worst.column]].mean())
     message = (
         f"{named(worst.column)} {change} along the known normals since row"
-        f" {worst.since:,} of {found.n_rows:,} (mean {worst.before:.4g} before, {worst.after:.4g}"
-        f" after, {mean:.4g} in the test rows; p = {float(found.p_value):.2g})"
+        f" {worst.since:,} of {drift.n_rows:,} (mean {worst.before:.4g} before, {worst.after:.4g}"
+        f" after, {mean:.4g} in the test rows; p = {float(drift.p_value):.2g})"
     )
     return Finding(
         "drift" if apart else UNDECIDED,
         message,
         _FIX,
         tuple(one.column for one in ordered),
-        numbers={"p_value": float(found.p_value), "since": worst.since},
-        trace=found.trace(worst.column),
+        numbers={"p_value": float(drift.p_value), "since": worst.since},
+        trace=drift.trace(worst.column),
     )
 
 

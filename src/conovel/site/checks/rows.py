@@ -72,11 +72,11 @@ class CheckedRows(NamedTuple):
         """Take the rows of both samples."""
         most = most_rows(null.width)
         features = null.columns or tuple(map(str, range(null.width)))
-        known, tests = (
+        normals, tests = (
             rows.take(np.arange(0, len(rows), stride_of(len(rows), most))) for rows in (null, test)
         )
         return cls(
-            known,
+            normals,
             tests,
             features,
             features if null.encoder is None else null.encoder.source,
@@ -126,7 +126,7 @@ def check_rows(
     checked: CheckedRows,
     ids: NDArray[Any] | None,
     on_finding: Callable[[Finding], None],
-    *known: Finding | None,
+    *others: Finding | None,
     n_agents: int = 1,
 ) -> list[Finding]:
     """Look at the rows of a site before anything is learnt from them, and tell what was found."""
@@ -143,14 +143,14 @@ def check_rows(
     drift = find_drift(null[:, rest], names, draws, checked.null_stride)
     drift = drift and replace(drift, n_rows=checked.n_null)
     moved = drift_finding(drift, null[:, rest], test[:, rest], names, level)
-    found = [
-        *known,
+    findings = [
+        *others,
         *mistakes,
         moved and _of_sources(moved, checked),
         _shared_rows(null, test),
         _duplicate_ids(ids),
     ]
-    seen = [finding for finding in found if finding is not None]
+    seen = [finding for finding in findings if finding is not None]
     for finding in seen:
         if finding.kind not in (*_WARNED, UNDECIDED):
             on_finding(finding)
@@ -174,8 +174,8 @@ def check_outcome(
         share_finding(outcome.n_tested, outcome.n_rejected, outcome.n_smallest),
     ]
     share = outcome.n_rejected / max(outcome.n_tested, 1)
-    found = [*(settled(finding, share) for finding in before), *after]
-    return tuple(finding.of_agent(agent) for finding in found if finding is not None)
+    findings = [*(settled(finding, share) for finding in before), *after]
+    return tuple(finding.of_agent(agent) for finding in findings if finding is not None)
 
 
 def with_findings(result: Result, before: Sequence[Finding], checked: CheckedRows) -> Result:
@@ -185,10 +185,10 @@ def with_findings(result: Result, before: Sequence[Finding], checked: CheckedRow
     return replace(result, warnings=check_outcome(checked, outcome, before, result.name))
 
 
-def with_outcome_findings(result: Result, *known: Finding | None) -> Result:
+def with_outcome_findings(result: Result, *others: Finding | None) -> Result:
     """Give a result the findings that need no known normals: a kept detector has none."""
-    found = [*known, _duplicate_ids(result.ids), share_finding(*_counts(result))]
-    return replace(result, warnings=tuple(one for one in found if one is not None))
+    findings = [*others, _duplicate_ids(result.ids), share_finding(*_counts(result))]
+    return replace(result, warnings=tuple(one for one in findings if one is not None))
 
 
 def _counts(result: SiteResult) -> tuple[int, int, int]:

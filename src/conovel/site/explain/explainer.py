@@ -117,11 +117,11 @@ class Explainer:
     def _places(self, X: Matrix) -> Matrix:
         """Give every value its place among those of the pool, from 0 to 1; ties in the middle."""
         n = self._sorted.shape[1]
-        found = [
+        places = [
             np.searchsorted(values, column, "left") + np.searchsorted(values, column, "right")
             for values, column in zip(self._sorted, X.T, strict=True)
         ]
-        return np.asarray(np.stack(found, axis=1) / (2 * n))
+        return np.asarray(np.stack(places, axis=1) / (2 * n))
 
     @cached_property
     def _pool(self) -> Matrix:
@@ -241,8 +241,8 @@ class ColumnView:
 
     def _texts(self, own: Matrix) -> list[str]:
         if self.levels is not None:
-            known = (*self.levels, MISSING)
-            return [known[place] for place in own[:, 0].astype(np.intp).tolist()]
+            values = (*self.levels, MISSING)
+            return [values[place] for place in own[:, 0].astype(np.intp).tolist()]
         column = self.column
         assert column is not None  # noqa: S101  (numbers have no texts)
         if column.kind == "boolean":
@@ -315,9 +315,9 @@ class ColumnView:
         )
 
     def _quantiles(self, null_train: Matrix, at: tuple[float, float]) -> tuple[Vector, Vector]:
-        known = null_train[~self._missing(null_train)][:, self.features]
-        known = known if len(known) else null_train[:, self.features]
-        low, high = np.quantile(known, at, axis=0, method="inverted_cdf")
+        present = null_train[~self._missing(null_train)][:, self.features]
+        present = present if len(present) else null_train[:, self.features]
+        low, high = np.quantile(present, at, axis=0, method="inverted_cdf")
         return low, high
 
 
@@ -325,20 +325,20 @@ def views_of(encoder: FeatureMap | None, names: Sequence[str | int]) -> list[Col
     """Return the columns that features came from; without an encoder, a column for each name."""
     if encoder is None:
         return plain_views(names)
-    said: list[tuple[Column | None, tuple[str, ...] | None]]
+    columns: list[tuple[Column | None, tuple[str, ...] | None]]
     if isinstance(encoder, Encoder):
-        said = [(column, None) for column in encoder.schema.used]
+        columns = [(column, None) for column in encoder.schema.used]
     else:
-        said = [
+        columns = [
             (None, levels) if levels is not None else (Column(name, "number", missing), None)
             for name, missing, levels in cast(FrameCodec, encoder).described()
         ]
-    found, start = [], 0
-    for name, (column, levels) in zip(encoder.columns, said, strict=True):
+    views, start = [], 0
+    for name, (column, levels) in zip(encoder.columns, columns, strict=True):
         stop = start + (1 if column is None else len(column.features))
-        found.append(ColumnView(name, np.arange(start, stop), column, levels))
+        views.append(ColumnView(name, np.arange(start, stop), column, levels))
         start = stop
-    return found
+    return views
 
 
 def plain_views(names: Sequence[str | int]) -> list[ColumnView]:

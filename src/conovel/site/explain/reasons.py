@@ -107,12 +107,12 @@ class Reasons:
     ) -> Reasons:
         """Explain some rows of a test sample; `ids` are those of the whole sample."""
         X, views = test.values[rows], explainer.views
-        found = explainer.explain(X)
-        nearest = explainer.null_train[found.nearest]
+        status = explainer.explain(X)
+        nearest = explainer.null_train[status.nearest]
         return cls(
             [view.name for view in views],
             rows,
-            found,
+            status,
             explainer.how(X),
             [written_values(test, view, rows) for view in views],
             [view.values(nearest) for view in views],
@@ -126,44 +126,44 @@ class Reasons:
     def of_row(self, i: int, top: int = TOP) -> list[Reason]:
         """Return the reasons of the i-th explained row; none without a share."""
         order, share = self.explained.order[i].tolist(), self.explained.share[i].tolist()
-        found = []
+        reasons = []
         if self.explained.paired[i]:
-            found.append(Reason(tuple(order[:2]), COMBINATION, sum(share[:2])))
+            reasons.append(Reason(tuple(order[:2]), COMBINATION, sum(share[:2])))
             order, share = order[2:], share[2:]
-        found += [
+        reasons += [
             Reason((j,), str(self.how[i, j]), part)
             for j, part in zip(order, share, strict=True)
             if part > 0
         ]
-        return found[:top]
+        return reasons[:top]
 
     def lines(self, top: int = TOP) -> dict[str, NDArray[Any]]:
         """Return a table with one line for each row and reason, and two for a combination."""
         top = as_whole(top, "top", 1, MOST_REASONS)
-        found = [
+        texts = [
             (i, place, reason, j)
             for i in range(len(self))
             for place, reason in enumerate(self.of_row(i, top), 1)
             for j in reason.columns
         ]
-        at = np.array([i for i, *_ in found], dtype=np.intp)
-        column = np.array([j for *_, j in found], dtype=np.intp)
+        at = np.array([i for i, *_ in texts], dtype=np.intp)
+        column = np.array([j for *_, j in texts], dtype=np.intp)
         names = np.array([*self.names, ""], dtype=object)
         other = [
-            next((k for k in reason.columns if k != j), len(self.names)) for *_, reason, j in found
+            next((k for k in reason.columns if k != j), len(self.names)) for *_, reason, j in texts
         ]
         table: dict[str, NDArray[Any]] = {} if self.ids is None else {"id": self.ids[at]}
         return table | {
             "row": self.rows[at],
-            "reason": np.array([place for _, place, *_ in found], dtype=np.int64),
+            "reason": np.array([place for _, place, *_ in texts], dtype=np.int64),
             "column": names[column],
-            "how": np.array([reason.how for *_, reason, _ in found], dtype=object),
+            "how": np.array([reason.how for *_, reason, _ in texts], dtype=object),
             "with": names[np.array(other, dtype=np.intp)],
-            "value": self._column(self.values[j][i] for i, *_, j in found),
-            "normal_low": self._column(self.usual[j][0] for *_, j in found),
-            "normal_high": self._column(self.usual[j][1] for *_, j in found),
-            "nearest_normal": self._column(self.nearest[j][i] for i, *_, j in found),
-            "share": np.array([reason.share for *_, reason, _ in found], dtype=np.float64),
+            "value": self._column(self.values[j][i] for i, *_, j in texts),
+            "normal_low": self._column(self.usual[j][0] for *_, j in texts),
+            "normal_high": self._column(self.usual[j][1] for *_, j in texts),
+            "nearest_normal": self._column(self.nearest[j][i] for i, *_, j in texts),
+            "share": np.array([reason.share for *_, reason, _ in texts], dtype=np.float64),
         }
 
     def _column(self, values: Iterable[Any]) -> NDArray[Any]:
@@ -174,8 +174,8 @@ class Reasons:
 
     def counting(self, i: int, top: int = TOP) -> list[Reason]:
         """Return the first reason of a row, and others of at least 5 % of its score."""
-        found = self.of_row(i, top)
-        return found[:1] + [reason for reason in found[1:] if reason.share >= _LEAST_SHARE]
+        reasons = self.of_row(i, top)
+        return reasons[:1] + [reason for reason in reasons[1:] if reason.share >= _LEAST_SHARE]
 
     def texts(self, top: int = TOP) -> list[list[str]]:
         """Return the reasons of every row in words, without those that hardly count."""
@@ -185,14 +185,14 @@ class Reasons:
     def _told(self) -> dict[str, list[str]]:
         """For each explained row the texts that a file of decisions has."""
         pattern = np.empty(len(self), dtype=object)
-        for found in self.patterns():
-            pattern[found.members] = found.text
+        for one_pattern in self.patterns():
+            pattern[one_pattern.members] = one_pattern.text
         texts = self.texts()
-        told = {
+        plain = {
             f"reason_{place + 1}": [own[place] if place < len(own) else None for own in texts]
             for place in range(TOP)
         }
-        return {**told, "pattern": pattern.tolist()}
+        return {**plain, "pattern": pattern.tolist()}
 
     def file_columns(self, start: int, stop: int) -> dict[str, pa.Array]:
         """Return the columns of a file of decisions for the rows from `start` to `stop`.
@@ -284,16 +284,16 @@ class Reasons:
                 for part in combinations(own, size):
                     rows_of[part].add(i)
         left = set(range(len(self)))
-        found: list[Pattern] = []
-        while left and len(found) < _MOST_PATTERNS:
+        patterns_found: list[Pattern] = []
+        while left and len(patterns_found) < _MOST_PATTERNS:
             best = max(rows_of, key=lambda part: (_weight(len(part)) * len(rows_of[part]), part))
             members = rows_of.pop(best)
-            found.append(_pattern(", ".join(best), members))
+            patterns_found.append(_pattern(", ".join(best), members))
             left -= members
             for part in [part for part in rows_of if not rows_of[part].isdisjoint(members)]:
                 rows_of[part] -= members
-        found.sort(key=lambda pattern: -len(pattern.members))
-        return [*found, _pattern("other reasons", left)] if left else found
+        patterns_found.sort(key=lambda pattern: -len(pattern.members))
+        return [*patterns_found, _pattern("other reasons", left)] if left else patterns_found
 
     def _counted(self, i: int, top: int) -> tuple[str, ...]:
         first, *others = self.of_row(i, top) or [Reason((), "unexplained", 0.0)]

@@ -59,14 +59,14 @@ def exact_parts(
     if type(scoring) is not CrossFit:
         return None
     folds = content_folds(X, len(scoring.models))
-    found = []
+    parts = []
     for fold in np.unique(folds).tolist():
         rows = np.flatnonzero(folds == fold)
         part = exact_parts(scoring.models[fold], X[rows])
         if part is None:
             return None
-        found.append((rows, part[0][1]))
-    return found
+        parts.append((rows, part[0][1]))
+    return parts
 
 
 def contributions(
@@ -91,12 +91,12 @@ def hybrid_score(model: ScoreModel, X: Matrix) -> HybridScore:
 
     A hybrid is scored by the folds of the row it is made from: its content is nobody's.
     """
-    found = getattr(getattr(model, "read", None), "__self__", None)
-    if isinstance(found, CrossFit):
-        folds = content_folds(X, len(found.models))
+    inner = getattr(getattr(model, "read", None), "__self__", None)
+    if isinstance(inner, CrossFit):
+        folds = content_folds(X, len(inner.models))
 
         def score(hybrids: Matrix, owner: NDArray[np.intp]) -> Vector:
-            return found.score(hybrids, folds[owner])
+            return inner.score(hybrids, folds[owner])
     else:
 
         def score(hybrids: Matrix, owner: NDArray[np.intp]) -> Vector:
@@ -126,8 +126,8 @@ def _first_and_last(
     best = np.argsort(-of_blocks, axis=1, kind="stable")[:, :_EXPANDED]
     expanded = (best[..., np.newaxis] * _BLOCK + np.arange(_BLOCK)).reshape(len(X), -1)
     expanded = np.minimum(expanded, len(columns) - 1)  # the last block may be shorter
-    found = _changes(score, X, nearest, masks, expanded)
-    np.put_along_axis(moved, expanded, found, axis=1)
+    changes = _changes(score, X, nearest, masks, expanded)
+    np.put_along_axis(moved, expanded, changes, axis=1)
     return moved
 
 

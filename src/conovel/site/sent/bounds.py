@@ -95,8 +95,8 @@ def find_bounds(null_train: Matrix, agreed: Ranges | None = None, reach: float =
     whole = (null_train == np.rint(null_train)).all(axis=0)
     low, high = np.where(whole, np.floor(low), low), np.where(whole, np.ceil(high), high)
     if agreed is not None:
-        known = np.isfinite(agreed.low) & np.isfinite(agreed.high)
-        low, high = np.where(known, agreed.low, low), np.where(known, agreed.high, high)
+        is_agreed = np.isfinite(agreed.low) & np.isfinite(agreed.high)
+        low, high = np.where(is_agreed, agreed.low, low), np.where(is_agreed, agreed.high, high)
     return Bounds(low, high)
 
 
@@ -137,27 +137,27 @@ def public_ranges(schema: Schema | SchemaDigest | None, n_features: int) -> Rang
     >>> public_ranges(Schema.from_dict(columns), 2).high
     array([120.,   1.])
     """
-    found = [_UNKNOWN] * n_features
+    ranges = [_UNKNOWN] * n_features
     if isinstance(schema, Schema) and len(schema.features) == n_features:
-        found = [pair for column in schema.used for pair in _ranges_of(column)]
-    low, high = np.array(found, dtype=np.float64).reshape(n_features, 2).T
+        ranges = [pair for column in schema.used for pair in _ranges_of(column)]
+    low, high = np.array(ranges, dtype=np.float64).reshape(n_features, 2).T
     return Ranges(low, high)
 
 
 def _ranges_of(column: Column) -> list[tuple[float, float]]:
     n = len(column.features) - column.missing
-    found: list[tuple[float, float]] = [(0.0, 1.0)] * n
+    ranges: list[tuple[float, float]] = [(0.0, 1.0)] * n
     if column.kind == "number":
         bounded = column.low is not None and column.high is not None
-        found = [(column.low or 0.0, column.high or 0.0) if bounded else _UNKNOWN]
+        ranges = [(column.low or 0.0, column.high or 0.0) if bounded else _UNKNOWN]
         if bounded and column.missing:  # what stands for a missing number may be any number
-            found = [(min(found[0][0], column.neutral), max(found[0][1], column.neutral))]
+            ranges = [(min(ranges[0][0], column.neutral), max(ranges[0][1], column.neutral))]
     elif column.kind == "date":
-        found = [_PARTS.get(part, _UNKNOWN) for part in column.parts]
+        ranges = [_PARTS.get(part, _UNKNOWN) for part in column.parts]
     elif column.kind == "category" and not column.has_feature_per_level:
         last = column.buckets - 1 if column.buckets else len(column.levels) + bool(column.rare)
-        found = [(0.0, float(last))]
-    return found + [(0.0, 1.0)] * column.missing
+        ranges = [(0.0, float(last))]
+    return ranges + [(0.0, 1.0)] * column.missing
 
 
 # Units in a range. Bounds of a number leave room: most values are within the middle quarter or

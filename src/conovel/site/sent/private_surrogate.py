@@ -63,7 +63,7 @@ class Sums(NamedTuple):
 def make_private_surrogate(
     training: TrainingSet,
     n_mixture: int,
-    known: Units,
+    public: Units,
     privacy: Privacy,
     noise: NoiseSource,
     bits: Bits = "compact",
@@ -84,7 +84,7 @@ def make_private_surrogate(
     2
     """
     n_null = len(training.null_train)
-    units, sums, scale = noisy_sums(training, n_mixture, known, privacy, noise)
+    units, sums, scale = noisy_sums(training, n_mixture, public, privacy, noise)
     tails = heavier_tails(sums, n_null, n_mixture)
     if noise_of_means(scale, n_null, n_mixture) > _MOST_NOISE:
         tails = tails.first(0)
@@ -94,7 +94,7 @@ def make_private_surrogate(
 def noisy_sums(
     training: TrainingSet,
     n_mixture: int,
-    known: Units,
+    public: Units,
     privacy: Privacy,
     noise: NoiseSource,
 ) -> tuple[Units, Sums, float]:
@@ -103,15 +103,15 @@ def noisy_sums(
     Proof: Proposition (docs/theory.md#prop-privacy).
     """
     rho = total_rho(privacy)
-    for_units = rho * _QUARTILE_SHARE if np.isnan(known.unit).any() else 0.0
-    units = find_units(training, n_mixture, known, noise, for_units)
+    for_units = rho * _QUARTILE_SHARE if np.isnan(public.unit).any() else 0.0
+    units = find_units(training, n_mixture, public, noise, for_units)
     scale = gaussian_scale(sensitivity(units.unit.size), rho - for_units)
     both = noise.add(np.concatenate(tail_sums(training, units)), scale)
     return units, Sums(*np.split(both, 2)), scale
 
 
 def find_units(
-    training: TrainingSet, n_mixture: int, known: Units, noise: NoiseSource, rho: float
+    training: TrainingSet, n_mixture: int, public: Units, noise: NoiseSource, rho: float
 ) -> Units:
     """Return the middle and the unit of each feature; those that are not known cost ρ together.
 
@@ -119,7 +119,7 @@ def find_units(
 
     Proof: Proposition (docs/theory.md#prop-privacy).
     """
-    centre, unit = known.centre.copy(), known.unit.copy()
+    centre, unit = public.centre.copy(), public.unit.copy()
     unknown = np.flatnonzero(np.isnan(unit))
     if unknown.size:
         scale = selection_scale(rho / (2 * unknown.size))
@@ -127,9 +127,9 @@ def find_units(
         columns = np.concatenate([training.null_train, training.mixture.rows]).T
         for f in unknown.tolist():
             scores = quartile_scores(columns[f], n_rows)
-            found = sorted(CANDIDATES[noise.largest(one, scale)] for one in scores)
-            centre[f] = (found[0] + found[1]) / 2
-            unit[f] = max((found[1] - found[0]) / (2 * _QUARTILE), _LEAST_UNIT)
+            quartiles = sorted(CANDIDATES[noise.largest(one, scale)] for one in scores)
+            centre[f] = (quartiles[0] + quartiles[1]) / 2
+            unit[f] = max((quartiles[1] - quartiles[0]) / (2 * _QUARTILE), _LEAST_UNIT)
     return Units(centre, np.maximum(unit, np.finfo(np.float32).tiny))
 
 

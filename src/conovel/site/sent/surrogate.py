@@ -127,15 +127,15 @@ def make_surrogate(
     if not isinstance(bits, str) and local is not None and local.flat is not None:
         with suppress(ModelError):  # more numbers than a message may hold
             return _encode_once(local.flat, bits, schema)
-    found = fit_imitated(training, seed, candidates, bounds)
+    imitation = fit_imitated(training, seed, candidates, bounds)
     if not isinstance(bits, str):
-        return wire.encode(imitate(*found), bits=bits, schema=schema)
+        return wire.encode(imitate(*imitation), bits=bits, schema=schema)
     _, _, budget = bits.partition(":")
     return encode_compact(
-        found.model,
-        found.training,
+        imitation.model,
+        imitation.training,
         seed,
-        bounds=found.bounds,
+        bounds=imitation.bounds,
         budget=int(budget) if budget else None,
         schema=schema,
     )
