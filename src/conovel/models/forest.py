@@ -63,14 +63,8 @@ class Prepared(NamedTuple):
     ) -> Prepared:
         """Convert nodes that :func:`check_trees` has passed; a threshold is one of the edges.
 
-        Parameters
-        ----------
-        edges : sequence of arrays
-            Strictly increasing edges of each feature; a feature may have none.
-        feature, threshold_code, left, leaf : arrays of shape (n_nodes,)
-            The nodes. A row goes left where at most `threshold_code` edges lie below its value.
-            Integer leaves are summed in int64, any others in float64.
-        roots : array of shape (n_trees,)
+        Edges increase strictly. A row goes left where at most `threshold_code` edges of the
+        feature lie below its value. Integer leaves are summed in int64, any others in float64.
         """
         most = max(map(len, edges), default=0)
         dtype = np.min_scalar_type(max(most, 1))
@@ -344,7 +338,6 @@ class Forest(Described):
 
         The leaf values are added in the order of the trees, so the score of a row has the
         same bits whatever rows it is scored with.
-
         """
         rows = check_rows(X, self.n_features)
         sums: NDArray[np.float64] = self._prepared.sums(rows, self.base, self.single)

@@ -32,17 +32,7 @@ class Described(Shown):
 
 
 def freeze(values: ArrayLike, dtype: type[np.generic], name: str) -> NDArray[Any]:
-    """Copy numbers into a read-only array.
-
-    Parameters
-    ----------
-    values : array
-        Finite numbers.
-    dtype : numpy scalar type
-        Wanted type; integers that it cannot hold are an error, floats are rounded.
-    name : str
-        Name of the numbers in error messages.
-    """
+    """Copy numbers into a read-only array."""
     given = np.asarray(values)
     if given.dtype.kind not in "iuf" or not np.all(np.isfinite(given)):
         raise ModelError(f"{name} must be finite numbers")
@@ -229,18 +219,7 @@ class Linear(Described):
         return len(self.coef)
 
     def score(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the probability that each row is novel.
-
-        Parameters
-        ----------
-        X : array of shape (n, n_features)
-            Finite numbers.
-
-        Returns
-        -------
-        array of shape (n,)
-            Probabilities in [0, 1].
-        """
+        """Return the probability that each row is novel."""
         rows = standardise(check_rows(X, self.n_features), self.centre, self.scale)
         return logistic(affine(rows, self.coef[:, np.newaxis], self.intercept)[:, 0])
 
@@ -308,18 +287,7 @@ class Dense(Described):
         return len(self.weights[0])
 
     def score(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the probability that each row is novel.
-
-        Parameters
-        ----------
-        X : array of shape (n, n_features)
-            Finite numbers.
-
-        Returns
-        -------
-        array of shape (n,)
-            Probabilities in [0, 1].
-        """
+        """Return the probability that each row is novel."""
         signal = standardise(check_rows(X, self.n_features), self.centre, self.scale)
         *hidden, last = zip(self.weights, self.biases, strict=True)
         with np.errstate(over="ignore", invalid="ignore"):

@@ -25,20 +25,6 @@ def column_shares(
 ) -> NDArray[np.float64]:
     """Return what each column adds to the score of each row, over the mean of the background.
 
-    Parameters
-    ----------
-    model : Forest or Linear
-    X : array of shape (n, d)
-        Rows to explain.
-    background : array of shape (b, d)
-        Known normals.
-
-    Returns
-    -------
-    array of shape (n, d)
-        Each row adds up to its score minus the mean score of the background, both on the scale
-        on which the model adds.
-
     Examples
     --------
     A tree that scores 1 only where both columns are large, and a row that is:

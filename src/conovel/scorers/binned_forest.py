@@ -222,21 +222,9 @@ class BinnedForest:
     def grow(
         self, bins: Bins, y: NDArray[np.integer], weights: Vector | None = None
     ) -> GrownForest:
-        """Grow the forest on rows of two classes.
+        """Grow the forest on rows of the classes 0 and 1; rows of weight 0 are seen by no tree.
 
-        Parameters
-        ----------
-        bins : Bins
-            The rows.
-        y : int array of shape (n,)
-            0 or 1.
-        weights : array of shape (n,), optional
-            What each row counts for; those of weight 0 are seen by no tree. They are rounded
-            to whole multiples of about n times the largest weight / 2³¹.
-
-        Returns
-        -------
-        GrownForest
+        Weights are rounded to whole multiples of about n times the largest weight / 2³¹.
         """
         d, n = bins.columns.shape
         if y.shape != (n,) or not np.isin(y, (0, 1)).all():

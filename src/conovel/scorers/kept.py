@@ -201,14 +201,7 @@ class _Built(NamedTuple):
 def from_part(part: Part, n_features: int, name: str) -> FittedScorer:
     """Put a score together again; :class:`ModelError` if the numbers are not those of one.
 
-    Parameters
-    ----------
-    part : Part
-        From a file, so every number in it is checked.
-    n_features : int
-        Columns of the rows that it must score.
-    name : str
-        The scorer that learnt it.
+    A part comes from a file, so every number in it is checked.
     """
     built = _build(part, n_features, name)
     if built.n_features != n_features:

@@ -109,18 +109,7 @@ class HoldOut:
         return cls(TrainingSet(null_train[::2], Mixture.of(rows)), len(hidden))
 
     def shares(self, scores: Vector) -> Vector:
-        """Say how far in the tail of the hidden nulls each row of the mixture lies.
-
-        Parameters
-        ----------
-        scores : array
-            Of the rows of ``self.training.mixture``, in their original order.
-
-        Returns
-        -------
-        array of shape (m,)
-            For the rows that were in the mixture before; 1 on average if all were nulls.
-        """
+        """Say how far in the tail of the hidden nulls each row of the mixture lies: 1 on average for nulls."""
         return _tail_shares(*np.split(scores, [self.n_hidden]))
 
     def sums_without(self, scores: Vector) -> Vector:
@@ -140,16 +129,8 @@ class HoldOut:
     ) -> Selection:
         """Choose between candidates by the scores they give to the mixture with the hidden nulls.
 
-        The first is chosen that none of the later ones beats.
-
-        Parameters
-        ----------
-        names : sequence of str
-            The candidates, in order of preference.
-        scores : sequence of array
-            Of the rows of ``self.training.mixture``, in their original order.
-        caution : float
-            By how many standard errors a candidate must do better to beat those before it.
+        The first is chosen that none of the later ones beats: by `caution` standard errors. Scores
+        are those of the rows of ``self.training.mixture``, in their original order.
         """
         shares = [self.shares(s) for s in scores]
         without = [self.sums_without(s) for s in scores]

@@ -99,20 +99,7 @@ def layers_of(model: Linear | Dense) -> tuple[Arrays, Arrays]:
 
 
 def quantize_layers(model: Linear | Dense, bits: int) -> QuantizedDense:
-    """Put the weights and the biases of each layer on min-max grids of `bits` bits.
-
-    Parameters
-    ----------
-    model : Linear or Dense
-        The model; it is not changed.
-    bits : int
-        From 1 to 16.
-
-    Returns
-    -------
-    QuantizedDense
-        The quantized model.
-    """
+    """Put the weights and the biases of each layer on min-max grids of `bits` bits."""
     weights, biases = layers_of(model)
     exponents = shifts = np.zeros(model.n_features, dtype=np.int64)
     if model.scale is not None:

@@ -61,18 +61,6 @@ def prune(
     Splits that an ancestor on the same feature already decides are replaced by the child
     they always take; splits whose two children are equal leaves become that leaf.
 
-    Parameters
-    ----------
-    feature, code, left : arrays of shape (n_nodes,)
-        Node arrays of the forest.
-    roots : array of shape (n_trees,)
-        Where the trees begin.
-
-    Returns
-    -------
-    list of Tree
-        For every tree the pairs ``(feature, code)`` in preorder.
-
     Examples
     --------
     >>> prune(*map(np.array, ([0, 0, -1, -1, -1], [3, 5, 1, 0, 1], [1, 3, 2, 3, 4], [0])))
@@ -276,18 +264,6 @@ def uniform(model: Forest | Linear | Dense, bits: int) -> QuantizedForest | Quan
 
     A forest has one grid for all thresholds and one for all leaf values; a network has one
     for the weights and one for the biases of each layer.
-
-    Parameters
-    ----------
-    model : Forest, Linear or Dense
-        The model; it is not changed.
-    bits : int
-        From 1 to 16.
-
-    Returns
-    -------
-    QuantizedForest or QuantizedDense
-        The quantized model.
     """
     if not isinstance(model, Forest):
         return quantize_layers(model, bits)
@@ -304,20 +280,7 @@ def per_feature(
 ) -> QuantizedForest:
     """Put the thresholds of each feature, and all leaf values, on a lattice of their own.
 
-    Parameters
-    ----------
-    model : Forest
-        The model; it is not changed.
-    threshold_bits, leaf_bits : int
-        From 1 to 16.
-    grids : mapping of int to Lattice, optional
-        The lattice of each feature; by default a fine one of `threshold_bits` bits that
-        reaches all its thresholds.
-
-    Returns
-    -------
-    QuantizedForest
-        The quantized model.
+    By default, the lattice of a feature is a fine one that reaches all its thresholds.
     """
     used = set(model.feature.tolist()) - {LEAF}
     if grids is None:

@@ -59,22 +59,7 @@ class Shape:
 
 
 def code_trees(coder: Coder, shape: Shape, trees: Sequence[Tree]) -> list[Tree]:
-    """Code the trees of a forest and return them.
-
-    Parameters
-    ----------
-    coder : Coder
-        Encoder, decoder or bit counter.
-    shape : Shape
-        The counts that both sides know.
-    trees : sequence of Tree
-        Trees in canonical form, with features numbered among the used ones; empty to read.
-
-    Returns
-    -------
-    list of Tree
-        The same trees.
-    """
+    """Code canonical trees, features numbered among the used ones; a reader gives none."""
     state = _Trees(coder, shape)
     result = [state.tree(trees[t] if trees else None) for t in range(shape.n_trees)]
     if state.nodes_left:

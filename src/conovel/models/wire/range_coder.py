@@ -160,13 +160,7 @@ class Decoder:
         return value
 
     def finish(self) -> None:
-        """Check that the bytes end where the decisions end.
-
-        Raises
-        ------
-        TrailingError
-            If bytes are left over.
-        """
+        """Check that the bytes end where the decisions end."""
         if self.shifts + 1 < len(self.data):
             raise TrailingError("the payload goes on after the end of the model")
 
@@ -235,26 +229,8 @@ def symbol(
 ) -> int:
     """Code a symbol of `bits` bits, highest bit first; bits without a choice cost nothing.
 
-    Parameters
-    ----------
-    coder : Coder
-        Encoder, decoder or bit counter.
-    table : FrequencyTable
-        Contexts of the bits: the slot of a bit is the bits before it, with a 1 in front.
-        Bits that the table has no slot for are coded at even odds.
-    value : int
-        The symbol (ignored by a decoder).
-    bits : int
-        Width of the symbol.
-    low, high : int, optional
-        The least and the greatest symbol that can occur.
-    barred : int, optional
-        A symbol between them that cannot occur.
-
-    Returns
-    -------
-    int
-        The symbol.
+    The slot of a bit in the table is the bits before it, with a 1 in front; bits without a slot
+    are coded at even odds. Only symbols from `low` to `high` occur, and not `barred`.
     """
     prefix, start, size = 1, 0, 1 << bits
     if high is None:
