@@ -109,7 +109,7 @@ class HoldOut:
         return cls(TrainingSet(null_train[::2], Mixture.of(rows)), len(hidden))
 
     def shares(self, scores: Vector) -> Vector:
-        """Say how far in the tail of the hidden nulls each row of the mixture lies: 1 on average for nulls."""
+        """Return how far in the tail of hidden nulls a row of the mixture lies; nulls have mean 1."""
         return _tail_shares(*np.split(scores, [self.n_hidden]))
 
     def sums_without(self, scores: Vector) -> Vector:
