@@ -109,7 +109,7 @@ class HoldOut:
         return cls(TrainingSet(null_train[::2], Mixture.of(rows)), len(hidden))
 
     def shares(self, scores: Vector) -> Vector:
-        """Return how far in the tail of hidden nulls a row of the mixture lies; nulls have mean 1."""
+        """Return how far in the tail of hidden nulls each row lies; nulls have mean 1."""
         return _tail_shares(*np.split(scores, [self.n_hidden]))
 
     def sums_without(self, scores: Vector) -> Vector:
