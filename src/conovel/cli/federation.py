@@ -278,6 +278,7 @@ def demo(
 
 
 def _demo(folder: Path, regime: str) -> int:
+    from conovel.deciding.ways import ways_of  # noqa: PLC0415
     from conovel.experiments.gaussian import gaussian_design  # noqa: PLC0415
     from conovel.federation.loopback import OPERATOR, Loopback  # noqa: PLC0415
     from conovel.spec.regimes import REGIMES  # noqa: PLC0415
@@ -287,10 +288,11 @@ def _demo(folder: Path, regime: str) -> int:
     )
     sites = " ".join(f"--site {name}" for name in SITES)
     _print_line(f"$ conovel federation init hospitals {sites} --operator {OPERATOR}")
+    deployed = [r.name for r in REGIMES.values() if not ways_of(r).learning.simulated]
     federation = Loopback(
         folder,
         {name: (_columns(a.X_null), _columns(a.X_test)) for name, a in drawn.items()},
-        consent=f"regimes = {[name for name, r in REGIMES.items() if r.deployable]}",
+        consent=f"regimes = {deployed}",
     )
     try:
         _print_line("$ conovel coordinate coordinator/federation.toml")

@@ -95,6 +95,7 @@ def run(
     """
     require_there(federation, schema)
 
+    from conovel.deciding.ways import ways_of  # noqa: PLC0415
     from conovel.federation.session import choose_sites, connect  # noqa: PLC0415
     from conovel.federation.session import run as run_terms  # noqa: PLC0415
     from conovel.federation.settings import read_federation  # noqa: PLC0415
@@ -136,7 +137,7 @@ def run(
         schema=as_whole_schema(schema),
     )
     if (
-        spec.regime.exchanges_models
+        ways_of(spec.regime).learning.model_rounds
         and spec.privacy is None
         and (note := exposure_note(spec.bits))
     ):

@@ -233,13 +233,14 @@ def _read_dropouts(texts: list[str] | None) -> dict[str, Phase]:
 def _print_run(run: NetworkRun, truth: Truth | None) -> None:
     import numpy as np  # noqa: PLC0415
 
+    from conovel.deciding.ways import ways_of  # noqa: PLC0415
     from conovel.report import correct_counts  # noqa: PLC0415
 
     spec = run.spec
     bits = spec.bits or "float64"
     how = f", {spec.composite} of {f'{bits}-bit' if isinstance(bits, int) else bits} models"
     how += "" if spec.privacy is None else f" with {spec.privacy.in_words}"
-    title = f"{spec.regime.name}{how if spec.regime.exchanges_models else ''}"
+    title = f"{spec.regime.name}{how if ways_of(spec.regime).learning.model_rounds else ''}"
     heads = ["agent", "nulls", "tested", "flagged", "bytes out", "bytes in"]
     heads += ["false", "found"] if truth else []
     heads += ["in runs"] if run.runs else []  # how often the flagged rows were flagged

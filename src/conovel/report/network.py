@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.deciding.asking import Step
+from conovel.deciding.ways import ways_of
 from conovel.errors import ConovelError, InputError, RunFileError
 from conovel.protocol.group_records import AgentGroup, groups_of
 from conovel.protocol.replay import verify
@@ -79,12 +80,12 @@ def network_story(run: Checked) -> Story:
 
 def settings_of(spec: RunSpec) -> dict[str, Any]:
     """Give the settings that made a difference."""
-    settings = spec.to_dict()
-    if not spec.regime.exchanges_models:
+    settings, ways = spec.to_dict(), ways_of(spec.regime)
+    if not ways.learning.model_rounds:
         del settings["composite"], settings["bits"]
     if spec.repeats == 1:
         del settings["repeats"]
-    if not spec.regime.uses_counts:
+    if not ways.deciding.shares_counts:
         del settings["liars"], settings["counting"]
     if not spec.is_committed:
         del settings["reveal_to"]
@@ -159,7 +160,7 @@ def _headline(transcript: Transcript, drawn: Picture | None) -> tuple[str, int |
         alone = len(drawn.sites) == 1 < len(transcript.roster)
         whose = f" of {shortened(next(iter(drawn.sites)))}" if alone else ""
         return f"{n_rejected:,} of {counted(tested, 'row')}{whose} flagged as novel", n_rejected
-    if outcome and transcript.settings.regime.uses_counts:
+    if outcome and ways_of(transcript.settings.regime).deciding.shares_counts:
         n_rejected = outcome.n_rejected
         return f"{n_rejected:,} of {counted(outcome.n_tests, 'row')} flagged as novel", n_rejected
     return "Every site decided for itself", None
@@ -190,21 +191,22 @@ def promise(run: Checked, transcript: Transcript) -> dict[str, Any]:
     if not exact or (outcome is None and transcript.entries):
         return {}
     spec = transcript.settings
-    regime, bound = spec.regime, percent(float(spec.level))
+    ways, bound = ways_of(spec.regime), percent(float(spec.level))
+    shares_counts = ways.deciding.shares_counts
     statement = (
         "Among all flagged rows of all sites together, the expected share of false alarms is at"
         f" most {bound}."
     )
-    if spec.pi0 and regime.uses_counts and not spec.pi0.proven_for_several:
+    if spec.pi0 and shares_counts and not spec.pi0.proven_for_several:
         statement = f"Meant to keep false alarms to {bound}, but no proof covers this setting."
     needs = [
         "at each site, the known normals and the normal rows under test are exchangeable, for"
         " instance drawn independently from the same source",
         "scores do not depend on the order of the rows, which conovel ensures",
     ]
-    if not regime.deployable:
+    if ways.learning.simulated:
         needs[0] = "the normals of all sites together are exchangeable given the novelties"
-    elif regime.composite_null:
+    elif ways.deciding.false_alarm:
         statement += " A row is a false alarm if it is normal at any site, not only at its own."
         needs = [
             "a row that is normal at some site, and that site's known normals, are exchangeable,"
@@ -212,14 +214,14 @@ def promise(run: Checked, transcript: Transcript) -> dict[str, Any]:
             "all sites hold their columns in the same number format, and how columns become"
             " numbers was fixed before any of these rows was read",
         ]
-    elif regime.uses_counts or regime.exchanges_models:
+    elif shares_counts or ways.learning.model_rounds:
         needs.insert(0, "the data of the sites are independent of one another")
-    if regime.uses_counts:
+    if shares_counts:
         needs.append("no site lies about its counts")
     if spec.liars:
         needs[-1] = f"at most {spec.liars} of the sites lie about their counts"
         statement = statement.replace("all sites together", "all sites that do not lie")
-    if outcome and outcome.left_out and regime.uses_counts:
+    if outcome and outcome.left_out and shares_counts:
         needs.append("no site left because of how its own rows were split")
     if outcome and outcome.dropped:
         needs.append("no site was lost because of what others counted")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.deciding.counts import step_of
+from conovel.deciding.ways import ways_of
 from conovel.report.picture import (
     FORMAT,
     MOST_ROWS,
@@ -103,12 +104,13 @@ def lines_of(transcript: Transcript, blocks: Mapping[str, SiteRanks]) -> list[Li
     spec = transcript.settings
     level, estimator = spec.level, spec.pi0
     outcome, names = transcript.outcome, tuple(blocks)
-    if spec.regime.divides_level:
+    ways = ways_of(spec.regime)
+    if not (ways.deciding.shares_counts or ways.learning.simulated):  # each decides alone
         level = spec.test_level(len(transcript.roster))
         return [_decided({name: block}, level, estimator) for name, block in blocks.items()]
     if outcome is None:  # rows were pooled, and no message was sent
         return [_decided(blocks, level, estimator)]
-    if spec.regime.decides_by_cells:
+    if ways.deciding.by_cells:
         return [by_largest_rank(name, block) for name, block in blocks.items()]
     whole = set(outcome.participants) <= set(names)
     return [Line(names, outcome.slope, step_of(outcome).k, whole)]
