@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -48,12 +49,13 @@ def test_the_inputs_that_are_changed_are_valid(name):
 
 def test_the_fuzzer_would_find_a_fault(monkeypatch):
     """With one check of the reader taken out, some input is no named error any more."""
-    monkeypatch.setattr("conovel.runs.ledger_file._whole", lambda value, *_: value)
+    unchecked = lambda kind, plain, *_: SimpleNamespace(**plain)  # noqa: E731
+    monkeypatch.setattr("conovel.runs.ledger_file.as_record", unchecked)
 
     def try_all():
         return [try_one("ledgers", seed) for seed in range(1000)]
 
-    with pytest.raises(TypeError):
+    with pytest.raises((TypeError, AttributeError)):
         try_all()
 
 
@@ -88,7 +90,7 @@ def test_a_ledger_of_a_network_has_two_numbers(network, tmp_path):
     plain["batches"][0]["network"] = network
     plain.pop("checksum")
     plain["checksum"] = _checksum(plain)
-    with pytest.raises(SavedFileError, match="the numbers of batch 1"):
+    with pytest.raises(SavedFileError, match="batch 1"):
         ledger_of_plain(plain, tmp_path)
 
 

@@ -25,6 +25,7 @@ AdaDetect.detect(X_null, X_test, *, ids=None, on_stage=None, on_finding=None, le
 AdaDetect.fit(X, y=None, *, X_unlabelled=None)
 AdaDetect.fit_predict
 AdaDetect.keep(X_null, X_unlabelled=None, *, explain=False, on_stage=None)
+AdaDetect.kept_
 AdaDetect.predict(X)
 AdaDetect.read_fitted(X)
 AdaDetect.score_samples(X)
@@ -127,6 +128,7 @@ KeptDetector.explainer
 KeptDetector.fitted
 KeptDetector.from_bytes(data)
 KeptDetector.load(path)
+KeptDetector.margins(X)
 KeptDetector.n_calibration
 KeptDetector.read(X, name='X')
 KeptDetector.save(path)

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from conovel.rows.pairs import infer_schema as infer_schema
     from conovel.runs.agents import Agent as Agent
     from conovel.runs.check_order import check as check
+    from conovel.runs.detection import Detection as Detection
     from conovel.runs.detector import AdaDetect as AdaDetect
     from conovel.runs.kept import KeptDetector as KeptDetector
     from conovel.runs.ledger import Ledger as Ledger
     from conovel.runs.network import Network as Network
-    from conovel.runs.one_site import Detection as Detection
     from conovel.runs.results import NetworkRun as NetworkRun
     from conovel.runs.site_results import SiteResult as SiteResult
     from conovel.scorers.automatic import Automatic as Automatic
@@ -64,7 +64,7 @@ _HOMES = {
     "Column": "spec.schema",
     "ConovelError": "errors",
     "ConovelWarning": "errors",
-    "Detection": "runs.one_site",
+    "Detection": "runs.detection",
     "FileError": "errors",
     "Finding": "spec.findings",
     "FittedScorer": "scorers.base",

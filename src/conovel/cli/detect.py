@@ -27,9 +27,9 @@ from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from conovel.rows.dialects import Reading
+    from conovel.runs.detection import Detection
     from conovel.runs.detector import AdaDetect
     from conovel.runs.file_detection import FileDetection
-    from conovel.runs.one_site import Detection
     from conovel.site.engines import Engine
     from conovel.site.explain.reasons import Reasons
 

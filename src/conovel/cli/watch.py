@@ -17,7 +17,7 @@ from conovel.spec.exits import NO
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
-    from conovel.runs.one_site import Detection
+    from conovel.runs.detection import Detection
 
 MOST_ENDS = 3  # times that the process may end while it tests a file, until that is set aside
 

@@ -34,7 +34,7 @@ from conovel.stats.words import counted
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from conovel.runs.one_site import Detection
+    from conovel.runs.detection import Detection
     from conovel.runs.results import NetworkRun
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from conovel.stats.resolution import rank_limit
 
 if TYPE_CHECKING:
-    from conovel.runs.one_site import Detection
+    from conovel.runs.detection import Detection
 
 FORMAT = "conovel-picture-1"
 MOST_ROWS = 100  # rows listed, the most novel first

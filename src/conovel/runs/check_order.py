@@ -21,8 +21,8 @@ from conovel.errors import ColumnError, MissingExtraError, SampleError
 from conovel.rows.pairs import read_pair
 from conovel.rows.samples import as_frame
 from conovel.rows.schemas import SchemaLike
+from conovel.runs.detection import Detection
 from conovel.runs.detector import AdaDetect
-from conovel.runs.one_site import Detection
 from conovel.runs.repeats import once_warned
 from conovel.scorers.estimators import ScorerLike
 from conovel.site.checks.columns import column_findings

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,31 +16,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.exceptions import NotFittedError
+from sklearn.utils.metaestimators import available_if
 
 from conovel.errors import ColumnError, InputError
 from conovel.rows.samples import Table, read_sample
 from conovel.rows.schemas import SchemaLike, as_schema
 from conovel.rows.tables import Rows
+from conovel.runs.detection import Detection
+from conovel.runs.kept import KeptDetector
+from conovel.runs.kept_fit import keep, learns_from_normals
 from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, take_batch, with_update
-from conovel.runs.ledger_records import refitted_facts
-from conovel.runs.one_site import (
-    Detection,
-    OneSiteSettings,
-    detect_once,
-    plan_calibration,
-    read_samples,
-)
-from conovel.runs.repeats import detect_repeatedly
-from conovel.runs.row_scores import RowScores
+from conovel.runs.ledger_records import BatchFacts, refitted_facts
+from conovel.runs.one_site import OneSiteSettings, detect_rows, silent
 from conovel.scorers.automatic import as_candidates, reads_frames
 from conovel.scorers.estimators import ScorerLike
 from conovel.scorers.spelling import spell, spell_scorer, spell_seed
-from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.spec.findings import Finding
 from conovel.spec.schema import Schema
-from conovel.spec.seeds import detector_seeds, repeat_seeds
-from conovel.spec.thin_calibration import thin_finding
+from conovel.spec.seeds import detector_seeds
 from conovel.spec.training import MAX_TRAIN_ROWS
 from conovel.stats.levels import (
     Level,
@@ -51,19 +46,19 @@ from conovel.stats.levels import (
     as_whole,
 )
 from conovel.stats.null_proportion import NullProportion, as_estimator
-from conovel.stats.repeats import run_level
 
 
 class UnfittedError(InputError, NotFittedError):  # type: ignore[misc]
     """`predict` before `fit`; scikit-learn's error and ours."""
 
 
-class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
+class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     """Novelty detection with a guaranteed false discovery rate, at one site.
 
     :meth:`detect` decides about a batch of rows and returns the decisions and their reasons.
     :meth:`fit` and :meth:`predict` do the same in the interface of scikit-learn's outlier
-    detectors: `fit` keeps the known normals, and each `predict` is one test of the whole batch.
+    detectors: each `predict` is one test of the whole batch. What the command ``conovel fit``
+    writes is `kept_` after `fit`, and what :meth:`keep` returns.
     Arguments are checked by `detect` and `predict`, not when the object is made.
 
     Parameters
@@ -101,6 +96,9 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     null_ : Rows or Table
         The known normals given to `fit`.
+    kept_ : KeptDetector
+        The detector that `fit` makes of its rows, for batches that come later. It is made when it
+        is first used: `predict` learns from its batch and does not need it.
     n_features_in_ : int
         Number of columns seen by `fit`.
     feature_names_in_ : array of str, of shape (d,)
@@ -192,81 +190,90 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
             Look for what speaks against the result, such as drift or an id among the columns, and
             give it as ``result.warnings``. It changes no decision.
         """
-        tell = as_callback(on_stage, "on_stage")
-        note = as_callback(on_finding, "on_finding")
-        tell("checking rows")
+        tell = silent if on_stage is None else as_callback(on_stage, "on_stage")
+        note = silent if on_finding is None else as_callback(on_finding, "on_finding")
         settings = self.settings()
-        level, pi0, repeats = settings.level, settings.pi0, settings.repeats
-        if ledger is not None and (repeats > 1 or pi0 is not None):
-            raise InputError("a ledger decides by plain BH ranks: leave repeats and pi0 out")
+        together: Callable[[Detection], Detection] | None = None
         if ledger is not None:  # before columns become features, which follow from the batch
-            X_null, X_test = self._read_both(X_null, X_test)
-            facts = refitted_facts(X_null, X_test, self._spelled(settings))
-            open_ledger(ledger, level).require(facts)
-        whole = reads_frames(settings.candidates)
-        samples = read_samples(X_null, X_test, ids, self.schema, keep_frames=whole)
-        runs = self._settings_of_runs(settings)
-        size = plan_calibration(samples, runs[0])
-        if check:
-            thin = None
-            if ledger is None and repeats == 1:  # otherwise other batches or runs decide, too
-                thin = thin_finding(size, len(samples.test), level, pi0)
-            checked = CheckedRows.of(samples.null, samples.test)
-            findings = check_rows(checked, checked.entries_of(samples.ids), note, thin)
-        if repeats > 1:
-            result = detect_repeatedly(samples, settings, runs, tell)
-        else:
-            result = detect_once(samples, settings, tell)
-        if ledger is not None:
-            batch = result.ranks, result.n_calibration, facts, samples.ids, name
-            result = with_update(result, take_batch(ledger, level, *batch))
-        return with_findings(result, findings, checked) if check else result
+            if settings.repeats > 1 or settings.pi0 is not None:
+                raise InputError("a ledger decides by plain BH ranks: leave repeats and pi0 out")
+            X_null, X_test, facts = self._batch_facts(X_null, X_test, settings)
+            open_ledger(ledger, settings.level).require(facts)
 
-    def _spelled(self, settings: OneSiteSettings) -> dict[str, str]:
-        """Spell what the score of a batch follows from, besides its rows."""
+            def decide_together(result: Detection) -> Detection:
+                batch = result.ranks, result.n_calibration, facts, result.ids, name
+                return with_update(result, take_batch(ledger, settings.level, *batch))
+
+            together = decide_together
+
+        listeners = tell, note
+        return detect_rows(X_null, X_test, ids, self.schema, settings, listeners, check, together)
+
+    def _batch_facts(
+        self, X_null: Any, X_test: Any, settings: OneSiteSettings
+    ) -> tuple[Rows | Table, Rows | Table, BatchFacts]:
+        """Read both samples as they are, and say what the score follows from, for a ledger."""
         schema = as_schema(self.schema)
-        return {
+        null = read_sample(X_null, "X_null", None, schema)
+        test = read_sample(X_test, "X_test", null.columns, schema)
+        spelled = {
             "scorer": spell_scorer(self.scorer),
             "seed": spell_seed(self.random_state),
             "train_fraction": spell(settings.train_fraction),
             "max_train_rows": spell(settings.max_train_rows),
             "schema": spell(schema.digests if isinstance(schema, Schema) else schema),
         }
-
-    def _read_both(self, X_null: Any, X_test: Any) -> tuple[Rows | Table, Rows | Table]:
-        schema = as_schema(self.schema)
-        null = read_sample(X_null, "X_null", None, schema)
-        return null, read_sample(X_test, "X_test", null.columns, schema)
+        return null, test, refitted_facts(null, test, spelled)
 
     def settings(self) -> OneSiteSettings:
         """Check the settings and give them in one form."""
         repeats, seed = as_repeats(self.repeats), as_seed(self.random_state)
+        share, pi0 = self.train_fraction, self.pi0
+        level, most = as_level(self.level), as_whole(self.max_train_rows, "max_train_rows", 1)
+        train_fraction = None if share is None else as_level(share, "train_fraction")
         split_seed, scorer_seed = detector_seeds(seed)
-        share = self.train_fraction
+        candidates = tuple(as_candidates(self.scorer, scorer_seed))
         return OneSiteSettings(
-            candidates=tuple(as_candidates(self.scorer, scorer_seed)),
-            level=as_level(self.level),
+            scorer=self.scorer,
+            candidates=candidates,
+            keep_frames=reads_frames(candidates),
+            level=level,
             seed=seed if repeats > 1 else split_seed,  # each run draws its own split
-            train_fraction=None if share is None else as_level(share, "train_fraction"),
-            pi0=None if self.pi0 is None else as_estimator(self.pi0),
-            max_train_rows=as_whole(self.max_train_rows, "max_train_rows", least=1),
+            train_fraction=train_fraction,
+            pi0=None if pi0 is None else as_estimator(pi0),
+            max_train_rows=most,
             repeats=repeats,
         )
 
-    def _settings_of_runs(self, settings: OneSiteSettings) -> list[OneSiteSettings]:
-        """Give the settings of each run: with `repeats`, its own seeds, and the level 2α/5."""
-        if settings.repeats == 1:
-            return [settings]
-        level, runs = run_level(settings.level), []
-        for seed in repeat_seeds(settings.seed, settings.repeats):
-            split_seed, scorer_seed = detector_seeds(seed)
-            candidates = tuple(as_candidates(self.scorer, scorer_seed))
-            one = replace(settings, level=level, seed=split_seed, candidates=candidates, repeats=1)
-            runs.append(one)
-        return runs
+    def keep(
+        self,
+        X_null: Any,
+        X_unlabelled: Any | None = None,
+        *,
+        explain: bool = False,
+        on_stage: Callable[[str], None] | None = None,
+    ) -> KeptDetector:
+        """Fit a detector once, to be saved and used on batches that come later.
+
+        Parameters
+        ----------
+        X_null : array or frame of shape (n, d)
+            Known normals. Some train, the others calibrate.
+        X_unlabelled : array or frame of shape (u, d), optional
+            Rows like those that will be tested, novelties among them, but never tested
+            themselves: those of last week, say. The score learns to tell them from known
+            normals. Without them it learns from known normals alone, and usually finds less.
+        explain : bool
+            Whether up to 2,000 of the known normals that trained are kept, too, by which
+            ``result.explain()`` explains flagged rows. The file then holds rows.
+        on_stage : callable, optional
+            Called with the name of each stage as it begins.
+        """
+        tell = as_callback(on_stage, "on_stage")
+        return keep(self.settings(), X_null, X_unlabelled, self.schema, tell, explain=explain)
 
     def fit(self, X: Any, y: None = None, *, X_unlabelled: Any | None = None) -> AdaDetect:
-        """Keep the known normals; models are fitted when they are asked for.
+        """Take the known normals; `kept_` is then the detector that :meth:`keep` makes of them.
 
         Parameters
         ----------
@@ -274,7 +281,7 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
             Known normals.
         y : ignored
         X_unlabelled : array or frame of shape (u, d), optional
-            Rows that are never tested, from which `score_samples` learns; see :meth:`keep`.
+            Rows that are never tested, from which `kept_` learns; see :meth:`keep`.
 
         Returns
         -------
@@ -293,6 +300,12 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
         self.__dict__.pop("kept_", None)
         self._unlabelled = X_unlabelled
         return self
+
+    @cached_property
+    def kept_(self) -> KeptDetector:
+        """The detector that `fit` makes of its rows; see :meth:`keep`."""
+        self._require_fitted()
+        return self.keep(self.null_, self._unlabelled)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Test a batch of rows: -1 for a novelty, +1 otherwise.
@@ -314,8 +327,7 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
 
     def read_fitted(self, X: Any) -> Rows | Table:
         """Check rows against those that `fit` was given."""
-        if not hasattr(self, "null_"):
-            raise UnfittedError("this AdaDetect has no known normals yet: call fit(X_null) first")
+        self._require_fitted()
         rows = read_sample(X, "X", self.null_.columns, as_schema(self.schema))
         if rows.width != self.n_features_in_:
             raise ColumnError(
@@ -323,6 +335,50 @@ class AdaDetect(RowScores, OutlierMixin, BaseEstimator):  # type: ignore[misc]
                 f" {self.n_features_in_} features as input: give it the columns that fit had"
             )
         return rows
+
+    def _require_fitted(self) -> None:
+        if not hasattr(self, "null_"):
+            raise UnfittedError("this AdaDetect has no known normals yet: call fit(X_null) first")
+
+    def _can_score(self) -> bool:
+        """Tell whether there is a score of a row apart from its batch."""
+        has_rows = self.__dict__.get("_unlabelled") is not None
+        return has_rows or learns_from_normals(as_candidates(self.scorer, 0))
+
+    @available_if(_can_score)  # type: ignore[untyped-decorator]
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """Score rows by `kept_`; lower is more novel, as in scikit-learn.
+
+        The score of a row does not depend on the other rows, and decides nothing.
+
+        Parameters
+        ----------
+        X : array or frame of shape (m, d)
+
+        Returns
+        -------
+        float array of shape (m,)
+        """
+        rows = self.read_fitted(X)
+        return np.asarray(-self.kept_.score(rows))
+
+    @available_if(_can_score)  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Score rows by `kept_`, below zero for rows with a p-value of at most `level`.
+
+        One row in 1/`level` known normals is below zero. :meth:`predict` decides about a batch as
+        a whole, so its answers differ.
+
+        Parameters
+        ----------
+        X : array or frame of shape (m, d)
+
+        Returns
+        -------
+        float array of shape (m,)
+        """
+        rows = self.read_fitted(X)
+        return self.kept_.margins(rows)
 
     def __sklearn_tags__(self) -> Any:
         """Say to scikit-learn what the rows may hold."""

@@ -15,8 +15,9 @@ from pathlib import Path
 from conovel.errors import FileError, InputError
 from conovel.rows.dialects import AS_FOUND, Reading
 from conovel.rows.storage import require_writable
+from conovel.runs.detection import facts_of, summary_of
 from conovel.runs.detector import AdaDetect
-from conovel.runs.one_site import OneSiteSettings, facts_of, summary_of
+from conovel.runs.one_site import OneSiteSettings
 from conovel.runs.pages import write_report
 from conovel.scorers.selection import Selection
 from conovel.site.engines import Engine, release_unused

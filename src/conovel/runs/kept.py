@@ -33,11 +33,12 @@ from conovel.rows.tables import (
     require_kept_kind,
     round_to,
 )
+from conovel.runs.detection import Detection
 from conovel.runs.kept_file import MAX_BYTES, pack, unpack
 from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, take_batch, with_update
 from conovel.runs.ledger_records import BatchFacts, columns_digest, content_digest
-from conovel.runs.one_site import Detection
+from conovel.runs.one_site import Scored, decide_alone
 from conovel.scorers.base import FittedScorer, Matrix, Vector
 from conovel.scorers.kept import Part, from_part
 from conovel.site.checks.columns import batch_findings
@@ -48,8 +49,7 @@ from conovel.spec.schema import Schema
 from conovel.spec.thin_calibration import thin_finding
 from conovel.stats.levels import Level, as_callback, as_level
 from conovel.stats.ranks import conformal_ranks
-from conovel.stats.resolution import warn_resolution
-from conovel.stats.stepup import step_up
+from conovel.stats.resolution import rank_limit, warn_resolution
 
 _SETTINGS = {
     "level": str,
@@ -161,10 +161,15 @@ class KeptDetector:
 
     def score(self, X: Any) -> Vector:
         """Score rows; higher is more novel. The score of a row does not depend on the others."""
-        return self._scores(self.read(X))
+        return self.fitted.score(self.read(X).values)
 
-    def _scores(self, rows: Rows) -> Vector:
-        return self.fitted.score(rows.values)
+    def margins(self, X: Any) -> Vector:
+        """Score rows, below zero for rows with a p-value of at most the level."""
+        scores = self.score(X)
+        limit = rank_limit(self.level, 1, self.n_calibration)  # p ≤ α iff rank ≤ limit
+        if not limit:
+            return np.full(len(scores), np.inf)
+        return np.asarray(self.calibration_scores[-limit] - scores)
 
     def read(self, X: Any, name: str = "X") -> Rows:
         """Check rows to score, and bring them to the columns and types of the known normals."""
@@ -237,20 +242,14 @@ class KeptDetector:
         else:
             warn_resolution([(len(rows), self.n_calibration)], alpha)
         tell("scoring")
-        scores = self._scores(rows)
-        ranks = conformal_ranks(self.calibration_scores, scores)
+        known_scores, scores = self.calibration_scores, self.fitted.score(rows.values)
+        ranks = conformal_ranks(known_scores, scores)
         tell("deciding")
-        outcome = step_up([(ranks, self.n_calibration)], alpha)
-        result = Detection(
-            rejected=outcome.rejected[0],
-            ranks=ranks,
-            scores=scores,
-            tested=np.ones(len(rows), dtype=np.bool_),
-            n_calibration=self.n_calibration,
-            test_rows=rows,
-            ids=names,
-            calibration_scores=self.calibration_scores,
-            stepup=outcome,
+        result = decide_alone(
+            rows,
+            names,
+            Scored(known_scores, scores, ranks),
+            alpha,
             n_train=self.n_train,
             scorer=self.scorer,
             guarantee=kept_score(alpha),

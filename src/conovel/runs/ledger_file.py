@@ -19,20 +19,23 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from conovel.errors import ConovelError, FileError, InputError, SavedFileError
 from conovel.rows.storage import locked, read_bytes, write_durably
+from conovel.runs.detection import Detection
 from conovel.runs.ledger import MAX_BATCHES, Ledger
-from conovel.runs.ledger_records import BatchFacts, Entry, LedgerUpdate
-from conovel.runs.one_site import Detection
+from conovel.runs.ledger_records import BatchFacts, Entry, LedgerUpdate, Score
 from conovel.runs.site_results import with_part
+from conovel.spec.fields import MAX_AGENTS
+from conovel.spec.records import Digest, as_record
 from conovel.stats.batches import (
     Batch,
     final_by_evidence,
@@ -44,22 +47,52 @@ FORMAT = 2
 MAX_BYTES = 256 * 2**20
 _MAX_ROWS = 2**40
 _MAX_NAME = 4096
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_FIELDS = {
-    "conovel",
-    "format",
-    "level",
-    "final",
-    "n_batches",
-    "facts",
-    "batches",
-    "list_size",
-    "checksum",
-}
-_BATCH_FIELDS = {"name", "content", "n_tests", "n_calibration", "rows", "ranks", "ids", "network"}
-_FACTS_FIELDS = {1: {"score", "source", "schema"}, 2: {"score", "source", "schema", "settings"}}
-_READ = " and ".join(map(str, _FACTS_FIELDS))
-_MAX_SETTINGS = 32
+_READ = (1, 2)  # formats
+_RowNumber: TypeAlias = Annotated[int, Meta(ge=0, le=_MAX_ROWS)]
+_Count: TypeAlias = Annotated[int, Meta(ge=1, le=_MAX_ROWS)]
+_Name: TypeAlias = Annotated[str, Meta(max_length=_MAX_NAME)]
+
+
+@dataclass(frozen=True)
+class _FactsRecord:
+    score: Score
+    source: Digest
+    schema: Digest
+    settings: Annotated[dict[_Name, Digest], Meta(max_length=32)] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _BatchRecord:
+    name: _Name
+    content: Digest
+    n_tests: _Count
+    n_calibration: _Count
+    rows: list[_RowNumber]
+    ranks: list[_Count]
+    ids: list[str] | None
+    network: Annotated[list[_RowNumber], Meta(min_length=2, max_length=2)] | None
+
+
+@dataclass(frozen=True)
+class _LedgerRecord:
+    conovel: Literal["ledger"]
+    format: int
+    level: str
+    final: bool
+    n_batches: Annotated[int, Meta(ge=1, le=MAX_BATCHES)]
+    facts: _FactsRecord | None
+    batches: Annotated[list[Any], Meta(max_length=MAX_BATCHES)]
+    list_size: _RowNumber
+    checksum: Digest
+
+
+@dataclass(frozen=True)
+class _PreparedRecord:
+    conovel: Literal["prepared ledger"]
+    format: Literal[1]
+    run_id: Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
+    agents: Annotated[list[str], Meta(max_length=MAX_AGENTS)]
+    ledger: Any
 
 
 def open_ledger(ledger: Ledger | str | Path, level: Any) -> Ledger:
@@ -189,94 +222,71 @@ def ledger_of_plain(content: Any, path: Path) -> Ledger:
     """Read what :func:`ledger_as_plain` gave, and check it; `path` is for messages."""
     try:
         return _as_ledger(content)
-    except (_WrongError, ConovelError) as error:
+    except ConovelError as error:
         raise SavedFileError(f"{path} is not a ledger: {error}") from None
-
-
-class _WrongError(Exception):
-    """A field that is missing or wrong."""
 
 
 def _require(ok: bool, what: str) -> None:
     if not ok:
-        raise _WrongError(what)
+        raise SavedFileError(what)
 
 
 def _as_ledger(content: Any) -> Ledger:
     _require(isinstance(content, dict), "it holds no JSON object")
     _require(content.get("conovel") == "ledger", "the field 'conovel' is not 'ledger'")
     format_ = content.get("format")
+    reads = " and ".join(map(str, _READ))
+    is_read = type(format_) is int and format_ in _READ
+    _require(is_read, f"its format is {format_!r}, and this release reads {reads}")
     _require(
-        type(format_) is int and format_ in _FACTS_FIELDS,
-        f"its format is {format_!r}, and this release reads {_READ}",
+        content.keys() == {one.name for one in fields(_LedgerRecord)},
+        "fields are missing or unknown",
     )
-    _require(set(content) == _FIELDS, "fields are missing or unknown")
-    checksum = content.pop("checksum")
-    _require(checksum == _checksum(content), "the checksum is wrong: the file was changed")
-    _require(isinstance(content["level"], str), "the level is not a text")
-    _require(isinstance(content["final"], bool), "final is not true or false")
-    n_batches = _whole(content["n_batches"], "n_batches", 1, MAX_BATCHES)
-    ledger = Ledger(content["level"], content["final"], n_batches)
-    ledger.facts = _as_facts(content["facts"], content["format"])
-    batches = content["batches"]
-    _require(isinstance(batches, list) and len(batches) <= MAX_BATCHES, "batches is no list")
-    ledger.list_size = _whole(content["list_size"], "list_size", 0, _MAX_ROWS)
-    _require((ledger.facts is None) == (not batches), "facts and batches contradict each other")
-    for number, plain in enumerate(batches, 1):
-        _take(ledger, plain, f"batch {number}")
+    others = {name: value for name, value in content.items() if name != "checksum"}
+    checksum = _checksum(others)
+    _require(content["checksum"] == checksum, "the checksum is wrong: the file was changed")
+    record = as_record(_LedgerRecord, content)
+    ledger = Ledger(record.level, record.final, record.n_batches)
+    if (facts := record.facts) is not None:
+        has_settings = "settings" in content["facts"]
+        _require(has_settings == (format_ > 1), "facts are not as expected")
+        settings = tuple(sorted(facts.settings.items()))
+        ledger.facts = BatchFacts(facts.score, facts.source, facts.schema, "", settings)
+    ledger.list_size = record.list_size
+    _require((facts is None) == (not record.batches), "facts and batches contradict each other")
+    for number, plain in enumerate(record.batches, 1):
+        _take(ledger, as_record(_BatchRecord, plain, f"batch {number}"), f"batch {number}")
     return ledger
 
 
-def _as_facts(plain: Any, format_: int) -> BatchFacts | None:
-    if plain is None:
-        return None
-    fields = _FACTS_FIELDS[format_]
-    _require(isinstance(plain, dict) and set(plain) == fields, "facts are not as expected")
-    _require(plain["score"] in ("kept", "refitted", "network"), "its score is unknown")
-    settings = plain.get("settings", {})
-    _require(isinstance(settings, dict) and len(settings) <= _MAX_SETTINGS, "settings are none")
-    digests = [plain["source"], plain["schema"], *settings.values()]
-    _require(all(map(_is_digest, digests)), "a digest is none")
-    _require(all(len(name) <= _MAX_NAME for name in settings), "a setting has no name")
-    pairs = tuple(sorted(settings.items()))
-    return BatchFacts(plain["score"], plain["source"], plain["schema"], "", pairs)
-
-
-def _take(ledger: Ledger, plain: Any, label: str) -> None:
-    _require(
-        isinstance(plain, dict) and set(plain) == _BATCH_FIELDS,
-        f"the fields of {label} are not as expected",
+def _take(ledger: Ledger, record: _BatchRecord, label: str) -> None:
+    """Put a batch into a ledger if it agrees with itself and with the batches before."""
+    seen = any(
+        record.content == entry.content or record.name == entry.name for entry in ledger.entries
     )
-    name, content = plain["name"], plain["content"]
-    _require(isinstance(name, str) and len(name) <= _MAX_NAME, f"{label} has no name")
-    _require(_is_digest(content), f"the digest of {label} is none")
-    seen = any(content == entry.content or name == entry.name for entry in ledger.entries)
     _require(not seen, f"{label} occurs twice")
-    n_tests = _whole(plain["n_tests"], f"n_tests of {label}", 1, _MAX_ROWS)
-    size = _whole(plain["n_calibration"], f"n_calibration of {label}", 1, _MAX_ROWS)
-    rows = _wholes(plain["rows"], f"rows of {label}", 0, n_tests - 1)
+    size = record.n_calibration
     most = largest_listed_rank(ledger.level, size) if not ledger.final else size + 1
     most = 1 if ledger.in_network else most
-    ranks = _wholes(plain["ranks"], f"ranks of {label}", 1, most)
+    rows, ranks = (np.array(one, dtype=np.int64) for one in (record.rows, record.ranks))
     _require(rows.size == ranks.size, f"{label} has not one rank for each row")
+    _require(ranks.max(initial=0) <= most, f"a rank of {label} is too large")
+    _require(rows.max(initial=0) < record.n_tests, f"a row of {label} is not among its tests")
     _require(bool((np.diff(rows) > 0).all()), f"the rows of {label} are not in order")
-    ids = plain["ids"]
-    if ids is not None:
-        is_list = isinstance(ids, list) and len(ids) == rows.size
-        _require(is_list and all(isinstance(i, str) for i in ids), f"ids of {label} are wrong")
-    batch = Batch(n_tests, size, rows, ranks)
-    network = _as_network(ledger, plain["network"], rows.size, label)
+    ids = None if record.ids is None else tuple(record.ids)
+    _require(ids is None or len(ids) == rows.size, f"{label} has not one id for each row")
+    batch = Batch(record.n_tests, size, rows, ranks)
+    network = _as_network(ledger, record.network, rows.size, label)
     _check_batch(ledger, batch, label)
-    names = None if ids is None else tuple(ids)
-    ledger.entries.append(Entry(name, content, batch, names, network))
+    ledger.entries.append(Entry(record.name, record.content, batch, ids, network))
 
 
-def _as_network(ledger: Ledger, plain: Any, n_rows: int, label: str) -> tuple[int, int] | None:
-    _require((plain is not None) == ledger.in_network, f"the network of {label} is wrong")
-    if plain is None:
+def _as_network(
+    ledger: Ledger, numbers: list[int] | None, n_rows: int, label: str
+) -> tuple[int, int] | None:
+    _require((numbers is not None) == ledger.in_network, f"the network of {label} is wrong")
+    if numbers is None:
         return None
-    numbers = _wholes(plain, f"the numbers of {label}", 0, _MAX_ROWS).tolist()
-    _require(len(numbers) == 2, f"the numbers of {label} are not two")
     n_tests, n_rejected = numbers
     fits = n_rows <= n_rejected <= n_tests and not ledger.final
     _require(fits, f"the numbers of {label} contradict each other")
@@ -297,24 +307,7 @@ def _check_batch(ledger: Ledger, batch: Batch, label: str) -> None:
         _require(follows, f"the decisions of {label} do not follow from its ranks")
 
 
-def _is_digest(value: Any) -> bool:
-    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
-
-
-def _whole(value: Any, name: str, least: int, most: int) -> int:
-    _require(type(value) is int and least <= value <= most, f"{name} is no number in range")
-    return int(value)
-
-
-def _wholes(values: Any, name: str, least: int, most: int) -> NDArray[np.int64]:
-    is_list = isinstance(values, list) and all(type(v) is int for v in values)
-    _require(is_list and all(least <= v <= most for v in values), f"{name} are wrong")
-    return np.array(values, dtype=np.int64)
-
-
 PREPARED_FORMAT = 1
-_RUN_ID = re.compile(r"[0-9a-f]{32}")
-_MAX_AGENTS = 200
 
 
 class Prepared(NamedTuple):
@@ -394,17 +387,11 @@ def drop_prepared(path: Path) -> None:
 
 
 def _as_prepared(content: Any, path: Path) -> Prepared:
-    match content:
-        case {
-            "conovel": "prepared ledger",
-            "format": 1,
-            "run_id": str(run_id),
-            "agents": [*agents],
-            "ledger": ledger,
-            **others,
-        } if not others and _RUN_ID.fullmatch(run_id) and len(agents) <= _MAX_AGENTS:
-            if all(isinstance(name, str) for name in agents):
-                prepared = Prepared(run_id, tuple(agents), ledger_of_plain(ledger, path))
-                if prepared.ledger.in_network and prepared.ledger.entries:
-                    return prepared
-    raise SavedFileError(f"{path} is not a prepared ledger: fields are missing, unknown or wrong")
+    try:
+        record = as_record(_PreparedRecord, content)
+    except ConovelError as error:
+        raise SavedFileError(f"{path} is not a prepared ledger: {error}") from None
+    ledger = ledger_of_plain(record.ledger, path)
+    if not ledger.in_network or not ledger.entries:
+        raise SavedFileError(f"{path} is not a prepared ledger: it holds no batch of a network")
+    return Prepared(record.run_id, tuple(record.agents), ledger)

@@ -6,11 +6,10 @@ of any size have their own way to learn and rank, and share the decision.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,23 +18,23 @@ from conovel.rows.frames import on_frames_of
 from conovel.rows.pairs import read_pair
 from conovel.rows.schemas import SchemaLike
 from conovel.rows.tables import Rows, as_ids
-from conovel.runs.site_results import SiteResult
-from conovel.scorers.automatic import reads_frames
+from conovel.runs.detection import Detection
+from conovel.runs.site_results import with_part
+from conovel.scorers.automatic import as_candidates
 from conovel.scorers.base import Mixture, Scorer, TrainingSet, Vector, fit_best
-from conovel.scorers.selection import Selection
 from conovel.site.blocks import require_two, split_by_number, training_sample
+from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.explain.explainer import Explainer, views_of
-from conovel.spec.findings import headline
-from conovel.spec.guarantee import Guarantee, one_site
+from conovel.spec.findings import Finding
+from conovel.spec.guarantee import one_site
+from conovel.spec.seeds import detector_seeds, repeat_seeds
+from conovel.spec.thin_calibration import thin_finding
 from conovel.spec.training import as_share, n_training
 from conovel.stats.null_proportion import NullProportion
-from conovel.stats.ranks import adjusted_pvalues, conformal_ranks
-from conovel.stats.repeats import repeated_resolution
-from conovel.stats.resolution import Resolution, resolution, warn_resolution
-from conovel.stats.stepup import RankHistogram, StepUp, step_up
-
-if TYPE_CHECKING:
-    from conovel.runs.file_detection import FileDetection
+from conovel.stats.ranks import conformal_ranks
+from conovel.stats.repeats import combine, run_level
+from conovel.stats.resolution import warn_resolution
+from conovel.stats.stepup import step_up
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,12 @@ class OneSiteSettings:
 
     Attributes
     ----------
+    scorer : object
+        As the user gave it; each run makes its candidates of it.
     candidates : tuple of Scorer
         What is fitted; the best one where there are several.
+    keep_frames : bool
+        Whether a candidate reads frames.
     level : Fraction
         Target false discovery rate α.
     seed : int
@@ -60,13 +63,27 @@ class OneSiteSettings:
         How many runs are averaged.
     """
 
+    scorer: Any
     candidates: tuple[Scorer, ...]
+    keep_frames: bool
     level: Fraction
     seed: int
     train_fraction: Fraction | None
     pi0: NullProportion | None
     max_train_rows: int
     repeats: int
+
+    def runs(self) -> list[OneSiteSettings]:
+        """Give the settings of each run: with `repeats`, its own seeds, and the level 2α/5."""
+        if self.repeats == 1:
+            return [self]
+        level, runs = run_level(self.level), []
+        for seed in repeat_seeds(self.seed, self.repeats):
+            split_seed, scorer_seed = detector_seeds(seed)
+            candidates = tuple(as_candidates(self.scorer, scorer_seed))
+            one = replace(self, level=level, seed=split_seed, candidates=candidates, repeats=1)
+            runs.append(one)
+        return runs
 
     def n_train(self, n_null: int, n_test: int) -> int:
         """Return how many known normals train, from numbers of rows alone."""
@@ -87,13 +104,53 @@ class Samples(NamedTuple):
         return len(self.null), len(self.test)
 
 
+def silent(_: Any) -> None:
+    """Tell nobody."""
+
+
+def detect_rows(
+    X_null: Any,
+    X_test: Any,
+    ids: ArrayLike | None,
+    schema: SchemaLike,
+    settings: OneSiteSettings,
+    listeners: tuple[Callable[[str], None], Callable[[Finding], None]] = (silent, silent),
+    check: bool = True,
+    with_earlier: Callable[[Detection], Detection] | None = None,
+) -> Detection:
+    """Read rows, check them, learn and decide; see :meth:`conovel.AdaDetect.detect`.
+
+    `listeners` are called with each stage and with each finding; `with_earlier` decides about the
+    batch together with earlier ones.
+    """
+    tell, note = listeners
+    tell("checking rows")
+    samples = read_samples(X_null, X_test, ids, schema, settings.keep_frames)
+    runs = settings.runs()
+    size = plan_calibration(samples, runs[0])
+    if check:
+        thin = None
+        if with_earlier is None and len(runs) == 1:  # otherwise other batches or runs decide, too
+            thin = thin_finding(size, len(samples.test), settings.level, settings.pi0)
+        checked = CheckedRows.of(samples.null, samples.test)
+        findings = check_rows(checked, checked.entries_of(samples.ids), note, thin)
+    if len(runs) > 1:
+        result = detect_repeatedly(samples, settings, runs, tell)
+    else:
+        result = detect_once(samples, settings, tell)
+    if with_earlier is not None:
+        result = with_earlier(result)
+    return with_findings(result, findings, checked) if check else result
+
+
 def read_samples(
     X_null: Any, X_test: Any, ids: ArrayLike | None, schema: SchemaLike, keep_frames: bool
 ) -> Samples:
     """Read both samples and bring them to the same columns and types."""
     null, test = read_pair(X_null, X_test, schema, keep_frames=keep_frames)
     names = as_ids(ids, len(test))
-    require_two(len(null))
+    if len(null) < 2:
+        require_two(len(null))
     return Samples(null, test, names)
 
 
@@ -115,11 +172,13 @@ def detect_once(
         len(null), settings.n_train(*samples.sizes), settings.seed
     )
     candidates, null_train = settings.candidates, null.values[train]
-    if reads_frames(candidates):
+    if settings.keep_frames:
         candidates = on_frames_of(candidates, null.columns, null.encoder)
     tell("fitting the score model")
     mixture = Mixture.of(np.concatenate([null.values[calibration], test.values]))
-    learnt_from = training_sample(mixture, settings.max_train_rows)
+    learnt_from = mixture
+    if len(mixture.position) > settings.max_train_rows:
+        learnt_from = training_sample(mixture, settings.max_train_rows)
     fitted = fit_best(candidates, TrainingSet(null_train, learnt_from))
     tell("scoring")
     known_scores, scores = np.split(mixture.score(fitted), [calibration.size])
@@ -172,125 +231,34 @@ def decide_alone(
     )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Detection(SiteResult):
-    """The decisions of one site alone, one entry per row of ``X_test``.
+def detect_repeatedly(
+    samples: Samples,
+    settings: OneSiteSettings,
+    runs: Sequence[OneSiteSettings],
+    tell: Callable[[str], None],
+) -> Detection:
+    """Let one site run B times on rows that are read, and decide on the averaged evidence."""
+    seeds = repeat_seeds(settings.seed, settings.repeats)
+    results = [detect_once(samples, one, in_run(tell, b, len(runs))) for b, one in enumerate(runs)]
+    first = results[0]
+    flags = {first.name: np.array([one.rejected for one in results])}
+    averaged = combine(flags, {first.name: first.rejected.size}, settings.level, seeds)
+    return with_part(
+        first,
+        "repeats",
+        averaged.parts[first.name],
+        rejected=averaged.rejected[first.name],
+        scorer=", ".join(dict.fromkeys(one.scorer for one in results)),
+        guarantee=one_site(settings.level, settings.pi0, settings.repeats),
+    )
 
-    It is a :class:`SiteResult` with a step-up, a guarantee and a summary of its own. With
-    `repeats` the step-up is that of the first run, at its level. With a ledger it is that of the
-    batch by itself, and does not decide.
 
-    Attributes
-    ----------
-    calibration_scores : float array of shape (ℓ,)
-        What the test scores were compared with.
-    stepup : StepUp
-        Level, rounds, threshold and, if asked for, the estimated proportion of nulls.
-    n_train : int
-        Known normals used for training; the rest calibrated.
-    scorer : str
-        Name of the scorer that ranked the rows.
-    guarantee : Guarantee
-        What holds, under which assumptions.
+def in_run(tell: Callable[[str], None], b: int, repeats: int) -> Callable[[str], None]:
+    """Name the run before each stage of it.
 
-    See Also
+    Examples
     --------
-    conovel.AdaDetect : Makes it.
-    conovel.NetworkRun : The decisions of several sites together.
+    >>> in_run(print, 0, 5)("scoring")
+    run 1 of 5: scoring
     """
-
-    calibration_scores: NDArray[np.float64]
-    stepup: StepUp
-    n_train: int
-    scorer: str
-    guarantee: Guarantee
-
-    def _shown(self) -> dict[str, str]:
-        return facts_of(self)
-
-    @cached_property
-    def histogram(self) -> RankHistogram:
-        """How often each rank occurs."""
-        return RankHistogram(self.ranks, self.n_calibration)
-
-    @property
-    def level(self) -> Fraction:
-        """The level α, exact."""
-        return self.stepup.level if self.repeated is None else self.repeated.level
-
-    @property
-    def selection(self) -> Selection | None:
-        """How the scorer was chosen, when there were several candidates."""
-        return self.choices.get("scorer")
-
-    @property
-    def headline(self) -> str:
-        """What came out, in one sentence; a finding that breaks the promise is named first."""
-        return headline(self.n_rejected, self.ranks.size, self.level, self.warnings)
-
-    @property
-    def resolution(self) -> Resolution:
-        """How few rows could have been rejected together with this calibration size."""
-        fewest = resolution if self.repeated is None else repeated_resolution
-        return fewest(self.n_calibration, self.ranks.size, self.level)
-
-    def summary(self) -> dict[str, Any]:
-        """Everything but the rows, ready for JSON."""
-        summary = summary_of(self)
-        if self.ledger is not None:
-            summary["ledger"] = self.ledger.summary()
-        if self.repeated is None:
-            return summary
-        for of_one_run in ("largest_rejected_rank", "pi0", "selection"):
-            del summary[of_one_run]
-        return summary | {
-            "level": str(self.level),
-            "repeats": {
-                "level": str(self.repeated.run_level),
-                "seeds": list(self.repeated.seeds),
-                "n_rejected": list(self.repeated.n_rejected),
-            },
-        }
-
-    @cached_property
-    def adjusted(self) -> NDArray[np.float64]:
-        """BH-adjusted p-values (plain BH, whatever `pi0`)."""
-        return adjusted_pvalues(self.ranks, self.n_calibration)
-
-    def columns(self) -> dict[str, NDArray[Any]]:
-        """Per-row results by column name, ids first when there are any."""
-        columns = super().columns()
-        del columns["tested"]  # every row is
-        if self.repeated is not None or self.ledger is not None:
-            return columns  # adjusted p-values are about one run, and the batch by itself
-        rejected = columns.pop("rejected")
-        return columns | {"adjusted_p_value": self.adjusted, "rejected": rejected}
-
-
-def facts_of(result: Detection | FileDetection) -> dict[str, str]:
-    """Return what a detection at one site shows of itself."""
-    sizes = f"{result.n_train:,} train, {result.n_calibration:,} calibrate"
-    return {"result": result.headline, "scorer": result.scorer, "known normals": sizes}
-
-
-def summary_of(result: Detection | FileDetection) -> dict[str, Any]:
-    """Return what both kinds of a detection at one site tell besides their rows, for JSON."""
-    histogram, outcome = result.histogram, result.stepup
-    last = np.array([result.n_rejected] if result.n_rejected else [], dtype=np.int64)
-    return {
-        "level": str(outcome.level),
-        "n_train": result.n_train,
-        "n_calibration": histogram.n_calibration,
-        "n_test": histogram.size,
-        "n_rejected": result.n_rejected,
-        "largest_rejected_rank": int(histogram.smallest(last).max(initial=0)),
-        "fewest_rejections_possible": result.resolution.fewest,
-        "pi0": None if outcome.pi0 is None else float(outcome.pi0),
-        "scorer": result.scorer,
-        "selection": result.selection and result.selection.to_dict(),
-        "guarantee": {
-            "statement": result.guarantee.statement,
-            "assumptions": list(result.guarantee.assumptions),
-        },
-        "warnings": [finding.to_dict() for finding in result.warnings],
-    }
+    return lambda stage: tell(f"run {b + 1} of {repeats}: {stage}")

@@ -18,10 +18,9 @@ from conovel.errors import ConovelWarning, SiteVanishedError
 from conovel.runs.agents import AgentRows
 from conovel.runs.carrying import Phase
 from conovel.runs.network_run import run_network
-from conovel.runs.one_site import Detection, OneSiteSettings, Samples, detect_once
+from conovel.runs.one_site import in_run
 from conovel.runs.results import NetworkRun
 from conovel.runs.site_results import with_part
-from conovel.spec.guarantee import one_site
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.seeds import as_agent_seed, repeat_seeds, repeated_specs
 from conovel.stats.repeats import combine
@@ -34,39 +33,6 @@ def once_warned(b: int) -> Iterator[None]:
         if b:
             warnings.simplefilter("ignore", ConovelWarning)
         yield
-
-
-def in_run(tell: Callable[[str], None], b: int, repeats: int) -> Callable[[str], None]:
-    """Name the run before each stage of it.
-
-    Examples
-    --------
-    >>> in_run(print, 0, 5)("scoring")
-    run 1 of 5: scoring
-    """
-    return lambda stage: tell(f"run {b + 1} of {repeats}: {stage}")
-
-
-def detect_repeatedly(
-    samples: Samples,
-    settings: OneSiteSettings,
-    runs: Sequence[OneSiteSettings],
-    tell: Callable[[str], None],
-) -> Detection:
-    """Let one site run B times on rows that are read, and decide on the averaged evidence."""
-    seeds = repeat_seeds(settings.seed, settings.repeats)
-    results = [detect_once(samples, one, in_run(tell, b, len(runs))) for b, one in enumerate(runs)]
-    first = results[0]
-    flags = {first.name: np.array([one.rejected for one in results])}
-    averaged = combine(flags, {first.name: first.rejected.size}, settings.level, seeds)
-    return with_part(
-        first,
-        "repeats",
-        averaged.parts[first.name],
-        rejected=averaged.rejected[first.name],
-        scorer=", ".join(dict.fromkeys(one.scorer for one in results)),
-        guarantee=one_site(settings.level, settings.pi0, settings.repeats),
-    )
 
 
 def run_repeatedly(

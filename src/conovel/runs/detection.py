@@ -1,0 +1,147 @@
+"""What one site decides by itself: the result of a detection, in memory or in files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.runs.site_results import SiteResult
+from conovel.scorers.selection import Selection
+from conovel.spec.findings import headline
+from conovel.spec.guarantee import Guarantee
+from conovel.stats.ranks import adjusted_pvalues
+from conovel.stats.repeats import repeated_resolution
+from conovel.stats.resolution import Resolution, resolution
+from conovel.stats.stepup import RankHistogram, StepUp
+
+if TYPE_CHECKING:
+    from conovel.runs.file_detection import FileDetection
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Detection(SiteResult):
+    """The decisions of one site alone, one entry per row of ``X_test``.
+
+    It is a :class:`SiteResult` with a step-up, a guarantee and a summary of its own. With
+    `repeats` the step-up is that of the first run, at its level. With a ledger it is that of the
+    batch by itself, and does not decide.
+
+    Attributes
+    ----------
+    calibration_scores : float array of shape (ℓ,)
+        What the test scores were compared with.
+    stepup : StepUp
+        Level, rounds, threshold and, if asked for, the estimated proportion of nulls.
+    n_train : int
+        Known normals used for training; the rest calibrated.
+    scorer : str
+        Name of the scorer that ranked the rows.
+    guarantee : Guarantee
+        What holds, under which assumptions.
+
+    See Also
+    --------
+    conovel.AdaDetect : Makes it.
+    conovel.NetworkRun : The decisions of several sites together.
+    """
+
+    calibration_scores: NDArray[np.float64]
+    stepup: StepUp
+    n_train: int
+    scorer: str
+    guarantee: Guarantee
+
+    def _shown(self) -> dict[str, str]:
+        return facts_of(self)
+
+    @cached_property
+    def histogram(self) -> RankHistogram:
+        """How often each rank occurs."""
+        return RankHistogram(self.ranks, self.n_calibration)
+
+    @property
+    def level(self) -> Fraction:
+        """The level α, exact."""
+        return self.stepup.level if self.repeated is None else self.repeated.level
+
+    @property
+    def selection(self) -> Selection | None:
+        """How the scorer was chosen, when there were several candidates."""
+        return self.choices.get("scorer")
+
+    @property
+    def headline(self) -> str:
+        """What came out, in one sentence; a finding that breaks the promise is named first."""
+        return headline(self.n_rejected, self.ranks.size, self.level, self.warnings)
+
+    @property
+    def resolution(self) -> Resolution:
+        """How few rows could have been rejected together with this calibration size."""
+        fewest = resolution if self.repeated is None else repeated_resolution
+        return fewest(self.n_calibration, self.ranks.size, self.level)
+
+    def summary(self) -> dict[str, Any]:
+        """Everything but the rows, ready for JSON."""
+        summary = summary_of(self)
+        if self.ledger is not None:
+            summary["ledger"] = self.ledger.summary()
+        if self.repeated is None:
+            return summary
+        for of_one_run in ("largest_rejected_rank", "pi0", "selection"):
+            del summary[of_one_run]
+        return summary | {
+            "level": str(self.level),
+            "repeats": {
+                "level": str(self.repeated.run_level),
+                "seeds": list(self.repeated.seeds),
+                "n_rejected": list(self.repeated.n_rejected),
+            },
+        }
+
+    @cached_property
+    def adjusted(self) -> NDArray[np.float64]:
+        """BH-adjusted p-values (plain BH, whatever `pi0`)."""
+        return adjusted_pvalues(self.ranks, self.n_calibration)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Per-row results by column name, ids first when there are any."""
+        columns = super().columns()
+        del columns["tested"]  # every row is
+        if self.repeated is not None or self.ledger is not None:
+            return columns  # adjusted p-values are about one run, and the batch by itself
+        rejected = columns.pop("rejected")
+        return columns | {"adjusted_p_value": self.adjusted, "rejected": rejected}
+
+
+def facts_of(result: Detection | FileDetection) -> dict[str, str]:
+    """Return what a detection at one site shows of itself."""
+    sizes = f"{result.n_train:,} train, {result.n_calibration:,} calibrate"
+    return {"result": result.headline, "scorer": result.scorer, "known normals": sizes}
+
+
+def summary_of(result: Detection | FileDetection) -> dict[str, Any]:
+    """Return what both kinds of a detection at one site tell besides their rows, for JSON."""
+    histogram, outcome = result.histogram, result.stepup
+    last = np.array([result.n_rejected] if result.n_rejected else [], dtype=np.int64)
+    return {
+        "level": str(outcome.level),
+        "n_train": result.n_train,
+        "n_calibration": histogram.n_calibration,
+        "n_test": histogram.size,
+        "n_rejected": result.n_rejected,
+        "largest_rejected_rank": int(histogram.smallest(last).max(initial=0)),
+        "fewest_rejections_possible": result.resolution.fewest,
+        "pi0": None if outcome.pi0 is None else float(outcome.pi0),
+        "scorer": result.scorer,
+        "selection": result.selection and result.selection.to_dict(),
+        "guarantee": {
+            "statement": result.guarantee.statement,
+            "assumptions": list(result.guarantee.assumptions),
+        },
+        "warnings": [finding.to_dict() for finding in result.warnings],
+    }
