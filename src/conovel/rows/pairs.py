@@ -55,7 +55,7 @@ def read_pair(
     keep_frames: bool = False,
 ) -> tuple[Rows, Rows]:
     """Check the two samples of a detection, and give both in the same features."""
-    given = as_schema(schema)
+    given = None if schema is None else as_schema(schema)
     both = _both_frames(X_null, X_test, given) if keep_frames else []
     normals, tests = (
         read_frames(*both)
@@ -79,7 +79,8 @@ def _read_features(
             f"X_null has {null.width} columns and X_test {test.width}:"
             " both must hold the same features in the same order"
         )
-    if isinstance(null, Rows) and isinstance(test, Rows) and not changes_numbers(given):
+    is_plain = given is None or not changes_numbers(given)
+    if is_plain and isinstance(null, Rows) and isinstance(test, Rows):
         normals, tests = unify(null, test)
         return normals, tests
     if shares_schema and given is None:

@@ -186,11 +186,6 @@ class FileSource:
         for parts in self._tables(self.schema, size):
             yield from parts
 
-    def names(self, size: int) -> Iterator[Any]:
-        """Read the names of the rows alone, `size` at a time."""
-        for parts in self._tables(self._id_types, size):
-            yield pa.concat_tables([part.table for part in parts])[self.id_column]
-
     def originals(self, size: int) -> Iterator[pa.Table]:
         """Read all columns as they are in the files, `size` rows at a time."""
         types = original_types(self.files)

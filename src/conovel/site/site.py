@@ -77,7 +77,8 @@ class Site:
         self, null: RowSource, test: RowSource, work: SiteWork, store: Store | None = None
     ) -> None:
         self.columns = null.columns or tuple(map(str, range(null.width)))
-        self.work = with_frames(work, null.columns, null.encoder)
+        is_frame = null.columns is not None
+        self.work = with_frames(work, null.columns, null.encoder) if is_frame else work
         self.spec = work.spec
         self.null, self.test, self.store = null, test, store
         self.choices: dict[str, Selection] = {}

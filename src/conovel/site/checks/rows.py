@@ -131,6 +131,7 @@ def check_rows(
 ) -> list[Finding]:
     """Look at the rows of a site before anything is learnt from them, and tell what was found."""
     null, test, features, sources = checked[:4]
+    stride = checked.null_stride
     mistakes = [
         *column_findings(null, test, features, sources, checked.n_null + checked.n_test),
         *named_label_findings(null, test, features, sources),
@@ -140,7 +141,7 @@ def check_rows(
     level = level_of_each(n_agents)
     draws = min(int(2 / level) - 1, MOST_DRAWS)  # p-values down to half of the level
     names = [features[j] for j in rest]
-    drift = find_drift(null[:, rest], names, draws, checked.null_stride)
+    drift = find_drift(null[:, rest], names, draws, stride)
     drift = drift and replace(drift, n_rows=checked.n_null)
     moved = drift_finding(drift, null[:, rest], test[:, rest], names, level)
     findings = [
