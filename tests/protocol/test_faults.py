@@ -34,7 +34,7 @@ from conovel.learning.exchange import FitModels
 from conovel.protocol.agent import Agent
 from conovel.protocol.messages import decode
 from conovel.protocol.states import TRANSITIONS
-from conovel.runs.carrying import perform
+from conovel.runs.network_run import perform
 from conovel.spec.bodies import (
     COORDINATOR,
     Hello,

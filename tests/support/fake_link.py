@@ -18,7 +18,7 @@ from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.messages import encode
 from conovel.protocol.states import Send, messages_of
 from conovel.protocol.transcript import Transcript
-from conovel.runs.carrying import perform
+from conovel.runs.network_run import perform
 from conovel.spec.bodies import COORDINATOR, Message, Model
 from conovel.spec.facts import Facts
 from conovel.spec.regimes import as_regime

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from conovel.protocol.group_records import AgentGroup
     from conovel.rows.schemas import SchemaLike
     from conovel.runs.agents import Agent
-    from conovel.runs.carrying import Phase
+    from conovel.runs.network_run import Phase
     from conovel.runs.results import NetworkRun
     from conovel.spec.settings import Bits
 

@@ -12,8 +12,7 @@ from conovel.learning.base import Next, Party, Table
 from conovel.spec.bodies import Body, Outcome, Ready, Start
 from conovel.spec.findings import Finding
 from conovel.spec.run_spec import RunSpec
-from conovel.spec.thin_calibration import thin_finding
-from conovel.spec.training import Numbers
+from conovel.spec.training import Numbers, thin_finding
 from conovel.stats.resolution import warn_resolution
 
 

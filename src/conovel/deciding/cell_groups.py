@@ -17,8 +17,7 @@ from typing import NamedTuple
 from conovel.errors import ResolutionWarning
 from conovel.spec.findings import Finding
 from conovel.spec.run_spec import RunSpec
-from conovel.spec.thin_calibration import few_rows
-from conovel.spec.training import Numbers, needed_calibration, planned_calibration
+from conovel.spec.training import Numbers, few_rows, needed_calibration, planned_calibration
 from conovel.stats.cells import ROOMS, PooledBlock, RoomWanted, choose_room, most_above
 from conovel.stats.grouped import PooledGroup, grouped_cut
 

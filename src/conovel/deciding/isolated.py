@@ -14,8 +14,7 @@ from conovel.learning.base import Next, Party, State, insist
 from conovel.spec.bodies import Body, Kind, Outcome, Ready, Start
 from conovel.spec.findings import Finding
 from conovel.spec.run_spec import RunSpec
-from conovel.spec.thin_calibration import thin_finding
-from conovel.spec.training import Numbers
+from conovel.spec.training import Numbers, thin_finding
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.resolution import warn_resolution
 from conovel.stats.stepup import RankHistogram, step_up_counts

@@ -47,7 +47,7 @@ from conovel.protocol.agent import Agent
 from conovel.protocol.messages import decode
 from conovel.protocol.states import Outbox, messages_of
 from conovel.protocol.transcript import Transcript
-from conovel.runs.carrying import note_sent, perform
+from conovel.runs.network_run import note_sent, perform
 from conovel.site.site import Site
 from conovel.spec.bodies import COORDINATOR, Model, Roster
 from conovel.spec.fields import NONCE_BYTES

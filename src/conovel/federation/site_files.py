@@ -36,7 +36,7 @@ from conovel.site.site import Site
 from conovel.site.work import SiteWork
 from conovel.spec.findings import Finding
 from conovel.spec.seeds import site_seed
-from conovel.spec.thin_calibration import thin_finding
+from conovel.spec.training import thin_finding
 
 FORMAT = FORMATS["agent"]
 _MOST_EXPLAINED = 2_000  # rows: the other parties wait while a site writes its decisions

@@ -30,7 +30,7 @@ from conovel.spec.findings import Finding, headline
 from conovel.spec.guarantee import Guarantee, one_site
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.shown import Shown
-from conovel.spec.thin_calibration import thin_finding
+from conovel.spec.training import thin_finding
 from conovel.stats.resolution import Resolution, resolution, warn_resolution
 from conovel.stats.stepup import RankHistogram, StepUp, step_up_counts
 

@@ -46,7 +46,7 @@ from conovel.site.checks.rows import with_outcome_findings
 from conovel.site.explain.explainer import Explainer, views_of
 from conovel.spec.guarantee import kept_score
 from conovel.spec.schema import Schema
-from conovel.spec.thin_calibration import thin_finding
+from conovel.spec.training import thin_finding
 from conovel.stats.levels import Level, as_callback, as_level
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.resolution import rank_limit, warn_resolution

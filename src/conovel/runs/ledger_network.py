@@ -24,7 +24,6 @@ from conovel.rows.private_files import FOLDER_MODE
 from conovel.rows.samples import raw_numbers, read_sample
 from conovel.rows.storage import locked
 from conovel.runs.agents import Agent, AgentRows
-from conovel.runs.carrying import Phase
 from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, write_ledger
 from conovel.runs.ledger_records import (
@@ -33,7 +32,7 @@ from conovel.runs.ledger_records import (
     content_digest,
     settings_digests,
 )
-from conovel.runs.network_run import run_network
+from conovel.runs.network_run import Phase, run_network
 from conovel.runs.results import NetworkRun
 from conovel.runs.site_results import with_part
 from conovel.scorers.spelling import spell, spell_scorer

@@ -8,10 +8,8 @@ from typing import Literal
 
 from conovel.rows.schemas import SchemaLike, as_whole_schema
 from conovel.runs.agents import Agent, as_agents, open_sites, read_agents
-from conovel.runs.carrying import Phase, as_dropouts
-from conovel.runs.checks import check_sites, with_checks
 from conovel.runs.ledger_network import as_folder, network_facts_of, run_with_ledger
-from conovel.runs.network_run import run_network
+from conovel.runs.network_run import Phase, as_dropouts, check_sites, run_network, with_checks
 from conovel.runs.repeats import run_repeatedly
 from conovel.runs.results import NetworkRun
 from conovel.scorers.estimators import ScorerLike

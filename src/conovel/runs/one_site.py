@@ -28,8 +28,7 @@ from conovel.site.explain.explainer import Explainer, views_of
 from conovel.spec.findings import Finding
 from conovel.spec.guarantee import one_site
 from conovel.spec.seeds import detector_seeds, repeat_seeds
-from conovel.spec.thin_calibration import thin_finding
-from conovel.spec.training import as_share, n_training
+from conovel.spec.training import as_share, n_training, thin_finding
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.repeats import combine, run_level

@@ -16,8 +16,7 @@ import numpy as np
 from conovel.deciding.ways import guarantee
 from conovel.errors import ConovelWarning, SiteVanishedError
 from conovel.runs.agents import AgentRows
-from conovel.runs.carrying import Phase
-from conovel.runs.network_run import run_network
+from conovel.runs.network_run import Phase, run_network
 from conovel.runs.one_site import in_run
 from conovel.runs.results import NetworkRun
 from conovel.runs.site_results import with_part
