@@ -1,6 +1,7 @@
 """What is kept of a run for its plots: small, and equal to the decisions."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -115,3 +116,10 @@ def test_pictures_agree_with_the_decisions(runs):
             ]
             assert max(below, default=0) == line["n_rejected"]
         assert sum(drawn["p_values"]["rejected"]) == content["n_rejected"]
+
+
+def test_no_histogram_of_scores_where_ranks_follow_from_scores_of_several_folds():
+    ranks, rejected = np.array([3, 1, 2]), np.zeros(3, dtype=bool)
+    block = SiteRanks(ranks, rejected, 4, np.arange(3), np.array([0.1, 0.2, 0.3]))
+    assert score_histogram(block) is None
+    assert score_histogram(replace(block, ranks=np.array([3, 2, 1])))["calibration"] is not None

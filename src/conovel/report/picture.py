@@ -153,6 +153,8 @@ def score_histogram(block: SiteRanks, bins: int = BINS) -> dict[str, list[Any]] 
     else:
         order = np.argsort(scores)
         ascending, above = scores[order], block.ranks[order] - 1
+        if (np.diff(above) > 0).any():  # with folds, ranks of two rows follow from two scores
+            return None
         edges = _edges_among(ascending, edges)
         first = np.searchsorted(ascending, edges[1:-1])
         calibration = -np.diff([block.n_calibration, *above[first], 0])
