@@ -144,7 +144,7 @@ def test_what_is_no_record_is_refused(change):
 
 @pytest.mark.parametrize("plain", [None, [], "x", {}])
 def test_what_is_no_table_is_refused(plain):
-    with pytest.raises(InputError, match="made_from has"):
+    with pytest.raises(InputError, match="made_from"):
         MadeFrom.from_dict(plain)
 
 

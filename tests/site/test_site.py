@@ -16,7 +16,7 @@ def test_an_agent_with_more_rows_than_are_learnt_from_takes_part(monkeypatch, co
     null, test = draw()
     agents = [cn.Agent("big", null, test), cn.Agent("small", null[:200], test[:150])]
     scorer = ExtraTreesClassifier(8, max_depth=4)
-    monkeypatch.setattr("conovel.runs.network.SiteWork", partial(SiteWork, max_train_rows=250))
+    monkeypatch.setattr("conovel.runs.agents.SiteWork", partial(SiteWork, max_train_rows=250))
     run = cn.Network(agents, regime="full", scorer=scorer, composite=composite, bits=None).run()
     assert run["big"].n_calibration == N_NULL - 250
     assert run["small"].n_calibration < 200

@@ -344,7 +344,7 @@ def scores_of_runs(monkeypatch, samples, blocks):
         noted.append((calibration, tests))
         return conformal_ranks(calibration, tests)
 
-    monkeypatch.setattr("conovel.site.blocks.conformal_ranks", note)
+    monkeypatch.setattr("conovel.runs.one_site.conformal_ranks", note)
     cn.AdaDetect("logistic", level=LEVEL, repeats=3).detect(*samples[0])
     found = []
     for (calibration, tests), block in zip(noted, blocks, strict=True):

@@ -17,6 +17,7 @@ from conovel.errors import ColumnError, SampleError, SiteFailedError
 from conovel.learning.base import State
 from conovel.rows.pairs import read_pair
 from conovel.rows.storage import write_table
+from conovel.runs.agents import open_sites, read_agents
 from conovel.runs.site_results import decide
 from conovel.scorers.automatic import as_candidates
 from conovel.scorers.blend import Refined, shallow_trees, shrunken_logistic
@@ -183,7 +184,7 @@ def test_any_piece_and_any_number_of_rows_to_learn_from(tmp_path, monkeypatch, m
 
 def test_a_network_has_the_messages_of_such_a_run(tmp_path, monkeypatch):
     """The agent in files answers what an agent of a network in one process answers."""
-    monkeypatch.setattr("conovel.runs.network.SiteWork", partial(SiteWork, max_train_rows=250))
+    monkeypatch.setattr("conovel.runs.agents.SiteWork", partial(SiteWork, max_train_rows=250))
     make_files(tmp_path)
     null, test = draw()
     agents = [
@@ -193,9 +194,10 @@ def test_a_network_has_the_messages_of_such_a_run(tmp_path, monkeypatch):
     options = {"composite": "mean", "bits": 4, "level": LEVEL, "scorer": TREES}
     network = cn.Network(agents, regime="full", **options)
     expected = network.run()["big"]
-    checked = network.spec(), agents
-    site = in_files(tmp_path, network._sites(*checked)["big"].work)
-    models = network._sites(*checked)["small"].models(1, ["big", "small"])
+    spec = network.spec()
+    sites = open_sites(spec, read_agents(spec, agents, TREES))
+    site = in_files(tmp_path, sites["big"].work)
+    models = sites["small"].models(1, ["big", "small"])
     found = site.ranks({"small": models["big"]})
     assert isinstance(found, RankHistogram)
     assert np.array_equal(site.test_ranks, expected.ranks)
