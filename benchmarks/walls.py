@@ -32,7 +32,8 @@ def cells_of(rows: Labelled, model: bytes, seed: int, **walls: int) -> np.ndarra
     work = SiteWork(spec, tuple(as_candidates("logistic", seed)), 2, **walls)
     site = Site(*read_pair(rows.X_null, rows.X_test, None, shares_schema=True), work)
     site.models(0, ["bank", "peer"], Fraction(1, 3))
-    found = site.ranks({"peer": model})
+    site.ranks({"peer": model})
+    found = site.count_cells()
     return found.calibration + found.tests
 
 

@@ -31,7 +31,7 @@ from conovel.spec.training import train_share
 
 FAST = ExtraTreesClassifier(20, max_depth=4)
 LINEAR = LogisticRegression()
-DEPLOYABLE = [name for name, regime in REGIMES.items() if regime.deployable]
+DEPLOYABLE = [name for name, regime in REGIMES.items() if not regime.refusal("deployment")]
 
 
 def agents(seed=0, n_agents=3, n_null=900, n_test=300, delta=1.0, **more):

@@ -39,7 +39,9 @@ def victim(rows, seed, regime="joint", composite="max", **walls):
 
 def counted(rows, model, seed, **more):
     """The counts that a site sends, where a peer sent this model."""
-    found = victim(rows, seed, **more).ranks({"peer": model})
+    site = victim(rows, seed, **more)
+    site.ranks({"peer": model})
+    found = site.count_cells()
     return found.calibration, found.tests
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 from support.paths import DOCS
 
-from conovel.deciding.ways import guarantee, network_over_time
+from conovel.deciding.ways import guarantee, network_over_time, ways_of
 from conovel.errors import ConovelError
 from conovel.spec.guarantee import kept_score, one_site, over_time
 from conovel.spec.listing import require_listable
@@ -267,7 +267,11 @@ def promised(regime, feature):
             return str(network_over_time(spec))
     except ConovelError:
         return None
-    lost = ["west"] if feature == "an agent lost" and spec.regime.uses_counts else []
+    lost = (
+        ["west"]
+        if feature == "an agent lost" and ways_of(spec.regime).deciding.shares_counts
+        else []
+    )
     return str(guarantee(spec, dropped=lost))
 
 

@@ -17,6 +17,7 @@ from support.fake_link import Link, sites_for
 from support.roles import NAMES, Sample, in_network, mixtures
 
 import conovel as cn
+from conovel.deciding.ways import ways_of
 from conovel.errors import SampleError
 from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import Mixture
@@ -157,7 +158,9 @@ def test_an_estimate_of_the_nulls_that_is_too_low_is_caught():
 
 # Regimes that decide by cells have their own: test_pooled_fdr, test_grouped, test_consensus.
 BY_RANKS = [
-    name for name, regime in REGIMES.items() if regime.deployable and not regime.decides_by_cells
+    name
+    for name, regime in REGIMES.items()
+    if name != "pooled" and not ways_of(regime).deciding.by_cells
 ]
 
 
@@ -194,7 +197,7 @@ def holds(regime, sites, level, ties):
     """Compare with the bounds: equal without ties, at most with them."""
     tied = [site._replace(ties=ties) for site in sites]
     union, own = protocol_fdr(tied, level, regime)
-    if REGIMES[regime].uses_counts:
+    if ways_of(REGIMES[regime]).deciding.shares_counts:
         limit = bound(sites, level)
         return union == limit if ties == 1 else union <= limit
     limits = [bound([site], level / len(sites)) for site in sites]
@@ -212,13 +215,13 @@ QUICK = ("full", "conservative")  # to the coordinator the others are like one o
     [r if r in QUICK else pytest.param(r, marks=pytest.mark.slow) for r in BY_RANKS],
 )
 def test_every_regime_spends_exactly_its_level(regime, size, ties):
-    design = TOGETHER if REGIMES[regime].uses_counts else APART
+    design = TOGETHER if ways_of(REGIMES[regime]).deciding.shares_counts else APART
     assert holds(regime, *design[size], ties)
 
 
 @pytest.mark.parametrize("regime", ["isolated", "full"])
 def test_a_regime_that_takes_too_high_a_level_is_caught(regime, monkeypatch):
-    design = TOGETHER if REGIMES[regime].uses_counts else APART
+    design = TOGETHER if ways_of(REGIMES[regime]).deciding.shares_counts else APART
 
     def too_high(cls, *, level, **others):
         return cls(level=as_level(level) * Fraction(13, 10), **others)
@@ -244,7 +247,7 @@ class Spent(NamedTuple):
 def whole_runs(samples, n_null, scorer, **options):
     """Run `cn.Network` for every order of each agent's nulls, its first `n_null` test rows."""
     run = in_network(**options)
-    blocks = mixtures(run, samples, REGIMES[options["regime"]].splits_rows)
+    blocks = mixtures(run, samples, options["regime"] == "split")
     seen = run(samples, scorer, blocks)
     X_null, X_test = (np.concatenate(rows) for rows in zip(*samples, strict=True))
     is_null = np.concatenate([np.arange(len(s.X_test)) < n_null for s in samples])

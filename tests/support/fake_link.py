@@ -73,9 +73,13 @@ class FakeSite:
     def ranks(self, models):
         assert models == {peer: f"{peer} for {self.name}".encode() for peer in models}
         self.received = list(models)
-        if self.regime.pools_calibration:
-            return cells_of(self.given, self.n_calibration)
         return RankHistogram(*as_block(self.given, self.n_calibration))
+
+    def count_cells(self):
+        return cells_of(self.given, self.n_calibration)
+
+    def describe(self, index, names):
+        return self.models(index, names, 0)
 
     def refit(self, models):
         assert models == {peer: f"{peer} for {self.name}".encode() for peer in models}
@@ -113,7 +117,7 @@ def sites_for(blocks, regime="full"):
     sites = {}
     for i, (name, (ranks, size)) in enumerate(zip(names, blocks, strict=True)):
         n_test = len(ranks)
-        if as_regime(regime).splits_rows:  # the largest n with a block of that size at i
+        if as_regime(regime).n_blocks(2) > 1:  # the largest n with a block of that size at i
             n_test = next(
                 n
                 for n in range(len(ranks) * k + k, -1, -1)

@@ -51,7 +51,7 @@ def worked(rows, scorer, bits="compact"):
         spec = RunSpec.of(regime="consensus", level="1/5", seed=j, bits=bits)
         work = SiteWork(spec, tuple(as_candidates(scorer, j)), 3)
         sites.append(Site(*read_pair(null, test), work))
-    firsts = [site.models(j, NAMES) for j, site in enumerate(sites)]
+    firsts = [site.describe(j, NAMES) for j, site in enumerate(sites)]
     seconds = {}
     for j, site in enumerate(sites):
         peers = {NAMES[i]: firsts[i][NAMES[j]] for i in range(3) if i != j}

@@ -30,6 +30,7 @@ from support.roles import (
 )
 
 import conovel as cn
+from conovel.deciding.ways import ways_of
 from conovel.scorers.automatic import NAMED, Automatic
 from conovel.scorers.base import Mixture
 from conovel.scorers.weighted_forests import WeightedForests
@@ -44,21 +45,23 @@ from conovel.stats.ranks import conformal_ranks
 SCORERS = (None, *(name for name in NAMED if name != "automatic"))
 BITS = (None, 1, 4, "compact", "compact:200")
 # In `consensus` test rows train and calibration rows do not: tests/theory/test_consensus.py.
-MIXING = {name: regime for name, regime in REGIMES.items() if not regime.composite_null}
-EXCHANGING = tuple(name for name, regime in MIXING.items() if regime.exchanges_models)
+MIXING = {name: regime for name, regime in REGIMES.items() if name != "consensus"}
+EXCHANGING = tuple(
+    name for name, regime in MIXING.items() if ways_of(regime).learning.model_rounds
+)
 ALONE = tuple(name for name in MIXING if name not in EXCHANGING)
 LEVEL = "1/5"
 
 
 def check_network(regime, composite, bits, scorer, kind, n_agents=2):
     run = in_network(regime=regime, composite=composite, bits=bits, level=LEVEL)
-    splits_rows = REGIMES[regime].splits_rows
+    splits_rows = regime == "split"
     assert_roles_do_not_matter(run, draw(kind, n_agents), scorer, splits_rows=splits_rows)
 
 
 def check_file_sites(folder, regime, composite, bits, scorer, kind):
     run = between_file_sites(folder, regime=regime, composite=composite, bits=bits)
-    splits_rows = REGIMES[regime].splits_rows
+    splits_rows = regime == "split"
     assert_roles_do_not_matter(run, draw(kind, 2), scorer, splits_rows=splits_rows)
 
 
@@ -201,7 +204,7 @@ def fixed_noise(monkeypatch):
     [("joint", "compact", "duplicates"), ("full", 4, "integers"), ("split", None, "float32")],
 )
 def test_roles_with_private_models(tmp_path, regime, bits, kind, fixed_noise):
-    splits_rows, samples = REGIMES[regime].splits_rows, draw(kind, 2)
+    splits_rows, samples = regime == "split", draw(kind, 2)
     run = in_network(regime=regime, composite="auto", bits=bits, level=LEVEL, privacy=4)
     assert_roles_do_not_matter(run, samples, "logistic", splits_rows=splits_rows)
     run = between_file_sites(tmp_path, regime=regime, composite="mean", bits=bits, privacy=4)
@@ -270,7 +273,7 @@ def test_combinations_cover_every_choice_of_three():
 # combinations where models are exchanged, any two elsewhere.
 
 FACTORS = {"kind": tuple(KINDS), "scorer": SCORERS, "bits": BITS, "composite": COMPOSITES}
-DEPLOYABLE = tuple(name for name, regime in MIXING.items() if regime.deployable)
+DEPLOYABLE = tuple(name for name, regime in MIXING.items() if name != "pooled")
 MATRIX = list(covering({**FACTORS, "regime": EXCHANGING}, strength=3))
 FILES = list(covering({**FACTORS, "regime": DEPLOYABLE}, strength=2))
 ONE_EACH = {"bits": ("compact",), "composite": ("auto",)}

@@ -20,6 +20,7 @@ from conovel.cli.show import (
 )
 from conovel.cli.simulate import read_bits
 from conovel.cli.tables import with_options
+from conovel.deciding.ways import ways_of
 from conovel.errors import DataWarning, FileError
 from conovel.spec.exits import NO
 
@@ -95,7 +96,6 @@ def run(
     """
     require_there(federation, schema)
 
-    from conovel.deciding.ways import ways_of  # noqa: PLC0415
     from conovel.federation.session import choose_sites, connect  # noqa: PLC0415
     from conovel.federation.session import run as run_terms  # noqa: PLC0415
     from conovel.federation.settings import read_federation  # noqa: PLC0415

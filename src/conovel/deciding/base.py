@@ -173,8 +173,12 @@ class Deciding:
         The rows of the table of states that this way adds.
     counts_type : type
         What a site counts its rows as.
+    count : callable or None
+        How a site counts its ranked rows; None where it counts ranks.
     needs : str
         What the guarantee assumes; empty where that is said by the way of learning.
+    plain_needs : tuple of str
+        The same in the words of a report, where it is not what most ways need.
     peers_learn, coordinator_learns : str
         What becomes known beyond names, row numbers and models.
     false_alarm : str
@@ -183,6 +187,11 @@ class Deciding:
         Whether what one agent counts decides about the rows of others.
     bound_by_nulls : bool
         Whether the bound is α · m0/m: proven with the share of normal rows.
+    shares_ranks : bool
+        Whether the ranks of all agents are compared in one step-up, also of an agent in no group.
+    whose : str
+        Whose tests a rank is compared with, as words after a number of rows; empty where agents
+        are in groups.
     by_cells : bool
         Whether rows are rejected by their cell on a common scale, and not by their rank.
     thin : callable
@@ -198,12 +207,16 @@ class Deciding:
     at_coordinator: Callable[[Present], DecidingCoordinator]
     transitions: Table
     counts_type: type[Any]
+    count: Callable[[Any, Any], Any] | None = None
     needs: str = ""
+    plain_needs: tuple[str, ...] = ()
     peers_learn: str = ""
     coordinator_learns: str = "nothing"
     false_alarm: str = ""
     shares_counts: bool = True
     bound_by_nulls: bool = False
+    shares_ranks: bool = True
+    whose: str = " of all agents"
     by_cells: bool = False
     thin: Callable[[RunSpec, Mapping[str, Numbers], Planned], dict[str, Finding]] = thin_ranks
     warn_thin: Callable[[RunSpec, Mapping[str, Numbers], Planned], None] = warn_ranks

@@ -423,12 +423,15 @@ CELLS = Deciding(
         **TRANSITIONS,
     },
     counts_type=CellHistogram,
+    count=lambda site, ranks: site.count_cells(),
     needs=INDEPENDENT,
     peers_learn="the total count; the weight, x and lowest flagged cell of each group",
     coordinator_learns=(
         "every agent's counts of calibration rows and test rows in each cell above its floor, and"
         " the number of rows in high cells"
     ),
+    shares_ranks=False,
+    whose="",
     by_cells=True,
     thin=thin_groups,
     warn_thin=warn_groups,

@@ -271,6 +271,12 @@ FOLDS = Deciding(
         " given all other rows, all agents hold their columns in the same number format, and how"
         " columns become numbers was fixed before any of these rows was read"
     ),
+    plain_needs=(
+        "a row that is normal at some site, and that site's known normals, are exchangeable,"
+        " for instance drawn independently from the same source",
+        "all sites hold their columns in the same number format, and how columns become"
+        " numbers was fixed before any of these rows was read",
+    ),
     peers_learn=(
         "from which cell on rows do not conform to an agent's normals; the total count; the lowest"
         " flagged cell of each fold"

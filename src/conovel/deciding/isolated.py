@@ -129,6 +129,8 @@ ISOLATED = Deciding(
     },
     counts_type=RankHistogram,
     shares_counts=False,
+    shares_ranks=False,
+    whose=" of its own",
     thin=_thin,
     warn_thin=_warn_thin,
 )
@@ -139,6 +141,10 @@ POOLED = Deciding(
     transitions={},
     counts_type=RankHistogram,
     needs="the nulls of all agents together are exchangeable given the novelties",
+    plain_needs=(
+        "the normals of all sites together are exchangeable given the novelties",
+        "scores do not depend on the order of the rows, which conovel ensures",
+    ),
     coordinator_learns="every row",
     shares_counts=False,
     bound_by_nulls=True,

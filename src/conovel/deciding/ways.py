@@ -15,7 +15,7 @@ from conovel.deciding.counts import COUNTS
 from conovel.deciding.folds import FOLDS
 from conovel.deciding.isolated import ISOLATED, POOLED
 from conovel.learning.alone import ALONE, POOLED_ROWS
-from conovel.learning.base import Learning
+from conovel.learning.base import EXCHANGEABLE, Learning
 from conovel.learning.consensus import CONSENSUS
 from conovel.learning.exchange import BLOCKS, EXCHANGE
 from conovel.spec.guarantee import NO_REACTION, SAME_SETTINGS, Guarantee
@@ -35,6 +35,13 @@ _NEW_NOISE = (
     " do with the rows."
 )
 
+_PLAIN_NEEDS = (
+    "the data of the sites are independent of one another",
+    "at each site, the known normals and the normal rows under test are exchangeable, for"
+    " instance drawn independently from the same source",
+    "scores do not depend on the order of the rows, which conovel ensures",
+)
+
 
 class Ways(NamedTuple):
     """The pair that a regime is a name for."""
@@ -46,6 +53,13 @@ class Ways(NamedTuple):
     def needs(self) -> str:
         """What the guarantee assumes."""
         return self.deciding.needs or self.learning.needs
+
+    @property
+    def plain_needs(self) -> tuple[str, ...]:
+        """What the guarantee assumes, in the words of a report."""
+        if self.deciding.plain_needs:
+            return self.deciding.plain_needs
+        return _PLAIN_NEEDS[self.needs == EXCHANGEABLE :]
 
     @property
     def peers_learn(self) -> str:

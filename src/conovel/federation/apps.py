@@ -26,6 +26,7 @@ from nvflare.fuel.f3.streaming.stream_const import (
     StreamHeaderKey,
 )
 
+from conovel.deciding.ways import ways_of
 from conovel.errors import (
     ConovelError,
     FederationError,
@@ -257,7 +258,7 @@ def _ending(account: Mapping[str, Any], terms: Terms) -> str:
     """Return how a run ended that was not broken off."""
     if "ledger" in account:
         return f"{account['ledger']['n_listed_in_all']:,} rows on the list"
-    if terms.spec.regime.uses_counts:
+    if ways_of(terms.spec.regime).deciding.shares_counts:
         return f"{counted(account['outcome']['n_rejected'], 'row')} flagged in all"
     return "every site decided alone"
 

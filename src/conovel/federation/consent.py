@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
+from conovel.deciding.ways import ways_of
 from conovel.errors import InputError, WireError
 from conovel.federation.exposure import EpsilonSpent, RunsSpent, shown
 from conovel.federation.terms import Terms
@@ -53,7 +54,9 @@ class Limits:
 
     # Regimes that are allowed. The finer counts of joint and consensus must be named.
     regimes: tuple[str, ...] = tuple(
-        name for name, r in REGIMES.items() if r.deployable and not r.decides_by_cells
+        name
+        for name, regime in REGIMES.items()
+        if not ways_of(regime).learning.simulated and not ways_of(regime).deciding.by_cells
     )
     max_level: _Number = "1/2"
     min_agents: Annotated[int, Meta(ge=2)] = 2  # this one included
@@ -146,9 +149,8 @@ class Limits:
         return None if isinstance(self.min_group_rows, str) else self.min_group_rows
 
     def _objection_to_composite(self, terms: Terms) -> str:
-        regime, composite = terms.spec.regime, terms.spec.composite
-        combines = regime.exchanges_models and not regime.composite_null
-        if not combines or composite in self.composites:
+        composite = terms.spec.composite
+        if not ways_of(terms.spec.regime).learning.combines or composite in self.composites:
             return ""
         return (
             f"composite {composite!r} is not among those this site agrees to"
@@ -158,7 +160,7 @@ class Limits:
 
     def _objection_to_counting(self, terms: Terms) -> str:
         spec = terms.spec
-        if spec.regime.uses_counts and spec.liars < self.min_liars:
+        if ways_of(spec.regime).deciding.shares_counts and spec.liars < self.min_liars:
             return (
                 f"a run that tolerates {spec.liars} lying members is refused: this site asks for"
                 f" {self.min_liars} (conovel run --liars)"
@@ -188,7 +190,7 @@ class Limits:
         all rows reveals far less about a single row.
         """
         share = terms.spec.train_fraction
-        if not terms.spec.regime.exchanges_models:
+        if not ways_of(terms.spec.regime).learning.model_rounds:
             return NONE
         request = "without a train_fraction" if share is None else f"with train_fraction {share}"
         for rows in models:
@@ -218,7 +220,7 @@ class Limits:
 
     def objection_to_calibration(self, terms: Terms, models: Sequence[TrainingRows]) -> Objection:
         """Return why counts over so few calibration rows must not leave the site."""
-        if not terms.spec.regime.uses_counts:
+        if not ways_of(terms.spec.regime).deciding.shares_counts:
             return NONE
         fewest = min(rows.n_null - rows.n_train for rows in models)
         if fewest >= self.min_calibration_rows:
@@ -251,7 +253,8 @@ class Limits:
         `n_rows` is the number of rows of the site, for the bound on δ.
         """
         privacy, bounded = terms.spec.privacy, self.max_epsilon != NO_BOUND
-        if not terms.spec.regime.exchanges_models or (privacy is None and not bounded):
+        sends_models = bool(ways_of(terms.spec.regime).learning.model_rounds)
+        if not sends_models or (privacy is None and not bounded):
             return NONE
         more = "the site brings other rows under another [data] set, or raises max_epsilon"
         if privacy is None:
@@ -280,8 +283,9 @@ class Limits:
 
         Counts that are too large do more harm the more rows their sender claims.
         """
+        shares_counts = ways_of(terms.spec.regime).deciding.shares_counts
         match message.body:
-            case Roster(n_test=total) | Start(n_tests=total) if terms.spec.regime.uses_counts:
+            case Roster(n_test=total) | Start(n_tests=total) if shares_counts:
                 if total - n_test > self.max_peer_share * n_test:
                     return (
                         f"the other agents have more than {self.max_peer_share:g} test rows for"
@@ -322,12 +326,12 @@ def _as_names(names: Sequence[str], key: str, allowed: Sequence[str]) -> tuple[s
 
 def objection_to_precision(limits: Limits, terms: Terms, bits: Bits) -> str:
     """Return why a model of this precision, or of the family it would have, may not leave."""
-    regime = terms.spec.regime
-    if not regime.exchanges_models:
+    learning = ways_of(terms.spec.regime).learning
+    if not learning.model_rounds:
         return ""
     is_forest = isinstance(bits, str) or terms.spec.privacy is not None
     families = {"forest"} if is_forest else set()
-    if regime.composite_null:  # its models have numbers of their own precision, on grids
+    if learning.on_grids:  # its models have numbers of their own precision, on grids
         bits, families = bits if isinstance(bits, int) else MAX_BITS, {"dense"}
     if _order(bits) > _order(limits.max_bits):
         precision = FLOAT64 if bits is None else bits

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from conovel.deciding.ways import ways_of
 from conovel.errors import PrivacyError
 from conovel.federation.audit_log import now
 from conovel.spec.regimes import REGIMES
@@ -211,7 +212,7 @@ def shown(epsilon: Fraction) -> str:
 
 def _sends_models(run: LoggedRun) -> bool:
     regime = REGIMES.get(str(spec_of(run).get("regime")))
-    return regime is None or regime.exchanges_models
+    return regime is None or bool(ways_of(regime).learning.model_rounds)
 
 
 def spec_of(run: LoggedRun) -> dict[str, object]:

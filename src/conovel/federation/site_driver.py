@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
+from conovel.deciding.ways import ways_of
 from conovel.errors import (
     ConovelError,
     FederationError,
@@ -172,7 +173,8 @@ class SiteDriver:
     def _objection_to_models(self, n_agents: int) -> Objection:
         """Return why no model or count may be made from these rows, before there is one."""
         limits, local = self.limits, self._site
-        rows = local.training_rows(n_agents)
+        learning = ways_of(self.terms.spec.regime).learning
+        rows = local.training_rows(n_agents, learning.learnt_from)
         objections = (
             limits.objection_to_training(self.terms, rows),
             limits.objection_to_calibration(self.terms, rows),
@@ -233,9 +235,9 @@ class SiteDriver:
 
     def _n_trained(self) -> int:
         """Return how many known normals are in null_train of the models that leave, at most."""
-        local, splits = self._site, self.terms.spec.regime.splits_rows
+        local, n_blocks = self._site, self.terms.spec.regime.n_blocks(self._n_here)
         n_train = max(rows.n_train for rows in local.training_rows(self._n_here))
-        return min(local.facts.n_null, n_train * (self._n_here if splits else 1))
+        return min(local.facts.n_null, n_train * n_blocks)
 
     def _note_received(self, kind: str, data: bytes, sender: str) -> None:
         self._n_received += 1

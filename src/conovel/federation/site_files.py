@@ -11,6 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from conovel.deciding.folds import agreed_of
+from conovel.deciding.ways import ways_of
 from conovel.errors import FileError
 from conovel.federation.run_records import guarantee_of, own_secret
 from conovel.federation.settings import AS_PROPOSED, SiteFile
@@ -75,7 +76,7 @@ class SiteFiles:
             )
         reading, columns = columns_read(file.schema, file.reading, file.columns)
         nulls, tests = read_pair_of_files(file.null, file.test, columns, file.id_column, reading)
-        fixed = work.spec.regime.composite_null
+        fixed = work.columns_fixed
         rows = nulls.features, tests.features
         null, test = read_pair(*rows, file.schema, shares_schema=True, fixed=fixed)
         self._ids = as_ids(tests.ids, len(test))
@@ -99,6 +100,7 @@ class SiteFiles:
             tuple(as_candidates(file.scorer, seed)),
             len(self.terms.agents),
             group_rows=file.limits.own_group_rows,
+            columns_fixed=ways_of(spec.regime).learning.on_grids,
         )
 
     def publish(self, site: Site, agent: Agent, transcript: Transcript) -> Path:
@@ -166,13 +168,13 @@ class SiteFiles:
         spec, n_agents = self.terms.spec, len(self.terms.agents)
         if site.calibrates_with_others:
             return None
-        alone = spec.regime.divides_level or spec.regime.pools_calibration
-        n_tests = site.facts.n_test if alone else agent.outcome.n_tests
+        deciding, n_tests = ways_of(spec.regime).deciding, site.facts.n_test
+        if deciding.shares_ranks:
+            n_tests = agent.outcome.n_tests
         level = spec.test_level(n_agents)
-        where = " of its own" if alone else " of all agents"
-        if spec.regime.pools_calibration:
-            where = ""  # joint is not to be advised
-        return thin_finding(n_calibration, n_tests, level, spec.pi0, self.file.name, where)
+        return thin_finding(
+            n_calibration, n_tests, level, spec.pi0, self.file.name, deciding.whose
+        )
 
     def _summary(self, agent: Agent, transcript: Transcript) -> dict[str, Any]:
         outcome = agent.outcome

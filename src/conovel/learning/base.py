@@ -86,16 +86,21 @@ class Work(ABC):
         """Do it on the rows of a site."""
 
 
+def _as_ranks(site: Any, ranks: Any) -> Any:
+    return ranks
+
+
 @dataclass(frozen=True)
 class RankRows(Work):
     """Rank the tested rows with these models of the peers."""
 
     phase = "score"
     models: Mapping[str, bytes]
+    count: Callable[[Any, Any], Any] = field(default=_as_ranks, compare=False)
 
     def at(self, site: Any) -> Any:
-        """Return the counts of the rows."""
-        return site.ranks(self.models)
+        """Return the counts of the rows, as the way of deciding counts them."""
+        return self.count(site, site.ranks(self.models))
 
 
 Step: TypeAlias = Out | Work
@@ -227,6 +232,11 @@ class Learning:
     scores_compared : bool
         Whether scores of one agent's rows are compared with those of another's. Then all columns
         must have become numbers in one way before any row was read.
+    learnt_from : callable
+        Of how many mixture rows a model learns, given calibration rows and test rows; None where
+        it learns from known normals alone.
+    on_grids : bool
+        Whether the numbers of models are on grids of their own precision, the same bits for all.
     combines : bool
         Whether an agent puts the models of its peers together with its own (`composite`).
     simulated : bool
@@ -241,5 +251,7 @@ class Learning:
     models_in_words: str = ""
     needs: str = INDEPENDENT
     scores_compared: bool = False
+    learnt_from: Callable[[int, int], int | None] = int.__add__
+    on_grids: bool = False
     combines: bool = False
     simulated: bool = False

@@ -28,9 +28,9 @@ from conovel.errors import (
     UnexpectedMessageError,
 )
 from conovel.learning.base import Cue, Learning, Next, Out, Party, State, Step, Work, insist
-from conovel.learning.exchange import TRANSITIONS, Exchange, ExchangeAgent
+from conovel.learning.exchange import TRANSITIONS, Exchange, ExchangeAgent, FitModels
 from conovel.spec.bodies import COORDINATOR, Body, Kind, Message, Model
-from conovel.spec.consensus import N_FOLDS
+from conovel.spec.consensus import N_FOLDS, fewest_learnt
 from conovel.spec.fields import DIGEST, DIGESTS, NONCE_BYTES
 
 FIRST_ROUND = 1  # in which the first models are sent
@@ -139,6 +139,16 @@ class Sealed(Body):
 
 
 @dataclass(frozen=True)
+class DescribeNormals(FitModels):
+    """Describe the own normals, for every peer."""
+
+    def at(self, site: Any) -> Mapping[str, bytes]:
+        """Return a first model for every peer, by name."""
+        models: Mapping[str, bytes] = site.describe(self.index, self.agents)
+        return models
+
+
+@dataclass(frozen=True)
 class RefitModels(Work):
     """Learn again with the first models of the peers; one model for each fold."""
 
@@ -171,6 +181,8 @@ class ConsensusAgent(ExchangeAgent):
         super().__init__(party)
         self._own_seal = b""
         self._seals: dict[str, bytes] = {}  # of all agents
+
+    fitting = DescribeNormals
 
     def take(self, sender: str, body: Body, round_: int, state: Enum) -> Next:
         """Take a model, or the seals of all agents."""
@@ -266,4 +278,6 @@ CONSENSUS = Learning(
     model_rounds=ConsensusAgent.rounds,
     models_in_words="three models per agent",
     scores_compared=True,
+    on_grids=True,
+    learnt_from=lambda n_calibration, n_test: fewest_learnt(n_test),
 )

@@ -108,6 +108,7 @@ class ExchangeAgent:
     """An agent's side of the exchange."""
 
     rounds: tuple[int, ...] = (0,)
+    fitting: type[FitModels] = FitModels
 
     def __init__(self, party: Party) -> None:
         self.party, self.box = party, ModelBox()
@@ -123,7 +124,7 @@ class ExchangeAgent:
         party = self.party
         for sender in sorted(self.box.senders - set(party.agents)):
             raise UnknownSenderError(f"{sender} sent a model and is not on the roster", sender)
-        return Exchange.FITTING, [FitModels(party.index, party.agents, weight)]
+        return Exchange.FITTING, [self.fitting(party.index, party.agents, weight)]
 
     def work_done(self, result: Mapping[str, bytes]) -> Next:
         """Send every peer its model."""

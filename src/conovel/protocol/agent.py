@@ -9,6 +9,7 @@ question and the outcome have to follow from what it was told before.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from conovel.deciding.ways import ways_of
@@ -21,7 +22,7 @@ from conovel.errors import (
     SiteFailedError,
     UnexpectedMessageError,
 )
-from conovel.learning.base import Cue, Next, Party, State, insist
+from conovel.learning.base import Cue, Next, Party, RankRows, State, insist
 from conovel.protocol.messages import as_name
 from conovel.protocol.states import SHARED, Event, Machine, Outbox, joined
 from conovel.spec.bodies import (
@@ -153,6 +154,9 @@ class Agent(Machine):
     def _go(self, following: Next) -> Sequence[Event]:
         """Take the next state and give the steps their envelopes."""
         self.state, steps = following
+        count = self._ways.deciding.count
+        if count is not None:
+            steps = [replace(s, count=count) if isinstance(s, RankRows) else s for s in steps]
         return self._events(steps)
 
     def _react(self, message: Message) -> Sequence[Event]:

@@ -199,23 +199,9 @@ def promise(run: Checked, transcript: Transcript) -> dict[str, Any]:
     )
     if spec.pi0 and shares_counts and not spec.pi0.proven_for_several:
         statement = f"Meant to keep false alarms to {bound}, but no proof covers this setting."
-    needs = [
-        "at each site, the known normals and the normal rows under test are exchangeable, for"
-        " instance drawn independently from the same source",
-        "scores do not depend on the order of the rows, which conovel ensures",
-    ]
-    if ways.learning.simulated:
-        needs[0] = "the normals of all sites together are exchangeable given the novelties"
-    elif ways.deciding.false_alarm:
+    if ways.deciding.false_alarm:
         statement += " A row is a false alarm if it is normal at any site, not only at its own."
-        needs = [
-            "a row that is normal at some site, and that site's known normals, are exchangeable,"
-            " for instance drawn independently from the same source",
-            "all sites hold their columns in the same number format, and how columns become"
-            " numbers was fixed before any of these rows was read",
-        ]
-    elif shares_counts or ways.learning.model_rounds:
-        needs.insert(0, "the data of the sites are independent of one another")
+    needs = list(ways.plain_needs)
     if shares_counts:
         needs.append("no site lies about its counts")
     if spec.liars:

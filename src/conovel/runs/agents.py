@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
 
+from conovel.deciding.ways import ways_of
 from conovel.errors import ColumnError, ConovelError, InputError
 from conovel.protocol.messages import as_name
 from conovel.rows.pairs import read_pair
@@ -140,7 +141,8 @@ def read_agents(
     """Read the rows of every agent, once for all runs; `scorer` is that of the network."""
     members: dict[str, AgentRows] = {}
     # Rows of one agent are compared with rows of others.
-    fixed = spec.regime.composite_null or not spec.regime.deployable
+    learning = ways_of(spec.regime).learning
+    fixed = learning.scores_compared
     for agent in agents:
         try:
             null, test = read_pair(
@@ -159,7 +161,7 @@ def read_agents(
             raise type(error)(f"agent {agent.name}: {error}") from error
     _check_columns(members)
     _check_schema(spec, members)
-    return _unified(members) if spec.regime.composite_null else members
+    return _unified(members) if learning.on_grids else members
 
 
 def open_sites(spec: RunSpec, members: Mapping[str, AgentRows]) -> dict[str, Site]:
@@ -179,7 +181,7 @@ def _check_schema(spec: RunSpec, members: Mapping[str, AgentRows]) -> None:
     if isinstance(spec.schema, Schema):
         null = together(member.null.contents for member in members.values())
         test = together(member.test.contents for member in members.values())
-        fixed = spec.regime.composite_null
+        fixed = ways_of(spec.regime).learning.on_grids
         require_made_for(spec.schema.made_from, null, test, fixed=fixed)
 
 

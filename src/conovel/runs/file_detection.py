@@ -160,7 +160,6 @@ def detect_files(
         if pi0 is None:
             warn_resolution([(len(site.test), site.n_calibration_planned(1))], level)
         histogram = site.ranks({})
-        assert isinstance(histogram, RankHistogram)  # noqa: S101  (one site counts ranks)
         outcome = step_up_counts([histogram], level, pi0)
         limit = outcome.limits[0]
         reasons = explain_files(site, limit, most_reasons) if most_reasons else None

@@ -66,7 +66,8 @@ def run_network(
     """
     sites = open_sites(spec, members)
     warn_thin(spec, sites)
-    if not spec.regime.deployable:
+    ways = ways_of(spec.regime)
+    if ways.learning.simulated:
         return _run_pooled(spec, members, sites, tell)
     run_id = run_id_of(spec, sites)
     coordinator = Coordinator(list(sites), spec=spec, run_id=run_id)
@@ -85,7 +86,7 @@ def run_network(
     raise_first_fault(machines)
     outcome = coordinator.outcome
     lost = tuple(name for name in sites if name not in outcome.participants)
-    none = N_CELLS if spec.regime.decides_by_cells else 0  # rejects no row
+    none = N_CELLS if ways.deciding.by_cells else 0  # rejects no row
     limits = {name: none if name in lost else machines[name].limit for name in sites}
     losses = {"left_out": outcome.left_out, "dropped": outcome.dropped}
     promise = guarantee(spec, **losses, uncovered=transcript.uncovered)

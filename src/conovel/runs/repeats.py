@@ -13,7 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from conovel.deciding.ways import guarantee
+from conovel.deciding.isolated import ISOLATED
+from conovel.deciding.ways import guarantee, ways_of
 from conovel.errors import ConovelWarning, SiteVanishedError
 from conovel.runs.agents import AgentRows
 from conovel.runs.network_run import Phase, run_network
@@ -72,7 +73,7 @@ def _decided(spec: RunSpec, runs: Sequence[NetworkRun]) -> NetworkRun:
         {name: int(site.tested.sum()) for name, site in first.items()},
         spec.test_level(len(first)),
         [run.spec.seed for run in runs],
-        alone=spec.regime.divides_level,  # nobody learns there what others reject
+        alone=ways_of(spec.regime).deciding is ISOLATED,  # nobody learns there what others reject
     )
     sites = {
         name: with_part(site, "repeats", averaged.parts[name], rejected=averaged.rejected[name])

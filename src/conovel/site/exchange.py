@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from conovel.errors import SampleError
 from conovel.site.common_scale import fit_scale
 from conovel.spec.regimes import own_block
 from conovel.stats.cells import N_CELLS, CellHistogram
@@ -26,7 +27,7 @@ def models(site: Site, index: int, names: Sequence[str], weight: Fraction) -> di
     Proof: Proposition 2 (docs/theory.md#prop-split), Theorem 5 (docs/theory.md#thm-full).
     """
     site.weight = weight
-    if not site.spec.regime.splits_rows:
+    if site.spec.regime.n_blocks(len(names)) == 1:
         block = site.own_block
         blob = site.surrogate(block.training, site.fitted, block.n_mixture)
         return {name: blob for i, name in enumerate(names) if i != index}
@@ -41,10 +42,8 @@ def models(site: Site, index: int, names: Sequence[str], weight: Fraction) -> di
     }
 
 
-def ranks(site: Site, models: Mapping[str, bytes]) -> RankHistogram | CellHistogram:
+def ranks(site: Site, models: Mapping[str, bytes]) -> RankHistogram:
     """Score with everybody's models together; count the ranks of the tested rows.
-
-    In the regime `joint`, count the rows in each cell of the common scale.
 
     Proof: Lemma 6 (docs/theory.md#lem-exchangeable), Proposition 2 (docs/theory.md#prop-split),
     Theorem 5 (docs/theory.md#thm-full).
@@ -52,9 +51,15 @@ def ranks(site: Site, models: Mapping[str, bytes]) -> RankHistogram | CellHistog
     block = site.own_block
     model = site.composite(block.training, site.fitted, models)
     site.explain_by(model, block.null_train)
-    site.ranked = ranked = block.rank(model)
-    if not site.spec.regime.pools_calibration:
-        return ranked.histogram
+    site.ranked, site.score = block.rank(model), model
+    return site.ranked.histogram
+
+
+def count_cells(site: Site) -> CellHistogram:
+    """Count the ranked rows in each cell of a scale that all sites have in common."""
+    block, model, ranked = site.own_block, site.score, site.ranked
+    if model is None or ranked is None:
+        raise SampleError("rows have no cells before they are ranked")
     scale = fit_scale(model, block.training, site.least_rows(block.training))
     site.cells_of = scale.cells
     tests = np.zeros(N_CELLS, dtype=np.int64)

@@ -115,7 +115,7 @@ def open_files_site(
     encoder: FeatureMap | None = None
     if isinstance(given, Schema) and not whole:
         encoder = Encoder(given)
-        fixed = work.spec.regime.composite_null
+        fixed = work.columns_fixed
         _check_contents(given.made_from, (null, test), reading, size, fixed=fixed)
     elif whole or changes_numbers(given) or not are_numbers(types):
         if work.n_agents > 1:

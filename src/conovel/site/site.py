@@ -31,7 +31,6 @@ from conovel.site.sent.private_surrogate import make_private_surrogate
 from conovel.site.sent.surrogate import decode, make_surrogate
 from conovel.site.stored_blocks import Store, StoredBlock
 from conovel.site.work import SiteWork
-from conovel.spec.consensus import fewest_learnt
 from conovel.spec.facts import Facts
 from conovel.spec.regimes import block_sizes
 from conovel.spec.training import least_rows, n_training, needed_calibration, share_that_trains
@@ -84,6 +83,7 @@ class Site:
         self.choices: dict[str, Selection] = {}
         self.weight = Fraction(0)
         self.ranked: Ranked | None = None
+        self.score: ScoreModel | None = None  # what ranked the rows
         self.cells_of: Callable[[Vector], NDArray[np.int64]] | None = None
         self.folds: NDArray[np.int64] | None = None
         self.cells_by_agent: Mapping[str, NDArray[np.uint8]] = {}
@@ -97,13 +97,19 @@ class Site:
         self, index: int, names: Sequence[str], weight: Fraction = Fraction(0)
     ) -> Mapping[str, bytes]:
         """Fit, and make a model for every peer; `index` is the place of the own name."""
-        if self.spec.regime.composite_null:
-            return folds.models(self, index, names, weight)
         return exchange.models(self, index, names, weight)
 
-    def ranks(self, models: Mapping[str, bytes]) -> RankHistogram | CellHistogram:
-        """Score with everybody's models together; count ranks, or cells where they decide."""
+    def ranks(self, models: Mapping[str, bytes]) -> RankHistogram:
+        """Score with everybody's models together; count ranks."""
         return exchange.ranks(self, models)
+
+    def count_cells(self) -> CellHistogram:
+        """Count the ranked rows in each cell of the common scale."""
+        return exchange.count_cells(self)
+
+    def describe(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
+        """Describe the own normals for every peer."""
+        return folds.models(self, index, names, Fraction(0))
 
     def refit(self, models: Mapping[str, bytes]) -> Sequence[bytes]:
         """Learn again with the peers' first models; in the regime `consensus` alone."""
@@ -126,20 +132,21 @@ class Site:
         """Whether the calibration rows of other sites count together with its own."""
         return bool(self.weight)
 
-    def training_rows(self, n_agents: int) -> list[TrainingRows]:
+    def training_rows(
+        self, n_agents: int, learnt_from: Callable[[int, int], int | None] = int.__add__
+    ) -> list[TrainingRows]:
         """Say from how many rows each model will be learnt, where that many agents take part.
 
-        One entry for all rows, or in `split` one for every size of block.
+        One entry for all rows, or in `split` one for every size of block. `learnt_from` gives
+        the mixture rows that a model learns from, of so many calibration and test rows.
         """
         facts, most = self.facts, self.work.max_train_rows
-        n_blocks = n_agents if self.spec.regime.splits_rows else 1
+        n_blocks = self.spec.regime.n_blocks(n_agents)
         listed = []
         sizes = zip(*(block_sizes(n, n_blocks) for n in (facts.n_null, facts.n_test)), strict=True)
         for n_null, n_test in sorted(set(sizes)):
             n_train, n_by_rule = (self.n_train(n_null, by_rule=rule) for rule in (False, True))
-            n_mixture: int | None = n_null - n_train + n_test
-            if self.spec.regime.composite_null:  # the test rows of the other fold
-                n_mixture = fewest_learnt(n_test)
+            n_mixture = learnt_from(n_null - n_train, n_test)
             listed.append(TrainingRows(n_null, n_train, n_by_rule, n_mixture, most))
         return listed
 
@@ -160,8 +167,7 @@ class Site:
 
     def n_calibration_planned(self, n_agents: int) -> int:
         """How many calibration rows the tested block will have, before any work."""
-        n = len(self.null)
-        n = n // n_agents if self.spec.regime.splits_rows else n
+        n = len(self.null) // self.spec.regime.n_blocks(n_agents)
         return n - self.n_train(n)
 
     # Rows ------------------------------------------------------------------------------------

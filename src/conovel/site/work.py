@@ -27,6 +27,8 @@ class SiteWork:
     group_rows : int or None
         How many of the site's rows each level of a peer's score, and each cell of counts, hold at
         least. None follows :func:`conovel.spec.training.least_rows`.
+    columns_fixed : bool
+        Whether how columns become numbers must have been fixed before any row was read.
     noise : NoiseSource
         Of models with differential privacy; not secret in tests alone.
     """
@@ -36,4 +38,5 @@ class SiteWork:
     n_agents: int = 1
     max_train_rows: int = MAX_TRAIN_ROWS
     group_rows: int | None = None
+    columns_fixed: bool = False
     noise: NoiseSource = field(default_factory=SecretNoise, repr=False, compare=False)

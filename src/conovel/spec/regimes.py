@@ -47,46 +47,6 @@ class Regime:
         """Return why a setting is refused; empty if it is not."""
         return self.refuses.get(setting, "").format(name=repr(self.name))
 
-    @property
-    def exchanges_models(self) -> bool:
-        """Go away: ask the ways."""
-        return self.learning in ("exchange", "blocks", "consensus")
-
-    @property
-    def splits_rows(self) -> bool:
-        """Go away: ask the ways."""
-        return self.learning == "blocks"
-
-    @property
-    def uses_counts(self) -> bool:
-        """Go away: ask the ways."""
-        return self.deciding in ("counts", "cells", "folds")
-
-    @property
-    def divides_level(self) -> bool:
-        """Go away: ask the ways."""
-        return self.deciding == "isolated"
-
-    @property
-    def pools_calibration(self) -> bool:
-        """Go away: ask the ways."""
-        return self.deciding == "cells"
-
-    @property
-    def composite_null(self) -> bool:
-        """Go away: ask the ways."""
-        return self.deciding == "folds"
-
-    @property
-    def decides_by_cells(self) -> bool:
-        """Go away: ask the ways."""
-        return self.deciding in ("cells", "folds")
-
-    @property
-    def deployable(self) -> bool:
-        """Go away: ask the ways."""
-        return self.learning != "pooled"
-
     def test_level(self, level: Level, n_agents: int) -> Fraction:
         """Level of the step-up that decides: α when there is one for all, else α/K.
 

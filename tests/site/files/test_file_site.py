@@ -13,6 +13,7 @@ from support.scorers import FunctionScore
 
 import conovel as cn
 from conovel.deciding.folds import agreed_of
+from conovel.deciding.ways import ways_of
 from conovel.errors import ColumnError, SampleError, SiteFailedError
 from conovel.learning.base import State
 from conovel.rows.pairs import read_pair
@@ -60,7 +61,7 @@ def in_files(folder, asked):
 
 def run(big, peer, asked):
     regime = asked.spec.regime
-    pi0 = None if regime.decides_by_cells else "storey"
+    pi0 = None if ways_of(regime).deciding.by_cells else "storey"
     link = Link({"big": big, "small": peer}, regime=regime, level=LEVEL, pi0=pi0)
     return link.run()
 
