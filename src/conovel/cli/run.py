@@ -20,7 +20,6 @@ from conovel.cli.show import (
 )
 from conovel.cli.simulate import read_bits
 from conovel.cli.tables import with_options
-from conovel.deciding.ways import ways_of
 from conovel.errors import DataWarning, FileError
 from conovel.spec.exits import NO
 
@@ -94,6 +93,8 @@ def run(
 
     Example: `conovel run --federation federation.toml --level 0.1`
     """
+    from conovel.deciding.ways import ways_of  # noqa: PLC0415
+
     require_there(federation, schema)
 
     from conovel.federation.session import choose_sites, connect  # noqa: PLC0415

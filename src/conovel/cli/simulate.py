@@ -20,7 +20,6 @@ from conovel.cli.show import (
     times_in_words,
 )
 from conovel.cli.tables import FileOptions, with_options
-from conovel.deciding.ways import ways_of
 from conovel.errors import InputError
 from conovel.stats.words import counted
 
@@ -234,6 +233,7 @@ def _read_dropouts(texts: list[str] | None) -> dict[str, Phase]:
 def _print_run(run: NetworkRun, truth: Truth | None) -> None:
     import numpy as np  # noqa: PLC0415
 
+    from conovel.deciding.ways import ways_of  # noqa: PLC0415
     from conovel.report import correct_counts  # noqa: PLC0415
 
     spec = run.spec
