@@ -62,11 +62,11 @@ def agreeing_to(regime):
 
 
 def states(fake):
-    return {name: site.record._content["state"] for name, site in fake.sites.items()}
+    return {name: site.record.content["state"] for name, site in fake.sites.items()}
 
 
 def messages(fake):
-    return {name: site.record._content["message"] for name, site in fake.sites.items()}
+    return {name: site.record.content["message"] for name, site in fake.sites.items()}
 
 
 def states_of(files):
@@ -245,7 +245,7 @@ def test_another_secret_or_run_is_another_split(what, files):
         assert fake.run()["state"] == "done"
         table = files["south"].results / asked.run_id / "decisions.parquet"
         decisions.append(pq.read_table(table)["rank"].to_pylist())
-        seeds.append(fake.sites["south"].record._content["seed"])
+        seeds.append(fake.sites["south"].record.content["seed"])
         own = site_seed(known, 3, "south", asked.run_id)
         assert (own == seeds[-1]) is (number == 1)  # what is on record repeats the run
     assert seeds[0] != seeds[1]
@@ -254,7 +254,7 @@ def test_another_secret_or_run_is_another_split(what, files):
 
 def kinds(fake):
     """Tell which messages reached the coordinator or a site."""
-    transcripts = [site.driver._transcript for site in fake.sites.values()]
+    transcripts = [site.driver.transcript for site in fake.sites.values()]
     return {e.kind for t in (fake.coordinator.transcript, *transcripts) for e in t.entries}
 
 

@@ -173,7 +173,7 @@ def test_a_model_of_a_family_that_may_not_leave_does_not(files):
     account, fake = run(files, Limits(model_families=["forest"]))  # the scorer is linear
     assert "west refuses: its model would be of the family 'linear'" in account["message"]
     assert "MODEL" not in {one["kind"] for one in entries(files["west"], entry="sent")}
-    seen = [e.kind for e in fake.sites["north"].driver._transcript.entries if e.sender == "west"]
+    seen = [e.kind for e in fake.sites["north"].driver.transcript.entries if e.sender == "west"]
     assert "MODEL" not in seen
 
 
@@ -185,7 +185,7 @@ def test_one_more_run_with_the_same_rows_is_refused(files):
         assert run(files, limits)[0]["state"] == "done"
     account, fake = run(files, limits)
     assert "west refuses: it agrees to 2 runs with the rows it has now" in account["message"]
-    west = fake.sites["west"].record._content
+    west = fake.sites["west"].record.content
     assert "2 so far, see conovel audit" in west["message"]
     sent = entries(files["west"], entry="sent", run=fake.terms.run_id)
     assert {one["kind"] for one in sent} <= {"ABORT"}
@@ -230,7 +230,7 @@ def test_what_left_and_what_came_in_is_written_down_and_no_row_is(files):
         assert found.receivers == dict.fromkeys(sorted(peers), 1)
         n_train = fake.sites[name].driver._site.n_train(N_NULL)
         assert (found.n_data, found.n_rows, found.n_trained) == (1, 260, n_train)
-        assert fake.sites[name].record._content["models_sent"] == 2
+        assert fake.sites[name].record.content["models_sent"] == 2
         text = file.audit_log.path.read_text()
         assert f"{name}-0" not in text  # an id
         values = [cell for line in file.test.read_text().split()[1:] for cell in line.split(",")]
@@ -361,7 +361,7 @@ def test_epsilon_adds_up_until_it_is_spent(files):
         assert entries(files["west"], entry="data")[-1]["epsilon"] == str(4 * n)
     account, fake = run(files, limits, privacy="4")
     assert "west refuses: what it agrees to spend of ε is spent" in account["message"]
-    assert "ε 8 in 2 runs so far, and 9 in all" in fake.sites["west"].record._content["message"]
+    assert "ε 8 in 2 runs so far, and 9 in all" in fake.sites["west"].record.content["message"]
     assert "8" not in account["message"].split("--")[0].split("refuses")[1]
     sent = entries(files["west"], entry="sent", run=fake.terms.run_id)
     assert {one["kind"] for one in sent} <= {"ABORT"}
@@ -389,7 +389,7 @@ def test_no_bound_holds_after_a_model_without_privacy(files):
     assert spent_at(files["west"]).n_open == 1
     account, fake = run(files, Limits(max_epsilon=100), privacy="1")
     assert "what it agrees to spend of ε is spent" in account["message"]
-    assert "1 run without privacy" in fake.sites["west"].record._content["message"]
+    assert "1 run without privacy" in fake.sites["west"].record.content["message"]
 
 
 def test_delta_of_all_runs_is_below_one_over_the_rows(files):

@@ -160,7 +160,7 @@ def test_the_lists_of_a_federation_are_those_of_one_process(regime, sites, tmp_p
 
 
 def kinds(fake):
-    return {e.kind for site in fake.sites.values() for e in site.driver._transcript.entries}
+    return {e.kind for site in fake.sites.values() for e in site.driver.transcript.entries}
 
 
 def die(fake, name):
@@ -274,7 +274,7 @@ def test_two_runs_of_a_list_at_once(sites):
     assert standing[0] == 1
     account = second.run()
     assert "west did not tell of its ledger" in account["message"]
-    assert "is in use by another process" in second.sites["west"].record._content["message"]
+    assert "is in use by another process" in second.sites["west"].record.content["message"]
     die(first, "west")
 
 

@@ -142,7 +142,7 @@ def test_the_whole_level_is_used_where_one_beta_is_the_level(monkeypatch):
 
 def test_the_smallest_p_value_over_types_breaks_the_bound(monkeypatch):
     def smallest(fold):
-        above = consensus._above
+        above = consensus.count_above
         each = [[Fraction(1 + n, t.size + 1) for n in above(t.counts)] for t in fold.types]
         return tuple(map(min, zip(*each, strict=True)))
 

@@ -19,7 +19,7 @@ def by_definition(calibration, tests):
 def guided_ranks(calibration, tests, cells=1 << 18):
     """Ranks through the guide table, however few the queries; also tells if it was used."""
     used = []
-    guided = ranks._guided_count_below
+    guided = ranks.guided_count_below
 
     def spy(*args):
         used.append(True)
@@ -28,7 +28,7 @@ def guided_ranks(calibration, tests, cells=1 << 18):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranks, "_GUIDE_QUERIES", 1)
         patch.setattr(ranks, "_GUIDE_CELLS", cells)
-        patch.setattr(ranks, "_guided_count_below", spy)
+        patch.setattr(ranks, "guided_count_below", spy)
         return conformal_ranks(calibration, tests), bool(used)
 
 

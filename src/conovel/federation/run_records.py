@@ -172,20 +172,20 @@ class Record:
     """The file of one run, and its entries in the audit log."""
 
     def __init__(self, path: Path, content: dict[str, Any], log: AuditLog | None = None) -> None:
-        self._path, self._content, self.log = path, content, log
+        self._path, self.content, self.log = path, content, log
         self._lock = threading.Lock()
         self._write()
 
     @property
     def is_open(self) -> bool:
         """Whether the run has not ended."""
-        return bool(self._content["state"] == RUNNING)
+        return bool(self.content["state"] == RUNNING)
 
     def note(self, **facts: Any) -> None:
         """Add facts to the file of a run; nothing happens once the run has ended."""
         with self._lock:
             if self.is_open:
-                self._content |= facts
+                self.content |= facts
                 self._write()
 
     def tell(self, entry: str, *, durable: bool = True, **facts: Any) -> None:
@@ -195,7 +195,7 @@ class Record:
 
     def entry(self, entry: str, **facts: Any) -> dict[str, Any]:
         """Return an entry of this run for the audit log."""
-        return {"entry": entry, "time": now(), "run": self._content["run_id"], **facts}
+        return {"entry": entry, "time": now(), "run": self.content["run_id"], **facts}
 
     def finish(self, state: str, message: str, for_log: str = "", **facts: Any) -> bool:
         """Note the end of the run; False if it had ended before.
@@ -205,17 +205,17 @@ class Record:
         with self._lock:
             if not self.is_open:
                 return False
-            self._content |= {"state": state, "message": message, "ended": time.time(), **facts}
+            self.content |= {"state": state, "message": message, "ended": time.time(), **facts}
             self._write()
             try:
                 self.tell("end", state=state, reason=as_text(for_log or message, MAX_SAID))
             except ConovelError as error:  # the end of a run is noted here at least
-                self._content["audit_log"] = str(error)
+                self.content["audit_log"] = str(error)
                 self._write()
             return True
 
     def _write(self) -> None:
-        write_json(self._path, self._content)
+        write_json(self._path, self.content)
 
 
 N_BYTES = 32

@@ -81,7 +81,7 @@ class SiteDriver:
             wire_version=WIRE_VERSION,
             nonce=secrets.token_bytes(NONCE_BYTES),
         )
-        self._transcript = Transcript()  # what this site sent and received, and nothing else
+        self.transcript = Transcript()  # what this site sent and received, and nothing else
         self._bytes_in, self._counting = 0, threading.Lock()
         self._n_received = self._n_models = 0
         self._n_here = len(terms.agents)
@@ -256,7 +256,7 @@ class SiteDriver:
         if self._listing is not None and self._listing.has(message):
             sent = self._listing.take(message, sender)
             return self._agent.abort(error) if (error := self._listing.error) else sent
-        self._transcript.note(message, len(data))
+        self.transcript.note(message, len(data))
         objection, self._n_here = self.limits.objection_to(message, self.terms, self._n_here)
         if objection:
             return self._refuse(objection)
@@ -307,7 +307,7 @@ class SiteDriver:
     def _send(self, outbox: Outbox) -> None:
         for sent in outbox:
             if self._listing is None or not self._listing.has(sent.message):
-                note_sent(self._transcript, sent)
+                note_sent(self.transcript, sent)
         unreached = self._deliver(outbox)
         if not unreached or self._agent.state is State.ABORTED:
             return
@@ -323,7 +323,7 @@ class SiteDriver:
         if self._listing is not None:
             self._listing.prepare()
         self._settled = True
-        sent = [e for e in self._transcript.entries if e.sender == self._agent.name]
+        sent = [e for e in self.transcript.entries if e.sender == self._agent.name]
         models = (e for e in sent if e.kind == "MODEL")
         return [[e.round, e.receiver, e.n_bytes, e.paper_bits] for e in models]
 
@@ -336,7 +336,7 @@ class SiteDriver:
             if self._listing is not None:  # first: the other sites write their ledgers, too
                 self._listing.commit()
             with self._measures.timing("write"):
-                path = self._files.publish(self._site, self._agent, self._transcript)
+                path = self._files.publish(self._site, self._agent, self.transcript)
         except ConovelError as error:
             self._end(error)
             raise

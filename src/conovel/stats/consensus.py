@@ -115,7 +115,7 @@ class Fold:
         Proof: Theorem 16 (docs/theory.md#thm-consensus).
         """
         each = [
-            [Fraction(1 + above, one.size + 1) for above in _above(one.counts)]
+            [Fraction(1 + above, one.size + 1) for above in count_above(one.counts)]
             for one in self.types
         ]
         return (
@@ -127,7 +127,7 @@ class Fold:
 
         Proof: Theorem 16 (docs/theory.md#thm-consensus).
         """
-        tested, other = _above(self.tests), _above(self.others)
+        tested, other = count_above(self.tests), count_above(self.others)
         n_all = self.n_test + self.n_other
         for cell, p_value in enumerate(self.p_values):
             here, everywhere = tested[cell], tested[cell] + other[cell]
@@ -223,10 +223,10 @@ def conforming_limit(calibration: Sequence[int], level: Level) -> int:
     size, alpha = sum(calibration), as_level(level)
     if size == 0:
         return 0
-    return sum(1 for above in _above(calibration) if 1 + above > alpha * (size + 1))
+    return sum(1 for above in count_above(calibration) if 1 + above > alpha * (size + 1))
 
 
-def _above(counts: Sequence[int]) -> list[int]:
+def count_above(counts: Sequence[int]) -> list[int]:
     """Return how many are in each cell or above it."""
     return list(accumulate(reversed(counts)))[::-1]
 

@@ -118,17 +118,19 @@ def count_below(ordered: NDArray[Any], queries: NDArray[Any]) -> NDArray[np.int6
             scale = (_GUIDE_CELLS - 1) / np.float64(high - low)
         # Infinite when the range is a point or subnormal, 0 when it is infinite or overflows.
         if np.isfinite(scale) and scale > 0:
-            return _guided_count_below(ordered, queries, low, high, float(scale))
+            return guided_count_below(ordered, queries, low, high, float(scale))
     return np.searchsorted(ordered, queries, side="left").astype(np.int64, copy=False)
 
 
-def _guided_count_below(
+def guided_count_below(
     ordered: NDArray[np.float64],
     queries: NDArray[np.float64],
     low: float,
     high: float,
     scale: float,
 ) -> NDArray[np.int64]:
+    """Count by the guide table: cells of equal width between `low` and `high`."""
+
     def cell(values: NDArray[np.float64]) -> NDArray[np.int32]:
         scaled = np.clip(values, low, high)
         scaled -= low
