@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import ArrayLike
 
-from conovel.errors import BatchRefusedError, ColumnError, ConovelError, SavedFileError
+from conovel.errors import BatchRefusedError, ColumnError, ConovelError, InputError, SavedFileError
 from conovel.rows.encoding import Encoder
 from conovel.rows.pairs import encode_rows
 from conovel.rows.samples import read_rows
@@ -45,23 +46,32 @@ from conovel.site.checks.columns import batch_findings
 from conovel.site.checks.rows import with_outcome_findings
 from conovel.site.explain.explainer import Explainer, views_of
 from conovel.spec.guarantee import kept_score
+from conovel.spec.records import as_record
 from conovel.spec.schema import Schema
 from conovel.spec.training import thin_finding
 from conovel.stats.levels import Level, as_callback, as_level
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.resolution import rank_limit, warn_resolution
 
-_SETTINGS = {
-    "level": str,
-    "scorer": str,
-    "imitated": bool,
-    "n_train": int,
-    "n_unlabelled": int,
-    "n_features": int,
-    "unlabelled": str,
-    "software": str,
-}
 MAX_FEATURES = 100_000
+_Names: TypeAlias = tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What the file of a detector says besides its numbers."""
+
+    level: str
+    scorer: str
+    imitated: bool
+    n_train: Annotated[int, Meta(ge=0)]
+    n_unlabelled: Annotated[int, Meta(ge=0)]
+    n_features: Annotated[int, Meta(ge=1, le=MAX_FEATURES)]
+    unlabelled: str
+    software: str
+    schema: dict[str, Any] | None
+    columns: _Names
+    kinds: _Names
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,42 +279,37 @@ class KeptDetector:
 
     def to_bytes(self) -> bytes:
         """Write the detector as bytes, see :mod:`conovel.runs.kept_file`."""
-        settings = {name: getattr(self, name) for name in _SETTINGS}
+        settings = {one.name: getattr(self, one.name) for one in fields(_Settings)}
         settings["level"] = str(self.level)
         settings["schema"] = None if self.schema is None else self.schema.to_dict()
-        for name in ("columns", "kinds"):
-            value = getattr(self, name)
-            settings[name] = None if value is None else list(value)
         return pack(settings, self.model, self.calibration_scores, self.normals)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> KeptDetector:
         """Read what :meth:`to_bytes` wrote; :class:`SavedFileError` for anything else."""
         content = unpack(data)
-        settings = dict(content.settings)
-        if set(settings) != {*_SETTINGS, "columns", "kinds", "schema"}:
-            raise SavedFileError("its settings are not those of a detector")
-        if any(type(settings[name]) is not kind for name, kind in _SETTINGS.items()):
-            raise SavedFileError("a setting has another type than expected")
-        width = settings["n_features"]
-        if (
-            not 1 <= width <= MAX_FEATURES
-            or min(settings["n_train"], settings["n_unlabelled"]) < 0
-        ):
-            raise SavedFileError("a number in its settings is out of range")
-        for name in ("columns", "kinds"):
-            settings[name] = _texts(settings[name], name, width)
-        scores = content.calibration_scores
+        try:
+            settings = as_record(_Settings, content.settings, "its settings")
+        except InputError as error:
+            raise SavedFileError(str(error)) from None
+        width = settings.n_features
+        for what in (settings.columns, settings.kinds):
+            if what is not None and len(what) != width:
+                raise SavedFileError(f"it has {len(what)} names or kinds for {width} features")
+        scores, normals = content.calibration_scores, content.normals
         if not scores.size or (np.diff(scores) < 0).any():
             raise SavedFileError("its calibration scores are not in order")
-        if content.normals.ndim != 2 or content.normals.shape[1] != width:
+        if normals.ndim != 2 or normals.shape[1] != width:
             raise SavedFileError("its known normals have another number of columns")
         try:
-            settings["level"] = as_level(settings["level"])
-            settings["schema"] = _as_schema(settings["schema"], settings["columns"])
-            detector = cls(
-                **settings, calibration_scores=scores, model=content.model, normals=content.normals
-            )
+            read = {
+                "level": as_level(settings.level),
+                "schema": _as_schema(settings.schema, settings.columns),
+                "calibration_scores": scores,
+                "model": content.model,
+                "normals": normals,
+            }
+            detector = cls(**{**vars(settings), **read})
             detector.fitted.score(np.zeros((1, width)))
         except ConovelError as error:
             raise SavedFileError(f"its model is not one: {error}") from None
@@ -330,13 +335,3 @@ def _as_schema(plain: Any, columns: tuple[str, ...] | None) -> Schema | None:
     if schema.features != columns:
         raise SavedFileError("its features are not those of its schema")
     return schema
-
-
-def _texts(value: Any, name: str, width: int) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise SavedFileError(f"its {name} are no texts")
-    if len(value) != width:
-        raise SavedFileError(f"it has {len(value)} {name} for {width} features")
-    return tuple(value)

@@ -20,13 +20,18 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
-from conovel.errors import SavedFileError
+from conovel.errors import InputError, SavedFileError
 from conovel.scorers.kept import MAX_PARTS, Part
+from conovel.spec.records import as_record
+
+T = TypeVar("T")
 
 MAGIC, VERSION = b"CNVDTCTR", 1
 MAX_BYTES = 2**30
@@ -35,8 +40,26 @@ _DIGEST_BYTES = 32
 _MAX_HEADER = 8 * 2**20  # the names and kinds of 100,000 features take less
 _MAX_ARRAYS = 32 * MAX_PARTS
 _MAX_DEPTH = 6
+_TypeName: TypeAlias = Literal["f8", "i4"]
+_Length: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_BYTES)]
+_Shape: TypeAlias = Annotated[list[_Length], Meta(min_length=1, max_length=2)]
 _TYPES: dict[str, np.dtype[Any]] = {"f8": np.dtype("<f8"), "i4": np.dtype("<i4")}
-_PART_FIELDS = {"kind", "scale", "settings", "arrays", "parts"}
+
+
+@dataclass(frozen=True)
+class _Header:
+    settings: dict[str, Any]
+    model: Any
+    arrays: Annotated[list[tuple[_TypeName, _Shape]], Meta(max_length=_MAX_ARRAYS)]
+
+
+@dataclass(frozen=True)
+class _PartRecord:
+    kind: str
+    scale: str
+    settings: dict[str, Any]
+    arrays: dict[str, int]
+    parts: list[Any]
 
 
 class Unpacked(NamedTuple):
@@ -88,20 +111,23 @@ def unpack(data: bytes) -> Unpacked:
     """Read what :func:`pack` wrote; :class:`SavedFileError` for anything else."""
     content, body = _checked(data)
     try:
-        header = json.loads(content[_START.size : body].decode())
+        plain = json.loads(content[_START.size : body].decode())
     except (ValueError, RecursionError):
         raise SavedFileError("its header is not JSON") from None
-    if not isinstance(header, dict) or set(header) != {"settings", "model", "arrays"}:
-        raise SavedFileError("its header has other fields than expected")
-    if not isinstance(header["settings"], dict):
-        raise SavedFileError("its settings are no table")
-    arrays = _arrays(header["arrays"], memoryview(content)[body:])
+    header = _as_record(_Header, plain, "its header")
+    arrays = _arrays(header.arrays, memoryview(content)[body:])
     if len(arrays) < 2 or [a.dtype.kind for a in arrays[:2]] != ["f", "f"] or arrays[0].ndim != 1:
         raise SavedFileError("its calibration scores are missing")
-    _require_few_parts(header["model"])
-    return Unpacked(
-        header["settings"], _part(header["model"], dict(enumerate(arrays[2:], 2)), 0), *arrays[:2]
-    )
+    _require_few_parts(header.model)
+    model = _part(header.model, dict(enumerate(arrays[2:], 2)), 0)
+    return Unpacked(header.settings, model, *arrays[:2])
+
+
+def _as_record(kind: type[T], plain: Any, name: str) -> T:
+    try:
+        return as_record(kind, plain, name)
+    except InputError as error:
+        raise SavedFileError(str(error)) from None
 
 
 def _require_few_parts(plain: Any) -> None:
@@ -135,18 +161,10 @@ def _checked(data: bytes) -> tuple[bytes, int]:
     return content, _START.size + size
 
 
-def _arrays(shapes: Any, body: memoryview) -> list[NDArray[Any]]:
-    if not isinstance(shapes, list) or len(shapes) > _MAX_ARRAYS:
-        raise SavedFileError("its list of arrays is none, or too long")
+def _arrays(shapes: list[tuple[_TypeName, _Shape]], body: memoryview) -> list[NDArray[Any]]:
     arrays, at = [], 0
-    for one in shapes:
-        is_pair = isinstance(one, list) and len(one) == 2 and one[0] in ("f8", "i4")
-        shape = one[1] if is_pair else None
-        if not isinstance(shape, list) or not 1 <= len(shape) <= 2:
-            raise SavedFileError("an array has no type and shape")
-        if any(type(n) is not int or not 0 <= n <= MAX_BYTES for n in shape):
-            raise SavedFileError("an array has a shape that is none")
-        kind = _TYPES[one[0]]
+    for name, shape in shapes:
+        kind = _TYPES[name]
         n_items = int(np.prod(shape, dtype=object))
         end = at + n_items * kind.itemsize
         if end > len(body):
@@ -166,24 +184,16 @@ def _part(plain: Any, arrays: dict[int, NDArray[Any]], depth: int) -> Part:
     """Read a part; each array is taken out, so that no two parts share one."""
     if depth > _MAX_DEPTH:
         raise SavedFileError("its model is nested too deeply")
-    if not isinstance(plain, dict) or set(plain) != _PART_FIELDS:
-        raise SavedFileError("a part of its model has other fields than expected")
-    kind, scale, settings, places, parts = (
-        plain[name] for name in ("kind", "scale", "settings", "arrays", "parts")
-    )
-    texts = isinstance(kind, str) and isinstance(scale, str)
-    if not texts or not isinstance(settings, dict) or not isinstance(places, dict):
-        raise SavedFileError("a part of its model is not as expected")
-    if not isinstance(parts, list):
-        raise SavedFileError("the parts of its model are no list")
-    if any(type(i) is not int or i not in arrays for i in places.values()):
+    part = _as_record(_PartRecord, plain, "a part of its model")
+    places = part.arrays
+    if not arrays.keys() >= set(places.values()):
         raise SavedFileError("a part of its model names an array that is not there")
     if len(set(places.values())) < len(places):
         raise SavedFileError("a part of its model names an array twice")
     return Part(
-        kind,
-        scale,
-        settings,
+        part.kind,
+        part.scale,
+        part.settings,
         {name: arrays.pop(i) for name, i in places.items()},
-        tuple(_part(one, arrays, depth + 1) for one in parts),
+        tuple(_part(one, arrays, depth + 1) for one in part.parts),
     )
