@@ -98,27 +98,15 @@ def as_agents(agents: Any) -> list[Agent]:
 
 @dataclass(frozen=True, eq=False)
 class AgentRows:
-    """An agent whose rows are read: what every run of it works with.
+    """An agent whose rows are read: what every run of it works with."""
 
-    Attributes
-    ----------
-    null, test : Rows
-        Known normals and rows to test.
-    ids : array of shape (m,) or None
-        Names of the test rows.
-    scorer, bits, seed
-        As of :class:`Agent`, with what it takes from its network filled in.
-    group_rows : int or None
-        As of :class:`conovel.site.work.SiteWork`.
-    """
-
-    null: Rows
+    null: Rows  # known normals and rows to test
     test: Rows
-    ids: NDArray[Any] | None
-    scorer: Any
+    ids: NDArray[Any] | None  # names of the test rows
+    scorer: Any  # as of Agent, with what it takes from its network filled in
     bits: Bits
     seed: int | None
-    group_rows: int | None
+    group_rows: int | None  # as of SiteWork
 
     def site(self, spec: RunSpec, drawn: int, n_agents: int) -> Site:
         """Make the site of one run; its seed is the agent's own, or the one that was drawn."""

@@ -11,18 +11,19 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from conovel.errors import ColumnError, MissingExtraError, SampleError
+from conovel.errors import ColumnError, SampleError
 from conovel.rows.pairs import read_pair
 from conovel.rows.samples import as_frame
 from conovel.rows.schemas import SchemaLike
 from conovel.runs.detection import Detection
 from conovel.runs.detector import AdaDetect
+from conovel.runs.pages import axes_or_new
 from conovel.runs.repeats import once_warned
 from conovel.scorers.estimators import ScorerLike
 from conovel.site.checks.columns import column_findings
@@ -38,9 +39,6 @@ from conovel.spec.findings import Finding, named
 from conovel.stats.levels import Level, RandomState, as_level
 from conovel.stats.ranks import as_array
 from conovel.stats.words import counted, not_there
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 LEVEL = Fraction(1, 100)  # below, the order is taken for no random one
 _DRAWS = 1999
@@ -138,7 +136,7 @@ class Check:
             ],
         }
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def plot(self, ax: Any = None) -> Any:
         """Draw the columns that drift most along the order of the rows.
 
         Parameters
@@ -150,12 +148,7 @@ class Check:
         -------
         matplotlib Axes
         """
-        if ax is None:
-            try:
-                import matplotlib.pyplot as plt  # noqa: PLC0415
-            except ImportError:
-                raise MissingExtraError("matplotlib", "plots") from None
-            ax = plt.subplots()[1]
+        ax = axes_or_new(ax)
         shown = self.columns or self.drift.columns
         for i, one in enumerate(shown[:_DRAWN]):
             places, means = zip(*self.drift.trace(one.column), strict=True)

@@ -311,19 +311,10 @@ PREPARED_FORMAT = 1
 
 
 class Prepared(NamedTuple):
-    """A ledger with one batch more than the file has.
+    """A ledger with one batch more than the file has."""
 
-    Attributes
-    ----------
-    run_id : str
-        Of the run of the batch.
-    agents : tuple of str
-        Who took part in it.
-    ledger : Ledger
-    """
-
-    run_id: str
-    agents: tuple[str, ...]
+    run_id: str  # of the run of the batch
+    agents: tuple[str, ...]  # who took part in it
     ledger: Ledger
 
 

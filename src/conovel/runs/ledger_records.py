@@ -22,27 +22,16 @@ Score: TypeAlias = Literal["kept", "refitted", "network"]
 
 
 class BatchFacts(NamedTuple):
-    """What a ledger compares before it takes a batch.
+    """What a ledger compares before it takes a batch."""
 
-    Attributes
-    ----------
-    score : {"kept", "refitted", "network"}
-        Whether one detector scores all batches, or each batch gets a score of its own, at one
-        site or in a network.
-    source : str
-        Digest of the kept detector, or of the known normals; in a network also of its settings.
-    schema : str
-        Digest of the columns.
-    content : str
-        Digest of the rows of the batch, whatever their order.
-    settings : tuple of (str, str)
-        Where each batch gets a score of its own, the name and a digest of each setting of it.
-    """
-
+    # Whether one detector scores all batches, or each batch gets a score of its own, at one site
+    # or in a network
     score: Score
+    # Digest of the kept detector, or of the known normals; in a network also of its settings
     source: str
-    schema: str
-    content: str
+    schema: str  # digest of the columns
+    content: str  # digest of the rows of the batch, whatever their order
+    # Where each batch gets a score of its own, the name and a digest of each setting of it
     settings: tuple[tuple[str, str], ...] = ()
 
 
@@ -63,21 +52,11 @@ class ListedRow(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """What the next batch needs before any row can be flagged, whatever its scores.
+    """What the next batch needs before any row can be flagged, whatever its scores."""
 
-    Attributes
-    ----------
-    n_tests : int
-        Rows of that batch.
-    fewest : int
-        The fewest rows that can be on the list after it.
-    n_listed : int
-        The rows that are on the list now.
-    """
-
-    n_tests: int
-    fewest: int
-    n_listed: int
+    n_tests: int  # rows of that batch
+    fewest: int  # the fewest rows that can be on the list after it
+    n_listed: int  # the rows that are on the list now
 
     def __str__(self) -> str:
         if self.n_listed >= self.fewest:
@@ -90,26 +69,14 @@ class Needs(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One batch of a ledger.
-
-    Attributes
-    ----------
-    name : str
-    content : str
-        Digest of its rows.
-    batch : Batch
-        The ranks that can still matter.
-    ids : tuple of str or None
-        The names of the rows whose ranks are held.
-    network : (int, int) or None
-        In a network, the tests and the rejections of the batch over all agents. The rows that are
-        held are then those that the batch's run rejected, and have rank 1.
-    """
+    """One batch of a ledger."""
 
     name: str
-    content: str
-    batch: Batch
-    ids: tuple[str, ...] | None = None
+    content: str  # digest of its rows
+    batch: Batch  # the ranks that can still matter
+    ids: tuple[str, ...] | None = None  # the names of the rows whose ranks are held
+    # In a network, the tests and the rejections of the batch over all agents. The rows that are
+    # held are then those that the batch's run rejected, and have rank 1.
     network: tuple[int, int] | None = None
 
     def listed(self, limit: int) -> list[ListedRow]:

@@ -38,39 +38,18 @@ from conovel.stats.stepup import step_up
 
 @dataclass(frozen=True)
 class OneSiteSettings:
-    """What one site detects with, checked; no network needs to agree on it.
+    """What one site detects with, checked; no network needs to agree on it."""
 
-    Attributes
-    ----------
-    scorer : object
-        As the user gave it; each run makes its candidates of it.
-    candidates : tuple of Scorer
-        What is fitted; the best one where there are several.
-    keep_frames : bool
-        Whether a candidate reads frames.
-    level : Fraction
-        Target false discovery rate α.
-    seed : int
-        Of the split; with `repeats`, what the seeds of the runs follow from.
-    train_fraction : Fraction or None
-        Share of the known normals that train; None follows from numbers of rows.
-    pi0 : NullProportion or None
-        Estimator of the proportion of nulls.
-    max_train_rows : int
-        How many rows of either kind are learnt from at most.
-    repeats : int
-        How many runs are averaged.
-    """
-
-    scorer: Any
-    candidates: tuple[Scorer, ...]
-    keep_frames: bool
-    level: Fraction
-    seed: int
+    scorer: Any  # as the user gave it; each run makes its candidates of it
+    candidates: tuple[Scorer, ...]  # what is fitted; the best one where there are several
+    keep_frames: bool  # whether a candidate reads frames
+    level: Fraction  # target false discovery rate α
+    seed: int  # of the split; with `repeats`, what the seeds of the runs follow from
+    # Share of the known normals that train; None follows from numbers of rows
     train_fraction: Fraction | None
-    pi0: NullProportion | None
-    max_train_rows: int
-    repeats: int
+    pi0: NullProportion | None  # estimator of the proportion of nulls
+    max_train_rows: int  # how many rows of either kind are learnt from at most
+    repeats: int  # how many runs are averaged
 
     def runs(self) -> list[OneSiteSettings]:
         """Give the settings of each run: with `repeats`, its own seeds, and the level 2α/5."""

@@ -31,18 +31,10 @@ Result = TypeVar("Result", bound="SiteResult")
 
 
 class Cells(NamedTuple):
-    """The part of a result in which cells of a common scale decide.
+    """The part of a result in which cells of a common scale decide."""
 
-    Attributes
-    ----------
-    cells : int array of shape (m,)
-        The cell of each row.
-    floor : int
-        The lowest cell of this agent whose rows take part.
-    """
-
-    cells: NDArray[np.int64]
-    floor: int
+    cells: NDArray[np.int64]  # the cell of each row
+    floor: int  # the lowest cell of this agent whose rows take part
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
