@@ -75,7 +75,7 @@ def check(
     if out is not None:
         write_json(out, result.to_dict())
     if plot is not None:
-        result.plot().figure.savefig(plot)  # type: ignore[union-attr]
+        result.plot().figure.savefig(plot)
     if json:
         print_json(result.to_dict())
     else:
