@@ -195,6 +195,7 @@ def test_scikit_learns_scores(samples):
     known, past, today = samples
     detector = cn.AdaDetect("logistic").fit(known, X_unlabelled=past)
     kept = cn.AdaDetect("logistic").keep(known, past)
+    assert detector.kept_.to_bytes() == kept.to_bytes()  # what the command fit writes
     assert np.array_equal(detector.score_samples(today), -kept.score(today))
     decision = detector.decision_function(today)
     assert np.array_equal(decision < 0, kept.detect(today).p_values <= 0.1)

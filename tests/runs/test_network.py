@@ -23,6 +23,8 @@ from conovel.errors import (
 )
 from conovel.experiments.gaussian import gaussian_design
 from conovel.protocol.replay import verify
+from conovel.runs.agents import as_agents, read_agents
+from conovel.runs.network_run import run_network
 from conovel.site.site import Site
 from conovel.spec.regimes import REGIMES, block_sizes
 from conovel.spec.seeds import agent_seeds
@@ -348,6 +350,27 @@ def test_what_cannot_work_says_so_and_names_the_agent(make, error, words):
 def test_too_few_calibration_rows_in_the_whole_network_warn():
     with pytest.warns(ResolutionWarning, match="At least 29 calibration rows"):
         cn.Network(agents(n_null=60), regime="isolated", scorer=LINEAR).run()
+
+
+@pytest.mark.parametrize("regime", ["joint", "pooled"])
+def test_a_run_is_a_function_of_its_settings_and_of_rows_that_are_read(regime):
+    network = cn.Network(agents(), regime=regime, scorer=LINEAR)
+    spec = network.spec()
+    members = read_agents(spec, as_agents(network.agents), LINEAR)
+    again = [run_network(spec, members).to_dict() for _ in range(2)]
+    expected = network.run(check=False)
+    assert again == [expected.to_dict()] * 2
+    promise = expected.guarantee
+    assert promise.statement.startswith("FDR over all tested rows of all agents at most 1/10")
+    assert all(needed in str(promise) for needed in promise.assumptions)
+
+
+def test_parts_of_a_result_are_those_of_its_mode():
+    runs = {name: cn.Network(agents(), regime=name, scorer=LINEAR).run() for name in REGIMES}
+    parts = {name: set(next(iter(run.values())).parts) for name, run in runs.items()}
+    assert parts.pop("consensus") == {"cells", "consensus"}
+    assert parts.pop("joint") == {"cells"}
+    assert set(map(len, parts.values())) == {0}
 
 
 def test_two_hundred_agents():
