@@ -67,7 +67,8 @@ class IsolatedAgent:
         raise AssertionError(body)
 
     def finish(self, outcome: Outcome, *, is_ready: bool) -> None:
-        """Nobody else decides anything."""
+        """Check that nobody tells a total: none was counted."""
+        insist(Decided.of(outcome) == Decided(), "it tells a total, and nothing was counted")
 
     def n_rejected(self, outcome: Outcome) -> int:
         """Return how many ranks are within the limit."""

@@ -198,6 +198,11 @@ class ConsensusAgent(ExchangeAgent):
         """Send the first models, or seal the second ones."""
         return super().work_done(result) if isinstance(result, Mapping) else self._seal(result)
 
+    def lost(self, state: Enum) -> Next:
+        """Refuse to go on: the score is made of the models of all agents."""
+        insist(False, "it goes on without an agent, and consensus needs every one")
+        return state, []
+
     def complete(self) -> Next:
         """Ask for second models, or for the counts once these have come."""
         name, box = self.party.name, self.box
