@@ -8,8 +8,7 @@ import pytest
 from support.scorers import FunctionScore
 
 import conovel as cn
-from conovel.deciding.cell_groups import Group
-from conovel.deciding.cells import crowded_apart
+from conovel.deciding.cell_groups import Group, apart_from_group
 from conovel.errors import InputError, ResolutionWarning
 from conovel.protocol.replay import verify
 from conovel.scorers.base import Mixture, TrainingSet
@@ -176,8 +175,8 @@ def test_an_agent_with_more_novelties_than_room_decides_by_itself():
 def test_an_agent_that_could_reject_nothing_by_itself_stays_in_its_group():
     group = Group(("a", "b", "c"), Fraction(1, 2))
     calm, crowded = Ready(150, 200, 10), Ready(150, 200, 80)
-    assert crowded_apart([group], {"a": calm, "b": Ready(150, 20, 50), "c": calm}) == [group]
-    found = crowded_apart([group], {"a": calm, "b": crowded, "c": calm})
+    assert apart_from_group([group], {"a": calm, "b": Ready(150, 20, 50), "c": calm}) == [group]
+    found = apart_from_group([group], {"a": calm, "b": crowded, "c": calm})
     assert [one.agents for one in found] == [("b",), ("a", "c")]
 
 

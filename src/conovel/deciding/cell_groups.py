@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 from conovel.errors import ResolutionWarning
+from conovel.spec.bodies import Ready
 from conovel.spec.findings import Finding
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.training import Numbers, few_rows, needed_calibration, planned_calibration
@@ -223,3 +224,77 @@ def warn_groups(spec: RunSpec, agents: Mapping[str, Numbers], planned: object) -
         ResolutionWarning,
         stacklevel=2,
     )
+
+
+def apart_from_group(groups: Sequence[Group], ready: Mapping[str, Ready]) -> list[Group]:
+    """Let agents with more likely novelties than room above a floor decide by themselves.
+
+    By itself an agent needs no floor. It stays in its group where it could reject nothing by
+    itself: half of its likely novelties must be enough for its smallest p-value, at level 1/10.
+    Whether a row is a calibration row plays no part in these numbers.
+
+    Proof: Theorem 12 (docs/theory.md#thm-groups).
+    """
+    divided = []
+    for group in groups:
+        apart = [name for name in group.agents if name in ready and _is_crowded(ready[name])]
+        rest = tuple(name for name in group.agents if name not in apart)
+        divided += [Group((name,), group.weight) for name in apart]
+        divided += [Group(rest, group.weight)] if rest else []
+    return divided
+
+
+def _wanted(ready: Ready) -> RoomWanted:
+    return RoomWanted(ready.n_wanted, ready.n_tested, ready.n_calibration)
+
+
+def _is_crowded(ready: Ready) -> bool:
+    size = ready.n_calibration + 1
+    can_alone = ready.n_wanted * size >= 20 * ready.n_tested
+    return can_alone and ready.n_wanted > ROOMS[-1] * size
+
+
+def rooms_of(
+    groups: Sequence[Group], ready: Mapping[str, Ready], level: Fraction, liars: int = 0
+) -> dict[str, Fraction]:
+    """Choose x for every group, and give it by the names of those who are ready.
+
+    Zero, which means no floor, for whoever is in a group with no other.
+
+    Proof: Theorem 12 (docs/theory.md#thm-groups).
+    """
+    rooms = dict.fromkeys(ready, Fraction(0))
+    for group in apart_from_group(groups, ready):
+        members = [name for name in group.agents if name in ready]
+        if len(members) > 1:
+            room = choose_room([_wanted(ready[name]) for name in members], level, liars)
+            rooms |= dict.fromkeys(members, room)
+    return rooms
+
+
+def group_of(
+    agent: str,
+    names: Iterable[str],
+    weights: Mapping[str, Fraction],
+    rooms: Mapping[str, Fraction],
+) -> set[str]:
+    """Return who is in an agent's group, by what was told of everybody."""
+    own = weights[agent]
+    if not own or not rooms[agent]:  # it decides alone
+        return {agent}
+    return {name for name in names if weights[name] == own and rooms[name]} | {agent}
+
+
+def told_groups(weights: Mapping[str, Fraction]) -> tuple[Group, ...]:
+    """Return the groups that the weights of a roster tell; see :func:`told_weights`.
+
+    Examples
+    --------
+    >>> half = Fraction(1, 2)
+    >>> [g.agents for g in told_groups({"a": half, "b": Fraction(0), "c": half})]
+    [('a', 'c'), ('b',)]
+    """
+    together: dict[object, list[str]] = {}
+    for name, weight in weights.items():
+        together.setdefault(weight or name, []).append(name)
+    return tuple(Group(tuple(names), weights[names[0]]) for names in together.values())
