@@ -91,7 +91,7 @@ def run_network(
     losses = {"left_out": outcome.left_out, "dropped": outcome.dropped}
     promise = guarantee(spec, **losses, uncovered=transcript.uncovered)
     floors = {name: machine.floor for name, machine in machines.items()}
-    agreed = agreed_of(outcome)
+    agreed = agreed_of(outcome) if outcome.conforms else None
     return _result(spec, members, sites, limits, transcript, promise, lost, floors, agreed)
 
 
