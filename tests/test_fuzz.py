@@ -17,7 +17,7 @@ from conovel.errors import (
 from conovel.federation.audit_log import START, as_line, read_chain
 from conovel.federation.certificates import read_revoked
 from conovel.federation.enrolment import read_request
-from conovel.rows.dialects import Reading
+from conovel.rows.dialects import ReadingOptions
 from conovel.runs import kept_file
 from conovel.runs.ledger_file import _checksum, ledger_of_plain
 from conovel.scorers.kept import Part, from_part
@@ -135,7 +135,7 @@ def test_numbers_that_no_float_can_hold():
 @pytest.mark.parametrize("encoding", ["utf\0", "undefined", "no such"])
 def test_an_encoding_that_is_none(encoding):
     with pytest.raises(InputError, match="no character encoding is called"):
-        Reading(encoding=encoding)
+        ReadingOptions(encoding=encoding)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import conovel as cn
 from conovel.errors import ColumnError, ValueTypeError
 from conovel.rows.columns import Texts, read_series
 from conovel.rows.datafiles import open_files
-from conovel.rows.dialects import Reading
+from conovel.rows.dialects import ReadingOptions
 from conovel.rows.samples import raw_numbers, read_sample
 from conovel.rows.spelling import respell, spell, spell_number
 from conovel.rows.storage import read_pair_of_files
@@ -140,7 +140,7 @@ def test_marks_of_missing_values_in_any_spelling(tmp_path, ending, values):
         pd.DataFrame({"c": values}).to_csv(path, index=False)
     else:
         pa_parquet.write_table(table, path)
-    [file] = open_files(path, Reading(na=("-99",)))
+    [file] = open_files(path, ReadingOptions(na=("-99",)))
     types = pa.schema([("c", file.feature_type("c"))])
     assert file.read(types)["c"].null_count == 1
 

@@ -15,7 +15,7 @@ from support.excel import write_excel
 from conovel.errors import ConovelError, FileError, InputError
 from conovel.rows import unpacked
 from conovel.rows.datafiles import DataFile, open_files
-from conovel.rows.dialects import Reading
+from conovel.rows.dialects import ReadingOptions
 from conovel.rows.storage import read_table
 
 ROWS = 200_000
@@ -80,7 +80,7 @@ def test_a_small_file_that_takes_much_memory_is_refused_before_it_is_read(
             FileError, match=r"takes at least .* MB when it is unpacked, more than"
         ):
             file.read(types)
-    for reading in (Reading(unpacked="1GB"), Reading()):
+    for reading in (ReadingOptions(unpacked="1GB"), ReadingOptions()):
         if reading.unpacked is None:
             monkeypatch.setenv(unpacked.VARIABLE, "0.5 GB")
         assert read_table(path, reading).num_rows >= ROWS // 4

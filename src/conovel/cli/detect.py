@@ -26,7 +26,8 @@ from conovel.errors import InputError
 from conovel.stats.words import counted
 
 if TYPE_CHECKING:
-    from conovel.rows.dialects import Reading
+    from conovel.rows.datafiles import FileState
+    from conovel.rows.dialects import ReadingOptions
     from conovel.runs.detection import Detection
     from conovel.runs.detector import AdaDetect
     from conovel.runs.file_detection import FileDetection
@@ -171,13 +172,14 @@ def _refuse_pieces(memory: str | None, engine: str) -> None:
 def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
     from conovel.cli.ledger import read_batch  # noqa: PLC0415
     from conovel.report import of_detection  # noqa: PLC0415
+    from conovel.rows.datafiles import state_of  # noqa: PLC0415
     from conovel.runs.kept import KeptDetector  # noqa: PLC0415
 
     if files.null is not None or files.columns is not None:
         raise InputError(
             "a detector has its known normals and columns: leave --null and --columns"
         )
-    kept = KeptDetector.load(detector)
+    kept, before = KeptDetector.load(detector), state_of(files.test)
     name = None if files.ledger is None else files.test.name
     with named_samples(files.reading, test=files.test):
         rows, ids = read_batch(kept, files.test, files.id_column, files.reading)
@@ -185,7 +187,7 @@ def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
     why = None
     if result.explainer is not None and files.most_reasons:  # else it holds no normals
         why = result.most_novel_reasons(files.most_reasons)
-    write_decisions(result, why, files)
+    write_decisions(result, why, files, before)
     return result, of_detection(result), why
 
 
@@ -228,12 +230,14 @@ _Found: TypeAlias = "tuple[Detection | FileDetection, dict[str, Any], Reasons | 
 
 def _in_memory(detector: AdaDetect, files: DetectFiles) -> _Found:
     from conovel.report import of_detection  # noqa: PLC0415
+    from conovel.rows.datafiles import state_of  # noqa: PLC0415
     from conovel.rows.schemas import columns_read  # noqa: PLC0415
     from conovel.rows.storage import read_pair_of_files  # noqa: PLC0415
 
     reading, columns = columns_read(detector.schema, files.reading, files.columns)
     with stages() as show, named_samples(reading, *files.both):
         show.stage("reading files")
+        before = state_of(files.test)
         normals, rows = read_pair_of_files(*files.both, columns, files.id_column, reading)
         result = detector.detect(
             normals.features,
@@ -248,7 +252,7 @@ def _in_memory(detector: AdaDetect, files: DetectFiles) -> _Found:
         show.stage("explaining flagged rows")
         why = result.most_novel_reasons(files.most_reasons) if files.most_reasons else None
         show.stage("writing")
-        write_decisions(result, why, files)
+        write_decisions(result, why, files, before)
     return result, of_detection(result), why
 
 
@@ -289,7 +293,7 @@ class DetectFiles(NamedTuple):
     columns: list[str] | None
     id_column: str | None
     ledger: Path | None
-    reading: Reading
+    reading: ReadingOptions
     check: bool
     most_reasons: int
     keep_columns: bool
@@ -301,8 +305,10 @@ class DetectFiles(NamedTuple):
         return self.null, self.test
 
 
-def write_decisions(result: Detection, why: Reasons | None, files: DetectFiles) -> None:
-    """Write the file of decisions, if one was asked for."""
+def write_decisions(
+    result: Detection, why: Reasons | None, files: DetectFiles, before: FileState
+) -> None:
+    """Write the file of decisions, if one was asked for; `before` are the files that were read."""
     from conovel.rows.storage import read_originals, write_table  # noqa: PLC0415
     from conovel.site.output import free_name  # noqa: PLC0415
 
@@ -312,7 +318,8 @@ def write_decisions(result: Detection, why: Reasons | None, files: DetectFiles) 
     if why is not None:
         columns |= why.file_columns(0, result.rejected.size)
     if files.keep_columns:
-        for name, values in read_originals(files.test, files.reading).items():
+        n_rows = result.rejected.size
+        for name, values in read_originals(files.test, before, n_rows, files.reading).items():
             columns[free_name(name, columns)] = values
     write_table(files.out, columns)
 

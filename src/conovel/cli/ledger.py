@@ -16,7 +16,7 @@ from conovel.stats.words import counted
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from conovel.rows.dialects import Reading
+    from conovel.rows.dialects import ReadingOptions
     from conovel.runs.kept import KeptDetector
     from conovel.runs.ledger_records import LedgerUpdate, ListedRow
 
@@ -105,7 +105,7 @@ def begin_ledger(path: Path | None, level: str | None, *, final: bool, batches: 
 
 
 def read_batch(
-    detector: KeptDetector, test: Path, id_column: str | None, reading: Reading
+    detector: KeptDetector, test: Path, id_column: str | None, reading: ReadingOptions
 ) -> tuple[Any, Any]:
     """Read the rows to test with the columns of a detector; other columns are left out."""
     from conovel.rows.datafiles import agree_on_features, column_names, open_files  # noqa: PLC0415

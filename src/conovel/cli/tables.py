@@ -19,7 +19,7 @@ from conovel.errors import ConovelError, InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from conovel.rows.dialects import Reading
+    from conovel.rows.dialects import ReadingOptions
     from conovel.spec.schema import Schema
 
 # What options are for, where several commands have them.
@@ -75,12 +75,12 @@ class FileOptions:
         return split_names(self.columns) if self.columns else None
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> ReadingOptions:
         """How files are read."""
-        from conovel.rows.dialects import Reading  # noqa: PLC0415
+        from conovel.rows.dialects import ReadingOptions  # noqa: PLC0415
 
         marks = tuple(split_names(self.na)) if self.na else ()
-        return Reading(self.separator, self.decimal, self.encoding, marks, self._excluded)
+        return ReadingOptions(self.separator, self.decimal, self.encoding, marks, self._excluded)
 
     def agreed_schema(self) -> Schema | Mapping[str, Any] | None:
         """Read what the columns are."""
@@ -155,7 +155,7 @@ def _explained(parameter: Parameter, helps: Mapping[str, Any]) -> Parameter:
 
 @contextmanager
 def named_samples(
-    reading: Reading, null: Path | None = None, test: Path | None = None
+    reading: ReadingOptions, null: Path | None = None, test: Path | None = None
 ) -> Iterator[None]:
     """Call samples by their files in errors and warnings, and rows by their lines.
 
@@ -186,7 +186,7 @@ def _named(text: str, files: Mapping[str, Path]) -> str:
     return text
 
 
-def _with_line(error: ConovelError, files: Mapping[str, Path], reading: Reading) -> str:
+def _with_line(error: ConovelError, files: Mapping[str, Path], reading: ReadingOptions) -> str:
     from conovel.rows.datafiles import DataFile, format_of  # noqa: PLC0415
     from conovel.rows.dialects import relocated  # noqa: PLC0415
 

@@ -23,7 +23,7 @@ from conovel.spec.schema import Schema
 from conovel.spec.settings import as_bits
 
 if TYPE_CHECKING:
-    from conovel.rows.dialects import Reading
+    from conovel.rows.dialects import ReadingOptions
 
 AS_PROPOSED: Any = "as the run proposes"
 KEEP_RUNS = 100
@@ -131,7 +131,7 @@ class SiteFile:
     columns: list[str] | None
     id_column: str | None
     memory: str | None
-    reading: Reading
+    reading: ReadingOptions
     schema: Schema | None  # what the columns are; a run must have the same
     check: bool  # whether the site looks for what speaks against its decisions
     scorer: list[str] | None  # names of scorers; None for the default
@@ -244,10 +244,10 @@ def _read(path: Path) -> dict[str, Any]:
     return {name: table for name, table in tables.items() if table != {}}
 
 
-def _reading(data: _DataTable) -> Reading:
-    from conovel.rows.dialects import Reading  # noqa: PLC0415  (loads pyarrow)
+def _reading(data: _DataTable) -> ReadingOptions:
+    from conovel.rows.dialects import ReadingOptions  # noqa: PLC0415  (loads pyarrow)
 
-    return Reading(
+    return ReadingOptions(
         data.separator,
         data.decimal,
         data.encoding,

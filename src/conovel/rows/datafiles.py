@@ -34,7 +34,7 @@ from conovel.rows.column_types import (
 from conovel.rows.dialects import (
     AS_FOUND,
     Dialect,
-    Reading,
+    ReadingOptions,
     malformed,
     require_text_name,
     sniff,
@@ -66,12 +66,12 @@ class DataFile:
     Parameters
     ----------
     path : Path
-    reading : Reading
+    reading : ReadingOptions
         What the user says about it.
     """
 
     path: Path
-    reading: Reading = AS_FOUND
+    reading: ReadingOptions = AS_FOUND
 
     @property
     def format(self) -> str:
@@ -199,7 +199,7 @@ def format_of(path: Path) -> str | None:
     return FORMATS.get(Path(without_compression(path)).suffix)
 
 
-def open_files(path: Path, reading: Reading = AS_FOUND) -> list[DataFile]:
+def open_files(path: Path, reading: ReadingOptions = AS_FOUND) -> list[DataFile]:
     """Give a file, or the files of a folder in the order of their names.
 
     Other files in the folder are passed over, and so is what is hidden.
@@ -219,7 +219,38 @@ def open_files(path: Path, reading: Reading = AS_FOUND) -> list[DataFile]:
     return [DataFile(file, reading) for file in files]
 
 
-def describe_files(paths: Iterable[Path], reading: Reading = AS_FOUND) -> dict[str, str]:
+# Path, bytes and time of the last change of each file.
+FileState = tuple[tuple[str, int, int], ...]
+
+
+def state_of(path: Path) -> FileState:
+    """Give what tells one state of a file or a folder from another, without reading it."""
+    state = []
+    for file in open_files(path):
+        try:
+            status = file.path.stat()
+        except OSError as error:
+            raise unreadable(file.path, error) from None
+        state.append((str(file.path), status.st_size, status.st_mtime_ns))
+    return tuple(state)
+
+
+def require_unchanged(path: Path, before: FileState) -> None:
+    """Refuse a file or a folder that is not the one that was read before."""
+    if differing := {name for name, *_ in set(state_of(path)) ^ set(before)}:
+        raise changed(Path(min(differing)))
+
+
+def changed(path: Path) -> FileError:
+    """Say that a file that is read a second time is not what it was the first time."""
+    what = "has changed" if path.exists() else "is gone"
+    return FileError(
+        f"{path} {what} since it was first read: start again, and leave it as it is until the"
+        " decisions are written"
+    )
+
+
+def describe_files(paths: Iterable[Path], reading: ReadingOptions = AS_FOUND) -> dict[str, str]:
     """Say in words how each file is read; of a folder, what its first file is like."""
     return {str(path): open_files(path, reading)[0].describe() for path in paths}
 

@@ -33,7 +33,7 @@ SPELLED = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "space"
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadingOptions:
     """What a user says about files; what is None is found out.
 
     Attributes
@@ -84,7 +84,7 @@ class Reading:
                 raise InputError(f"no character encoding is called {self.encoding!r}") from None
 
 
-AS_FOUND = Reading()
+AS_FOUND = ReadingOptions()
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def require_text_name(path: Path) -> None:
         raise FileError(f"{path} cannot be read, its name is not UTF-8: rename it") from None
 
 
-def sniff(path: Path, reading: Reading = AS_FOUND) -> Dialect:
+def sniff(path: Path, reading: ReadingOptions = AS_FOUND) -> Dialect:
     """Find out how a CSV file is written, as far as it was not said."""
     try:
         with pa.input_stream(str(path), compression="detect") as stream:

@@ -24,15 +24,18 @@ from conovel.errors import ColumnError, MissingValueError
 from conovel.rows.datafiles import (
     READ_ERRORS,
     DataFile,
+    FileState,
     agree_on_features,
     agree_on_ids,
     column_names,
     open_files,
     original_types,
     require_columns,
+    require_unchanged,
+    state_of,
     unreadable,
 )
-from conovel.rows.dialects import AS_FOUND, Reading, relocated
+from conovel.rows.dialects import AS_FOUND, ReadingOptions, relocated
 from conovel.rows.encoding import FeatureMap
 from conovel.rows.samples import read_rows
 from conovel.rows.storage import require_features
@@ -105,18 +108,24 @@ class FileSource:
     types : Schema, optional
         Columns with the types that were agreed on with the other sample, instead of `columns`;
         see :func:`conovel.rows.storage.pick_features`.
-    reading : Reading
+    reading : ReadingOptions
         What the user says about the files.
     encoder : FeatureMap, optional
         What makes features of the columns, where they are not all plain numbers.
+    state : FileState, optional
+        In which state the files are read, every time; by default the one in which they are now.
     """
 
     path: Path
     columns: Sequence[str] | None = None
     id_column: str | None = None
     types: pa.Schema | None = None
-    reading: Reading = AS_FOUND
+    reading: ReadingOptions = AS_FOUND
     encoder: FeatureMap | None = None
+    state: FileState = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "state", self.state or state_of(self.path))
 
     @cached_property
     def files(self) -> list[DataFile]:
@@ -156,13 +165,7 @@ class FileSource:
 
     def digest(self) -> str:
         """Digest of what tells one state of the files from another, without reading them."""
-        facts: list[Any] = []
-        for file in self.files:
-            try:
-                state = file.path.stat()
-            except OSError as error:
-                raise unreadable(file.path, error) from None
-            facts.append([str(file.path), state.st_size, state.st_mtime_ns])
+        facts: list[Any] = [*self.state]
         facts += [[[f.name, str(f.type)] for f in self._all_types], self.id_column]
         facts += [repr(self.reading), self.encoder and self.encoder.identity()]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
@@ -209,7 +212,9 @@ class FileSource:
         return Rows(values, tuple(self.features), frame, encoder=self.encoder), ids
 
     def _tables(self, types: pa.Schema, size: int) -> Iterator[list[Part]]:
-        return _cut(_blocks(self.files, types, size), size)
+        require_unchanged(self.path, self.state)
+        yield from _cut(_blocks(self.files, types, size), size)
+        require_unchanged(self.path, self.state)
 
     def _piece(self, start: int, parts: Sequence[Part]) -> Piece:
         table = pa.concat_tables([part.table for part in parts])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from conovel.errors import ColumnError, DataWarning, FileError, InputError
 from conovel.rows.columns import Numbers, RawColumn, Texts
-from conovel.rows.dialects import Reading
+from conovel.rows.dialects import ReadingOptions
 from conovel.rows.spelling import require_one_meaning, spell_number, spells_number, zone_kind
 from conovel.scorers.base import hash_columns
 from conovel.spec.schema import DEFAULT_PARTS, Column, Schema, column_of
@@ -83,8 +83,8 @@ def restricted(
 
 
 def columns_read(
-    schema: SchemaLike, reading: Reading, columns: Sequence[str] | None
-) -> tuple[Reading, Sequence[str] | None]:
+    schema: SchemaLike, reading: ReadingOptions, columns: Sequence[str] | None
+) -> tuple[ReadingOptions, Sequence[str] | None]:
     """Say how files are read for a schema: which columns, and which of them as texts.
 
     Categories are texts in files, too, so that no digit of a long code is lost.

@@ -19,15 +19,18 @@ from numpy.typing import NDArray
 
 from conovel.errors import ColumnError, FileError, SampleError
 from conovel.rows.datafiles import (
+    FileState,
     agree_on_features,
     agree_on_ids,
+    changed,
     column_names,
     first_line,
     open_files,
     original_types,
     require_columns,
+    require_unchanged,
 )
-from conovel.rows.dialects import AS_FOUND, Reading
+from conovel.rows.dialects import AS_FOUND, ReadingOptions
 from conovel.rows.private_files import FILE_MODE, keep_mode, make_private_file
 from conovel.stats.words import listed, not_there
 
@@ -43,7 +46,7 @@ class Sample:
 
 
 def read_features(
-    path: Path, types: pa.Schema, id_column: str | None = None, reading: Reading = AS_FOUND
+    path: Path, types: pa.Schema, id_column: str | None = None, reading: ReadingOptions = AS_FOUND
 ) -> Sample:
     """Read a file, or a folder of files of one format."""
     files = open_files(path, reading)
@@ -60,7 +63,7 @@ def read_pair_of_files(
     test: Path,
     columns: Sequence[str] | None,
     id_column: str | None,
-    reading: Reading = AS_FOUND,
+    reading: ReadingOptions = AS_FOUND,
 ) -> tuple[Sample, Sample]:
     """Read known normals and test rows; the features are those of :func:`pick_features`."""
     types = pick_columns(null, test, columns, id_column, reading)
@@ -75,7 +78,7 @@ def pick_columns(
     test: Path,
     columns: Sequence[str] | None,
     id_column: str | None,
-    reading: Reading = AS_FOUND,
+    reading: ReadingOptions = AS_FOUND,
 ) -> pa.Schema:
     """Name the features, and the columns that are read beside them: `also` of the reading."""
     features = pick_features(null, test, columns, id_column, reading)
@@ -88,7 +91,7 @@ def pick_columns(
     return pa.schema([*features, *agree_on_features(both, also)])
 
 
-def read_table(path: Path, reading: Reading = AS_FOUND) -> pa.Table:
+def read_table(path: Path, reading: ReadingOptions = AS_FOUND) -> pa.Table:
     """Read all columns of one sample but those to exclude."""
     files = open_files(path, reading)
     require_columns(files, reading.exclude)
@@ -103,7 +106,7 @@ def pick_features(
     test: Path,
     columns: Sequence[str] | None,
     id_column: str | None,
-    reading: Reading = AS_FOUND,
+    reading: ReadingOptions = AS_FOUND,
 ) -> pa.Schema:
     """Name the features, by default all columns of the null files, and give each one type.
 
@@ -170,11 +173,17 @@ def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
     return columns
 
 
-def read_originals(path: Path, reading: Reading = AS_FOUND) -> dict[str, pa.ChunkedArray]:
-    """Read all columns of a file or folder as they are in it, to copy them."""
+def read_originals(
+    path: Path, before: FileState, n_rows: int, reading: ReadingOptions = AS_FOUND
+) -> dict[str, pa.ChunkedArray]:
+    """Read all columns of a file or folder as they are in it, to copy them beside n decisions."""
+    require_unchanged(path, before)
     files = open_files(path, reading)
     types = original_types(files)
     table = pa.concat_tables([file.read(types) for file in files])
+    require_unchanged(path, before)
+    if table.num_rows != n_rows:
+        raise changed(path)
     return {name: table[name] for name in table.column_names}
 
 

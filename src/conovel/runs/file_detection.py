@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from conovel.errors import FileError, InputError
-from conovel.rows.dialects import AS_FOUND, Reading
+from conovel.rows.dialects import AS_FOUND, ReadingOptions
 from conovel.rows.storage import require_writable
 from conovel.runs.detection import facts_of, summary_of
 from conovel.runs.detector import AdaDetect
@@ -107,7 +107,7 @@ def detect_files(
     *,
     columns: Sequence[str] | None = None,
     id_column: str | None = None,
-    reading: Reading = AS_FOUND,
+    reading: ReadingOptions = AS_FOUND,
     memory: int | str | None = None,
     engine: Engine | None = None,
     on_progress: Progress | None = None,

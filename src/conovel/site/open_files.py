@@ -16,7 +16,7 @@ import pyarrow as pa
 from conovel.errors import FileError, InputError, MissingValueError
 from conovel.rows.columns import Numbers, RawColumn, mixed_with_texts, plain_kinds, read_frame
 from conovel.rows.datafiles import are_numbers, not_numbers, open_files
-from conovel.rows.dialects import AS_FOUND, Reading
+from conovel.rows.dialects import AS_FOUND, ReadingOptions
 from conovel.rows.encoding import Encoder, FeatureMap, contents_of_frame
 from conovel.rows.frames import ColumnValues, FrameCodec
 from conovel.rows.pieces import FileSource
@@ -51,7 +51,7 @@ def open_files_site(
     *,
     columns: Sequence[str] | None = None,
     id_column: str | None = None,
-    reading: Reading = AS_FOUND,
+    reading: ReadingOptions = AS_FOUND,
     schema: SchemaLike = None,
     memory: int | str | None = None,
     engine: Engine | None = None,
@@ -132,7 +132,12 @@ def open_files_site(
 
 
 def _check_contents(
-    made: MadeFrom | None, paths: Sequence[Path], reading: Reading, size: int, *, fixed: bool
+    made: MadeFrom | None,
+    paths: Sequence[Path],
+    reading: ReadingOptions,
+    size: int,
+    *,
+    fixed: bool,
 ) -> None:
     """Check that the schema was not made from rows that it must not be made from."""
     if made is not None:
@@ -167,7 +172,9 @@ def infer_from_files(
     return schema_from(first, kinds, " and ".join(source.path.name for source in sources))
 
 
-def contents_in_files(path: Path, reading: Reading, made: MadeFrom, size: int) -> Contents | None:
+def contents_in_files(
+    path: Path, reading: ReadingOptions, made: MadeFrom, size: int
+) -> Contents | None:
     """Give the contents of the rows of files, as of rows in memory.
 
     None where they lack a column that `made` has, or have more rows than it has: they are not

@@ -6,7 +6,7 @@ import os
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
 from conovel.errors import FileError, InputError
-from conovel.rows.datafiles import first_line
+from conovel.rows.datafiles import changed, first_line
 from conovel.rows.pieces import FileSource
 from conovel.rows.private_files import keep_mode, make_private_file
 from conovel.rows.storage import neutral_table
@@ -149,8 +149,7 @@ class DecisionFile:
         seen = map(self._seen.see, map(decide, self._ranked.parts("writing")))
         tables = with_reasons(map(self.sketch.draw, seen), reasons)
         if keep_columns:
-            originals = self._source.originals(self._store.plan.piece)
-            tables = (with_originals(*both) for both in zip(tables, originals, strict=True))
+            tables = with_originals(tables, self._source, self._store.plan.piece)
         write_rows(path, tables, self._store.work.folder)
 
     def _table(self, part: RankedPart, **columns: NDArray[Any]) -> pa.Table:
@@ -200,11 +199,17 @@ def with_reasons(tables: Iterator[pa.Table], reasons: Reasons | None) -> Iterato
         start = stop
 
 
-def with_originals(decided: pa.Table, originals: pa.Table) -> pa.Table:
+def with_originals(
+    tables: Iterator[pa.Table], source: FileSource, size: int
+) -> Iterator[pa.Table]:
     """Add the columns that the rows came with; one of a name that is taken gets another name."""
-    for name in originals.column_names:
-        decided = decided.append_column(free_name(name, decided.column_names), originals[name])
-    return decided
+    for decided, originals in zip_longest(tables, source.originals(size)):
+        if decided is None or originals is None or decided.num_rows != originals.num_rows:
+            raise changed(source.path)
+        table = decided
+        for name in originals.column_names:
+            table = table.append_column(free_name(name, table.column_names), originals[name])
+        yield table
 
 
 def free_name(name: str, taken: Container[str]) -> str:
@@ -244,6 +249,8 @@ def write_rows(path: Path, tables: Iterator[pa.Table], beside: Path) -> None:
                 writer.write_table(waiting.combine_chunks())
         keep_mode(path, temporary)
         os.replace(temporary, path)
+    except FileError:  # about a file that is read
+        raise
     except (OSError, pa.ArrowException) as error:
         raise FileError(f"{path} cannot be written: {first_line(error)}") from None
 

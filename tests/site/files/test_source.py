@@ -73,6 +73,6 @@ def test_a_disappearing_file_is_named(files, monkeypatch):
         if stage == "reading":  # the known normals are read first
             (files / "test" / "2.parquet").unlink(missing_ok=True)
 
-    with pytest.raises(FileError, match=r"2\.parquet cannot be read"):
+    with pytest.raises(FileError, match=r"2\.parquet is gone since it was first read"):
         in_pieces(trees(), files, files / "out.parquet", on_progress=vanish)
     assert left_in(files) == ["null", "test"]
