@@ -24,7 +24,7 @@ import numpy as np
 
 from conovel.experiments.attacks import area
 from conovel.rows.pairs import read_pair
-from conovel.scorers.automatic import as_candidates
+from conovel.scorers.argument import as_candidates
 from conovel.site.sent.surrogate import decode, make_surrogate
 from conovel.site.site import Site
 from conovel.site.work import SiteWork

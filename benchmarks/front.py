@@ -32,7 +32,7 @@ from benchmarks.default_scorer import real
 from conovel.experiments.gaussian import Labelled, gaussian_design
 from conovel.models import wire
 from conovel.models.quantized.forest import uniform
-from conovel.scorers.automatic import scorer_by_name
+from conovel.scorers.argument import scorer_by_name
 from conovel.scorers.base import FittedScorer, Mixture, Scorer, TrainingSet
 from conovel.scorers.estimators import as_scorer
 from conovel.scorers.from_sklearn import to_flat

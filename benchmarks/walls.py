@@ -16,7 +16,7 @@ import conovel as cn
 from conovel.experiments.gaussian import Labelled, gaussian_design
 from conovel.models.wire import schema_digest
 from conovel.rows.pairs import read_pair
-from conovel.scorers.automatic import as_candidates
+from conovel.scorers.argument import as_candidates
 from conovel.site.site import Site
 from conovel.site.work import SiteWork
 from conovel.spec.run_spec import RunSpec

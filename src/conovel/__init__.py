@@ -132,7 +132,7 @@ _MOVED = {
     "Mixture": "scorers.base",
     "Repeated": "stats.repeats",
     "Resolution": "stats.resolution",
-    "Selection": "scorers.selection",
+    "Selection": "scorers.base",
     "StepUp": "stats.stepup",
     "Surrogate": "models.wire",
     "Transcript": "protocol.transcript",

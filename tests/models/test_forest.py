@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conovel.errors import ColumnError, ModelError, SampleError
-from conovel.models.forest import Forest, Tree, round_down
+from conovel.models.forest import Forest
+from conovel.models.trees import Tree, join_trees, round_down
 
 STUMP = dict(
     feature=[0, -1, -1],
@@ -39,7 +40,7 @@ def forests(draw):
         trees.append(Tree(feature, threshold, left, right, rng.random(n)))
     link = draw(st.sampled_from(["mean", "logistic"]))
     base = float(rng.normal()) if link == "logistic" else 0.0
-    return trees, Forest.from_trees(trees, d, link, base, single=draw(st.booleans()))
+    return trees, join_trees(trees, d, link, base, single=draw(st.booleans()))
 
 
 def rows_around(rng, forest, n=12):
@@ -167,10 +168,10 @@ class TestArrays:
 
     def test_come_from_trees_only(self):
         with pytest.raises(ModelError, match="at least one tree"):
-            Forest.from_trees([], 1)
+            join_trees([], 1)
         loop = Tree(*map(np.array, ([0, -1], [0.0, 0], [0, -1], [1, -1], [0.0, 1])))
         with pytest.raises(ModelError, match="its own descendant"):
-            Forest.from_trees([loop], 1)
+            join_trees([loop], 1)
 
 
 class TestRoundDown:

@@ -21,7 +21,7 @@ from conovel.errors import InputError
 from conovel.rows.pieces import FileSource
 from conovel.rows.storage import pick_features, read_pair_of_files, write_table
 from conovel.runs.file_detection import detect_files
-from conovel.scorers.automatic import reads_frames
+from conovel.scorers.argument import reads_frames
 from conovel.scorers.estimators import FrameEstimator
 from conovel.site.engines import MemoryPlan
 from conovel.site.open_files import codec_from_files

@@ -296,7 +296,7 @@ def make_folders(tmp_path):
 
 
 def site(folder):
-    from conovel.scorers.automatic import as_candidates
+    from conovel.scorers.argument import as_candidates
 
     spec = RunSpec.of(regime="counts", level=LEVEL, seed=3)
     work = SiteWork(spec, tuple(as_candidates("logistic", 3)), n_agents=2)

@@ -9,7 +9,7 @@ from conovel.rows.pieces import FileSource
 from conovel.rows.stored import store_rows
 from conovel.rows.tables import Rows
 from conovel.rows.work_folder import WorkFolder
-from conovel.scorers.base import content_hash
+from conovel.scorers.content import content_hash
 from conovel.site.checks.rows import CheckedRows
 
 

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import conovel as cn
 from conovel.errors import ColumnError, InputError, LevelError, ResolutionWarning, SampleError
-from conovel.scorers.automatic import as_candidates
+from conovel.scorers.argument import as_candidates
 from conovel.site.blocks import split_null
 from conovel.spec.seeds import detector_seeds
 from conovel.stats.levels import as_seed

@@ -20,7 +20,8 @@ from sklearn.svm import SVC, LinearSVC, OneClassSVM
 from support.scorers import fit_scorer
 
 from conovel.errors import InputError, ScorerError
-from conovel.scorers.automatic import Automatic, mahalanobis_distance, scorer_by_name
+from conovel.scorers.argument import scorer_by_name
+from conovel.scorers.automatic import Automatic, mahalanobis_distance
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.scorers.blend import Blend, Refined
 from conovel.scorers.estimators import OneClass, as_scorer, with_seed

@@ -10,7 +10,8 @@ from support.scorers import fit_scorer
 
 from conovel.models.linear import Linear
 from conovel.models.quantized.forest import uniform
-from conovel.scorers.automatic import NAMED, Automatic, as_candidates, mahalanobis_distance
+from conovel.scorers.argument import NAMED, as_candidates
+from conovel.scorers.automatic import Automatic, mahalanobis_distance
 from conovel.scorers.base import Mixture, TrainingSet, add_up, is_by_row, mean_of
 from conovel.scorers.blend import Blend, Discriminant, Refined, shrunken_logistic
 from conovel.site.composite import fit_composite

@@ -11,7 +11,8 @@ from sklearn.neural_network import MLPClassifier
 
 import conovel as cn
 from conovel.errors import ModelError
-from conovel.scorers.automatic import as_candidates, mahalanobis_distance
+from conovel.scorers.argument import as_candidates
+from conovel.scorers.automatic import mahalanobis_distance
 from conovel.scorers.base import Mixture
 from conovel.scorers.estimators import as_scorer
 from conovel.scorers.kept import Part, from_part, to_part

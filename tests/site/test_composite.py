@@ -10,9 +10,8 @@ from support.scorers import both_sides, composite_scores, fit_scorer
 import conovel as cn
 from conovel.experiments.gaussian import gaussian_design
 from conovel.scorers.automatic import Automatic
-from conovel.scorers.base import Mixture, TrainingSet
+from conovel.scorers.base import Mixture, Selection, TrainingSet
 from conovel.scorers.blend import Refined
-from conovel.scorers.selection import Selection
 from conovel.site.composite import choose_composite
 
 QUICK = Refined(LogisticRegression(), n_folds=2, n_refits=2)

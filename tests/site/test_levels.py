@@ -13,7 +13,7 @@ from support.spikes import bin_of, flat_model, spike_model
 from conovel.experiments.gaussian import gaussian_design
 from conovel.models.wire import schema_digest
 from conovel.rows.pairs import read_pair
-from conovel.scorers.automatic import as_candidates
+from conovel.scorers.argument import as_candidates
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.common_scale import fit_scale
 from conovel.site.levels import LevelledModel, group_starts, with_levels

@@ -29,7 +29,7 @@ import conovel as cn
 from conovel.protocol.agent import Agent
 from conovel.protocol.messages import decode
 from conovel.runs.file_detection import detect_files
-from conovel.scorers.automatic import as_candidates
+from conovel.scorers.argument import as_candidates
 from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
 from conovel.scorers.estimators import as_scorer
 from conovel.site.engines import MemoryPlan

@@ -8,7 +8,8 @@ import numpy as np
 from scipy.special import expit
 
 from conovel.models import wire
-from conovel.models.forest import Forest, Tree
+from conovel.models.forest import Forest
+from conovel.models.trees import Tree, join_trees
 
 WIDTH = 0.05  # of the box to either side, in each of the known columns
 N_KNOWN = 6  # columns that the box is about; the last column is the secret
@@ -60,7 +61,7 @@ def spike_tree(person, low=LOW, top=TOP):
 
 def spike_model(person, schema, low=LOW, top=TOP):
     """The model as bytes, as a peer would send it."""
-    forest = Forest.from_trees([spike_tree(person, low, top)], len(person), single=False)
+    forest = join_trees([spike_tree(person, low, top)], len(person), single=False)
     return wire.encode(forest, bits=16, schema=schema)
 
 

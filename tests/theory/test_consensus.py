@@ -16,7 +16,7 @@ from conovel.errors import ConovelWarning
 from conovel.models.linear import expit
 from conovel.protocol.replay import verify
 from conovel.rows.pairs import read_pair
-from conovel.scorers.automatic import as_candidates
+from conovel.scorers.argument import as_candidates
 from conovel.site.consensus import cells_of, draw_folds
 from conovel.site.folds import count_cells
 from conovel.site.site import Site

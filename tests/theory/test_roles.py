@@ -31,7 +31,8 @@ from support.roles import (
 
 import conovel as cn
 from conovel.deciding.ways import ways_of
-from conovel.scorers.automatic import NAMED, Automatic
+from conovel.scorers.argument import NAMED
+from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import Mixture
 from conovel.scorers.weighted_forests import WeightedForests
 from conovel.site.blocks import split_null

@@ -17,7 +17,7 @@ import numpy as np
 
 from conovel.experiments.attacks import Mask
 from conovel.models.wire import Surrogate
-from conovel.scorers.automatic import as_candidates
+from conovel.scorers.argument import as_candidates
 from conovel.scorers.base import (
     FittedScorer,
     Matrix,

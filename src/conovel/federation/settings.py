@@ -289,7 +289,7 @@ def _unpacked(value: str | None) -> str | None:
 def _scorers(value: str | tuple[str, ...] | None) -> list[str] | None:
     if value is None:
         return None
-    from conovel.scorers.automatic import scorer_by_name  # noqa: PLC0415  (loads scikit-learn)
+    from conovel.scorers.argument import scorer_by_name  # noqa: PLC0415  (loads scikit-learn)
 
     names = [value] if isinstance(value, str) else list(value)
     for name in names:

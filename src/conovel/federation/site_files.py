@@ -28,7 +28,7 @@ from conovel.rows.storage import read_pair_of_files, write_json, write_table
 from conovel.rows.tables import as_ids
 from conovel.runs.ledger_network import agent_settings, network_facts
 from conovel.runs.site_results import SiteResult, decide
-from conovel.scorers.automatic import as_candidates
+from conovel.scorers.argument import as_candidates
 from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.engines import are_large
 from conovel.site.open_files import open_files_site

@@ -7,19 +7,71 @@ after tree. The loops are compiled by numba, which is loaded with the first rows
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conovel.errors import ModelError
-from conovel.models.linear import Described, check_rows, freeze, logistic
+from conovel.errors import ColumnError, ModelError, SampleError
+from conovel.spec.shown import Shown
 
 SMALL = 127  # nodes; for up to 64 leaves, deciding every split is faster than following paths
+
+
+class Described(Shown):
+    """Base of models: adds `describe`, and shows a model by its size."""
+
+    by_row = True  # sums go from feature to feature or tree to tree, for each row by itself
+
+    def _shown(self) -> dict[str, str]:
+        sizes = {"trees": "n_trees", "features": "n_features"}
+        return {term: f"{getattr(self, n):,}" for term, n in sizes.items() if hasattr(self, n)}
+
+    def describe(self) -> dict[str, Any]:
+        """Return size, shape and bytes by part; see `conovel.models.wire.describe`."""
+        from conovel.models.wire import describe  # noqa: PLC0415  (the wire imports this module)
+
+        return describe(self)  # type: ignore[arg-type]
+
+
+def freeze(values: ArrayLike, dtype: type[np.generic], name: str) -> NDArray[Any]:
+    """Copy numbers into a read-only array."""
+    given = np.asarray(values)
+    if given.dtype.kind not in "iuf" or not np.all(np.isfinite(given)):
+        raise ModelError(f"{name} must be finite numbers")
+    with np.errstate(over="ignore", invalid="ignore"):
+        array = given.astype(dtype, order="C", copy=True)
+    if array.dtype.kind in "iu" and not np.array_equal(array, given):
+        raise ModelError(f"{name} must be whole numbers that fit {array.dtype}")
+    array.flags.writeable = False
+    return array
+
+
+def check_rows(X: ArrayLike, n_features: int) -> NDArray[np.float64]:
+    """Return the rows as a finite float64 matrix with the number of columns of the model.
+
+    Examples
+    --------
+    >>> check_rows([[1, 2]], n_features=3)
+    Traceback (most recent call last):
+    conovel.errors.SampleError: the model scores rows of 3 columns, got an array (1, 2)
+    """
+    try:
+        rows = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ColumnError("rows to score must hold numbers only") from error
+    if rows.ndim != 2 or rows.shape[1] != n_features:
+        raise SampleError(
+            f"the model scores rows of {n_features} columns, got an array {rows.shape}"
+        )
+    if not np.all(np.isfinite(rows)):
+        row, column = np.argwhere(~np.isfinite(rows))[0]
+        raise ColumnError(f"row {row} has {rows[row, column]} in column {column}")
+    return rows
 
 
 class Trees(NamedTuple):
@@ -177,16 +229,6 @@ def _bucketed(edges: Sequence[NDArray[np.float64]]) -> Buckets:
     )
 
 
-class Tree(NamedTuple):
-    """One tree with its nodes in any order, the root first; a leaf has ``left`` -1."""
-
-    feature: NDArray[np.integer]
-    threshold: NDArray[np.float64]
-    left: NDArray[np.integer]
-    right: NDArray[np.integer]
-    value: NDArray[np.float64]
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Forest(Described):
     """An immutable ensemble of binary trees; node arrays are concatenated over the trees.
@@ -251,44 +293,6 @@ class Forest(Described):
         if not np.isfinite(self.base):
             raise ModelError(f"base must be finite, got {self.base}")
 
-    @classmethod
-    def from_trees(
-        cls,
-        trees: Iterable[Tree],
-        n_features: int,
-        link: Literal["mean", "logistic"] = "mean",
-        base: float = 0.0,
-        single: bool = True,
-    ) -> Self:
-        """Join trees whose nodes are in any order; the result stores each tree level by level.
-
-        Examples
-        --------
-        >>> numbers = [[1, -2, -2], [0.5, -2, -2], [1, -1, -1], [2, -1, -1], [0.4, 0, 1]]
-        >>> stump = Tree(*map(np.array, numbers))
-        >>> Forest.from_trees([stump, stump], n_features=2).left
-        array([1, 1, 2, 4, 4, 5], dtype=int32)
-        """
-        parts, roots, size = [], [], 0
-        for tree in trees:
-            order, left = _by_levels(tree)
-            leaf = tree.left[order] < 0
-            parts.append(
-                (
-                    np.where(leaf, -1, tree.feature[order]),
-                    np.where(leaf, 0.0, tree.threshold[order]),
-                    left + size,
-                    np.where(leaf, tree.value[order], 0.0),
-                )
-            )
-            roots.append(size)
-            size += len(order)
-        if not parts:
-            raise ModelError("a forest needs at least one tree")
-        feature, threshold, child, value = map(np.concatenate, zip(*parts, strict=True))
-        first = np.array(roots, dtype=np.int32)
-        return cls(feature, threshold, child, value, first, n_features, link, base, single)
-
     @property
     def n_trees(self) -> int:
         """Number of trees."""
@@ -341,7 +345,11 @@ class Forest(Described):
         """
         rows = check_rows(X, self.n_features)
         sums: NDArray[np.float64] = self._prepared.sums(rows, self.base, self.single)
-        return sums / len(self.roots) if self.link == "mean" else logistic(sums)
+        if self.link == "mean":
+            return sums / len(self.roots)
+        from conovel.models.linear import logistic  # noqa: PLC0415  (imports this module)
+
+        return logistic(sums)
 
 
 _DTYPES: dict[str, type[np.generic]] = {
@@ -351,40 +359,3 @@ _DTYPES: dict[str, type[np.generic]] = {
     "value": np.float64,
     "roots": np.int32,
 }
-
-
-def round_down(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the largest float32 at or below each threshold, as float64.
-
-    For a float32 value x, ``x <= t`` and ``x <= round_down(t)`` are the same; the nearest
-    float32 may lie above t, and a row with exactly that value would go left.
-
-    Examples
-    --------
-    >>> t = np.array([0.1, 0.25])
-    >>> np.float64(np.float32(0.1)) > 0.1
-    np.True_
-    >>> round_down(t) <= t
-    array([ True,  True])
-    """
-    with np.errstate(over="ignore"):
-        nearest = threshold.astype(np.float32)
-    below = np.nextafter(nearest, np.float32(-np.inf))
-    return np.where(nearest > threshold, below, nearest).astype(np.float64)
-
-
-def _by_levels(tree: Tree) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the nodes level by level, siblings side by side, and the new left children."""
-    level = np.zeros(1, dtype=np.intp)
-    levels = []
-    while len(level):
-        levels.append(level)
-        inner = level[tree.left[level] >= 0]
-        level = np.stack([tree.left[inner], tree.right[inner]], axis=1).ravel()
-        if sum(map(len, levels)) > len(tree.left):
-            raise ModelError("a node of a tree is its own descendant")
-    order = np.concatenate(levels)
-    position = np.empty(len(tree.left), dtype=np.intp)
-    position[order] = np.arange(len(order))
-    child = tree.left[order]
-    return order, np.where(child >= 0, position[child], np.arange(len(order)))

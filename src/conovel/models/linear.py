@@ -6,42 +6,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conovel.errors import ColumnError, ModelError, SampleError
-from conovel.spec.shown import Shown
-
-
-class Described(Shown):
-    """Base of models: adds `describe`, and shows a model by its size."""
-
-    by_row = True  # sums go from feature to feature or tree to tree, for each row by itself
-
-    def _shown(self) -> dict[str, str]:
-        sizes = {"trees": "n_trees", "features": "n_features"}
-        return {term: f"{getattr(self, n):,}" for term, n in sizes.items() if hasattr(self, n)}
-
-    def describe(self) -> dict[str, Any]:
-        """Return size, shape and bytes by part; see `conovel.models.wire.describe`."""
-        from conovel.models.wire import describe  # noqa: PLC0415  (the wire imports this module)
-
-        return describe(self)  # type: ignore[arg-type]
-
-
-def freeze(values: ArrayLike, dtype: type[np.generic], name: str) -> NDArray[Any]:
-    """Copy numbers into a read-only array."""
-    given = np.asarray(values)
-    if given.dtype.kind not in "iuf" or not np.all(np.isfinite(given)):
-        raise ModelError(f"{name} must be finite numbers")
-    with np.errstate(over="ignore", invalid="ignore"):
-        array = given.astype(dtype, order="C", copy=True)
-    if array.dtype.kind in "iu" and not np.array_equal(array, given):
-        raise ModelError(f"{name} must be whole numbers that fit {array.dtype}")
-    array.flags.writeable = False
-    return array
+from conovel.errors import ModelError
+from conovel.models.forest import Described, check_rows, freeze
 
 
 def freeze_scaler(
@@ -58,29 +29,6 @@ def freeze_scaler(
         if part is not None and part.shape != (n_features,):
             raise ModelError(f"a scaler needs {n_features} numbers, got an array {part.shape}")
     return centre, scale
-
-
-def check_rows(X: ArrayLike, n_features: int) -> NDArray[np.float64]:
-    """Return the rows as a finite float64 matrix with the number of columns of the model.
-
-    Examples
-    --------
-    >>> check_rows([[1, 2]], n_features=3)
-    Traceback (most recent call last):
-    conovel.errors.SampleError: the model scores rows of 3 columns, got an array (1, 2)
-    """
-    try:
-        rows = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ColumnError("rows to score must hold numbers only") from error
-    if rows.ndim != 2 or rows.shape[1] != n_features:
-        raise SampleError(
-            f"the model scores rows of {n_features} columns, got an array {rows.shape}"
-        )
-    if not np.all(np.isfinite(rows)):
-        row, column = np.argwhere(~np.isfinite(rows))[0]
-        raise ColumnError(f"row {row} has {rows[row, column]} in column {column}")
-    return rows
 
 
 def logistic(raw: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -16,8 +16,8 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.models.forest import Forest
-from conovel.models.linear import Linear, check_rows
+from conovel.models.forest import Forest, check_rows
+from conovel.models.linear import Linear
 
 
 def column_shares(

@@ -22,7 +22,8 @@ from conovel.errors import ColumnError
 from conovel.rows.columns import Numbers, RawColumn, Texts, read_frame, read_series
 from conovel.rows.spelling import TEXT, number_kind, spell
 from conovel.rows.tables import common_kind
-from conovel.scorers.base import Matrix, Vector, hash_columns
+from conovel.scorers.base import Matrix, Vector
+from conovel.scorers.content import hash_columns
 from conovel.spec.made_from import Contents
 from conovel.spec.schema import Column, Schema
 

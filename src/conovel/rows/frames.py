@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from conovel.rows.columns import as_it_is, no_value, one_form, plain_missing, series_kind
 from conovel.rows.encoding import FeatureMap, pandas_frame
 from conovel.rows.tables import Rows, as_floats, require_finite, unify
-from conovel.scorers.automatic import on_frames, reads_frames
+from conovel.scorers.argument import on_frames, reads_frames
 from conovel.scorers.base import Matrix, Scorer, Vector
 
 if TYPE_CHECKING:

@@ -65,7 +65,7 @@ def read_pair(
     if isinstance(given, Schema):
         require_made_for(given.made_from, normals.contents, tests.contents, fixed=fixed)
     warn_constant(normals, tests)
-    warn_shared_rows(normals.values, tests.values)
+    warn_shared_rows(normals, tests)
     return normals, tests
 
 

@@ -40,7 +40,8 @@ from conovel.rows.encoding import FeatureMap
 from conovel.rows.samples import read_rows
 from conovel.rows.storage import require_features
 from conovel.rows.tables import LARGEST, Rows, as_floats, kind_of, require_finite
-from conovel.scorers.base import Matrix, Vector, hash_columns
+from conovel.scorers.base import Matrix, Vector
+from conovel.scorers.content import hash_columns
 
 T = TypeVar("T")
 _THREADS = 2  # beside those that read and score
@@ -83,7 +84,7 @@ class Piece:
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
-        """:func:`conovel.site.blocks.content_hash` of the rows."""
+        """:func:`conovel.scorers.content.content_hash` of the rows."""
         return hash_columns(self.columns, len(self))
 
     def rows(self, chosen: NDArray[np.bool_] | slice = slice(None)) -> Matrix:

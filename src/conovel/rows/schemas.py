@@ -16,7 +16,7 @@ from conovel.errors import ColumnError, DataWarning, FileError, InputError
 from conovel.rows.columns import Numbers, RawColumn, Texts
 from conovel.rows.dialects import ReadingOptions
 from conovel.rows.spelling import require_one_meaning, spell_number, spells_number, zone_kind
-from conovel.scorers.base import hash_columns
+from conovel.scorers.content import hash_columns
 from conovel.spec.schema import DEFAULT_PARTS, Column, Schema, column_of
 from conovel.stats.words import listed, not_there
 

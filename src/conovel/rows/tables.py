@@ -22,7 +22,7 @@ from conovel.errors import (
     MissingValueError,
     SampleError,
 )
-from conovel.scorers.base import content_hash
+from conovel.scorers.content import content_hash
 from conovel.spec.made_from import Contents
 from conovel.stats.ranks import as_array
 from conovel.stats.words import joined
@@ -218,11 +218,12 @@ def count_shared_rows(null: NDArray[np.float64], test: NDArray[np.float64]) -> i
     return shared if shared > largest else 0
 
 
-def warn_shared_rows(null: NDArray[np.float64], test: NDArray[np.float64]) -> None:
+def warn_shared_rows(null: Rows, test: Rows) -> None:
     """Warn when test rows reappear among the nulls more often than nulls repeat themselves."""
-    if shared := count_shared_rows(null, test):
+    n_test, n_shared = len(test), count_shared_rows(null.values, test.values)
+    if n_shared:
         warnings.warn(
-            f"{shared} of {len(test)} test rows also stand in X_null: if they are the same"
+            f"{n_shared} of {n_test} test rows also stand in X_null: if they are the same"
             " observations, remove them from X_null, or novelties among them go unseen",
             DataWarning,
             stacklevel=4,

@@ -14,7 +14,7 @@ from conovel.protocol.messages import as_name
 from conovel.rows.pairs import read_pair
 from conovel.rows.schemas import SchemaLike
 from conovel.rows.tables import Rows, as_ids, unify
-from conovel.scorers.automatic import as_candidates
+from conovel.scorers.argument import as_candidates
 from conovel.scorers.estimators import ScorerLike
 from conovel.site.site import Site
 from conovel.site.work import SiteWork

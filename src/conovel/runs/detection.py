@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.runs.site_results import SiteResult
-from conovel.scorers.selection import Selection
+from conovel.scorers.base import Selection
 from conovel.spec.findings import headline
 from conovel.spec.guarantee import Guarantee
 from conovel.stats.ranks import adjusted_pvalues

@@ -29,9 +29,8 @@ from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, take_batch, with_update
 from conovel.runs.ledger_records import BatchFacts, refitted_facts
 from conovel.runs.one_site import OneSiteSettings, detect_rows, silent
-from conovel.scorers.automatic import as_candidates, reads_frames
+from conovel.scorers.argument import as_candidates, reads_frames, spell, spell_scorer, spell_seed
 from conovel.scorers.estimators import ScorerLike
-from conovel.scorers.spelling import spell, spell_scorer, spell_seed
 from conovel.spec.findings import Finding
 from conovel.spec.schema import Schema
 from conovel.spec.seeds import detector_seeds

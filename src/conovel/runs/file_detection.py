@@ -19,7 +19,7 @@ from conovel.runs.detection import facts_of, summary_of
 from conovel.runs.detector import AdaDetect
 from conovel.runs.one_site import OneSiteSettings
 from conovel.runs.pages import write_report
-from conovel.scorers.selection import Selection
+from conovel.scorers.base import Selection
 from conovel.site.engines import Engine, release_unused
 from conovel.site.explain.reasons import Reasons
 from conovel.site.open_files import open_files_site

@@ -21,7 +21,8 @@ from conovel.rows.tables import Rows, unify, warn_constant, warn_shared_rows
 from conovel.runs.kept import KeptDetector
 from conovel.runs.ledger_records import content_digest
 from conovel.runs.one_site import OneSiteSettings
-from conovel.scorers.automatic import Automatic, reads_frames
+from conovel.scorers.argument import reads_frames
+from conovel.scorers.automatic import Automatic
 from conovel.scorers.base import FittedScorer, Matrix, Mixture, Scorer, TrainingSet, fit_best
 from conovel.scorers.estimators import OneClass
 from conovel.scorers.kept import Part, flat_part, from_part, to_part
@@ -126,7 +127,7 @@ def _read(
     train, calibration, *last = unify(*(s for s in samples if isinstance(s, Rows)))
     if last:
         warn_constant(train, last[0])
-        warn_shared_rows(calibration.values, last[0].values)
+        warn_shared_rows(calibration, last[0])
     return _Samples(train, calibration, last[0] if last else None)
 
 

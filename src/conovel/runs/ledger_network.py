@@ -35,7 +35,7 @@ from conovel.runs.ledger_records import (
 from conovel.runs.network_run import Phase, run_network
 from conovel.runs.results import NetworkRun
 from conovel.runs.site_results import with_part
-from conovel.scorers.spelling import spell, spell_scorer
+from conovel.scorers.argument import spell, spell_scorer
 from conovel.spec.bodies import COORDINATOR
 from conovel.spec.listing import of_batch, require_listable
 from conovel.spec.run_spec import RunSpec

@@ -158,7 +158,7 @@ def columns_digest(names: Sequence[str] | None, width: int) -> str:
 
 
 def settings_digests(settings: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return a digest of each setting, by its name; see :mod:`conovel.scorers.spelling`."""
+    """Return a digest of each setting, by its name; see :mod:`conovel.scorers.argument`."""
     return tuple(
         (name, hashlib.sha256(settings[name].encode()).hexdigest()) for name in sorted(settings)
     )

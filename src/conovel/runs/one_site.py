@@ -20,8 +20,8 @@ from conovel.rows.schemas import SchemaLike
 from conovel.rows.tables import Rows, as_ids
 from conovel.runs.detection import Detection
 from conovel.runs.site_results import with_part
-from conovel.scorers.automatic import as_candidates
-from conovel.scorers.base import Mixture, Scorer, TrainingSet, Vector, fit_best
+from conovel.scorers.argument import as_candidates
+from conovel.scorers.base import Mixture, Scorer, TrainingSet, Vector, fit_and_score
 from conovel.site.blocks import require_two, split_by_number, training_sample
 from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.explain.explainer import Explainer, views_of
@@ -105,11 +105,10 @@ def detect_rows(
     tell("checking rows")
     samples = read_samples(X_null, X_test, ids, schema, settings.keep_frames)
     runs = settings.runs()
-    size = plan_calibration(samples, runs[0])
+    thin = plan_calibration(samples, runs[0])
     if check:
-        thin = None
-        if with_earlier is None and len(runs) == 1:  # otherwise other batches or runs decide, too
-            thin = thin_finding(size, len(samples.test), settings.level, settings.pi0)
+        if with_earlier is not None or len(runs) > 1:  # other batches or runs decide, too
+            thin = None
         checked = CheckedRows.of(samples.null, samples.test)
         findings = check_rows(checked, checked.entries_of(samples.ids), note, thin)
     if len(runs) > 1:
@@ -126,19 +125,20 @@ def read_samples(
 ) -> Samples:
     """Read both samples and bring them to the same columns and types."""
     null, test = read_pair(X_null, X_test, schema, keep_frames=keep_frames)
-    names = as_ids(ids, len(test))
+    names = None if ids is None else as_ids(ids, len(test))
     if len(null) < 2:
         require_two(len(null))
     return Samples(null, test, names)
 
 
-def plan_calibration(samples: Samples, settings: OneSiteSettings) -> int:
-    """Return how many rows will calibrate; warn, before any work, if they are too few."""
+def plan_calibration(samples: Samples, settings: OneSiteSettings) -> Finding | None:
+    """Warn, before any work, if too few rows will calibrate; return what to say if few will."""
     n_null, n_test = samples.sizes
     n_calibration = n_null - settings.n_train(n_null, n_test)
+    thin = thin_finding(n_calibration, n_test, settings.level, settings.pi0)
     if settings.pi0 is None:  # an estimate below m can make up for too few rows
         warn_resolution([(n_test, n_calibration)], settings.level)
-    return n_calibration
+    return thin
 
 
 def detect_once(
@@ -157,9 +157,9 @@ def detect_once(
     learnt_from = mixture
     if len(mixture.position) > settings.max_train_rows:
         learnt_from = training_sample(mixture, settings.max_train_rows)
-    fitted = fit_best(candidates, TrainingSet(null_train, learnt_from))
-    tell("scoring")
-    known_scores, scores = np.split(mixture.score(fitted), [calibration.size])
+    training = TrainingSet(null_train, learnt_from)
+    fitted, all_scores = fit_and_score(candidates, training, mixture, tell)
+    known_scores, scores = np.split(all_scores, [calibration.size])
     views = views_of(null.encoder, null.columns or range(null.width))
     tell("deciding")
     return decide_alone(
@@ -169,7 +169,7 @@ def detect_once(
         settings.level,
         settings.pi0,
         n_train=train.size,
-        scorer=fitted.name,
+        scorer=fitted.scorer.label,
         guarantee=one_site(settings.level, settings.pi0),
         choices={"scorer": fitted.selection} if fitted.selection else {},
         explainer=Explainer(fitted, null_train, views),

@@ -15,7 +15,7 @@ from conovel.rows.frames import frame_like, give_back
 from conovel.rows.tables import Rows, with_ids
 from conovel.runs.ledger_records import LedgerUpdate
 from conovel.runs.pages import plot_scores, write_report
-from conovel.scorers.selection import Selection
+from conovel.scorers.base import Selection
 from conovel.site.explain.explainer import Explainer
 from conovel.site.explain.reasons import MOST_EXPLAINED, TOP, Reasons, most_novel
 from conovel.site.roaming import Roaming

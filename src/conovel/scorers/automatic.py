@@ -1,6 +1,4 @@
-"""The default scorer, and all else that the `scorer` argument may be.
-
-The default is smooth where normals look Gaussian, and forests elsewhere.
+"""The default scorer: smooth where normals look Gaussian, and forests elsewhere.
 
 A linear discriminant, a Mahalanobis distance and trees, blended (:mod:`conovel.scorers.blend`),
 stand near the limit where normals are Gaussian. On columns with heavy tails, many zeros or several
@@ -12,44 +10,29 @@ novelties cannot tell two good scores apart (docs/decisions/0015-default-by-shap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import binom
 from sklearn import config_context
-from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import (
-    ExtraTreesClassifier,
-    HistGradientBoostingClassifier,
     IsolationForest,
-    RandomForestClassifier,
 )
-from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.utils import get_tags
 from threadpoolctl import threadpool_limits
 
-from conovel.errors import InputError, ScorerError
-from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet
+from conovel.scorers.base import FittedScorer, Matrix, Scorer, Selection, TrainingSet
 from conovel.scorers.binned_forest import RandomisedTrees
 from conovel.scorers.blend import (
     Blend,
     Discriminant,
     MahalanobisDistance,
-    Refined,
-    shallow_trees,
-    shrunken_logistic,
 )
-from conovel.scorers.compiled_forest import CompiledForest
 from conovel.scorers.cross_fit import ShrunkenLogistic
-from conovel.scorers.estimators import Decode, FrameEstimator, OneClass, ScorerLike, as_scorer
-from conovel.scorers.selection import Selection
+from conovel.scorers.estimators import OneClass
 from conovel.scorers.weighted_forests import WeightedForests
-from conovel.stats.levels import Generators, as_seed, as_whole
+from conovel.stats.levels import as_whole
 
 _LARGEST = 5.99  # of Jarque and Bera's statistic: exceeded with probability 1/20 by chance
 _BY_CHANCE = 0.05
@@ -163,10 +146,7 @@ class Automatic(Scorer):
     random_state: int | None = None
     shape: Normality | None = None
 
-    @property
-    def label(self) -> str:
-        """The scorer in a word; a fitted one has the name of the candidate that was chosen."""
-        return "automatic"
+    label = "automatic"  # a fitted one has the name of what was chosen
 
     def with_seed(self, seed: int) -> Scorer:
         """Fix the seed of every candidate, unless it is fixed already."""
@@ -219,108 +199,3 @@ def _by_shape(names: tuple[str, ...], shape: Normality) -> Selection:
             " the columns have, and the blend where they may be Gaussian"
         )
     return Selection(names, values, 0 if shape.is_plausible else 1, "columns", rule)
-
-
-NAMED: Mapping[str, Callable[[], ScorerLike]] = {
-    "automatic": Automatic,
-    # The best single forest of docs/decisions/0006-default-scorer.md.
-    "extra-trees": lambda: ExtraTreesClassifier(300, max_depth=12, min_samples_leaf=5),
-    # The reference AdaDetect's forest.
-    "random-forest": lambda: RandomForestClassifier(100, max_depth=10),
-    # The same kind of forest in a sixth of the time.
-    "compiled-forest": lambda: CompiledForest(100, 10, n_jobs=-1),
-    "boosting": lambda: HistGradientBoostingClassifier(max_iter=100, max_leaf_nodes=8),
-    "logistic": lambda: shrunken_logistic(C=1.0),
-    "mlp": lambda: make_pipeline(StandardScaler(), MLPClassifier((32,), max_iter=300)),
-    "refined-trees": lambda: Refined(shallow_trees(100), shallow_trees(100)),
-    "refined-linear": lambda: Refined(shallow_trees(100), shrunken_logistic()),
-    "isolation-forest": lambda: OneClass(IsolationForest(n_estimators=200), higher="normal"),
-}
-
-
-def scorer_by_name(name: str) -> ScorerLike:
-    """Make a scorer of :data:`NAMED`."""
-    if name not in NAMED:
-        raise ScorerError(f"no scorer is called {name!r}: choose from {', '.join(NAMED)}")
-    return NAMED[name]()
-
-
-def as_candidates(
-    scorer: ScorerLike | str | list[ScorerLike | str] | None, seed: int
-) -> list[Scorer]:
-    """Turn the `scorer` argument into seeded candidates; None is :class:`Automatic`.
-
-    Call it once for each detection. All fits of a candidate must have the same seed, so a scorer
-    whose `random_state` is a generator gets a number drawn from it here.
-    """
-    given = scorer if isinstance(scorer, list | tuple) else [scorer]
-    if not given:
-        raise InputError("scorer is an empty list: name at least one scorer")
-    return [_with_drawn_seed(_as_candidate(one)).with_seed(seed) for one in given]
-
-
-def _as_candidate(scorer: ScorerLike | str | None) -> Scorer:
-    if scorer is None:
-        return Automatic()
-    return as_scorer(scorer_by_name(scorer) if isinstance(scorer, str) else scorer)
-
-
-def _with_drawn_seed(scorer: Any) -> Scorer:
-    """Replace a generator as `random_state` by a number drawn from it.
-
-    scikit-learn's classifiers need no such step: each fit is of a clone, and a clone copies the
-    generator.
-    """
-    state = getattr(scorer, "random_state", None)
-    if isinstance(state, Generators) and is_dataclass(scorer):
-        return replace(scorer, random_state=as_seed(state))  # type: ignore[type-var, return-value]
-    return scorer  # type: ignore[no-any-return]
-
-
-def reads_frames(scorer: Any) -> bool:
-    """Tell whether a scorer, or a part of it, chooses columns by name or reads categories.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import OneHotEncoder
-    >>> reads_frames(make_pipeline(OneHotEncoder(), LogisticRegression()))
-    True
-    >>> reads_frames(LogisticRegression())
-    False
-    """
-    if isinstance(scorer, list | tuple):
-        return any(map(reads_frames, scorer))
-    if isinstance(scorer, Scorer) and is_dataclass(scorer):
-        return any(reads_frames(getattr(scorer, field.name)) for field in fields(scorer))
-    if not hasattr(scorer, "get_params") or isinstance(scorer, type):
-        return False
-    parts = [scorer, *scorer.get_params(deep=True).values()]
-    return any(_reads_columns(part) for part in parts)
-
-
-def _reads_columns(part: Any) -> bool:
-    if isinstance(part, ColumnTransformer):
-        return True
-    if isinstance(part, type) or not hasattr(part, "__sklearn_tags__"):
-        return False
-    tags = get_tags(part).input_tags
-    # Trees with native categories take codes, too; only transformers must have the texts.
-    return hasattr(part, "transform") and bool(tags.categorical or tags.string)
-
-
-def on_frames(scorers: Sequence[Scorer], decode: Decode) -> tuple[Scorer, ...]:
-    """Give the parts of scorers that read frames a frame, and the others the matrix."""
-    return tuple(_adapted(scorer, decode) for scorer in scorers)
-
-
-def _adapted(thing: Any, decode: Decode) -> Any:
-    if not reads_frames(thing):
-        return thing
-    if isinstance(thing, list | tuple):
-        return type(thing)(_adapted(part, decode) for part in thing)
-    if isinstance(thing, Scorer):
-        parts = {f.name: _adapted(getattr(thing, f.name), decode) for f in fields(thing)}  # type: ignore[arg-type]
-        return replace(thing, **parts)  # type: ignore[type-var]
-    return FrameEstimator(thing, decode)

@@ -16,18 +16,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ModelError, ScorerError
+from conovel.scorers.content import content_hash
 from conovel.scorers.from_sklearn import Flat, to_flat
 from conovel.spec.shown import Shown
-
-if TYPE_CHECKING:
-    from conovel.scorers.selection import Selection
-
 
 Matrix: TypeAlias = NDArray[np.float64]
 Vector: TypeAlias = NDArray[np.float64]
@@ -61,10 +58,14 @@ class ProbabilityReader:
 
     def __call__(self, X: Matrix) -> Vector:
         """Read the probability of each row."""
-        is_converted = "flat" in vars(self)
-        few = len(X) < _MANY_ROWS and not is_converted and _adds_trees_in_order(self.model)
-        if not few and not is_by_row(self.model) and self.flat is not None:
-            return self.flat.score(X)
+        if is_by_row(self.model):
+            flat = getattr(self.model, "flat_", None)  # where a learner here fits a flat model
+        else:
+            is_converted = "flat" in vars(self)
+            few = len(X) < _MANY_ROWS and not is_converted and _adds_trees_in_order(self.model)
+            flat = None if few else self.flat
+        if flat is not None:
+            return flat.score(X)  # type: ignore[no-any-return]
         probabilities: Vector = self.model.predict_proba(X)[:, 1]
         return probabilities
 
@@ -108,12 +109,6 @@ def is_by_row(model: Any) -> bool:
     True only where a model says so of itself: it has an attribute `by_row`, and its code handles
     each row by itself, with sums in a fixed order. All others may depend on the batch, as products
     of BLAS do.
-
-    Examples
-    --------
-    >>> from conovel.models.linear import Linear
-    >>> is_by_row(Linear([1.0], 0.0)), is_by_row(object())
-    (True, False)
     """
     return bool(getattr(model, "by_row", False))
 
@@ -122,20 +117,13 @@ def is_by_row(model: Any) -> bool:
 class Mixture(Shown):
     """The mixture null_cal ∪ X_test as a multiset in canonical order.
 
-    Attributes
-    ----------
-    distinct : array of shape (u, d)
-        The distinct rows in lexicographic order.
-    position : int array of shape (n,)
-        Where in `distinct` each original row stands.
-
     See Also
     --------
     conovel.TrainingSet : Holds it.
     """
 
-    distinct: Matrix
-    position: NDArray[np.intp]
+    distinct: Matrix  # (u, d): the distinct rows in lexicographic order
+    position: NDArray[np.intp]  # (n,): where in `distinct` each original row stands
 
     def _shown(self) -> dict[str, str]:
         return {"rows": f"{self.position.size:,}", "columns": f"{self.distinct.shape[1]:,}"}
@@ -228,6 +216,42 @@ class Scorer(ABC):
         """Return this scorer with every random state fixed that it leaves open."""
 
 
+@dataclass(frozen=True)
+class Selection:
+    """Which candidate was chosen, and what each of them achieved.
+
+    See Also
+    --------
+    conovel.Automatic : Chooses between scorers.
+    conovel.Detection : Names the choice that was made.
+    """
+
+    names: tuple[str, ...]  # the candidates
+    # What the choice was made by. Enrichment of each: how much of the mixture lies in the far tail
+    # of hidden nulls, as a multiple of what nulls alone would put there. 1 is nothing. Or the
+    # number of columns whose shape suits each.
+    values: tuple[float, ...]
+    # The position of the one that was taken: by enrichment the first that none of the later ones
+    # clearly beats, by columns what `rule` says.
+    chosen: int
+    criterion: str = "enrichment"  # or "columns": what the values are
+    rule: str = ""  # how the choice followed, in words
+
+    @property
+    def winner(self) -> str:
+        """Name of the winner."""
+        return self.names[self.chosen]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain JSON types."""
+        plain = {
+            "chosen": self.winner,
+            "candidates": list(self.names),
+            self.criterion: [round(value, 6) for value in self.values],
+        }
+        return {**plain, "rule": self.rule} if self.rule else plain
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class FittedScorer(Shown):
     """A score that was learnt.
@@ -313,17 +337,24 @@ def fit_best(candidates: Sequence[Scorer], training: TrainingSet) -> FittedScore
     return replace(candidates[selection.chosen].fit(training), selection=selection)
 
 
+def fit_and_score(
+    candidates: Sequence[Scorer],
+    training: TrainingSet,
+    mixture: Mixture,
+    tell: Callable[[str], None],
+) -> tuple[FittedScorer, Vector]:
+    """Fit the best candidate, and score with it the rows of the whole mixture."""
+    fitted = fit_best(candidates, training)
+    tell("scoring")
+    return fitted, mixture.score(fitted)
+
+
 def add_up(parts: Iterable[Vector]) -> Vector:
     """Add vectors one after the other, the first one first.
 
     numpy's own sum of 8 or more vectors adds them in another order where each has one entry,
     or where the numbers are stored the other way round. A row would then score differently
     in another batch.
-
-    Examples
-    --------
-    >>> add_up([np.array([1.0, 2.0]), np.array([0.5, 0.5])])
-    array([1.5, 2.5])
     """
     first, *others = parts
     total = np.array(first, dtype=np.float64)
@@ -341,34 +372,6 @@ def log_odds(probabilities: Vector, closest: float = 1e-3) -> Vector:
     """Return log-odds of probabilities that are first clipped to [closest, 1 - closest]."""
     p = np.clip(probabilities, closest, 1 - closest)
     return np.asarray(np.log(p) - np.log1p(-p))
-
-
-def content_hash(rows: Matrix) -> NDArray[np.uint64]:
-    """Hash the bytes of each row, the same on every machine.
-
-    Proof: Theorem 1 (docs/theory.md#thm-valid), Corollary 2 (docs/theory.md#cor-files).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> a, b, c = content_hash(np.array([[0.0, 2.0], [3.0, 4.0], [-0.0, 2.0]]))
-    >>> bool(a == c), bool(a == b)
-    (True, False)
-    """
-    return hash_columns(rows.T, len(rows))
-
-
-def hash_columns(columns: Iterable[Vector], n: int) -> NDArray[np.uint64]:
-    """Hash n rows that are held by columns."""
-    # The finalizer of splitmix64, once for each column (Steele, Lea and Flood 2014).
-    mixed = np.full(n, 0x9E3779B97F4A7C15, dtype=np.uint64)
-    for values in columns:
-        mixed ^= (values + 0.0).view(np.uint64)  # -0.0 is 0.0; contiguous, too
-        mixed *= np.uint64(0xBF58476D1CE4E5B9)
-        mixed ^= mixed >> np.uint64(27)
-        mixed *= np.uint64(0x94D049BB133111EB)
-        mixed ^= mixed >> np.uint64(31)
-    return mixed
 
 
 def content_folds(rows: Matrix, n_folds: int) -> NDArray[np.int64]:

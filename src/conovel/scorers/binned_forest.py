@@ -326,11 +326,11 @@ class RandomisedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             random_state=self.random_state,
         )
         labels = np.asarray(y, dtype=np.int64)
-        self.forest_ = forest.grow(Bins.of(X), labels, sample_weight).forest
+        self.flat_ = forest.grow(Bins.of(X), labels, sample_weight).forest
         self.classes_ = np.array([0, 1])
         return self
 
     def predict_proba(self, X: Matrix) -> Matrix:
         """Say how likely each row is of class 0 and of class 1."""
-        novel = self.forest_.score(X)
+        novel = self.flat_.score(X)
         return np.column_stack([1 - novel, novel])

@@ -240,10 +240,7 @@ class Blend(CrossFitScorer):
     n_folds: int = 5
     lead: float = 1.0
 
-    @property
-    def label(self) -> str:
-        """The scorer in a word."""
-        return "blend"
+    label = "blend"
 
     def cross_fit(self, fitter: CrossFitter) -> CrossFit:
         """Refine the members, then learn a coefficient for each."""

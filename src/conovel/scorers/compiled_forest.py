@@ -18,7 +18,8 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from conovel.models.forest import Forest, round_down
+from conovel.models.forest import Forest
+from conovel.models.trees import round_down
 from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet
 
 _NO_LIMIT = 1 << 20
@@ -58,10 +59,7 @@ class CompiledForest(Scorer):
     random_state: int | None = None
     n_jobs: int | None = None
 
-    @property
-    def label(self) -> str:
-        """The scorer in a word."""
-        return "CompiledForest"
+    label = "CompiledForest"
 
     def with_seed(self, seed: int) -> Scorer:
         """Fix the random state, unless it is fixed already."""

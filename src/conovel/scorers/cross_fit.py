@@ -89,7 +89,7 @@ class ShrunkenLogistic(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Fit on all rows."""
         weights = np.ones(len(X)) if sample_weight is None else sample_weight
         (fitted,) = self.fit_folds(X, y, weights[np.newaxis])
-        return self._take(fitted.linear_)
+        return self._take(fitted.flat_)
 
     def fit_folds(
         self, X: Matrix, y: NDArray[np.integer], weights: Matrix
@@ -101,13 +101,13 @@ class ShrunkenLogistic(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return [one._take(model) for one, model in zip(empty, models, strict=True)]
 
     def _take(self, linear: Linear) -> ShrunkenLogistic:
-        self.linear_: Linear = linear
+        self.flat_: Linear = linear
         self.classes_ = np.array([0, 1])
         return self
 
     def predict_proba(self, X: Matrix) -> Matrix:
         """Say how likely each row is of class 0 and of class 1."""
-        novel = self.linear_.score(X)
+        novel = self.flat_.score(X)
         return np.column_stack([1 - novel, novel])
 
 

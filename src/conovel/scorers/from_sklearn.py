@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ModelError
-from conovel.models.forest import Forest, Tree, round_down
+from conovel.models.forest import Forest
 from conovel.models.linear import Dense, Linear
+from conovel.models.trees import Tree, join_trees, round_down
 
 Flat: TypeAlias = Forest | Linear | Dense
 Scaling: TypeAlias = tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]
@@ -89,7 +90,7 @@ def _sklearn_tree(tree: Any, value: NDArray[np.float64]) -> Tree:
 def _from_trees(estimator: Any) -> Forest:
     _require_binary(estimator)
     trees = [member.tree_ for member in getattr(estimator, "estimators_", [estimator])]
-    return Forest.from_trees(
+    return join_trees(
         (_sklearn_tree(tree, tree.value[:, 0, 1]) for tree in trees), estimator.n_features_in_
     )
 
@@ -103,7 +104,7 @@ def _from_gradient_boosting(estimator: Any) -> Forest:
     factor = 2.0 if estimator.loss == "exponential" else 1.0
     n_features = estimator.n_features_in_
     trees = [member.tree_ for member in estimator.estimators_[:, 0]]
-    return Forest.from_trees(
+    return join_trees(
         (
             _sklearn_tree(tree, factor * (estimator.learning_rate * tree.value[:, 0, 0]))
             for tree in trees
@@ -119,7 +120,7 @@ def _from_hist_gradient_boosting(estimator: Any) -> Forest:
     if estimator.is_categorical_ is not None:
         raise ModelError("a HistGradientBoostingClassifier must have no categorical features")
     members = [predictor.nodes for (predictor,) in estimator._predictors]
-    return Forest.from_trees(
+    return join_trees(
         (
             Tree(
                 nodes["feature_idx"],
@@ -152,7 +153,7 @@ def _from_booster(booster: Any) -> Forest:
             "a LightGBM model must boost the objective 'binary' with sigmoid=1, "
             f"got {dump.get('objective')!r}"
         )
-    return Forest.from_trees(
+    return join_trees(
         (_lightgbm_tree(tree["tree_structure"]) for tree in dump["tree_info"]),
         booster.num_feature(),
         link="logistic",

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import ModelError, ScorerError
-from conovel.models.forest import Forest, Tree, round_down
+from conovel.models.forest import Forest
 from conovel.models.linear import Dense, Linear
+from conovel.models.trees import Tree, join_trees, round_down
 from conovel.scorers.base import (
     FittedScorer,
     Matrix,
@@ -96,10 +97,8 @@ def to_part(fitted: FittedScorer) -> Part | None:
     if isinstance(model, Discriminant):
         arrays = {"coef": model.coef_, "middle": model.middle_}
         return Part("discriminant", fitted.scale, {}, arrays)
-    if isinstance(model, RandomisedTrees):
-        model = model.forest_
-    elif isinstance(model, ShrunkenLogistic):
-        model = model.linear_
+    if isinstance(model, RandomisedTrees | ShrunkenLogistic):
+        model = model.flat_
     flat = flat_or_none(model) if fitted.scale == "probability" else None
     return None if flat is None else flat_part(flat, fitted.scale)
 
@@ -148,7 +147,7 @@ def isolation_forest(model: Any) -> Forest:
         paths.append(depth + _average_path(tree.n_node_samples))
     longest = max(float(path.max()) for path in paths)
     pairs = zip(model.estimators_, model.estimators_features_, paths, strict=True)
-    return Forest.from_trees(
+    return join_trees(
         (
             Tree(
                 np.where(tree.feature >= 0, features[np.maximum(tree.feature, 0)], -1),

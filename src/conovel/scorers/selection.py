@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from conovel.errors import InputError
-from conovel.scorers.base import Mixture, Scorer, TrainingSet, Vector
+from conovel.scorers.base import Mixture, Scorer, Selection, TrainingSet, Vector
 from conovel.stats.ranks import conformal_ranks
 
 # A row at p-value p counts exp(-p / tail): what step-up procedures at the usual levels look at,
@@ -32,53 +31,6 @@ _ROWS = 2
 # them in turn (the jackknife): the two or three in the far tail decide where it begins.
 _GROUPS = 10
 CAUTIOUS = 3.0  # standard errors; below, most switches from the preferred candidate were noise
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Which candidate was chosen, and what each of them achieved.
-
-    Attributes
-    ----------
-    names : tuple of str
-        The candidates.
-    values : tuple of float
-        What the choice was made by. Enrichment of each: how much of the mixture lies in the far
-        tail of hidden nulls, as a multiple of what nulls alone would put there. 1 is nothing. Or
-        the number of columns whose shape suits each.
-    chosen : int
-        The position of the one that was taken: by enrichment the first that none of the later
-        ones clearly beats, by columns what `rule` says.
-    criterion : {"enrichment", "columns"}
-        What the values are.
-    rule : str
-        How the choice followed, in words.
-
-    See Also
-    --------
-    conovel.Automatic : Chooses between scorers.
-    conovel.Detection : Names the choice that was made.
-    """
-
-    names: tuple[str, ...]
-    values: tuple[float, ...]
-    chosen: int
-    criterion: str = "enrichment"
-    rule: str = ""
-
-    @property
-    def winner(self) -> str:
-        """Name of the winner."""
-        return self.names[self.chosen]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give plain JSON types."""
-        plain = {
-            "chosen": self.winner,
-            "candidates": list(self.names),
-            self.criterion: [round(value, 6) for value in self.values],
-        }
-        return {**plain, "rule": self.rule} if self.rule else plain
 
 
 @dataclass(frozen=True, eq=False)

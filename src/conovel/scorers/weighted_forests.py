@@ -23,8 +23,9 @@ from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
 from conovel.models.forest import Forest
-from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet, Vector, content_hash
+from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet, Vector
 from conovel.scorers.binned_forest import BinnedForest, Bins
+from conovel.scorers.content import content_hash
 from conovel.scorers.cross_fit import likely_novel
 
 _NEIGHBOURS = 5
@@ -122,10 +123,7 @@ class WeightedForests(Scorer):
     n_trees: int = 100
     random_state: int | None = None
 
-    @property
-    def label(self) -> str:
-        """The scorer in a word."""
-        return "forests"
+    label = "forests"
 
     def with_seed(self, seed: int) -> Scorer:
         """Fix the random state, unless it is fixed already."""

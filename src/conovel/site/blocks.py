@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.errors import SampleError
-from conovel.scorers.base import Matrix, Mixture, ScoreModel, TrainingSet, Vector, content_hash
+from conovel.scorers.base import Matrix, Mixture, ScoreModel, TrainingSet, Vector
+from conovel.scorers.content import content_hash
 from conovel.spec.training import MAX_TRAIN_ROWS, n_training
 from conovel.stats.levels import Level
 from conovel.stats.ranks import conformal_ranks

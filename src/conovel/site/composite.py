@@ -17,12 +17,13 @@ from conovel.scorers.base import (
     Matrix,
     Scale,
     ScoreModel,
+    Selection,
     TrainingSet,
     Vector,
     is_by_row,
     mean_of,
 )
-from conovel.scorers.selection import CAUTIOUS, HoldOut, Selection
+from conovel.scorers.selection import CAUTIOUS, HoldOut
 from conovel.site.stacking import as_probability, stack
 from conovel.spec.settings import AUTO, STACKED
 

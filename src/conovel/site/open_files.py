@@ -33,7 +33,7 @@ from conovel.rows.storage import pick_features
 from conovel.rows.stored import store_rows
 from conovel.rows.tables import Rows, entirely_missing, require_finite, warn_constant
 from conovel.rows.work_folder import WorkFolder
-from conovel.scorers.automatic import reads_frames
+from conovel.scorers.argument import reads_frames
 from conovel.site.engines import DEFAULT_MEMORY, Engine, LocalEngine, MemoryPlan, as_memory
 from conovel.site.site import Site
 from conovel.site.stored_blocks import Progress, Store, silent

@@ -19,8 +19,15 @@ from conovel.errors import ModelRefusedError, SampleError, WireError
 from conovel.models.wire import Surrogate, schema_digest
 from conovel.rows.frames import with_frames
 from conovel.rows.stored import RowSource, StoredRows
-from conovel.scorers.base import FittedScorer, Matrix, ScoreModel, TrainingSet, Vector, fit_best
-from conovel.scorers.selection import Selection
+from conovel.scorers.base import (
+    FittedScorer,
+    Matrix,
+    ScoreModel,
+    Selection,
+    TrainingSet,
+    Vector,
+    fit_best,
+)
 from conovel.site import exchange, folds
 from conovel.site.blocks import Block, Ranked, TrainingRows, mask_of, split_by_number
 from conovel.site.composite import fit_composite

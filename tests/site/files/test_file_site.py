@@ -20,7 +20,7 @@ from conovel.rows.pairs import read_pair
 from conovel.rows.storage import write_table
 from conovel.runs.agents import open_sites, read_agents
 from conovel.runs.site_results import decide
-from conovel.scorers.automatic import as_candidates
+from conovel.scorers.argument import as_candidates
 from conovel.scorers.blend import Refined, shallow_trees, shrunken_logistic
 from conovel.site.composite import Composite, fit_composite
 from conovel.site.open_files import open_files_site

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import coarse_rows
 
-from conovel.scorers.base import Mixture, content_hash
+from conovel.scorers.base import Mixture
+from conovel.scorers.content import content_hash
 from conovel.site.blocks import training_sample
 from conovel.site.stored_blocks import Chosen, RowCounter, draw_sample
 

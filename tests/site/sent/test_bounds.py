@@ -8,7 +8,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import ExtraTreesClassifier
 
 import conovel as cn
-from conovel.scorers.automatic import as_candidates
+from conovel.scorers.argument import as_candidates
 from conovel.scorers.base import Mixture, TrainingSet, fit_best
 from conovel.scorers.estimators import as_scorer
 from conovel.site.sent.bounds import REACH, Ranges, find_bounds, public_ranges

@@ -20,16 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conovel.models.linear import (
-    Activation,
-    Dense,
-    Described,
-    Linear,
-    affine,
-    check_rows,
-    expit,
-    tanh,
-)
+from conovel.models.forest import Described, check_rows
+from conovel.models.linear import Activation, Dense, Linear, affine, expit, tanh
 from conovel.models.quantized.grids import Uniform
 
 MAX_EXPONENT = 128

@@ -31,8 +31,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import InputError, ModelError
-from conovel.models.forest import Forest, Prepared, check_trees
-from conovel.models.linear import Dense, Described, Linear, check_rows, expit
+from conovel.models.forest import Described, Forest, Prepared, check_rows, check_trees
+from conovel.models.linear import Dense, Linear, expit
 from conovel.models.quantized.dense import QuantizedDense, quantize_layers
 from conovel.models.quantized.grids import FeatureGrids, Lattice, SharedGrids, Uniform, single
 from conovel.spec.settings import MAX_BITS

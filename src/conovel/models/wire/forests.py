@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from conovel.errors import HeaderError, LimitError, ModelError, StructureError
-from conovel.models.forest import Forest, round_down
+from conovel.models.forest import Forest
 from conovel.models.quantized.forest import (
     LEAF,
     Node,
@@ -25,6 +25,7 @@ from conovel.models.quantized.forest import (
     quantized_forest,
 )
 from conovel.models.quantized.grids import FeatureGrids, Lattice, SharedGrids, Uniform
+from conovel.models.trees import round_down
 from conovel.models.wire.header import FOREST, Header
 from conovel.models.wire.numbers import (
     WIDTHS,

@@ -138,9 +138,9 @@ def check_rows(
     ]
     explained = {column for finding in mistakes for column in finding.columns}
     rest = [j for j, source in enumerate(sources) if source not in explained]
+    names = [features[j] for j in rest]
     level = level_of_each(n_agents)
     draws = min(int(2 / level) - 1, MOST_DRAWS)  # p-values down to half of the level
-    names = [features[j] for j in rest]
     drift = find_drift(null[:, rest], names, draws, stride)
     drift = drift and replace(drift, n_rows=checked.n_null)
     moved = drift_finding(drift, null[:, rest], test[:, rest], names, level)

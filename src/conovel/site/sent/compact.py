@@ -32,9 +32,10 @@ from sklearn.linear_model import LogisticRegression
 
 from conovel.errors import InputError
 from conovel.models import wire
-from conovel.models.forest import Forest, Tree, round_down
+from conovel.models.forest import Forest
 from conovel.models.linear import Linear
 from conovel.models.quantized.forest import QuantizedForest, per_feature, uniform
+from conovel.models.trees import Tree, join_trees, round_down
 from conovel.models.wire import NO_SCHEMA
 from conovel.scorers.base import FittedScorer, Matrix, TrainingSet, Vector, log_odds
 from conovel.site.sent.bounds import Bounds, find_bounds
@@ -221,7 +222,7 @@ def _corners(bounds: Bounds, seed: int) -> Matrix:
 
 def _to_forest(trees: ExtraTreesRegressor, centre: float, factor: float) -> Forest:
     """Return expit(centre + factor · Σ (tree − centre)) as a flat model."""
-    return Forest.from_trees(
+    return join_trees(
         (
             Tree(
                 tree.feature,

@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from conovel.errors import InputError, MissingExtraError, PrivacyError
 from conovel.models import wire
-from conovel.models.forest import Forest, Tree, round_down
+from conovel.models.forest import Forest
 from conovel.models.quantized.forest import per_feature
+from conovel.models.trees import Tree, join_trees, round_down
 from conovel.models.wire import NO_SCHEMA
 from conovel.scorers.base import Matrix, TrainingSet, Vector
 from conovel.site.sent.bounds import Units
@@ -240,7 +241,7 @@ def as_forest(tails: Tails, units: Units, odds: float) -> Forest:
     """Return expit(log odds + sum of weight · (reach - usual reach)), with steps for the reach."""
     trees = [_tree(*tail, units) for tail in zip(tails.weight, tails.place, strict=True)]
     base = math.log(odds) - float(tails.weight @ tails.usual)
-    return Forest.from_trees(trees or [_CONSTANT], units.unit.size, link="logistic", base=base)
+    return join_trees(trees or [_CONSTANT], units.unit.size, link="logistic", base=base)
 
 
 def _tree(weight: float, place: int, units: Units) -> Tree:

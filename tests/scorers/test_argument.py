@@ -12,8 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import conovel as cn
-from conovel.scorers.automatic import NAMED
-from conovel.scorers.spelling import DRAWN, spell, spell_seed
+from conovel.scorers.argument import DRAWN, NAMED, spell, spell_seed
 
 ALIKE = [
     LogisticRegression,
@@ -63,7 +62,7 @@ def test_an_object_that_holds_itself_has_an_end():
 
 def test_another_process_spells_alike():
     code = (
-        "import numpy as np; from conovel.scorers.spelling import spell;"
+        "import numpy as np; from conovel.scorers.argument import spell;"
         "from sklearn.preprocessing import FunctionTransformer;"
         "print(spell([FunctionTransformer(np.log1p), {'b', 'a', 'c'}]))"
     )
