@@ -329,7 +329,7 @@ def parameters(function):
 
 
 def own_members(thing):
-    """Public methods and properties that conovel gives to a class, but for fields."""
+    """Public methods, properties and texts that conovel gives to a class, but for fields."""
     fields = set(inspect.signature(thing).parameters)
     for name in dir(thing):
         if name.startswith("_") or name in fields:
@@ -349,7 +349,7 @@ def described(name, thing):
         return
     yield name + parameters(thing)
     for member, value in own_members(thing) if inspect.isclass(thing) else ():
-        if isinstance(value, property | cached_property):
+        if isinstance(value, property | cached_property | str):
             yield f"{name}.{member}"
         elif callable(getattr(thing, member)):
             yield f"{name}.{member}{parameters(getattr(thing, member))}"
