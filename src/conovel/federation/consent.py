@@ -19,14 +19,7 @@ from conovel.spec.bodies import Left, Message, Roster, Start
 from conovel.spec.records import Positive, check_fields
 from conovel.spec.regimes import REGIMES, as_deployable
 from conovel.spec.schema import Schema, differing_columns
-from conovel.spec.settings import (
-    COMPACT,
-    COMPOSITES,
-    MAX_BITS,
-    TO_MEMBERS,
-    Bits,
-    check_bits,
-)
+from conovel.spec.settings import COMPACT, COMPOSITES, MAX_BITS, TO_MEMBERS, Bits, check_bits
 from conovel.spec.training import n_training
 from conovel.stats.levels import as_fraction, as_level, as_liars, as_whole
 from conovel.stats.words import briefly, counted

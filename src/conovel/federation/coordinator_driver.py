@@ -23,11 +23,7 @@ from conovel.errors import (
 )
 from conovel.federation.metrics import IN, OUT, Measures
 from conovel.federation.run_records import account_of, guarantee_of
-from conovel.federation.site_list import (
-    LIST_MESSAGES,
-    LIST_QUESTIONS,
-    CoordinatorList,
-)
+from conovel.federation.site_list import LIST_MESSAGES, LIST_QUESTIONS, CoordinatorList
 from conovel.federation.terms import Terms
 from conovel.learning.base import State
 from conovel.protocol.coordinator import Coordinator
@@ -129,11 +125,7 @@ class CoordinatorDriver:
         self.terms = terms
         self.transcript = Transcript()
         self._deliver = deliver
-        self._coordinator = Coordinator(
-            terms.agents,
-            spec=terms.spec,
-            run_id=terms.run_bytes,
-        )
+        self._coordinator = Coordinator(terms.agents, spec=terms.spec, run_id=terms.run_bytes)
         self._listing = CoordinatorList(terms) if terms.list_name else None
         self._measures = Measures()
         self._began = time.monotonic()

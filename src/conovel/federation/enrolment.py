@@ -24,10 +24,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric.rsa import (
-    RSAPublicKey,
-    generate_private_key,
-)
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, generate_private_key
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -48,12 +45,7 @@ from conovel.federation.certificates import (
     read_key,
     role_of_request,
 )
-from conovel.federation.issued import (
-    AuthorityKey,
-    note_issued,
-    read_authority,
-    read_issued,
-)
+from conovel.federation.issued import AuthorityKey, note_issued, read_authority, read_issued
 from conovel.federation.kits import (
     COORDINATOR,
     FederationPlan,

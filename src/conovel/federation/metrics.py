@@ -84,10 +84,7 @@ class Measures:
     def to_plain(self) -> dict[str, Any]:
         """Return all of it in JSON types, for the record of the run."""
         rows = list(self.messages.items())  # a copy: a deadline is noted from another thread
-        return {
-            "messages": [[*of, *volume] for of, volume in rows],
-            "seconds": dict(self.seconds),
-        }
+        return {"messages": [[*of, *volume] for of, volume in rows], "seconds": dict(self.seconds)}
 
 
 def read_measures(plain: Any) -> Measures:

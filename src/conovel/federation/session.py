@@ -174,11 +174,7 @@ def write_job(folder: Path, terms: Terms, signed: dict[str, Any]) -> None:
             }
         ],
         "components": [
-            {
-                "id": "conovel",
-                "path": f"{APPS}.CoordinatorApp",
-                "args": {"terms": signed},
-            }
+            {"id": "conovel", "path": f"{APPS}.CoordinatorApp", "args": {"terms": signed}}
         ],
     }
     site = {

@@ -21,11 +21,7 @@ from conovel.errors import ConovelError, FederationError
 from conovel.federation import processes
 from conovel.federation.audit_log import AuditLog
 from conovel.federation.kits import require_nvflare
-from conovel.federation.metrics import (
-    PartyMetrics,
-    n_connected,
-    serving,
-)
+from conovel.federation.metrics import PartyMetrics, n_connected, serving
 from conovel.federation.processes import JOINED_FILE, LOG_FILE, PEERS_FILE, PID_FILE
 from conovel.federation.run_records import DONE, RUNNING, RunRecords, prune
 from conovel.federation.settings import FederationFile, MetricsAddress, SiteFile

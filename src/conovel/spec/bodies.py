@@ -258,21 +258,10 @@ class Listed(Body):
 
 @dataclass(frozen=True)
 class Message:
-    """A body with its address.
+    """A body with its address."""
 
-    Attributes
-    ----------
-    run_id : bytes
-        16 bytes that no other run has.
-    sender, receiver : str
-        Name of an agent, or ``"coordinator"``.
-    round : int
-        Which round of counts it belongs to, from 1; 0 outside of them.
-    body : Body
-    """
-
-    run_id: bytes
-    sender: str
+    run_id: bytes  # 16 bytes that no other run has
+    sender: str  # an agent, or "coordinator"
     receiver: str
-    round: int
+    round: int  # of counts, from 1; 0 outside of them
     body: Body

@@ -51,21 +51,9 @@ def fewest_learnt(n_test: int) -> int | None:
 def types_of(agents: Mapping[str, Numbers], spec: RunSpec, n_agents: int) -> tuple[str, ...]:
     """Return the agents whose normals count as a type; everybody derives the same.
 
+    `agents` is everybody on the roster, and `n_agents` how many were invited.
+
     Proof: Theorem 16 (docs/theory.md#thm-consensus).
-
-    Parameters
-    ----------
-    agents : mapping of Numbers
-        Everybody on the roster.
-    spec : RunSpec
-    n_agents : int
-        How many agents were invited.
-
-    Examples
-    --------
-    >>> spec = RunSpec.of(regime="consensus", level=0.1)
-    >>> types_of({"a": Numbers(900, 99), "b": Numbers(900, 99), "c": Numbers(50, 99)}, spec, 3)
-    ('a', 'b')
     """
     sizes = {
         name: planned_calibration(rows, spec, n_agents)
@@ -83,15 +71,8 @@ def told_types(types: Sequence[str], agents: Sequence[str]) -> tuple[Fraction, .
 
 
 class Agreed(NamedTuple):
-    """What the agents of a run agreed on.
+    """What the agents of a run agreed on."""
 
-    Attributes
-    ----------
-    cells : tuple of int
-        The lowest rejected cell of each fold.
-    limits : mapping of tuple of int
-        For each agent and fold, the lowest cell in which a row does not conform to its normals.
-    """
-
-    cells: tuple[int, ...]
+    cells: tuple[int, ...]  # the lowest rejected cell of each fold
+    # For each agent and fold, the lowest cell in which a row does not conform to its normals.
     limits: Mapping[str, tuple[int, ...]]

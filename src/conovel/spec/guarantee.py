@@ -102,11 +102,7 @@ def kept_score(level: Fraction) -> Guarantee:
 def over_time(level: Fraction, score: str, *, final: bool) -> Guarantee:
     """State the guarantee of a list over several batches (docs/theory.md, "Over time").
 
-    Parameters
-    ----------
-    level : Fraction
-    score : {"kept", "refitted", "network"}
-    final : bool
+    `score` is "kept", "refitted" or "network".
     """
     alpha = f"{float(level):g}"
     if final:

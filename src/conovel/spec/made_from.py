@@ -29,11 +29,6 @@ class Contents:
     """What tells one sample from another: its number of rows, and the sum of their hashes.
 
     The order of the rows does not matter, and the contents of two samples together are a sum.
-
-    Examples
-    --------
-    >>> Contents(2, 7) + Contents(1, 5) == Contents(3, 12)
-    True
     """
 
     rows: int
@@ -54,18 +49,10 @@ def together(samples: Iterable[Contents | None]) -> Contents | None:
 
 @dataclass(frozen=True)
 class MadeFrom:
-    """The samples that a schema was inferred from.
+    """The samples that a schema was inferred from."""
 
-    Attributes
-    ----------
-    columns : tuple of str
-        The columns that were hashed.
-    samples : tuple of Contents
-        One table, or known normals and test rows.
-    """
-
-    columns: tuple[str, ...]
-    samples: tuple[Contents, ...]
+    columns: tuple[str, ...]  # that were hashed
+    samples: tuple[Contents, ...]  # one table, or known normals and test rows
 
     @property
     def how(self) -> str:
@@ -124,21 +111,10 @@ def require_made_for(
 
     Proof: Corollary 4 (docs/theory.md#cor-tables).
 
-    Parameters
-    ----------
-    made : MadeFrom or None
-        None is a written agreement.
-    null, test : Contents or None
-        Of the known normals and the test rows; None where they cannot be what it was made from.
-    fixed : bool
-        Whether the schema must follow from none of these rows.
-
-    Raises
-    ------
-    InputError
-        If it does. It says how to make a schema that is valid.
+    `null` and `test` are None where they cannot be what the schema was made from. With `fixed` it
+    must follow from none of these rows.
     """
-    if made is None:
+    if made is None:  # a written agreement
         return
     both = null is not None and test is not None and made.whole == null + test
     has_null, has_test = both or made.holds(null), both or made.holds(test)
@@ -162,11 +138,7 @@ def require_made_for_later(
 ) -> None:
     """Check that a schema does not follow from known normals that calibrate for later rows.
 
-    Parameters
-    ----------
-    made : MadeFrom or None
-    null, others : Contents or None
-        Of the known normals, and of unlabelled rows, which are never tested.
+    `others` are unlabelled rows, which are never tested.
     """
     if made is None or null is None:
         return

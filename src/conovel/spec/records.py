@@ -67,19 +67,7 @@ _WORDS: dict[Any, str] = {
 def as_record(kind: type[T], plain: Any, name: str = "") -> T:
     """Make a record of plain values; `name` is what they are called in an error.
 
-    Parameters
-    ----------
-    kind : type
-        A frozen dataclass. A field that is a record itself is made of a mapping.
-    plain : object
-        A mapping of the names of its fields to values; anything else is refused.
-    name : str
-        Put before the message.
-
-    Raises
-    ------
-    InputError
-        If a field is unknown, is missing or has a value that its annotation does not allow.
+    `kind` is a frozen dataclass. A field that is a record itself is made of a mapping.
 
     Examples
     --------
@@ -208,16 +196,7 @@ def _bounds(meta: Any) -> str:
 
 
 def read_json(content: bytes | str, name: str, most: int = MAX_BYTES) -> Any:
-    """Parse JSON; `name` is what the content is called in an error.
-
-    Examples
-    --------
-    >>> read_json(b'{"rows": [1, 2]}', "run.json")
-    {'rows': [1, 2]}
-    >>> read_json("[" * 100_000, "run.json")
-    Traceback (most recent call last):
-    conovel.errors.InputError: run.json is not JSON: it is nested too deeply
-    """
+    """Parse JSON; `name` is what the content is called in an error."""
     if len(content) > most:
         raise InputError(f"{name} has more than {most:,} bytes")
     try:
@@ -229,16 +208,7 @@ def read_json(content: bytes | str, name: str, most: int = MAX_BYTES) -> Any:
 
 
 def read_toml(content: bytes | str, name: str) -> dict[str, Any]:
-    r"""Parse TOML; `name` is what the content is called in an error.
-
-    Examples
-    --------
-    >>> read_toml("[data]\nnull = 'normal.csv'", "site.toml")
-    {'data': {'null': 'normal.csv'}}
-    >>> read_toml("a." * 20 + "a = 1", "site.toml")
-    Traceback (most recent call last):
-    conovel.errors.InputError: site.toml has a key of more than 16 parts
-    """
+    """Parse TOML; `name` is what the content is called in an error."""
     if len(content) > MAX_BYTES:
         raise InputError(f"{name} has more than {MAX_BYTES:,} bytes")
     try:

@@ -25,22 +25,14 @@ from conovel.stats.words import briefly
 
 @dataclass(frozen=True)
 class Regime:
-    """One way for K agents to decide together.
+    """One way for K agents to decide together."""
 
-    Attributes
-    ----------
-    name, paper_name : str
-        Our name and the paper's.
-    learning, deciding : str
-        Names of the way to learn and of the way to decide.
-    refuses : mapping of str
-        Settings that are not proven or have no meaning, with the reason; see :meth:`refusal`.
-    """
-
+    # Our name and the paper's; the names of the way to learn and of the way to decide.
     name: str
     paper_name: str
     learning: str
     deciding: str
+    # Settings that are not proven or have no meaning, with the reason.
     refuses: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def refusal(self, setting: str) -> str:
@@ -172,19 +164,8 @@ def choose_regime(
 ) -> Regime:
     """Read a regime by its name, or choose one where `auto` is asked for.
 
-    Parameters
-    ----------
-    regime : str or Regime
-        "auto" is `joint`, or `full` where that is not proven.
-    estimates_nulls : bool
-        Whether `pi0` is given.
-    on_dropout : {"abort", "conservative"}
-        What is done when an agent is lost during the counts.
-
-    Examples
-    --------
-    >>> [choose_regime("auto", estimates_nulls=given).name for given in (False, True)]
-    ['joint', 'full']
+    It is `joint`, or `full` where that is not proven. `estimates_nulls` says whether `pi0` is
+    given.
     """
     if not isinstance(regime, str) or regime != AUTO:
         return _read(regime, (AUTO, *REGIMES))
@@ -193,13 +174,7 @@ def choose_regime(
 
 
 def as_regime(regime: str | Regime) -> Regime:
-    """Read a regime by its name.
-
-    Examples
-    --------
-    >>> as_regime("split").paper_name
-    'Model Exchange'
-    """
+    """Read a regime by its name."""
     return _read(regime, tuple(REGIMES))
 
 

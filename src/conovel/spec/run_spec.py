@@ -41,62 +41,26 @@ ON_DROPOUT = ("abort", "conservative")
 class RunSpec:
     """The settings of a run; values are checked and brought to one form when it is made.
 
-    Attributes
-    ----------
-    regime : Regime
-        Who tests what, at which level. A name is read; :meth:`of` also reads "auto".
-    level : Fraction
-        Target false discovery rate over all agents. Floats and texts are read.
-    composite : str
-        How an agent's own score and its peers' models go together.
-    bits : int, str or None
-        How models are sent, see :mod:`conovel.spec.settings`.
-    pi0 : NullProportion or None
-        Estimator of the proportion of nulls. A text such as "storey:1/2" is read.
-    seed : int
-        The seeds of the agents follow from it, see :mod:`conovel.spec.seeds`.
-    train_fraction : Fraction or None
-        Share of the known normals that train; None lets each agent choose by its numbers.
-    on_dropout : {"abort", "conservative"}
-        When an agent vanishes during the counts: abort the run, or count it as zero. `joint` and
-        `consensus` need every agent and can only abort.
-    repeats : int
-        The number B of runs, from 1 to 100. Above 1, each run has a seed of its own and the level
-        2α/5, and e-BH at level α decides on the evidence averaged over the runs. A run in which an
-        agent vanishes is then broken off.
-    liars : int
-        How many agents may lie about their counts. Above 0 needs committed counting.
-    counting : {"rounds", "committed"}
-        How counts are told, see :mod:`conovel.spec.settings`.
-    reveal_to : {"coordinator", "members"}
-        Who sees the counts that agents reveal in committed counting.
-    schema : Schema, SchemaDigest or None
-        What the columns are, where they are not all plain numbers. A hello carries its digest.
-    privacy : Privacy or None
-        ε and δ of the models that each site sends. A number or a text such as "4,1/1000000" is
-        read.
-
-    Examples
-    --------
-    >>> spec = RunSpec.of(regime="counts", level=0.1, pi0="storey")
-    >>> spec.level, RunSpec.from_dict(spec.to_dict()) == spec
-    (Fraction(1, 10), True)
+    Names of regimes, floats and texts are read; :meth:`of` also reads the regime "auto".
     """
 
-    regime: Regime
-    level: Fraction = Fraction(1, 10)
-    composite: str = AUTO
-    bits: Bits = COMPACT
-    pi0: NullProportion | None = None
-    seed: int = 0
-    train_fraction: Fraction | None = None
+    regime: Regime  # who tests what, at which level
+    level: Fraction = Fraction(1, 10)  # target false discovery rate over all agents
+    composite: str = AUTO  # how an agent's own score and its peers' models go together
+    bits: Bits = COMPACT  # how models are sent, see conovel.spec.settings
+    pi0: NullProportion | None = None  # a text is such as "storey:1/2"
+    seed: int = 0  # the seeds of the agents follow from it, see conovel.spec.seeds
+    train_fraction: Fraction | None = None  # None lets each agent choose by its numbers
+    # When an agent vanishes during the counts: abort the run, or count it as zero.
     on_dropout: str = "abort"
+    # The number B of runs, from 1 to 100. Above 1, each run has a seed of its own and the level
+    # 2α/5, and e-BH at level α decides on the evidence averaged over the runs.
     repeats: int = 1
-    liars: int = 0
+    liars: int = 0  # how many agents may lie about their counts
     counting: str = ROUNDS
-    reveal_to: str = TO_COORDINATOR
-    schema: Schema | SchemaDigest | None = None
-    privacy: Privacy | None = None
+    reveal_to: str = TO_COORDINATOR  # who sees the counts in committed counting
+    schema: Schema | SchemaDigest | None = None  # None where all columns are plain numbers
+    privacy: Privacy | None = None  # ε and δ of the models that each site sends
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -152,11 +116,6 @@ class RunSpec:
         The regime "auto", which is the default, is resolved here:
         :func:`conovel.spec.regimes.choose_regime`. With liars, counts are committed: in rounds a
         lying agent could fit its counts to those of the others.
-
-        Examples
-        --------
-        >>> RunSpec.of(regime="counts", level=0.2, train_fraction="1/2").train_fraction
-        Fraction(1, 2)
         """
         regime = settings.pop("regime", AUTO_REGIME)
         given, lost = settings.get("pi0") is not None, settings.get("on_dropout", "abort")
@@ -250,13 +209,7 @@ class RunSpec:
 
 
 def spell_pi0(estimator: NullProportion | None) -> str | None:
-    """Write an estimator as :func:`conovel.stats.null_proportion.as_estimator` reads it.
-
-    Examples
-    --------
-    >>> spell_pi0(as_estimator("storey:0.25"))
-    'storey:1/4'
-    """
+    """Write an estimator as :func:`conovel.stats.null_proportion.as_estimator` reads it."""
     return None if estimator is None else f"{type(estimator).__name__.lower()}:{estimator.at}"
 
 

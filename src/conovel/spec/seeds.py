@@ -38,11 +38,6 @@ def repeat_seeds(seed: int, repeats: int) -> list[int]:
 
     Run b has the first number of numpy's ``SeedSequence(seed, spawn_key=(b,))``, b from 0. So the
     seeds of 5 runs are the first 5 of 20, and none of them is a seed of an agent of the same seed.
-
-    Examples
-    --------
-    >>> repeat_seeds(7, 1), repeat_seeds(7, 3) == repeat_seeds(7, 5)[:3]
-    ([7], True)
     """
     if repeats == 1:
         return [seed]
@@ -56,11 +51,6 @@ def repeated_specs(spec: RunSpec) -> list[RunSpec]:
     Each run gets an equal part of ε and of δ.
 
     Each is the whole record of a run of its own, which can be made again without the others.
-
-    Examples
-    --------
-    >>> [(one.level, one.repeats) for one in repeated_specs(RunSpec.of(level=0.1, repeats=2))]
-    [(Fraction(1, 25), 1), (Fraction(1, 25), 1)]
     """
     if spec.repeats == 1:
         return [spec]
@@ -83,27 +73,6 @@ def site_seed(secret: bytes, seed: int, agent: str, run_id: str) -> int:
 
     Every run has another id. So two runs never divide the rows alike, and nobody can compare the
     counts of two runs that differ in one model only.
-
-    Parameters
-    ----------
-    secret : bytes
-        Known to the site alone.
-    seed : int
-        Of the run.
-    agent : str
-        The site's name.
-    run_id : str
-        Of the run, which no other run has.
-
-    Examples
-    --------
-    >>> own = site_seed(bytes(32), 0, "north", "7f")
-    >>> own == site_seed(bytes(32), 0, "north", "7f")
-    True
-    >>> own == site_seed(bytes([1] * 32), 0, "north", "7f")
-    False
-    >>> own == site_seed(bytes(32), 0, "north", "80")
-    False
     """
     digest = hmac.digest(secret, canonical_json([agent, run_id, seed]), hashlib.sha256)
     return int.from_bytes(digest[: SEED_BITS // 8], "big")
@@ -113,11 +82,6 @@ def run_id_of(spec: RunSpec, names: Iterable[str]) -> bytes:
     """Return the 16 bytes that name a run in one process: a digest of its settings and agents.
 
     A run can so be repeated exactly, and ``conovel verify`` sees when its settings were changed.
-
-    Examples
-    --------
-    >>> len(run_id_of(RunSpec.of(), ["north", "south"]))
-    16
     """
     text = json.dumps([spec.to_text(), sorted(names)])
     return hashlib.sha256(text.encode()).digest()[:16]
@@ -127,11 +91,6 @@ def nonce_of(run_id: bytes, agent: str) -> bytes:
     """Return the nonce of an agent of a network in one process, where nobody hides anything.
 
     Between organisations each site draws its own.
-
-    Examples
-    --------
-    >>> len(nonce_of(bytes(16), "north"))
-    32
     """
     return hashlib.sha256(b"conovel nonce\n" + run_id + agent.encode()).digest()
 
@@ -144,24 +103,7 @@ def as_agent_seed(seed: int) -> int:
 def run_id_of_terms(terms: Mapping[str, Any]) -> str:
     """Return the id of a run between organisations: it follows from the terms that it has.
 
-    Parameters
-    ----------
-    terms : mapping
-        The terms as JSON types, with a random nonce; a ``run_id`` among them is left out.
-
-    Returns
-    -------
-    str
-        The first 16 bytes of SHA-256 over the terms in their canonical form, in hexadecimal
-        digits.
-
-    Examples
-    --------
-    >>> terms = {"agents": ["north", "south"], "nonce": "00" * 16}
-    >>> run_id_of_terms(terms) == run_id_of_terms(terms | {"run_id": "7"})
-    True
-    >>> run_id_of_terms(terms) == run_id_of_terms(terms | {"agents": ["north", "west"]})
-    False
+    They are JSON types, with a random nonce; a ``run_id`` among them is left out.
     """
     content = {name: value for name, value in terms.items() if name != "run_id"}
     return hashlib.sha256(canonical_json(content)).hexdigest()[:32]

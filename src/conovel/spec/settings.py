@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -32,37 +33,25 @@ def as_composite(name: Any) -> str:
 Bits: TypeAlias = int | str | None
 COMPACT = "compact"
 MAX_BITS = 16
-_DIGITS = 9  # of a number of bytes
+_COMPACT_BYTES = re.compile(r"compact:((?=0*[1-9])[0-9]{1,9})")
 
 
 def as_bits(bits: Any) -> Bits:
     """Check a precision and return its one spelling.
 
-    Parameters
-    ----------
-    bits : None, int or str
-        None, an integer from 1 to 16, "compact", or "compact:300" for a compact model of at
-        most 300 bytes.
+    It is None, an integer from 1 to 16, "compact", or "compact:300" for a compact model of at most
+    300 bytes.
 
-    Examples
-    --------
     >>> as_bits("compact:0300")
     'compact:300'
     """
     if bits is None:
         return None
     if isinstance(bits, str):
-        name, colon, text = bits.partition(":")
-        if name == COMPACT and not colon:
+        if bits == COMPACT:
             return COMPACT
-        if (
-            name == COMPACT
-            and text.isascii()
-            and text.isdigit()
-            and len(text) <= _DIGITS
-            and int(text) > 0
-        ):
-            return f"{COMPACT}:{int(text)}"
+        if match := _COMPACT_BYTES.fullmatch(bits):
+            return f"{COMPACT}:{int(match[1])}"
     elif isinstance(bits, Integral) and not isinstance(bits, bool):
         return check_bits(int(bits))
     raise InputError(
@@ -115,14 +104,7 @@ def has_counting(regime: Regime) -> bool:
 
 
 def choose_counting(regime: Regime, pi0: object, on_dropout: str, repeats: int = 1) -> str:
-    """Choose how to count between organisations: committed, wherever that is possible.
-
-    Examples
-    --------
-    >>> from conovel.spec.regimes import as_regime
-    >>> [choose_counting(as_regime(name), None, "abort") for name in ("full", "isolated")]
-    ['committed', 'rounds']
-    """
+    """Choose how to count between organisations: committed, wherever that is possible."""
     possible = has_counting(regime) and pi0 is None and on_dropout == "abort" and repeats == 1
     return COMMITTED if possible else ROUNDS
 
@@ -132,25 +114,9 @@ def choose_liars(
 ) -> int:
     """Choose how many liars a run between organisations tolerates if its operator does not say.
 
-    Parameters
-    ----------
-    regime : Regime
-    n_agents : int
-    counting : str
-    excluded : mapping of str to bool, optional
-        Options that no rule with liars is proven for, and whether they are given.
-
-    Raises
-    ------
-    InputError
-        If other options stand against tolerance: the operator then has to write ``--liars 0``,
-        which every site reads in the terms.
-
-    Examples
-    --------
-    >>> from conovel.spec.regimes import as_regime
-    >>> [choose_liars(as_regime("full"), n, COMMITTED) for n in (3, 4, 30)]
-    [0, 1, 1]
+    `excluded` has options that no rule with liars is proven for, and whether they are given. If
+    they stand against tolerance, the operator has to write ``--liars 0``, which every site reads
+    in the terms.
     """
     if n_agents < FEWEST_FOR_LIARS or not has_counting(regime):
         return 0
@@ -217,23 +183,10 @@ DEFAULT_DELTA = Fraction(1, 10**6)
 
 @dataclass(frozen=True)
 class Privacy:
-    """How much the models of a site may say about one row; values are checked when it is made.
+    """How much the models of a site may say about one row; values are checked when it is made."""
 
-    Attributes
-    ----------
-    epsilon : Fraction
-        Above 0 and at most 100. Smaller is more private.
-    delta : Fraction
-        The probability with which more may be said. It must be far below 1/n for n rows:
-        :meth:`require_small_delta`.
-
-    Examples
-    --------
-    >>> str(Privacy(Fraction(4)))
-    '4,1/1000000'
-    """
-
-    epsilon: Fraction
+    epsilon: Fraction  # above 0 and at most 100; smaller is more private
+    # The probability with which more may be said. It must be far below 1/n for n rows.
     delta: Fraction = DEFAULT_DELTA
 
     def __post_init__(self) -> None:
@@ -249,33 +202,15 @@ class Privacy:
 
     @property
     def in_words(self) -> str:
-        """What a page or a terminal shows.
-
-        Examples
-        --------
-        >>> as_privacy("4").in_words
-        'ε = 4, δ = 1/1000000'
-        """
+        """What a page or a terminal shows."""
         return f"ε = {self.epsilon}, δ = {self.delta}"
 
     def divided(self, n: int) -> Privacy:
-        """Return what each of n runs may spend: (ε/n, δ/n) add up to (ε, δ).
-
-        Examples
-        --------
-        >>> str(Privacy(Fraction(4)).divided(8))
-        '1/2,1/8000000'
-        """
+        """Return what each of n runs may spend: (ε/n, δ/n) add up to (ε, δ)."""
         return Privacy(self.epsilon / n, self.delta / n)
 
     def require_small_delta(self, n_rows: int) -> None:
-        """Refuse a δ with which a site could hand over a row chosen at random.
-
-        Raises
-        ------
-        PrivacyError
-            If δ is not below 1/n for the n rows of the site.
-        """
+        """Refuse a δ with which a site could hand over a row chosen at random: 1/n or more."""
         if self.delta * n_rows >= 1:
             raise PrivacyError(
                 f"δ = {self.delta} of privacy is not below 1/{n_rows} for a site with {n_rows}"

@@ -48,16 +48,9 @@ def train_share(n_null: int, n_tests: int, level: Level) -> Fraction:
     discoveries) × (part of a score that is learnt): from few known normals more calibrate,
     from many a little more than half train.
 
-    Parameters
-    ----------
-    n_null : int
-        Known normals of the site.
-    n_tests : int
-        Tests that are decided together. In a network with counts an agent gives its own
-        number times the number of agents: it does not know the others' numbers when it cuts
-        its rows. A poor guess costs resolution, never validity.
-    level : float, str or Fraction
-        Level of the step-up.
+    `n_tests` are decided together. In a network with counts an agent gives its own number times
+    the number of agents: it does not know the others' numbers when it cuts its rows. A poor guess
+    costs resolution, never validity.
 
     Examples
     --------
@@ -142,16 +135,8 @@ LEAST_ROWS, LEAST_ROWS_OF_FEW = 5, 3
 def least_rows(n_rows: int) -> int:
     """Return how many rows a leaf, a level or a cell that leaves a site stands for, at least.
 
-    Parameters
-    ----------
-    n_rows : int
-        The rows that a model is learnt from: null_train and the mixture together. This number
-        does not depend on which rows of the mixture are calibration rows.
-
-    Examples
-    --------
-    >>> least_rows(1_300), least_rows(133)
-    (5, 3)
+    A model is learnt from `n_rows`: null_train and the mixture together. This number does not
+    depend on which rows of the mixture are calibration rows.
     """
     return LEAST_ROWS if n_rows >= _FEW_ROWS else LEAST_ROWS_OF_FEW
 
@@ -171,20 +156,8 @@ def thin_finding(
 ) -> Finding | None:
     """Say that calibration rows are few; None if they are not.
 
-    Parameters
-    ----------
-    n_calibration : int
-        Calibration rows of the agent.
-    n_tests : int
-        Tests that are decided together.
-    level : Fraction
-        At which level.
-    pi0 : NullProportion or None
-        With an estimator nothing is said: an estimate below m can make up for few rows.
-    agent : str
-        The agent; empty for one site alone.
-    where : str
-        Whose tests these are, such as " of all agents", for a network. Then `joint` is advised.
+    `n_tests` are decided together. `where` says whose they are, such as " of all agents", for a
+    network; then `joint` is advised.
 
     Examples
     --------
@@ -194,7 +167,7 @@ def thin_finding(
     >>> thin_finding(400, 300, Fraction(1, 10)) is None
     True
     """
-    if pi0 is not None:
+    if pi0 is not None:  # an estimate below m can make up for few rows
         return None
     fewest = math.ceil(n_tests / (level * (n_calibration + 1)))
     return few_rows(n_calibration, fewest, n_tests, level, agent, where, bool(where))
