@@ -38,14 +38,16 @@ def test_bytes_are():
 @pytest.mark.parametrize("answer", [None, 7, [], {}, {"error": 7}, "value", {"error": None}])
 def test_an_answer_that_is_none_is_a_failure(answer):
     proxies = {"north": proxy(settle=lambda: {"value": []}), "south": proxy(settle=lambda: answer)}
-    replies = calls.Sites(proxies, TERMS, None).settle(TERMS.agents)
+    replies = calls.Sites(proxies, TERMS, None).ask("settle", TERMS.agents)
     assert replies.values == {"north": []}
     assert replies.failures == {"south": "its answer could not be read"}
 
 
 def test_a_reason_is_one_short_line():
     answer = {"error": "much\x1b[2J\n" * 1000}
-    replies = calls.Sites({"south": proxy(settle=lambda: answer)}, TERMS, None).settle(["south"])
+    replies = calls.Sites({"south": proxy(settle=lambda: answer)}, TERMS, None).ask(
+        "settle", ["south"]
+    )
     assert replies.failures["south"].isprintable()
     assert len(replies.failures["south"]) <= calls.MAX_REASON
 

@@ -17,7 +17,7 @@ from conovel.protocol.agent import Agent
 from conovel.protocol.messages import encode
 from conovel.protocol.replay import verify
 from conovel.rows.storage import read_json
-from conovel.spec.bodies import Message
+from conovel.spec.bodies import Message, Model
 
 RUNS = [("full", 3), ("counts", 2), ("split", 1), ("joint", 4), ("consensus", 7)]
 
@@ -177,12 +177,14 @@ def test_a_tap_on_the_relay_shows_counts_but_no_model(
     rounds = account["transcript"]["rounds"]
     network = in_process(account)
     models = []
-    sent = Agent._on_model
-    monkeypatch.setattr(
-        Agent,
-        "_on_model",
-        lambda self, sender, blob, *rest: models.append(blob) or sent(self, sender, blob, *rest),
-    )
+    take = Agent.take
+
+    def note(self, message, peer=""):
+        if isinstance(message.body, Model):
+            models.append(message.body.blob)
+        return take(self, message, peer)
+
+    monkeypatch.setattr(Agent, "take", note)
     network.run()
     assert len(models) == 6
     tapped = b"".join(path.read_bytes() for path in loopback.sabotage.glob("tap-*"))

@@ -85,7 +85,10 @@ class FakeNVFlare:
 
         return self._call(self.sites, one)
 
-    def ledgers(self, names):
+    def ask(self, question, names, *values):
+        return getattr(self, question)(names, *values)
+
+    def ledger(self, names):
         return self._call(names, lambda site: site.driver.ledger(10))
 
     def agree(self, names, standings):

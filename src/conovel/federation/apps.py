@@ -219,10 +219,7 @@ class CoordinatorApp:
             raise ProtocolError(self._account["message"])
 
     def _run(self, context: Any, records: RunRecords, job: str, settings: Path) -> dict[str, Any]:
-        kit = read_federation(settings).coordinator_kit
-        if kit is None:
-            raise FederationError(f"{settings} has no [coordinator] with a kit")
-        authority = Authority.of_kit(kit)
+        authority = Authority.of_kit(read_federation(settings).kit)
         signed = check_signed_terms(self._signed, authority)
         terms = signed.terms
         proxies = {proxy.name: proxy for proxy in context.clients}

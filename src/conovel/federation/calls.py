@@ -33,40 +33,17 @@ class Sites:
 
     def begin(self) -> Replies:
         """Give the signed terms to all sites."""
-        seconds, signed = self._terms.call_seconds, self._signed
-        return self._call(self._terms.agents, lambda site: site(timeout=seconds).begin(signed))
+        return self.ask("begin", self._terms.agents, self._signed)
 
-    def ledgers(self, names: Sequence[str]) -> Replies:
-        """Ask where the ledgers of the list stand."""
-        seconds = 2 * self._terms.call_seconds
-        return self._call(names, lambda site: site(timeout=seconds).ledger())
-
-    def agree(self, names: Sequence[str], standings: Mapping[str, Any]) -> Replies:
-        """Tell the sites where all ledgers stand."""
-        seconds = 2 * self._terms.call_seconds
-        return self._call(names, lambda site: site(timeout=seconds).agree(dict(standings)))
-
-    def waiting(self, names: Sequence[str]) -> Replies:
-        """Ask for the peers whose models have not arrived."""
-        seconds = self._terms.call_seconds
-        return self._call(names, lambda site: site(timeout=seconds).waiting())
-
-    def settle(self, names: Sequence[str]) -> Replies:
-        """Ask sites to confirm the outcome."""
-        seconds = 2 * self._terms.call_seconds
-        return self._call(names, lambda site: site(timeout=seconds).settle())
-
-    def publish(self, names: Sequence[str]) -> Replies:
-        """Ask sites to write their decisions."""
-        seconds = self._terms.stage_seconds + self._terms.call_seconds
-        return self._call(names, lambda site: site(timeout=seconds).publish())
-
-    def _call(self, names: Sequence[str], call: Callable[[Any], Any]) -> Replies:
-        replies = Replies()
+    def ask(self, question: str, names: Sequence[str], *values: Any) -> Replies:
+        """Call a method of :class:`~conovel.federation.apps.SiteApp` at these sites."""
+        replies, once = Replies(), self._terms.call_seconds
+        own = {"begin": once, "waiting": once, "publish": self._terms.stage_seconds + once}
+        seconds = own.get(question, 2 * once)
 
         def one(name: str) -> None:
             try:
-                match call(self._proxies[name]):
+                match getattr(self._proxies[name](timeout=seconds), question)(*values):
                     case {"value": value}:
                         replies.values[name] = value
                     case {"error": str(why)}:

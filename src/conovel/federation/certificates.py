@@ -55,15 +55,8 @@ class Authority:
     def objection(
         self, certificate: x509.Certificate, name: str, role: str, now: datetime | None = None
     ) -> str:
-        """Return why a certificate does not show that its holder is `name` in `role`.
-
-        Returns
-        -------
-        str
-            Empty if there is no objection.
-        """
-        now = now or datetime.now(UTC)
-        reasons = self._objections(certificate, name, role, now)
+        """Return why a certificate does not show that its holder is `name` in `role`, if so."""
+        reasons = self._objections(certificate, name, role, now or datetime.now(UTC))
         return next(reasons, "")
 
     def _objections(
@@ -71,9 +64,9 @@ class Authority:
     ) -> Iterator[str]:
         if not _is_issued_by(certificate, self.root):
             yield "its certificate was not issued by the authority of this federation"
-        if whose := _differs(name_of(certificate), name):
-            yield f"its certificate is that of {whose}, not of {name!r}"
-        if _differs(role_of(certificate), role) or is_authority(certificate):
+        if (whose := name_of(certificate)) != name:
+            yield f"its certificate is that of {whose!r}, not of {name!r}"
+        if role_of(certificate) != role or is_authority(certificate):
             yield f"its certificate is not that of {_KINDS[role]}"
         if not isinstance(certificate.public_key(), RSAPublicKey):
             yield "its certificate has no RSA key"
@@ -116,14 +109,7 @@ def read_credentials(kit: Path) -> Credentials:
 
 
 def check_certificate(kit: Path, name: str | None = None) -> str:
-    """Check a kit's certificate and key; return a warning if it expires soon, else no text.
-
-    Raises
-    ------
-    FederationError
-        If the certificate belongs to another party, has expired, was revoked, was issued by
-        another authority than the kit's, or does not belong to the key.
-    """
+    """Check a kit's certificate and key; return a warning if it expires soon, else no text."""
     own = read_credentials(kit)
     if name is not None and own.name != name:
         raise FederationError(f"the certificate of {kit} is that of {own.name!r}, not of {name!r}")
@@ -152,20 +138,14 @@ def load_certificate(data: bytes) -> x509.Certificate:
     return certificate
 
 
-def name_of(certificate: x509.Certificate) -> str:
+def name_of(certificate: x509.Certificate | x509.CertificateSigningRequest) -> str:
     """Return the name of the party that a certificate is for; empty if it has not exactly one."""
     return _attribute(certificate.subject, x509.NameOID.COMMON_NAME)
 
 
-def role_of(certificate: x509.Certificate) -> str:
+def role_of(certificate: x509.Certificate | x509.CertificateSigningRequest) -> str:
     """Return the role in a certificate; empty for sites and the coordinator."""
     return _attribute(certificate.subject, x509.NameOID.UNSTRUCTURED_NAME)
-
-
-def role_of_request(request: x509.CertificateSigningRequest) -> tuple[str, str]:
-    """Return the name and the kind of party that a request asks for."""
-    oids = x509.NameOID.COMMON_NAME, x509.NameOID.UNSTRUCTURED_NAME
-    return _attribute(request.subject, oids[0]), _attribute(request.subject, oids[1])
 
 
 def is_authority(certificate: x509.Certificate) -> bool:
@@ -183,13 +163,7 @@ def fingerprint(certificate: x509.Certificate) -> str:
 
 
 def grouped(digits: str) -> str:
-    """Write digits in groups of four, as people compare them.
-
-    Examples
-    --------
-    >>> grouped("0123456789")
-    '0123 4567 89'
-    """
+    """Write digits in groups of four, as people compare them."""
     return " ".join(digits[i : i + 4] for i in range(0, len(digits), 4))
 
 
@@ -234,10 +208,6 @@ def _attribute(name: x509.Name, oid: x509.ObjectIdentifier) -> str:
     values = [str(attribute.value) for attribute in name.get_attributes_for_oid(oid)]
     # Two names, or two roles, would let the holder choose.
     return values[0] if len(values) == 1 else "" if not values else "(several)"
-
-
-def _differs(name: str, expected: str) -> str:
-    return "" if name == expected else repr(name)
 
 
 def read_certificate(path: Path) -> x509.Certificate:

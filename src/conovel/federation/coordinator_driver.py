@@ -48,15 +48,7 @@ T = TypeVar("T")
 
 
 class WorkerThread:
-    """A thread that does pieces of work in order.
-
-    Examples
-    --------
-    >>> worker = WorkerThread("example")
-    >>> worker.do(sum, [1, 2]).result()
-    3
-    >>> worker.stop()
-    """
+    """A thread that does pieces of work in order."""
 
     def __init__(self, name: str) -> None:
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -102,20 +94,8 @@ class Sites(Protocol):
     def begin(self) -> Replies:
         """Propose the terms; a site answers with its objection, or with an empty text."""
 
-    def waiting(self, names: Sequence[str]) -> Replies:
-        """Ask these sites for the peers whose models they wait for."""
-
-    def settle(self, names: Sequence[str]) -> Replies:
-        """Ask these sites to confirm the outcome; a site answers with the sizes of its models."""
-
-    def publish(self, names: Sequence[str]) -> Replies:
-        """Ask these sites to write their decisions."""
-
-    def ledgers(self, names: Sequence[str]) -> Replies:
-        """Ask these sites where their ledgers of the list stand."""
-
-    def agree(self, names: Sequence[str], standings: Mapping[str, Any]) -> Replies:
-        """Tell where all ledgers stand; a site answers with its objection, or an empty text."""
+    def ask(self, question: str, names: Sequence[str], *values: Any) -> Replies:
+        """Ask these sites; a question is the name of a method of the driver of a site."""
 
 
 class CoordinatorDriver:
@@ -183,11 +163,11 @@ class CoordinatorDriver:
         self._hear(sites.begin())
         if self._listing is None or self._coordinator.error is not None:
             return
-        standings = sites.ledgers(self.terms.agents)
+        standings = sites.ask("ledger", self.terms.agents)
         silent = {n: f"did not tell of its ledger: {why}" for n, why in standings.failures.items()}
         self._give_up(silent)
         if not silent:
-            self._hear(sites.agree(self.terms.agents, standings.values))
+            self._hear(sites.ask("agree", self.terms.agents, standings.values))
 
     def _hear(self, replies: Replies) -> None:
         """Break off if a site refuses, or does not answer."""
@@ -219,7 +199,7 @@ class CoordinatorDriver:
 
         A site that waits for a model gets more time, unless all overdue sites wait.
         """
-        waiting = {name for name, peers in sites.waiting(overdue).values.items() if peers}
+        waiting = {name for name, peers in sites.ask("waiting", overdue).values.items() if peers}
         if waiting == set(overdue):
             return overdue
         for name in waiting & set(self._unanswered):
@@ -231,7 +211,7 @@ class CoordinatorDriver:
         if self._coordinator.error is not None:
             return {}
         names = self._coordinator.outcome.participants
-        replies = sites.settle(names)
+        replies = sites.ask("settle", names)
         for name, why in sorted(replies.failures.items()):
             if self.terms.spec.on_dropout == "abort":
                 self._abort(SiteVanishedError(f"{name} did not confirm the outcome: {why}", name))
@@ -242,7 +222,7 @@ class CoordinatorDriver:
         except MalformedMessageError as error:
             self._abort(error)
             return {}
-        return {**replies.failures, **sites.publish(sorted(replies.values)).failures}
+        return {**replies.failures, **sites.ask("publish", sorted(replies.values)).failures}
 
     def _entries(self, sender: str, rows: Any) -> list[Entry]:
         """Check the sizes of models that a site reports to have sent to its peers."""

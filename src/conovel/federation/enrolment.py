@@ -43,7 +43,7 @@ from conovel.federation.certificates import (
     name_of,
     read_certificate,
     read_key,
-    role_of_request,
+    role_of,
 )
 from conovel.federation.issued import AuthorityKey, note_issued, read_authority, read_issued
 from conovel.federation.kits import (
@@ -70,13 +70,10 @@ MAX_FOLDER_BYTES = 64 << 20
 
 
 def make_request(name: str, folder: Path) -> tuple[Path, str]:
-    """Make a key and a certificate signing request for a party.
+    """Make a key and a certificate signing request for a party; return it and its digest.
 
-    Returns
-    -------
-    path, digest
-        The request, to be sent to the authority; and the digest of the key in it, which the
-        authority compares with what the party says by another way, such as by telephone.
+    The authority compares the digest with what the party says by another way, such as by
+    telephone.
     """
     kind = kind_of(name)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -101,10 +98,7 @@ def enrol(
 ) -> tuple[Path, str]:
     """Issue the certificate that a party has requested, and make its kit, without a key.
 
-    Returns
-    -------
-    folder, digest
-        The folder to hand out, and the digest of the key in the request.
+    Returned are the folder to hand out, and the digest of the key in the request.
     """
     plan = read_plan(authority)
     name, key = read_request(request, plan)
@@ -136,10 +130,7 @@ def enrol(
 def accept(party: Path, key: Path, expected: str | None = None) -> tuple[str, str]:
     """Put a party's own key into the kit that the authority made; all is checked before.
 
-    Returns
-    -------
-    name, fingerprint
-        Whose kit it is, and the fingerprint of the authority's certificate.
+    Returned are whose kit it is, and the fingerprint of the authority's certificate.
     """
     kit = party / "kit"
     own = read_key(key)
@@ -176,7 +167,7 @@ def read_request(path: Path, plan: FederationPlan) -> tuple[str, RSAPublicKey]:
         if not request.is_signature_valid:
             raise ValueError("its signature does not fit its key")
         key = request.public_key()
-        name, kind = role_of_request(request)
+        name, kind = name_of(request), role_of(request)
     except UNREADABLE as error:
         raise FederationError(f"{path} is not a request for a certificate: {error}") from None
     if not isinstance(key, RSAPublicKey) or key.key_size != N_BITS:
@@ -252,16 +243,13 @@ def _check_signed(
         raise FederationError(
             f"{party} is not a kit that `federation enrol` made: {error}"
         ) from None
-    if changed := sorted(_different(signed.files, _digests(files))):
+    as_signed, now = signed.files, _digests(files)
+    if changed := sorted(n for n in {*as_signed, *now} if as_signed.get(n) != now.get(n)):
         raise FederationError(
             f"{party} was changed on its way, it is not as the authority signed it:"
             f" {listed(changed, 3)}. Accept what you got in a folder of its own; if the party has"
             " one already, move kit/ there afterwards"
         )
-
-
-def _different(signed: Mapping[str, str], files: Mapping[str, str]) -> set[str]:
-    return {name for name in {*signed, *files} if signed.get(name) != files.get(name)}
 
 
 def _files(party: Path) -> dict[str, Path]:

@@ -18,6 +18,7 @@ COLLAB = "nvflare.collab.runtime"
 SERVER_CLASSES = (f"{COLLAB}.controller.CollabController", f"{APPS}.CoordinatorApp")
 SITE_CLASSES = (f"{COLLAB}.executor.CollabExecutor", f"{APPS}.SiteApp")
 _OURS = ("presence", "job_manager")  # components that follow the version and the place of a kit
+_PARTS = "app_common"
 _PRESENCE = {"id": "presence", "path": "conovel.federation.presence.Presence"}
 
 
@@ -74,77 +75,56 @@ def _permissions() -> dict[str, Any]:
     return {"format_version": "1.0", "permissions": roles}
 
 
-def _coordinator_resources(store: Path) -> dict[str, Any]:
-    storage = "nvflare.app_common.storages.filesystem_storage.FilesystemStorage"
+def _resources_of(classes: tuple[str, ...], components: list[Any], **more: Any) -> dict[str, Any]:
     return {
         "format_version": 2,
         "class_list_enforcement_mode": "enforce",
-        "class_allow_list": list(SERVER_CLASSES),
-        "servers": [
-            {
-                "admin_storage": "transfer",
-                "max_num_clients": MAX_AGENTS,
-                "heart_beat_timeout": 30,
-                "admin_timeout": 10.0,
-            }
-        ],
-        "snapshot_persistor": {
-            "path": "nvflare.app_common.state_persistors.storage_state_persistor"
-            ".StorageStatePersistor",
-            "args": {
-                "uri_root": "/",
-                "storage": {
-                    "path": storage,
-                    "args": {"root_dir": f"{store}/snapshots", "uri_root": "/"},
-                },
-            },
-        },
-        "components": [
-            {
-                "id": "job_scheduler",
-                "path": "nvflare.app_common.job_schedulers.job_scheduler.DefaultJobScheduler",
-                "args": {"max_jobs": 4, "min_schedule_interval": 1.0},
-            },
-            {
-                "id": "job_manager",
-                "path": "nvflare.apis.impl.job_def_manager.SimpleJobDefManager",
-                "args": {"uri_root": f"{store}/jobs", "job_store_id": "job_store"},
-            },
-            {"id": "job_store", "path": storage},
-            {
-                "id": "process_launcher",
-                "path": "nvflare.app_common.job_launcher.server_process_launcher"
-                ".ServerProcessJobLauncher",
-            },
-            _PRESENCE,
-        ],
+        "class_allow_list": list(classes),
+        **more,
+        "components": [*components, _PRESENCE],
     }
+
+
+def _part(name: str, path: str, **args: Any) -> dict[str, Any]:
+    return {"id": name, "path": f"nvflare.{path}"} | ({"args": args} if args else {})
+
+
+def _coordinator_resources(store: Path) -> dict[str, Any]:
+    storage = f"{_PARTS}.storages.filesystem_storage.FilesystemStorage"
+    scheduler = f"{_PARTS}.job_schedulers.job_scheduler.DefaultJobScheduler"
+    manager = "apis.impl.job_def_manager.SimpleJobDefManager"
+    launcher = f"{_PARTS}.job_launcher.server_process_launcher.ServerProcessJobLauncher"
+    persistor = f"nvflare.{_PARTS}.state_persistors.storage_state_persistor.StorageStatePersistor"
+    folders = {"root_dir": f"{store}/snapshots", "uri_root": "/"}
+    snapshots = {"path": f"nvflare.{storage}", "args": folders}
+    server = {
+        "admin_storage": "transfer",
+        "max_num_clients": MAX_AGENTS,
+        "heart_beat_timeout": 30,
+        "admin_timeout": 10.0,
+    }
+    components = [
+        _part("job_scheduler", scheduler, max_jobs=4, min_schedule_interval=1.0),
+        _part("job_manager", manager, uri_root=f"{store}/jobs", job_store_id="job_store"),
+        _part("job_store", storage),
+        _part("process_launcher", launcher),
+    ]
+    return _resources_of(
+        SERVER_CLASSES,
+        components,
+        servers=[server],
+        snapshot_persistor={"path": persistor, "args": {"uri_root": "/", "storage": snapshots}},
+    )
 
 
 def _site_resources() -> dict[str, Any]:
-    return {
-        "format_version": 2,
-        "class_list_enforcement_mode": "enforce",
-        "class_allow_list": list(SITE_CLASSES),
-        "allow_log_streaming": False,
-        "client": {"retry_timeout": 30, "compression": "Gzip"},
-        "components": [
-            {
-                "id": "resource_manager",
-                "path": "nvflare.app_common.resource_managers.gpu_resource_manager"
-                ".GPUResourceManager",
-                "args": {"num_of_gpus": 0, "mem_per_gpu_in_GiB": 0},
-            },
-            {
-                "id": "resource_consumer",
-                "path": "nvflare.app_common.resource_consumers.gpu_resource_consumer"
-                ".GPUResourceConsumer",
-            },
-            {
-                "id": "process_launcher",
-                "path": "nvflare.app_common.job_launcher.client_process_launcher"
-                ".ClientProcessJobLauncher",
-            },
-            _PRESENCE,
-        ],
-    }
+    resources = f"{_PARTS}.resource_managers.gpu_resource_manager.GPUResourceManager"
+    consumer = f"{_PARTS}.resource_consumers.gpu_resource_consumer.GPUResourceConsumer"
+    launcher = f"{_PARTS}.job_launcher.client_process_launcher.ClientProcessJobLauncher"
+    components = [
+        _part("resource_manager", resources, num_of_gpus=0, mem_per_gpu_in_GiB=0),
+        _part("resource_consumer", consumer),
+        _part("process_launcher", launcher),
+    ]
+    client = {"retry_timeout": 30, "compression": "Gzip"}
+    return _resources_of(SITE_CLASSES, components, allow_log_streaming=False, client=client)

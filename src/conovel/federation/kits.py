@@ -15,7 +15,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -86,13 +85,7 @@ def require_nvflare() -> None:
 
 
 def kind_of(name: str) -> str:
-    """Return what kind of party a name is for; :class:`InputError` if for none.
-
-    Examples
-    --------
-    >>> kind_of("north"), kind_of("ana@example.org"), kind_of("coordinator")
-    ('site', 'operator', 'coordinator')
-    """
+    """Return what kind of party a name is for; :class:`InputError` if for none."""
     if name == COORDINATOR:
         return COORDINATOR
     if _OPERATOR.fullmatch(name):
@@ -142,7 +135,19 @@ def read_plan(authority: Path) -> FederationPlan:
     """Read the plan of a federation from the folder of its authority."""
     try:
         path = authority / "project.json"
-        return _plan(read_json(path.read_bytes(), str(path)))
+        project = read_json(path.read_bytes(), str(path))
+        kinds: dict[str, list[Any]] = {"server": [], "client": [], "admin": []}
+        for party in project["participants"]:
+            kinds[party["type"]].append(party)
+        (server,) = kinds["server"]
+        return FederationPlan(
+            name=project["name"],
+            host=server["name"],
+            sites=tuple(party["name"] for party in kinds["client"]),
+            operators=tuple(party["name"] for party in kinds["admin"]),
+            port=server["fed_learn_port"],
+            admin_port=server["admin_port"],
+        )
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise FederationError(f"{authority} is not what `federation init` made: {error}") from None
 
@@ -157,7 +162,12 @@ def _project(plan: FederationPlan) -> dict[str, Any]:
         "admin_port": plan.admin_port,
     }
     sites = [
-        {"name": site, "type": "client", "org": _org(site), "allow_log_streaming": False}
+        {
+            "name": site,
+            "type": "client",
+            "org": re.sub(r"[^A-Za-z0-9_]", "_", site),
+            "allow_log_streaming": False,
+        }
         for site in plan.sites
     ]
     operators = [
@@ -180,25 +190,6 @@ def _project(plan: FederationPlan) -> dict[str, Any]:
             {"path": f"{built_in}.signature.SignatureBuilder"},
         ],
     }
-
-
-def _plan(project: Mapping[str, Any]) -> FederationPlan:
-    kinds: dict[str, list[Any]] = {"server": [], "client": [], "admin": []}
-    for party in project["participants"]:
-        kinds[party["type"]].append(party)
-    (server,) = kinds["server"]
-    return FederationPlan(
-        name=project["name"],
-        host=server["name"],
-        sites=tuple(party["name"] for party in kinds["client"]),
-        operators=tuple(party["name"] for party in kinds["admin"]),
-        port=server["fed_learn_port"],
-        admin_port=server["admin_port"],
-    )
-
-
-def _org(site: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_]", "_", site)
 
 
 def provision(authority: Path, name: str) -> Path:
@@ -261,11 +252,8 @@ def forget_keys(made: Path) -> None:
 def revoke_party(authority: Path, name: str) -> tuple[list[str], Path, list[Path]]:
     """Revoke all certificates of a party.
 
-    Returns
-    -------
-    serials, path, kits
-        The serial numbers; the list of revoked certificates, for all parties; and the kits beside
-        the authority into which it was copied.
+    Returned are the serial numbers, the list of revoked certificates, for all parties, and the
+    kits beside the authority into which it was copied.
     """
     require_nvflare()
     plan, issued = read_plan(authority), _issued()

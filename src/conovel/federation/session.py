@@ -97,7 +97,7 @@ class Session:
         """Fetch the account of a run that is over; empty if it is not over."""
         if account := self._ask(job, "outcome"):
             return account
-        meta = self._meta(job)
+        meta = dict(self._do(self._session.get_job_meta, job))
         if not str(meta.get("status", "")).startswith("FINISHED"):
             return {}
         folder = Path(self._do(self._session.download_job_result, job))
@@ -110,9 +110,6 @@ class Session:
             return read_json(accounts[0])
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-    def _meta(self, job: str) -> dict[str, Any]:
-        return dict(self._do(self._session.get_job_meta, job))
 
     def _ask(self, job: str, question: str, **more: str) -> dict[str, Any]:
         """Ask the coordinator's process of a run; empty if it is not running."""
@@ -163,31 +160,22 @@ def _refusal(meta: dict[str, Any]) -> str:
 
 def write_job(folder: Path, terms: Terms, signed: dict[str, Any]) -> None:
     """Write a job: names of classes and the signed terms, no code."""
+    called = {"server_obj_id": "conovel", "sync_task_timeout": 60}
+    controller = {"path": f"{COLLAB}.controller.CollabController", "args": called}
+    executor = {
+        "path": f"{COLLAB}.executor.CollabExecutor",
+        "args": {"client_obj_id": "conovel"},
+    }
+    app = {"path": f"{APPS}.CoordinatorApp", "args": {"terms": signed}}
     server = {
         "format_version": 2,
         "server": {"task_request_interval": 0.2},
-        "workflows": [
-            {
-                "id": "controller",
-                "path": f"{COLLAB}.controller.CollabController",
-                "args": {"server_obj_id": "conovel", "sync_task_timeout": 60},
-            }
-        ],
-        "components": [
-            {"id": "conovel", "path": f"{APPS}.CoordinatorApp", "args": {"terms": signed}}
-        ],
+        "workflows": [{"id": "controller", **controller}],
+        "components": [{"id": "conovel", **app}],
     }
     site = {
         "format_version": 2,
-        "executors": [
-            {
-                "tasks": ["*"],
-                "executor": {
-                    "path": f"{COLLAB}.executor.CollabExecutor",
-                    "args": {"client_obj_id": "conovel"},
-                },
-            }
-        ],
+        "executors": [{"tasks": ["*"], "executor": executor}],
         "components": [{"id": "conovel", "path": f"{APPS}.SiteApp", "args": {}}],
     }
     meta = {
@@ -219,18 +207,10 @@ def run(
     on_progress: Callable[[dict[str, Any]], None],
     launch_seconds: float = LAUNCH_SECONDS,
 ) -> dict[str, Any]:
-    """Submit a run and wait for its end.
+    """Submit a run and wait for its end; return the coordinator's account, also of a failed run.
 
-    Returns
-    -------
-    dict
-        The account of the coordinator's driver, also of a run that failed.
-
-    Raises
-    ------
-    FederationError
-        If there is no account, because the run never began or the coordinator was lost; or
-        if the account contradicts itself.
+    It is an error if there is none, because the run never began or the coordinator was lost, or if
+    the account contradicts itself.
     """
     if missing := sorted(set(terms.agents) - set(session.connected())):
         raise FederationError(f"not connected to the coordinator: {', '.join(missing)}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from msgspec import Meta
 
-from conovel.errors import ConovelError, FileError, InputError
+from conovel.errors import ConovelError, FederationError, FileError, InputError
 from conovel.federation.audit_log import AuditLog
 from conovel.federation.consent import Limits
 from conovel.federation.processes import AUDIT_FILE, state_of
@@ -168,6 +168,13 @@ class FederationFile:
     operator_kit: Path | None
     keep_runs: int = KEEP_RUNS
     metrics: MetricsAddress | None = None
+
+    @property
+    def kit(self) -> Path:
+        """The kit of the coordinator; :class:`FederationError` at a party that is none."""
+        if self.coordinator_kit is None:
+            raise FederationError(f"{self.path} has no [coordinator] with a kit")
+        return self.coordinator_kit
 
     @property
     def state(self) -> Path:

@@ -116,101 +116,93 @@ def _key(run: Mapping[str, Any]) -> tuple[str, float]:
 
 
 def serve_site(
-    file: SiteFile,
-    print_line: Callable[[str], None],
-    *,
-    join_seconds: float,
-    once: bool,
-    wait_seconds: float = math.inf,
-    on_done: Callable[[Path], None] = lambda folder: None,
-    metrics: MetricsAddress | None = None,
+    file: SiteFile, print_line: Callable[[str], None], *, join_seconds: float, **options: Any
 ) -> int:
-    """Run a site until it is stopped; return the exit code."""
+    """Run a site until it is stopped, as :func:`_serve` does; return the exit code."""
     require_nvflare()
-    _print_if(print_line, _check_certificate(file.kit, file.name))
-    where = _address(file.kit)
-    page = _page_of(file)
-    with (
-        _only_supervisor(file.state, file.kit),
-        serving(metrics, page),
-        _until_stopped(print_line) as code,
-    ):
-        joined = file.state / JOINED_FILE
+    expires = _check_kit(file.kit, print_line, file.name)
+    where, joined = _address(file.kit), file.state / JOINED_FILE
+    folders = {"state": file.state, "results": file.results, "kit": file.kit}
+    page = PartyMetrics("site", file.state, folders, file.audit_log, expires)
+
+    def start() -> subprocess.Popen[bytes]:
         joined.unlink(missing_ok=True)
-        process = processes.start_site(file.kit, file.name, file.path, file.state)
-        on_end = partial(prune, file.state, file.kit, file.keep_runs, file.results)
-        monitor = RunMonitor(
-            process,
-            file.state,
-            print_line,
-            on_done,
-            log=file.audit_log,
-            on_end=on_end,
-            on_change=page.totals.follow,
-        )
-        with _stopped_at_end(monitor):
-            if not _comes_up(process, joined.exists, join_seconds):
-                raise FederationError(
-                    f"{file.name} was not accepted by the coordinator at {where} within"
-                    f" {join_seconds:g} s: is it running there, and is this kit of its federation?"
-                    f" (see {file.state / LOG_FILE})"
-                )
-            print_line(f"{file.name} is connected to {where} and waits for runs")
-            code.append(monitor.watch(once, wait_seconds))
-    return code[-1]
+        return processes.start_site(file.kit, file.name, file.path, file.state)
+
+    up = f"{file.name} is connected to {where} and waits for runs"
+    not_up = (
+        f"{file.name} was not accepted by the coordinator at {where} within {join_seconds:g} s: is"
+        f" it running there, and is this kit of its federation? (see {file.state / LOG_FILE})"
+    )
+    comes_up = partial(_comes_up, joined.exists, join_seconds, up, not_up)
+    return _serve(file, page, print_line, start, comes_up, **options)
 
 
 def serve_coordinator(
-    file: FederationFile,
+    file: FederationFile, print_line: Callable[[str], None], *, join_seconds: float, **options: Any
+) -> int:
+    """Run the coordinator until it is stopped, as :func:`_serve` does; return the exit code."""
+    require_nvflare()
+    expires = _check_kit(file.kit, print_line)
+    ports = _ports(file.kit)
+    folders = {"state": file.state, "kit": file.kit}
+    page = PartyMetrics("coordinator", file.state, folders, expires=expires)
+
+    def start() -> subprocess.Popen[bytes]:
+        if used := [port for port in ports if _listens(port)]:
+            raise FederationError(f"port {used[0]} is in use on this machine")
+        return processes.start_coordinator(file.kit, file.path, file.state)
+
+    up = f"the coordinator of {file.name} listens on ports {ports[0]} and {ports[1]}"
+    log = file.state / LOG_FILE
+    not_up = f"the coordinator did not come up within {join_seconds:g} s (see {log})"
+    comes_up = partial(_comes_up, lambda: all(map(_listens, ports)), join_seconds, up, not_up)
+    return _serve(file, page, print_line, start, comes_up, linger=LINGER_SECONDS, **options)
+
+
+def _serve(
+    file: SiteFile | FederationFile,
+    page: PartyMetrics,
     print_line: Callable[[str], None],
+    start: Callable[[], subprocess.Popen[bytes]],
+    comes_up: Callable[[subprocess.Popen[bytes]], str],
     *,
-    join_seconds: float,
     once: bool,
     wait_seconds: float = math.inf,
     metrics: MetricsAddress | None = None,
+    on_done: Callable[[Path], None] = lambda folder: None,
+    linger: float = 0.0,
 ) -> int:
-    """Run the coordinator until it is stopped; return the exit code.
-
-    The arguments are those of :func:`serve_site`.
-    """
-    require_nvflare()
-    if file.coordinator_kit is None:
-        raise FederationError(f"{file.path} has no [coordinator] with a kit")
-    _print_if(print_line, _check_certificate(file.coordinator_kit))
-    ports = _ports(file.coordinator_kit)
-    kit = file.coordinator_kit
-    page = PartyMetrics(
-        "coordinator", file.state, {"state": file.state, "kit": kit}, expires=_expires(kit)
-    )
+    """Start NVFlare and watch it until a signal comes; with `once`, until a run has ended."""
+    state, kit = file.state, file.kit
+    results = file.results if isinstance(file, SiteFile) else None
+    on_end = partial(prune, state, kit, file.keep_runs, results)
+    follow = page.totals.follow
     with (
-        _only_supervisor(file.state, kit),
+        _only_supervisor(state, kit),
         serving(metrics, page),
         _until_stopped(print_line) as code,
     ):
-        for port in ports:
-            if _listens(port):
-                raise FederationError(f"port {port} is in use on this machine")
-        process = processes.start_coordinator(kit, file.path, file.state)
-        on_end = partial(prune, file.state, kit, file.keep_runs)
-        monitor = RunMonitor(
-            process,
-            file.state,
-            print_line,
-            linger=LINGER_SECONDS,
-            on_end=on_end,
-            on_change=page.totals.follow,
-        )
+        process = start()
+        monitor = RunMonitor(process, state, print_line, on_done, linger, page.log, on_end, follow)
         with _stopped_at_end(monitor):
-            if not _comes_up(process, lambda: all(map(_listens, ports)), join_seconds):
-                raise FederationError(
-                    f"the coordinator did not come up within {join_seconds:g} s"
-                    f" (see {file.state / LOG_FILE})"
-                )
-            print_line(
-                f"the coordinator of {file.name} listens on ports {ports[0]} and {ports[1]}"
-            )
+            print_line(comes_up(process))
             code.append(monitor.watch(once, wait_seconds))
     return code[-1]
+
+
+def _comes_up(
+    is_up: Callable[[], object],
+    seconds: float,
+    up: str,
+    not_up: str,
+    process: subprocess.Popen[bytes],
+) -> str:
+    """Wait until a party is up, and return what is printed then."""
+    processes.wait_for(lambda: is_up() or process.poll() is not None, seconds)
+    if not is_up() or process.poll() is not None:
+        raise FederationError(not_up)
+    return up
 
 
 def site_is_up(file: SiteFile) -> bool:
@@ -220,9 +212,7 @@ def site_is_up(file: SiteFile) -> bool:
 
 def coordinator_is_up(file: FederationFile) -> bool:
     """Return whether a coordinator is served on this machine, and listens."""
-    kit = file.coordinator_kit
-    if kit is None:
-        raise FederationError(f"{file.path} has no [coordinator] with a kit")
+    kit = file.kit
     return _supervisor(file.state) is not None and all(map(_listens, _ports(kit)))
 
 
@@ -235,13 +225,6 @@ def stop_party(state: Path, seconds: float = 20.0) -> bool:
     if not processes.wait_for(lambda: not processes.is_running(pid), seconds):
         processes.stop_tree(pid)
     return True
-
-
-def _comes_up(
-    process: subprocess.Popen[bytes], is_up: Callable[[], object], seconds: float
-) -> bool:
-    processes.wait_for(lambda: is_up() or process.poll() is not None, seconds)
-    return bool(is_up()) and process.poll() is None
 
 
 @contextmanager
@@ -261,9 +244,7 @@ def _only_supervisor(state: Path, kit: Path) -> Iterator[None]:
     if not Path("/proc/self/stat").exists():
         raise FederationError("agents and coordinators run on Linux only: there is no /proc here")
     make_private_folder(state)
-    before = os.umask(
-        UMASK
-    )  # of this process and of NVFlare's, which write where we cannot choose
+    before = os.umask(UMASK)  # NVFlare's processes write where we cannot choose
     try:
         with _pid_file(state, kit):
             yield
@@ -343,23 +324,10 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _check_certificate(kit: Path, name: str | None = None) -> str:
-    from conovel.federation.certificates import check_certificate  # noqa: PLC0415  (an extra)
+def _check_kit(kit: Path, print_line: Callable[[str], None], name: str | None = None) -> float:
+    """Check the certificate of a kit; return when it expires, in seconds since 1970."""
+    from conovel.federation import certificates  # noqa: PLC0415  (an extra)
 
-    return check_certificate(kit, name)
-
-
-def _page_of(file: SiteFile) -> PartyMetrics:
-    folders = {"state": file.state, "results": file.results, "kit": file.kit}
-    return PartyMetrics("site", file.state, folders, file.audit_log, _expires(file.kit))
-
-
-def _expires(kit: Path) -> float:
-    from conovel.federation.certificates import read_credentials  # noqa: PLC0415  (an extra)
-
-    return read_credentials(kit).certificate.not_valid_after_utc.timestamp()
-
-
-def _print_if(print_line: Callable[[str], None], text: str) -> None:
-    if text:
-        print_line(text)
+    if warning := certificates.check_certificate(kit, name):
+        print_line(warning)
+    return certificates.read_credentials(kit).certificate.not_valid_after_utc.timestamp()
