@@ -21,9 +21,10 @@ from dataclasses import replace
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
+from conovel.experiments.gaussian import Gaussian
 from conovel.experiments.limit import QUANTIZED_AT, SHIFTS
 from conovel.experiments.plans import Options, _tasks, merged
-from conovel.experiments.tasks import Cell, Gaussian, Learner, Task
+from conovel.experiments.tasks import SIZED, Cell, Learner, Task
 
 LEVEL, K = 0.1, 3
 BITS = (None, 6, 4, 2, 1)
@@ -146,7 +147,7 @@ def bh(p, level):
 
 def shared(learner: Learner, trials: int) -> list[Task]:
     """Return the same cells as tasks, beyond the trials in which bytes are counted."""
-    options = Options(trials=trials, learners=(learner,))
+    options = Options(trials=SIZED + trials, learners=(learner,))
     baselines = (Cell("isolated"), Cell("counts"))
     sweeps = _tasks(
         options,
@@ -158,7 +159,7 @@ def shared(learner: Learner, trials: int) -> list[Task]:
         [Gaussian(QUANTIZED_AT)],
         lambda _: [Cell(regime, "max", b) for regime in ("split", "conservative") for b in BITS],
     )
-    return merged([*sweeps, *precisions])
+    return [task for task in merged([*sweeps, *precisions]) if task.trial >= SIZED]
 
 
 def lines(tasks: list[Task]) -> list[float]:
@@ -199,7 +200,7 @@ def main() -> None:
         tasks[engine][0].run()
     times: dict[str, list[float]] = {"script": [], **{engine: [] for engine in engines}}
     power: dict[str, list[float]] = {name: [] for name in times}
-    for trial in range(args.trials):
+    for trial in range(SIZED, SIZED + args.trials):
         jobs = {"script": lambda t=trial: script.trial(t)}
         for engine in engines:
             mine = [task for task in tasks[engine] if task.trial == trial]

@@ -14,7 +14,7 @@ import conovel as cn
 from conovel.errors import FileError, InputError
 from conovel.experiments import reproduce as runner
 from conovel.experiments.figures import figures
-from conovel.experiments.gaussian import gaussian_design
+from conovel.experiments.gaussian import Gaussian, gaussian_design
 from conovel.experiments.limit import QUANTIZATION, SHIFT
 from conovel.experiments.plans import (
     EXPERIMENTS,
@@ -28,7 +28,7 @@ from conovel.experiments.plans import (
 from conovel.experiments.realdata import Real, real_sources
 from conovel.experiments.reproduce import reproduce, run_tasks
 from conovel.experiments.tables import ResultTable, estimate, where
-from conovel.experiments.tasks import Cell, Gaussian, Learner, Task, Trial, counting_bits
+from conovel.experiments.tasks import Cell, Learner, Task, Trial, counting_bits
 from conovel.experiments.views import false_discoveries, views
 from conovel.scorers.compiled_forest import CompiledForest
 

@@ -7,7 +7,8 @@ sqrt(2 log d) on the first five coordinates.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,3 +87,31 @@ def gaussian_design(
         X_test = rng.normal(size=(m, DIMENSION)) + np.where(is_novel[:, None], novel, centre)
         agents.append(Labelled(rng.normal(size=(n, DIMENSION)) + centre, X_test, is_novel))
     return agents
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """The paper's Gaussian design; every shift has the same noise in the same trial."""
+
+    shift: float
+    n_agents: int = 3
+    n_null: int = 3000
+    n_test: int = 1000
+
+    def draw(self, seed: list[int]) -> list[Labelled]:
+        """Draw the agents of a trial."""
+        return gaussian_design(
+            self.shift,
+            np.random.default_rng(seed),
+            n_agents=self.n_agents,
+            n_null=self.n_null,
+            n_test=self.n_test,
+        )
+
+    def columns(self) -> dict[str, Any]:
+        """Name the source in the results."""
+        return {"data": "gaussian", "shift": float(self.shift), "agents": self.n_agents}
+
+    def identity(self) -> dict[str, Any]:
+        """Return everything that the rows depend on besides the seed."""
+        return asdict(self)

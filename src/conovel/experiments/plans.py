@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
+from conovel.experiments.gaussian import Gaussian
 from conovel.experiments.limit import QUANTIZED_AT, SHIFTS
 from conovel.experiments.realdata import real_sources
-from conovel.experiments.tasks import Cell, Gaussian, Learner, Row, RowSource, Task
+from conovel.experiments.tasks import Cell, Learner, Row, RowSource, Task
 from conovel.spec.settings import Bits
 
 PRECISIONS: tuple[Bits, ...] = (None, 6, 4, 2, 1, "compact")

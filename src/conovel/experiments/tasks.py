@@ -1,8 +1,10 @@
 """A task: one trial of one design, decided in every cell of a table.
 
 Tasks are plain values, so they can be sent to any machine. Their digest is part of the name of
-their result on disk. A cell is decided by a network of :mod:`conovel.runs`. Cells that train on
-the same rows fit a model once: the scorer that their networks get remembers what it has fitted.
+their result on disk. A cell is decided by a network of :mod:`conovel.runs`. Its sites remember
+what those of other cells have fitted: regimes, composites and precisions differ in what comes
+later. A message of theirs has the name of a model in place of its bytes: to encode large models
+takes ten times as long as all the rest.
 """
 
 from __future__ import annotations
@@ -10,27 +12,37 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from fractions import Fraction
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.experiments.gaussian import Labelled, gaussian_design
-from conovel.runs.agents import Agent
-from conovel.runs.network import Network
-from conovel.scorers.base import FittedScorer, Scorer, TrainingSet
+from conovel.experiments.gaussian import Labelled
+from conovel.models import wire
+from conovel.models.forest import Forest
+from conovel.models.quantized.forest import uniform
+from conovel.models.wire import Surrogate
+from conovel.rows.tables import Rows
+from conovel.runs.agents import Agent, AgentRows, open_sites, read_agents
+from conovel.runs.network_run import run_network
+from conovel.scorers.base import FittedScorer, TrainingSet
 from conovel.scorers.compiled_forest import CompiledForest
-from conovel.scorers.estimators import ScorerLike, as_scorer
+from conovel.scorers.estimators import ScorerLike
+from conovel.site.blocks import Block
+from conovel.site.sent.surrogate import flat_of
+from conovel.site.site import Site
+from conovel.site.work import SiteWork
+from conovel.spec.run_spec import RunSpec
 from conovel.spec.settings import Bits
 from conovel.spec.version import __version__
-from conovel.stats.levels import Level, as_level
+from conovel.stats.levels import Level
 from conovel.stats.resolution import resolution
 
 _SIDE_BITS = 2.33  # what the paper spends on feature and structure, see wire.paper_bits
-_AROUND = 40  # bytes of a message around its model, besides the names of the two agents
+_OTHER_ROWS = ("joint", "consensus")  # agents train on other rows than in the other regimes
+SIZED = 2  # trials in which large models are encoded to count their bytes; sizes vary little
 
 Row: TypeAlias = dict[str, Any]  # one line of the Parquet file
 
@@ -46,34 +58,6 @@ class RowSource(Protocol):
 
     def identity(self) -> dict[str, Any]:
         """Return everything that the rows depend on besides the seed."""
-
-
-@dataclass(frozen=True)
-class Gaussian:
-    """The paper's Gaussian design; every shift has the same noise in the same trial."""
-
-    shift: float
-    n_agents: int = 3
-    n_null: int = 3000
-    n_test: int = 1000
-
-    def draw(self, seed: list[int]) -> list[Labelled]:
-        """Draw the agents of a trial."""
-        return gaussian_design(
-            self.shift,
-            np.random.default_rng(seed),
-            n_agents=self.n_agents,
-            n_null=self.n_null,
-            n_test=self.n_test,
-        )
-
-    def columns(self) -> Row:
-        """Name the source in the results."""
-        return {"data": "gaussian", "shift": float(self.shift), "agents": self.n_agents}
-
-    def identity(self) -> dict[str, Any]:
-        """Return everything that the rows depend on besides the seed."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -130,7 +114,10 @@ class Cell:
 
 
 class Traffic(NamedTuple):
-    """What the models of a network cost: bytes of the wire format, and bits by the paper."""
+    """What the models of a network cost: bytes of the wire format, and bits by the paper.
+
+    Bytes are None if nobody counted them, and both if no model was made.
+    """
 
     n_bytes: int | None
     paper_bits: float | None
@@ -148,34 +135,104 @@ class Decision:
     traffic: Traffic
 
 
+class _Sent(NamedTuple):
+    model: Surrogate
+    n_bytes: int | None
+    paper_bits: float
+
+
 @dataclass(frozen=True, eq=False)
-class _FittedOnce(Scorer):
-    """A scorer that fits the same rows with the same seed once."""
+class _Memory:
+    """What one agent has made; and of all agents the models by name, and those of this cell."""
 
-    scorer: Scorer
-    seed: int | None = None
-    fits: dict[tuple[int | None, bytes], FittedScorer] = field(default_factory=dict)
+    made: dict[object, Any]
+    models: dict[bytes, _Sent]
+    sent: list[_Sent]
+    sized: bool
 
-    @property
-    def label(self) -> str:
-        return self.scorer.label
+    def once(self, key: object, make: Callable[[], Any]) -> Any:
+        """Return what was made for this key, or make it."""
+        if key not in self.made:
+            self.made[key] = make()
+        return self.made[key]
 
-    def with_seed(self, seed: int) -> Scorer:
-        return _FittedOnce(self.scorer.with_seed(seed), seed, self.fits)
+
+class _Site(Site):
+    """A site that does nothing twice in a trial."""
+
+    def __init__(self, null: Rows, test: Rows, work: SiteWork, memory: _Memory) -> None:
+        super().__init__(null, test, work)
+        self._memory = memory
+
+    def models(self, *arguments: Any) -> Mapping[str, bytes]:
+        names = super().models(*arguments)
+        self._memory.sent.extend(self._memory.models[name] for name in names.values())
+        return names
+
+    def block_of(self, *places: NDArray[np.intp]) -> Block:
+        key = tuple(each.tobytes() for each in places)
+        block: Block = self._memory.once(key, lambda: super(_Site, self).block_of(*places))
+        return block
 
     def fit(self, training: TrainingSet) -> FittedScorer:
-        rows, labels = training.labelled()
-        digest = hashlib.sha256(rows.tobytes() + labels.tobytes()).digest()
-        if (self.seed, digest) not in self.fits:
-            self.fits[self.seed, digest] = self.scorer.fit(training)
-        return self.fits[self.seed, digest]
+        fitted: FittedScorer = self._memory.once(
+            training, lambda: super(_Site, self).fit(training)
+        )
+        return fitted
+
+    def surrogate(self, training: TrainingSet, local: FittedScorer, n_mixture: int) -> bytes:
+        def make() -> bytes:
+            if isinstance(self.spec.bits, str):
+                blob = super(_Site, self).surrogate(training, local, n_mixture)
+                one = _Sent(self.decode("this site", blob), len(blob), wire.paper_bits(blob))
+            else:
+                one = self._large(training, local, self.spec.bits)
+            name = str(len(self._memory.models)).encode()
+            self._memory.models[name] = one
+            return name
+
+        name: bytes = self._memory.once((training, self.spec.bits), make)
+        return name
+
+    def _large(self, training: TrainingSet, local: FittedScorer, bits: int | None) -> _Sent:
+        candidates, seed = self.work.candidates, self.spec.seed
+        flat = self._memory.once(
+            (training, "flat"), lambda: flat_of(local, training, seed, candidates=candidates)
+        )
+        model = flat if bits is None else uniform(flat, bits)
+        n_bytes = len(wire.encode(model)) if self._memory.sized else None
+        # Quantized trees may shrink, and the paper counts them whole.
+        numbers = len(flat.feature) if isinstance(flat, Forest) else 0
+        return _Sent(model, n_bytes, numbers * ((bits or 64) + _SIDE_BITS))
+
+    def decode(self, peer: str, blob: bytes) -> Surrogate:
+        known_model = self._memory.models.get(blob)
+        return super().decode(peer, blob) if known_model is None else known_model.model
+
+
+@dataclass(frozen=True, eq=False)
+class _Member(AgentRows):
+    memory: _Memory
+
+    def site(self, spec: RunSpec, drawn: int, n_agents: int) -> Site:
+        return _Site(self.null, self.test, self.work(spec, drawn, n_agents), self.memory)
 
 
 class Trial:
-    """The agents of one trial, and the models that they have fitted so far.
+    """The agents of one trial, and what they have made so far.
+
+    Parameters
+    ----------
+    agents : sequence of Labelled
+        The truth in it is not looked at.
+    scorer, level, train_fraction
+        As in :class:`conovel.Network`; its `random_state` is `seed`.
+    sized : bool
+        Whether to count the bytes of large models; those of compact ones are always counted.
 
     Examples
     --------
+    >>> from conovel.experiments.gaussian import gaussian_design
     >>> trial = Trial(gaussian_design(2.0, 0), "logistic", seed=0)
     >>> for regime in ("isolated", "counts"):
     ...     print(sum(int(mask.sum()) for mask in trial.decide(Cell(regime)).rejected))
@@ -191,50 +248,30 @@ class Trial:
         level: Level = 0.1,
         train_fraction: Level | None = 0.5,
         seed: int = 0,
+        sized: bool = True,
     ) -> None:
-        self.level = as_level(level)
         width = len(str(len(agents)))  # agents are sorted by name, as texts
         self._agents = [
             Agent(f"agent {j:0{width}}", rows.X_null, rows.X_test) for j, rows in enumerate(agents)
         ]
-        if scorer is not None and not isinstance(scorer, str):
-            scorer = _FittedOnce(as_scorer(scorer))
-        self._settings: Mapping[str, Any] = {
-            "level": level,
-            "train_fraction": train_fraction,
-            "scorer": scorer,
-            "random_state": seed,
-        }
-        self._unquantized: dict[str, float] = {}  # the paper's bits at 64 bits, by regime
+        self._scorer = scorer
+        self._settings = {"level": level, "train_fraction": train_fraction, "seed": seed}
+        models: dict[bytes, _Sent] = {}
+        self._sent: list[_Sent] = []
+        self._memories = {a.name: _Memory({}, models, self._sent, sized) for a in self._agents}
+        self._read: dict[str, dict[str, AgentRows]] = {}
 
     def decide(self, cell: Cell) -> Decision:
         """Decide as a network of that regime, composite and precision does."""
-        run = Network(
-            self._agents,
-            regime=cell.regime,
-            composite=cell.composite or "mean",
-            bits=cell.bits,
-            **self._settings,
-        ).run(check=False)
+        self._sent.clear()
+        run = run_network(*self._network(cell))
         results = [run[agent.name] for agent in self._agents]
-        models = [entry for entry in run.transcript.entries if entry.kind == "MODEL"]
-        around = sum(_AROUND + len(entry.sender) + len(entry.receiver) for entry in models)
-        traffic = Traffic(
-            sum(entry.n_bytes for entry in models) - around,
-            math.fsum(entry.paper_bits or 0 for entry in models),
-        )
-        if cell.bits is None and traffic.paper_bits:
-            self._unquantized[cell.regime] = traffic.paper_bits
-        if isinstance(cell.bits, int):  # quantized trees shrink, and the paper counts them whole
-            if cell.regime not in self._unquantized:
-                self.decide(Cell(cell.regime, cell.composite))
-            share = (cell.bits + _SIDE_BITS) / (64 + _SIDE_BITS)
-            traffic = traffic._replace(paper_bits=self._unquantized[cell.regime] * share)
+        totals = tuple(sum(one.counts.values()) for one in run.transcript.rounds.values())
         return Decision(
             [one.rejected for one in results],
             [one.ranks for one in results],
-            tuple(sum(one.counts.values()) for one in run.transcript.rounds.values()),
-            traffic,
+            totals,
+            self._traffic(cell),
         )
 
     def resolves(self, cell: Cell) -> bool:
@@ -243,14 +280,35 @@ class Trial:
         In `split` every agent has a block for each agent. Blocks of many agents are so small that
         a step-up over them rejects more than half of all tests or nothing.
         """
-        share = self._settings["train_fraction"]
-        if cell.regime != "split" or share is None:
+        if cell.regime != "split":
             return True
-        K = len(self._agents)
-        m = sum(math.ceil(len(agent.X_test) / K) for agent in self._agents)
-        block = math.ceil(max(len(agent.X_null) for agent in self._agents) / K)
-        size = math.ceil(block * (1 - Fraction(as_level(share))))
-        return 2 * resolution(size, m, self.level).fewest <= m
+        spec, members = self._network(cell)
+        K = len(members)
+        sites = open_sites(spec, members).values()
+        m = sum(spec.regime.n_tested(len(site.test), j, K) for j, site in enumerate(sites))
+        size = max(site.n_calibration_planned(K) for site in sites)
+        return 2 * resolution(size, m, spec.level).fewest <= m
+
+    def _network(self, cell: Cell) -> tuple[RunSpec, dict[str, AgentRows]]:
+        """Return the settings of a cell and its agents, whose rows are read once per regime."""
+        composite, bits = cell.composite or "mean", cell.bits
+        spec = RunSpec.of(regime=cell.regime, composite=composite, bits=bits, **self._settings)
+        if cell.regime not in self._read:
+            self._read[cell.regime] = read_agents(spec, self._agents, self._scorer)
+        members = {name: replace(one, bits=bits) for name, one in self._read[cell.regime].items()}
+        if cell.regime in _OTHER_ROWS:
+            return spec, members
+        return spec, {
+            name: _Member(**vars(one), memory=self._memories[name])
+            for name, one in members.items()
+        }
+
+    def _traffic(self, cell: Cell) -> Traffic:
+        if cell.regime in _OTHER_ROWS:
+            return Traffic(None, None)
+        sizes = [one.n_bytes for one in self._sent if one.n_bytes is not None]
+        n_bytes = sum(sizes) if len(sizes) == len(self._sent) else None
+        return Traffic(n_bytes, math.fsum(one.paper_bits for one in self._sent))
 
 
 @dataclass(frozen=True)
@@ -293,6 +351,7 @@ class Task:
             level=self.level,
             train_fraction=self.learner.share,
             seed=self.network_seed(),
+            sized=self.trial < SIZED,
         )
         about = {**self.source.columns(), **self.learner.columns(), "trial": self.trial}
         return [{**about, **_judge(cell, trial, agents)} for cell in self.cells]

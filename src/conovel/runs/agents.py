@@ -110,13 +110,16 @@ class AgentRows:
 
     def site(self, spec: RunSpec, drawn: int, n_agents: int) -> Site:
         """Make the site of one run; its seed is the agent's own, or the one that was drawn."""
+        return Site(self.null, self.test, self.work(spec, drawn, n_agents))
+
+    def work(self, spec: RunSpec, drawn: int, n_agents: int) -> SiteWork:
+        """Say how the site works in one run."""
         seed = drawn if self.seed is None else as_agent_seed(self.seed)
         own = replace(spec, seed=seed, bits=self.bits)
         if own.privacy is not None:
             own.privacy.require_small_delta(len(self.null) + len(self.test))
         candidates = tuple(as_candidates(self.scorer, seed))
-        work = SiteWork(own, candidates, n_agents, group_rows=self.group_rows)
-        return Site(self.null, self.test, work)
+        return SiteWork(own, candidates, n_agents, group_rows=self.group_rows)
 
 
 def read_agents(

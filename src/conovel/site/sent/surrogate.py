@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,11 +80,6 @@ def flat_of(
     return imitate(*fit_imitated(training, seed, candidates, bounds))
 
 
-@lru_cache(maxsize=64)  # models are immutable; experiments send one in many networks
-def _encode_once(model: Flat, bits: int | None, schema: bytes) -> bytes:
-    return wire.encode(model, bits=bits, schema=schema)
-
-
 class Imitated(NamedTuple):
     """A model fitted on clipped rows, what it was fitted on, and what a forest needs besides."""
 
@@ -126,7 +120,7 @@ def make_surrogate(
     """Make what a peer receives from the model fitted on a training set."""
     if not isinstance(bits, str) and local is not None and local.flat is not None:
         with suppress(ModelError):  # more numbers than a message may hold
-            return _encode_once(local.flat, bits, schema)
+            return wire.encode(local.flat, bits=bits, schema=schema)
     imitation = fit_imitated(training, seed, candidates, bounds)
     if not isinstance(bits, str):
         return wire.encode(imitate(*imitation), bits=bits, schema=schema)
