@@ -156,13 +156,7 @@ class Prepared(NamedTuple):
 
 
 def tree_depths(left: NDArray[np.int32], roots: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the number of splits on the longest path of each tree.
-
-    Examples
-    --------
-    >>> tree_depths(np.array([1, 1, 3, 3, 4, 5]), np.array([0, 5]))
-    array([2, 0])
-    """
+    """Return the number of splits on the longest path of each tree."""
     depths = np.zeros(len(roots), dtype=np.int64)
     level, tree = np.asarray(roots), np.arange(len(roots))
     while True:
@@ -236,30 +230,6 @@ class Forest(Described):
     A row goes left where ``x[feature] <= threshold``. The right child follows
     directly after the left one, children come after their parent, and the left child of a leaf is
     the leaf itself.
-
-    Parameters
-    ----------
-    feature, threshold, left, value : arrays of shape (n_nodes,)
-        The nodes. A leaf has feature -1 and threshold 0, an inner node value 0.
-    roots : array of shape (n_trees,)
-        The first node of each tree, which ends where the next begins.
-    n_features : int
-        Number of columns of the rows.
-    link : {"mean", "logistic"}
-        The score is the mean of the values, which then lie in [0, 1], or the logistic
-        function of ``base`` plus their sum.
-    base : float
-        Where the sum of the logistic link starts.
-    single : bool
-        Whether rows are rounded to float32 before they are compared.
-
-    Examples
-    --------
-    One stump: rows up to 0.5 score 0.1, the others 0.8.
-
-    >>> stump = Forest([0, -1, -1], [0.5, 0, 0], [1, 1, 2], [0, 0.1, 0.8], [0], n_features=1)
-    >>> stump.score([[0.5], [0.6]])
-    array([0.1, 0.8])
     """
 
     feature: NDArray[np.int32]  # (n_nodes,), -1 at a leaf
@@ -267,9 +237,9 @@ class Forest(Described):
     left: NDArray[np.int32]  # (n_nodes,), the right child is left + 1
     value: NDArray[np.float64]  # (n_nodes,), 0 at an inner node
     roots: NDArray[np.int32]  # (n_trees,)
-    n_features: int
+    n_features: int  # number of columns of the rows
     link: Literal["mean", "logistic"] = "mean"  # sum / n_trees, or expit(base + sum)
-    base: float = 0.0
+    base: float = 0.0  # where the sum of the logistic link starts
     single: bool = True  # features are rounded to float32 before they are compared
 
     def __post_init__(self) -> None:

@@ -65,6 +65,7 @@ def affine(
     A matrix product of BLAS sums in an order that depends on the number of rows, which
     would make the score of a row depend on the rows scored with it.
 
+
     Examples
     --------
     >>> affine(np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]]), 0.5)
@@ -98,25 +99,13 @@ def _decay(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def expit(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """1 / (1 + exp(-x)).
-
-    Examples
-    --------
-    >>> expit(np.array([0.0, -800.0, 800.0])).round(3)
-    array([0.5, 0. , 1. ])
-    """
+    """1 / (1 + exp(-x))."""
     z = _decay(np.abs(x))
     return np.where(x >= 0, 1.0, z) / (1.0 + z)
 
 
 def tanh(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Hyperbolic tangent.
-
-    Examples
-    --------
-    >>> tanh(np.array([0.0, -1.0])).round(6)
-    array([ 0.      , -0.761594])
-    """
+    """Hyperbolic tangent."""
     z = _decay(2.0 * np.abs(x))
     return np.where(x >= 0, 1.0, -1.0) * ((1.0 - z) / (1.0 + z))
 
@@ -128,26 +117,12 @@ class Linear(Described):
     The score of a row x is ``logistic(coef · z + intercept)`` with
     ``z = (x - centre) / scale``. The terms are added feature after feature, so the score
     has the same bits whatever rows it is computed with.
-
-    Parameters
-    ----------
-    coef : array of shape (n_features,)
-        One coefficient per feature.
-    intercept : float
-        Added to the sum.
-    centre, scale : arrays of shape (n_features,), optional
-        The scaler; either part may be missing.
-
-    Examples
-    --------
-    >>> Linear(coef=[1.0, -1.0], intercept=0.0, centre=[1.0, 0.0]).score([[1.0, 0.0]])
-    array([0.5])
     """
 
-    coef: NDArray[np.float64]
-    intercept: float
-    centre: NDArray[np.float64] | None = None
-    scale: NDArray[np.float64] | None = None
+    coef: NDArray[np.float64]  # (n_features,): one coefficient per feature
+    intercept: float  # added to the sum
+    centre: NDArray[np.float64] | None = None  # the scaler; either part may be missing
+    scale: NDArray[np.float64] | None = None  # the scaler; either part may be missing
 
     def __post_init__(self) -> None:
         coef = freeze(self.coef, np.float64, "coef")
@@ -183,30 +158,14 @@ class Dense(Described):
     follows every layer but the last, the logistic function the last. The products are
     added input after input, so the score of a row has the same bits whatever rows it is
     computed with.
-
-    Parameters
-    ----------
-    weights : sequence of arrays of shape (n_inputs, n_outputs)
-        One per layer; the last has one output.
-    biases : sequence of arrays of shape (n_outputs,)
-        One per layer.
-    activation : {"relu", "tanh", "logistic", "identity"}
-        What follows the hidden layers.
-    centre, scale : arrays of shape (n_features,), optional
-        The scaler; either part may be missing.
-
-    Examples
-    --------
-    >>> xor = Dense(([[1, 1], [1, 1]], [[9], [-18]]), ([0, -1], [-4.5]), "relu")
-    >>> xor.score([[0, 0], [0, 1], [1, 0], [1, 1]]).round(2)
-    array([0.01, 0.99, 0.99, 0.01])
     """
 
+    # (n_inputs, n_outputs): one per layer; the last has one output
     weights: tuple[NDArray[np.float64], ...]
-    biases: tuple[NDArray[np.float64], ...]
-    activation: Activation
-    centre: NDArray[np.float64] | None = None
-    scale: NDArray[np.float64] | None = None
+    biases: tuple[NDArray[np.float64], ...]  # (n_outputs,): one per layer
+    activation: Activation  # what follows the hidden layers
+    centre: NDArray[np.float64] | None = None  # the scaler; either part may be missing
+    scale: NDArray[np.float64] | None = None  # the scaler; either part may be missing
 
     def __post_init__(self) -> None:
         weights = tuple(freeze(weight, np.float64, "weights") for weight in self.weights)

@@ -23,23 +23,7 @@ from conovel.models.linear import Linear
 def column_shares(
     model: Forest | Linear, X: NDArray[np.float64], background: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return what each column adds to the score of each row, over the mean of the background.
-
-    Examples
-    --------
-    A tree that scores 1 only where both columns are large, and a row that is:
-
-    >>> both = Forest(
-    ...     feature=[0, -1, 1, -1, -1],
-    ...     threshold=[0.5, 0, 0.5, 0, 0],
-    ...     left=[1, 1, 3, 3, 4],
-    ...     value=[0, 0, 0, 0, 1],
-    ...     roots=[0],
-    ...     n_features=2,
-    ... )
-    >>> column_shares(both, np.array([[1.0, 1.0]]), np.array([[0.0, 0.0]]))
-    array([[0.5, 0.5]])
-    """
+    """Return what each column adds to the score of each row, over the mean of the background."""
     X, background = (check_rows(rows, model.n_features) for rows in (X, background))
     if isinstance(model, Linear):
         weights = model.coef if model.scale is None else model.coef / model.scale

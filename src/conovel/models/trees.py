@@ -29,15 +29,7 @@ def join_trees(
     base: float = 0.0,
     single: bool = True,
 ) -> Forest:
-    """Join trees whose nodes are in any order; the forest stores each tree level by level.
-
-    Examples
-    --------
-    >>> numbers = [[1, -2, -2], [0.5, -2, -2], [1, -1, -1], [2, -1, -1], [0.4, 0, 1]]
-    >>> stump = Tree(*map(np.array, numbers))
-    >>> join_trees([stump, stump], n_features=2).left
-    array([1, 1, 2, 4, 4, 5], dtype=int32)
-    """
+    """Join trees whose nodes are in any order; the forest stores each tree level by level."""
     parts, roots, size = [], [], 0
     for tree in trees:
         order, left = _by_levels(tree)
@@ -81,14 +73,6 @@ def round_down(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
 
     For a float32 value x, ``x <= t`` and ``x <= round_down(t)`` are the same; the nearest
     float32 may lie above t, and a row with exactly that value would go left.
-
-    Examples
-    --------
-    >>> t = np.array([0.1, 0.25])
-    >>> np.float64(np.float32(0.1)) > 0.1
-    np.True_
-    >>> round_down(t) <= t
-    array([ True,  True])
     """
     with np.errstate(over="ignore"):
         nearest = threshold.astype(np.float32)

@@ -89,18 +89,7 @@ def _as_candidate(given: ScorerLike | str) -> Scorer:
 
 
 def reads_frames(scorer: Any) -> bool:
-    """Tell whether a scorer, or a part of it, chooses columns by name or reads categories.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import OneHotEncoder
-    >>> reads_frames(make_pipeline(OneHotEncoder(), LogisticRegression()))
-    True
-    >>> reads_frames(LogisticRegression())
-    False
-    """
+    """Tell whether a scorer, or a part of it, chooses columns by name or reads categories."""
     if isinstance(scorer, list | tuple):
         return any(map(reads_frames, scorer))
     if isinstance(scorer, Scorer) and is_dataclass(scorer):
@@ -167,13 +156,7 @@ def spell_scorer(scorer: Any) -> str:
 
 
 def spell_seed(random_state: Any) -> str:
-    """Spell a random state: a number, or that each run draws its own.
-
-    Examples
-    --------
-    >>> spell_seed(7), spell_seed(None)
-    ('7', 'drawn anew')
-    """
+    """Spell a random state: a number, or that each run draws its own."""
     is_drawn = random_state is None or isinstance(random_state, Generators)
     return DRAWN if is_drawn else spell(random_state)
 
@@ -183,12 +166,6 @@ def spell(value: Any, depth: int = 0) -> str:  # noqa: PLR0911  (a table of kind
 
     Of an estimator, parameters that are as its class has them are left out: another release may
     have more of them.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> spell([LogisticRegression(C=2.0), "boosting"])
-    "[sklearn.linear_model._logistic.LogisticRegression(C=2.0), 'boosting']"
     """
     inner = depth + 1
     if isinstance(value, np.ndarray | np.generic):

@@ -44,24 +44,12 @@ _EXTREME_SHARE = 3  # one column in so many is enough
 
 
 class Normality(NamedTuple):
-    """How many columns do not look Gaussian.
+    """How many columns do not look Gaussian."""
 
-    Attributes
-    ----------
-    n_columns : int
-        Columns that vary.
-    n_other : int
-        Those of them that do not look Gaussian.
-    n_allowed : int
-        As many may seem so by chance.
-    n_extreme : int
-        Those whose tails are so heavy that chance does not explain a single one.
-    """
-
-    n_columns: int
-    n_other: int
-    n_allowed: int
-    n_extreme: int = 0
+    n_columns: int  # columns that vary
+    n_other: int  # those of them that do not look Gaussian
+    n_allowed: int  # as many may seem so by chance
+    n_extreme: int = 0  # those whose tails are so heavy that chance does not explain a single one
 
     @property
     def has_extremes(self) -> bool:
@@ -75,18 +63,7 @@ class Normality(NamedTuple):
 
 
 def normality(rows: Matrix) -> Normality:
-    """Test each column by its third and fourth moment (Jarque and Bera 1987).
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> normality(rng.normal(size=(500, 20))).is_plausible
-    True
-    >>> normality(rng.exponential(size=(500, 20))).is_plausible
-    False
-    >>> normality(np.exp(2 * rng.normal(size=(500, 1))))
-    Normality(n_columns=1, n_other=1, n_allowed=1, n_extreme=1)
-    """
+    """Test each column by its third and fourth moment (Jarque and Bera 1987)."""
     away = rows - rows.mean(axis=0)
     largest = np.abs(away).max(axis=0, initial=0.0)
     away = away[:, largest > 0] / largest[largest > 0]  # powers do not overflow

@@ -381,7 +381,6 @@ def content_folds(rows: Matrix, n_folds: int) -> NDArray[np.int64]:
 
     Examples
     --------
-    >>> import numpy as np
     >>> content_folds(np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]]), 5).tolist()
     [4, 1, 4]
     """

@@ -30,26 +30,12 @@ _SPACE = 1 << 18  # nodes that are written before they are copied
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """The rows of a training set in bins, computed once for all fits on the same rows.
+    """The rows of a training set in bins, computed once for all fits on the same rows."""
 
-    Attributes
-    ----------
-    edges : tuple of arrays
-        Increasing edges of each column. A value is in bin c if c edges lie below it.
-    columns : uint8 array of shape (d, n)
-        The bin of each value.
-    places : array of shape (d, 256)
-        Where on its axis each bin stands, for thresholds that are drawn: its least value.
-
-    Examples
-    --------
-    >>> bins = Bins.of(np.array([[1.0], [3.0], [3.0], [9.0]]))
-    >>> bins.edges[0], bins.columns[0]
-    (array([2., 6.]), array([0, 1, 1, 2], dtype=uint8))
-    """
-
+    # Increasing edges of each column. A value is in bin c if c edges lie below it.
     edges: tuple[Vector, ...]
-    columns: NDArray[np.uint8]
+    columns: NDArray[np.uint8]  # (d, n): the bin of each value
+    # (d, 256): where on its axis each bin stands, for thresholds that are drawn: its least value
     places: Matrix
 
     @classmethod
@@ -121,11 +107,6 @@ def as_integers(weights: Vector | None, n: int, largest: int = 2**31) -> NDArray
 
     The unit is the smallest with which n of the largest weights add up to less than `largest`.
     A positive weight stays positive.
-
-    Examples
-    --------
-    >>> as_integers(np.array([1.0, 0.5, 0.0]), 3, 100)
-    array([16,  8,  0])
     """
     if weights is None:
         return np.ones(n, dtype=np.int64)
@@ -148,20 +129,11 @@ def scaled_weights(weights: Vector | None, n: int, largest: int = 2**31) -> Vect
 
 @dataclass(frozen=True, eq=False)
 class GrownForest:
-    """A forest, and what its trees say about rows that they did not see.
-
-    Attributes
-    ----------
-    forest : Forest
-    votes : array of shape (n,)
-        For each row, the sum of the scores by the trees that did not see it.
-    times : int array of shape (n,)
-        How many trees did not see it.
-    """
+    """A forest, and what its trees say about rows that they did not see."""
 
     forest: Forest
-    votes: Vector
-    times: NDArray[np.int64]
+    votes: Vector  # (n,): for each row, the sum of the scores by the trees that did not see it
+    times: NDArray[np.int64]  # (n,): how many trees did not see it
 
     @property
     def unseen_scores(self) -> Vector:
@@ -176,46 +148,17 @@ class BinnedForest:
 
     The trees are Breiman's, as in scikit-learn: Gini's criterion, features drawn for each node
     until enough were tried and one of them varies, leaves that hold the share of class 1.
-
-    Parameters
-    ----------
-    n_trees : int
-    max_depth : int or None
-    max_features : int or None
-        Features tried at each node; None is the square root of their number.
-    min_rows_per_leaf : int
-        Rows of a leaf, counted once each however often they were drawn.
-    splitter : {"best", "random"}
-        The best cut of each feature that is tried, or one that is drawn between its least and
-        its largest value in the node (extra-trees).
-    bootstrap : bool or None
-        Whether each tree draws its rows with replacement; None does so for the best cuts.
-    random_state : int or None
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> X, y = rng.normal(size=(600, 4)), np.arange(600) % 2
-    >>> X[y == 1, 0] += 2
-    >>> grown = BinnedForest(50, min_rows_per_leaf=3, random_state=0).grow(Bins.of(X), y)
-    >>> bool(np.mean((grown.unseen_scores > 0.5) == y) > 0.8)
-    True
-
-    A cross-fit gives the rows of the fold that is left out the weight 0:
-
-    >>> fold = np.arange(600) % 3 == 0
-    >>> grown = BinnedForest(50, min_rows_per_leaf=3, splitter="random", random_state=0).grow(
-    ...     Bins.of(X), y, np.where(fold, 0.0, 1.0)
-    ... )
-    >>> bool(np.mean((grown.unseen_scores[fold] > 0.5) == y[fold]) > 0.75)
-    True
     """
 
     n_trees: int = 100
     max_depth: int | None = None
+    # Features tried at each node; None is the square root of their number
     max_features: int | None = None
-    min_rows_per_leaf: int = 1
+    min_rows_per_leaf: int = 1  # rows of a leaf, counted once each however often they were drawn
+    # The best cut of each feature that is tried, or one that is drawn between its least and its
+    # largest value in the node (extra-trees)
     splitter: Literal["best", "random"] = "best"
+    # Whether each tree draws its rows with replacement; None does so for the best cuts
     bootstrap: bool | None = None
     random_state: int | None = None
 
@@ -288,24 +231,7 @@ def _grow(
 
 @dataclass(eq=False, repr=False)
 class RandomisedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Extra-trees of :class:`conovel.scorers.binned_forest.BinnedForest`, with sample weights.
-
-    Parameters
-    ----------
-    n_trees : int
-    max_depth : int
-    min_rows_per_leaf : int
-    random_state : int or None
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> X, y = rng.normal(size=(500, 9)), np.arange(500) >= 450
-    >>> X[y] += 2.0
-    >>> model = RandomisedTrees(random_state=0).fit(X, y)
-    >>> bool(model.predict_proba(X)[y, 1].mean() > 0.8)
-    True
-    """
+    """Extra-trees of :class:`conovel.scorers.binned_forest.BinnedForest`, with sample weights."""
 
     by_row = True  # as its forest
 

@@ -27,36 +27,16 @@ _NO_LIMIT = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class CompiledForest(Scorer):
-    """A random forest as a scorer.
-
-    Parameters
-    ----------
-    n_trees : int
-    max_depth : int or None
-    max_features : int or None
-        Features tried at each node; None is the square root of their number.
-    bootstrap : bool
-    random_state : int or None
-    n_jobs : int or None
-        Threads, -1 for one on each core. Then every tree has random numbers of its own, and the
-        forest is the same for any number of threads. None draws for one tree after another.
-
-    Examples
-    --------
-    >>> import conovel as cn
-    >>> rng = np.random.default_rng(0)
-    >>> X_null, X_test = rng.normal(size=(900, 9)), rng.normal(size=(300, 9))
-    >>> X_test[270:] += 2.0
-    >>> result = cn.AdaDetect(CompiledForest(100, max_depth=5)).detect(X_null, X_test)
-    >>> bool(result.rejected[270:].mean() > 0.9)
-    True
-    """
+    """A random forest as a scorer."""
 
     n_trees: int = 100
     max_depth: int | None = None
+    # Features tried at each node; None is the square root of their number
     max_features: int | None = None
     bootstrap: bool = True
     random_state: int | None = None
+    # Threads, -1 for one on each core. Then every tree has random numbers of its own, and the
+    # forest is the same for any number of threads. None draws for one tree after another.
     n_jobs: int | None = None
 
     label = "CompiledForest"

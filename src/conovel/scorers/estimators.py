@@ -53,14 +53,7 @@ class ClassifierScorer(Scorer):
 
 
 def as_scorer(scorer: ScorerLike) -> Scorer:
-    """Return a scorer as it is, and a classifier as a scorer.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> as_scorer(LogisticRegression()).label
-    'LogisticRegression'
-    """
+    """Return a scorer as it is, and a classifier as a scorer."""
     if isinstance(scorer, Scorer):
         return scorer
     require_classifier(scorer)
@@ -213,14 +206,7 @@ def _is_plain(features: Any) -> bool:
 
 
 class FrameEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """An estimator that gets the rows of a matrix as a frame.
-
-    Parameters
-    ----------
-    model : classifier or one-class model
-    decode : callable
-        Makes a frame of the rows of a matrix.
-    """
+    """An estimator that gets the rows of a matrix as a frame."""
 
     def __init__(self, model: Any, decode: Decode) -> None:
         self.model = model

@@ -33,27 +33,9 @@ _LIGHTGBM_ZERO = float(np.float32(1e-35))  # its predictor reads smaller values 
 
 
 def to_flat(estimator: Any) -> Flat:
-    """Return the flat model that scores like a fitted binary classifier.
+    """Return the flat model whose ``score(X)`` is ``estimator.predict_proba(X)[:, 1]``.
 
-    Parameters
-    ----------
-    estimator : fitted classifier or flat model
-        With classes 0 (null) and 1 (novel): random forest, extra trees, decision or extra
-        tree, (hist) gradient boosting, logistic regression, perceptron, a pipeline of a
-        scaler and one of these, or a LightGBM model. A flat model is returned as it is.
-
-    Returns
-    -------
-    Forest, Linear or Dense
-        Its ``score(X)`` is ``estimator.predict_proba(X)[:, 1]``.
-
-    Examples
-    --------
-    >>> from sklearn.ensemble import ExtraTreesClassifier
-    >>> X = np.random.default_rng(0).normal(size=(100, 2))
-    >>> model = ExtraTreesClassifier(10, random_state=0).fit(X, (X[:, 0] > 0).astype(int))
-    >>> np.array_equal(to_flat(model).score(X), model.predict_proba(X)[:, 1])
-    True
+    The classes are 0 (null) and 1 (novel). A flat model is returned as it is.
     """
     if isinstance(estimator, Forest | Linear | Dense):
         return estimator

@@ -43,26 +43,13 @@ MAX_PARTS = 1000  # of a model, and of those that it is made of
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A model as numbers.
+    """A model as numbers."""
 
-    Attributes
-    ----------
-    kind : str
-        One of forest, linear, dense, discriminant, distance, folds and blend.
-    scale : str
-        What its scores are, see :class:`conovel.FittedScorer`.
-    settings : dict
-        Numbers and words, as JSON has them.
-    arrays : dict of arrays
-    parts : tuple of Part
-        The models that it is made of.
-    """
-
-    kind: str
-    scale: str
-    settings: dict[str, Any] = field(default_factory=dict)
+    kind: str  # one of forest, linear, dense, discriminant, distance, folds and blend
+    scale: str  # what its scores are, see :class:`conovel.FittedScorer`
+    settings: dict[str, Any] = field(default_factory=dict)  # numbers and words, as JSON has them
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
-    parts: tuple[Part, ...] = ()
+    parts: tuple[Part, ...] = ()  # the models that it is made of
 
 
 @dataclass(frozen=True, eq=False)

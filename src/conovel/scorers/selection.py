@@ -35,15 +35,9 @@ CAUTIOUS = 3.0  # standard errors; below, most switches from the preferred candi
 
 @dataclass(frozen=True, eq=False)
 class HoldOut:
-    """The training set with half of null_train hidden among the unlabelled rows.
+    """The training set with half of null_train hidden among the unlabelled rows."""
 
-    Attributes
-    ----------
-    training : TrainingSet
-        The half of null_train that still trains; the hidden half, then the rows of the mixture.
-    n_hidden : int
-    """
-
+    # The half of null_train that still trains; the hidden half, then the rows of the mixture
     training: TrainingSet
     n_hidden: int
 

@@ -101,26 +101,9 @@ _WEIGHT_OF_ALL = 0.1  # of a mixture row that nothing points to
 
 @dataclass(frozen=True, eq=False)
 class WeightedForests(Scorer):
-    """Forests that learn most from likely novelties.
+    """Forests that learn most from likely novelties."""
 
-    Parameters
-    ----------
-    n_trees : int
-        Trees of the first and of the second forest.
-    random_state : int or None
-
-    Examples
-    --------
-    >>> import conovel as cn
-    >>> rng = np.random.default_rng(0)
-    >>> X_null, X_test = rng.normal(size=(900, 9)), rng.normal(size=(300, 9))
-    >>> X_test[270:] *= 3
-    >>> result = cn.AdaDetect(WeightedForests()).detect(X_null, X_test)
-    >>> bool(result.rejected[270:].mean() > 0.7)
-    True
-    """
-
-    n_trees: int = 100
+    n_trees: int = 100  # trees of the first and of the second forest
     random_state: int | None = None
 
     label = "forests"

@@ -48,14 +48,7 @@ class Batch:
 
     @classmethod
     def of(cls, ranks: NDArray[np.int64], n_calibration: int, most: int) -> Batch:
-        """Hold the ranks up to `most`, and count the others.
-
-        Examples
-        --------
-        >>> batch = Batch.of(np.array([7, 1, 40]), n_calibration=99, most=10)
-        >>> batch.n_tests, batch.rows, batch.ranks
-        (3, array([0, 1]), array([7, 1]))
-        """
+        """Hold the ranks up to `most`, and count the others."""
         rows = np.flatnonzero(within_limit(ranks, most))
         return cls(ranks.size, n_calibration, rows, ranks[rows])
 
@@ -91,13 +84,6 @@ def list_by_ranks(batches: Sequence[Batch], level: Fraction) -> list[int]:
     Returns the largest rank that is listed of every batch; 0 for none.
 
     Proof: Theorem 13 (docs/theory.md#thm-list).
-
-    Examples
-    --------
-    >>> first = Batch.of(np.array([1, 60]), 99, most=20)
-    >>> second = Batch.of(np.array([2, 70]), 99, most=20)
-    >>> list_by_ranks([first], Fraction(1, 50)), list_by_ranks([first, second], Fraction(1, 50))
-    ([1], [0, 0])
     """
     m = sum(batch.n_tests for batch in batches)
     _, limits = descend([batch.histogram for batch in batches], level / m)
@@ -126,13 +112,6 @@ def list_by_evidence(batches: Sequence[Batch], level: Fraction) -> list[int]:
     Returns the largest rank that is listed of every batch; 0 for none.
 
     Proof: Theorem 14 (docs/theory.md#thm-list-evidence).
-
-    Examples
-    --------
-    >>> quiet = Batch.of(np.array([500, 600]), 999, most=100)
-    >>> batch = Batch.of(np.array([1, 2, 3, 800]), 999, most=100)
-    >>> list_by_evidence([batch, quiet], Fraction(1, 10))
-    [2, 0]
     """
     limits = [evidence_limit(batch, LIST_SHARE * level, LIST_MOST) for batch in batches]
     values = [
@@ -152,11 +131,6 @@ def rejections_reach(k: int, n_tests: int, n_rejected: int, m: int) -> bool:
     the tests of all batches, over all agents.
 
     Proof: Theorem 14 (docs/theory.md#thm-list-evidence).
-
-    Examples
-    --------
-    >>> [rejections_reach(30, n_tests=100, n_rejected=r, m=400) for r in (12, 16)]
-    [True, False]
     """
     return k > 0 and n_rejected > 0 and n_tests * k >= NETWORK_SHARE * n_rejected * m
 
@@ -166,11 +140,6 @@ def level_share(t: int, n_batches: int) -> Fraction:
     """Return γ_t, the share of the level that batch t of T final batches gets: (1/t)/(1+…+1/T).
 
     Proof: Theorem 15 (docs/theory.md#thm-final).
-
-    Examples
-    --------
-    >>> [str(level_share(t, 3)) for t in (1, 2, 3, 4)]
-    ['6/11', '3/11', '2/11', '0']
     """
     if t > n_batches:
         return Fraction(0)
@@ -184,12 +153,6 @@ def final_by_ranks(batch: Batch, n_before: int, level: Fraction, t: int, n_batch
     `n_batches`, from 1. Returns the largest rank that is rejected; 0 for none.
 
     Proof: Theorem 15 (docs/theory.md#thm-final).
-
-    Examples
-    --------
-    >>> batch = Batch.of(np.array([1, 2, 30]), 99, most=100)
-    >>> [final_by_ranks(batch, before, Fraction(1, 20), 3, 3) for before in (0, 9)]
-    [0, 3]
     """
     histogram, k, last = batch.histogram, batch.n_tests, -1
     slope = level * level_share(t, n_batches) / batch.n_tests
@@ -203,12 +166,6 @@ def final_by_evidence(batch: Batch, n_before: int, level: Fraction, t: int, n_ba
     """Decide a batch for good by its evidence: E ≥ m/(αγ_t(R_before + R)) for its R rows with E.
 
     Proof: Theorem 15 (docs/theory.md#thm-final).
-
-    Examples
-    --------
-    >>> batch = Batch.of(np.array([1, 2, 3, 800]), 999, most=100)
-    >>> [final_by_evidence(batch, 0, Fraction(1, n), 1, 3) for n in (10, 1000)]
-    [5, 0]
     """
     own = level * level_share(t, n_batches)
     limit = evidence_limit(batch, own * max(Fraction(1), Fraction(t, 2)), FINAL_MOST)

@@ -32,12 +32,6 @@ class CellHistogram:
     """How many calibration rows and test rows of an agent are in each cell, the lowest cell first.
 
     Rows from the cell `likely` on are likely novelties.
-
-    Examples
-    --------
-    >>> histogram = CellHistogram.of(np.array([0, 0, 1]), np.array([0, 2]), n_cells=3, likely=1)
-    >>> histogram.calibration.tolist(), histogram.tests.tolist(), histogram.n_likely
-    ([2, 1, 0], [1, 0, 1], 2)
     """
 
     calibration: NDArray[np.int64]
@@ -124,13 +118,6 @@ def choose_room(agents: Sequence[RoomWanted], level: Fraction, liars: int = 0) -
     count.
 
     Proof: Theorem 10 (docs/theory.md#thm-joint).
-
-    Examples
-    --------
-    >>> str(choose_room([RoomWanted(30, 333, 500)] * 3, Fraction(1, 10)))
-    '3/20'
-    >>> str(choose_room([RoomWanted(120, 333, 500)] * 3, Fraction(1, 10)))
-    '3/10'
     """
     share = Fraction(15, 100) / (1 - level)  # of all rejected rows among the test rows
     weight = max((Fraction(a.n_test, a.n_calibration + 1) for a in agents), default=Fraction(0))
@@ -149,11 +136,6 @@ class PooledBlock:
 
     `test_counts` and `calibration_counts` are rows in each cell of the common scale, the lowest
     cell first; zero below the floor.
-
-    Examples
-    --------
-    >>> PooledBlock(3, 20, [0, 0, 2], [0, 1, 0]).n_above
-    3
     """
 
     n_test: int
@@ -208,11 +190,6 @@ def floor_cell(mixture_counts: ArrayLike, n_calibration: int, room: Level) -> in
     cells is returned if even the highest cell has too many rows.
 
     Proof: Theorem 10 (docs/theory.md#thm-joint).
-
-    Examples
-    --------
-    >>> floor_cell([50, 20, 4, 3, 1], n_calibration=70, room=0.1)
-    3
     """
     counts = _as_counts(mixture_counts, "mixture_counts")
     size = as_whole(n_calibration, "n_calibration")

@@ -88,11 +88,6 @@ class Fold:
 
     `tests` and `others` are the rows of this fold and of the other one in each cell. `types`
     are the agents whose normals count.
-
-    Examples
-    --------
-    >>> Fold(4, 4, (2, 2), (3, 1), (Calibration(9, (9, 0)),)).p_values
-    (Fraction(1, 1), Fraction(1, 10))
     """
 
     n_test: int
@@ -164,12 +159,6 @@ def decide_folds(folds: Sequence[Fold], level: Level) -> Consensus:
     There is one fold where nothing was learnt from test rows.
 
     Proof: Theorem 16 (docs/theory.md#thm-consensus).
-
-    Examples
-    --------
-    >>> fold = Fold(20, 20, (15, 2, 3), (15, 2, 3), (Calibration(99, (90, 9, 0)),))
-    >>> decide_folds([fold, fold], 0.1)
-    Consensus(cells=(2, 2), n_rejected=(3, 3), p_values=(Fraction(1, 100), Fraction(1, 100)))
     """
     alpha = as_level(level)
     if not folds or not all(isinstance(fold, Fold) for fold in folds):
@@ -214,11 +203,6 @@ def conforming_limit(calibration: Sequence[int], level: Level) -> int:
 
     Rows below conform to the calibration rows. Without calibration rows no row conforms, and the
     limit is zero.
-
-    Examples
-    --------
-    >>> conforming_limit([10, 6, 3, 0], 0.2), conforming_limit([0, 0], 0.2)
-    (2, 0)
     """
     size, alpha = sum(calibration), as_level(level)
     if size == 0:

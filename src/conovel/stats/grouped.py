@@ -38,26 +38,17 @@ from conovel.stats.ranks import as_array
 
 @dataclass(frozen=True)
 class PooledGroup:
-    """Agents whose calibration rows count together, all on the same cells.
+    """Agents whose calibration rows count together, all on the same cells."""
 
-    Attributes
-    ----------
-    blocks : sequence of PooledBlock
-        One per agent.
-    room : float, str, Fraction or None
-        The room x: no agent has more than x(ℓ_j + 1) mixture rows above its floor. Where one agent
-        alone takes part, x and the floor are not needed, and all of the level is used. None: one
-        agent, without a floor.
-    weight : int, Fraction or None
-        The weight w of a calibration row; None is the smallest that the theorem allows.
-    expected : sequence of int, or None
-        How many rejections the group may expect, by one or more guesses; None: as many as it has
-        tests. Like x and floors, it must not depend on which mixture rows are calibration rows.
-    """
-
-    blocks: Sequence[PooledBlock]
+    blocks: Sequence[PooledBlock]  # one per agent
+    # The room x: no agent has more than x(ℓ_j + 1) mixture rows above its floor. Where one agent
+    # alone takes part, x and the floor are not needed, and all of the level is used. None: one
+    # agent, without a floor.
     room: Level | None = None
+    # The weight w of a calibration row; None is the smallest that the theorem allows
     weight: Rational | None = None
+    # How many rejections the group may expect, by one or more guesses; None: as many as it has
+    # tests. Like x and floors, it must not depend on which mixture rows are calibration rows.
     expected: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
@@ -147,13 +138,7 @@ class PooledOutcome:
     share: Fraction = Fraction(1)
 
     def rejects(self, cells: ArrayLike, floor: int) -> NDArray[np.bool_]:
-        """Return which test rows of an agent are rejected, from their cells and the agent's floor.
-
-        Examples
-        --------
-        >>> PooledOutcome(2, 1, 0, Fraction(1), Fraction(1, 10)).rejects([1, 2, 3], floor=3)
-        array([False, False,  True])
-        """
+        """Return which test rows of an agent are rejected, from their cells and its floor."""
         rows = as_array(cells, "cells")
         if self.cell is None:
             return np.zeros(rows.shape, dtype=np.bool_)
@@ -216,13 +201,6 @@ def grouped_cut(
     counts, and α bounds the false discovery rate over the rows of the others.
 
     Proof: Theorem 12 (docs/theory.md#thm-groups), Theorem 10 (docs/theory.md#thm-joint).
-
-    Examples
-    --------
-    >>> many = PooledGroup([PooledBlock(10, 69, [0, 0, 1, 3], [0, 2, 0, 0])] * 2, "1/10")
-    >>> thin = PooledGroup([PooledBlock(10, 19, [0, 0, 1, 5], [0, 2, 0, 0])])
-    >>> [(o.cell, o.n_rejected, str(o.share)) for o in grouped_cut([many, thin], "1/10")]
-    [(2, 8, '2/3'), (None, 0, '1/3')]
     """
     alpha = as_level(level)
     if not groups:
@@ -257,16 +235,7 @@ def pooled_cut(
     weight: Rational | None = None,
     liars: int = 0,
 ) -> PooledOutcome:
-    """Decide for all agents together, by one calibration for the network: a single group.
-
-    Examples
-    --------
-    >>> north = PooledBlock(10, 69, [0, 0, 1, 3], [0, 2, 0, 0])
-    >>> south = PooledBlock(10, 69, [0, 0, 0, 2], [0, 3, 1, 0])
-    >>> outcome = pooled_cut([north, south], level=0.1, room=0.1)
-    >>> outcome.cell, outcome.n_rejected, outcome.n_calibration_above
-    (2, 6, 1)
-    """
+    """Decide for all agents together, by one calibration for the network: a single group."""
     [outcome] = grouped_cut([PooledGroup(blocks, room, weight)], level, liars)
     return outcome
 

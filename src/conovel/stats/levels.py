@@ -24,13 +24,7 @@ _SHAPE = re.compile(r"\s*[-+]?(\d+/\d+|(\d+\.?\d*|\.\d+)(e[-+]?(?P<exponent>\d+)
 
 
 def as_level(level: Level, name: str = "level") -> Fraction:
-    """Read a level exactly as it is written: 0.1, "0.1" and Fraction(1, 10) are 1/10.
-
-    Examples
-    --------
-    >>> as_level(0.1), as_level("1/20")
-    (Fraction(1, 10), Fraction(1, 20))
-    """
+    """Read a level exactly as it is written: 0.1, "0.1" and Fraction(1, 10) are 1/10."""
     # str of a float is its shortest decimal form: what the user typed.
     exact = Fraction(level) if isinstance(level, Rational) else as_fraction(str(level), name)
     if not 0 < exact < 1:
@@ -94,11 +88,6 @@ def as_seed(random_state: RandomState) -> int:
 
     Call it where the work begins, once: a generator of numpy draws another seed at each call.
     None draws a fresh seed, below 2**32. A SeedSequence gives the same seed each time.
-
-    Examples
-    --------
-    >>> as_seed(7), as_seed(np.random.SeedSequence(0)), as_seed(np.random.RandomState(0))
-    (7, 2968811710, 2357136044)
     """
     if random_state is None:
         random_state = np.random.SeedSequence()

@@ -24,14 +24,9 @@ CountsBelow = Callable[[Fraction], Sequence[int]]  # counts of p-values below a 
 
 @dataclass(frozen=True)
 class NullProportion(ABC):
-    """An estimator of the number of nulls that is nondecreasing in every p-value.
+    """An estimator of the number of nulls that is nondecreasing in every p-value."""
 
-    Parameters
-    ----------
-    at : float, str or Fraction
-        The point where p-values are counted, strictly between 0 and 1; see the subclasses.
-    """
-
+    # The point where p-values are counted, strictly between 0 and 1; see the subclasses
     at: Level = Fraction(1, 2)
     proven_for_several: ClassVar[bool] = False
 
@@ -114,13 +109,7 @@ class Quantile(NullProportion):
 
 
 def as_estimator(pi0: str | NullProportion | None) -> NullProportion | None:
-    """Read ``None``, ``"storey"``, ``"quantile:0.4"`` or an estimator.
-
-    Examples
-    --------
-    >>> as_estimator("storey:0.25")
-    Storey(at=Fraction(1, 4))
-    """
+    """Read ``None``, ``"storey"``, ``"quantile:0.4"`` or an estimator."""
     if pi0 is None or isinstance(pi0, NullProportion):
         return pi0
     kinds = {"storey": Storey, "quantile": Quantile}

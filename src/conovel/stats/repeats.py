@@ -200,11 +200,6 @@ def repeated_resolution(n_calibration: int, m: int, level: Fraction) -> Resoluti
 
     A run that rejects anything rejects at least f rows, so no row has more evidence than
     m/(βf), and e-BH needs k ≥ βf/α.
-
-    Examples
-    --------
-    >>> repeated_resolution(166, 999, Fraction(1, 10))
-    Resolution(fewest=60, rows_for_any=24, rows_for_one=9989)
     """
     each = resolution(n_calibration, m, run_level(level))
     whole = resolution(n_calibration, m, level)

@@ -46,11 +46,7 @@ def resolution(n_calibration: int, m: int, level: Level) -> Resolution:
 def warn_resolution(blocks: Sequence[tuple[int, int]], level: Fraction) -> None:
     """Warn when no rejection is possible even if every row had rank 1.
 
-    Parameters
-    ----------
-    blocks : sequence of (n_tests, n_calibration)
-        What is decided together.
-    level : Fraction
+    `blocks` are pairs (n_tests, n_calibration) that are decided together.
     """
     m = best = sum(n_tests for n_tests, _ in blocks)
     last = -1

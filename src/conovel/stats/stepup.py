@@ -367,13 +367,7 @@ class RankHistogram:
         return int(self._cumulative[np.searchsorted(self._values, rank, side="right")])
 
     def pairs(self, most: int) -> list[tuple[int, int]]:
-        """Return the ranks up to `most` that occur, ascending, with how often each occurs.
-
-        Examples
-        --------
-        >>> RankHistogram(np.array([3, 1, 3]), n_calibration=4).pairs(3)
-        [(1, 1), (3, 2)]
-        """
+        """Return the ranks up to `most` that occur, ascending, with how often each occurs."""
         n = int(np.searchsorted(self._values, most, side="right"))
         times = np.diff(self._cumulative[: n + 1])
         return list(zip(self._values[:n].tolist(), times.tolist(), strict=True))

@@ -23,13 +23,7 @@ GRID_BITS = 13  # of a value of k; a k is above the next smaller one by less tha
 
 
 def on_grid(k: int) -> int:
-    """Return the largest value of the grid that is at most k.
-
-    Examples
-    --------
-    >>> on_grid(8191), on_grid(8193), on_grid(16387)
-    (8191, 8192, 16384)
-    """
+    """Return the largest value of the grid that is at most k."""
     shift = max(k.bit_length() - GRID_BITS, 0)
     return k >> shift << shift
 
@@ -42,13 +36,7 @@ def _from_grid(k: int) -> int:
 
 @dataclass(frozen=True)
 class CountSteps:
-    """The count of an agent as a function of k: `tests` more rows from each of the `steps` on.
-
-    Examples
-    --------
-    >>> [CountSteps(steps=(2, 5), tests=(3, 1)).at(k) for k in (1, 2, 4, 5)]
-    [0, 3, 3, 4]
-    """
+    """The count of an agent as a function of k: `tests` more rows from each of the `steps` on."""
 
     steps: tuple[int, ...]
     tests: tuple[int, ...]
@@ -69,13 +57,6 @@ def count_steps(histogram: RankHistogram, slope: Fraction, n_tests: int) -> Coun
     the grid; a rank between two of them joins at the larger one.
 
     Proof: Theorem 17 (docs/theory.md#thm-liars).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> ranks = RankHistogram(np.array([1, 1, 2, 9]), n_calibration=19)
-    >>> count_steps(ranks, Fraction(1, 25), 5)
-    CountSteps(steps=(2, 3), tests=(2, 1))
     """
     most = rank_limit(slope, on_grid(n_tests), histogram.n_calibration)
     tests_by_k: dict[int, int] = {}
@@ -92,13 +73,6 @@ def largest_k(claims: Sequence[CountSteps], n_tests: int, liars: int) -> int:
     such k.
 
     Proof: Theorem 17 (docs/theory.md#thm-liars).
-
-    Examples
-    --------
-    >>> honest = CountSteps((2,), (2,)), CountSteps((3,), (1,))
-    >>> liar = CountSteps((1,), (5,))
-    >>> largest_k([*honest, liar], 9, liars=0), largest_k([*honest, liar], 9, liars=1)
-    (8, 3)
     """
     k = on_grid(n_tests)
     while (total := least_total([claim.at(k) for claim in claims], liars)) < k:

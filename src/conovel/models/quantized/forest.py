@@ -60,11 +60,6 @@ def prune(
 
     Splits that an ancestor on the same feature already decides are replaced by the child
     they always take; splits whose two children are equal leaves become that leaf.
-
-    Examples
-    --------
-    >>> prune(*map(np.array, ([0, 0, -1, -1, -1], [3, 5, 1, 0, 1], [1, 3, 2, 3, 4], [0])))
-    [[(0, 3), (-1, 0), (-1, 1)]]
     """
     n_features = max(int(feature.max()) + 1, 1)
     check_trees(feature, left, roots, n_features)
@@ -124,13 +119,7 @@ def _merge_leaves(tree: Tree) -> Tree:
 
 
 def flatten(trees: list[Tree]) -> Arrays:
-    """Convert trees to arrays: siblings side by side, the left child of a leaf is itself.
-
-    Examples
-    --------
-    >>> flatten([[(0, 3), (-1, 0), (-1, 1)]]).left.tolist()
-    [1, 1, 2]
-    """
+    """Convert trees to arrays: siblings side by side, the left child of a leaf is itself."""
     size = sum(map(len, trees))
     feature, code, left = [0] * size, [0] * size, [0] * size
     roots, free = [], 0
@@ -149,13 +138,7 @@ def flatten(trees: list[Tree]) -> Arrays:
 
 
 def depth(tree: Tree) -> int:
-    """Return the number of splits on the longest path.
-
-    Examples
-    --------
-    >>> depth([(0, 3), (-1, 0), (2, 1), (-1, 0), (-1, 1)])
-    2
-    """
+    """Return the number of splits on the longest path."""
     deepest, stack = 0, [0]
     for split, _ in tree:
         level = stack.pop()

@@ -30,16 +30,7 @@ class Uniform:
 
     @classmethod
     def over(cls, numbers: ArrayLike, bits: int) -> Uniform:
-        """Return the grid from the least to the greatest of `numbers`.
-
-        Examples
-        --------
-        >>> grid = Uniform.over([-1.0, 0.2, 2.0], bits=2)
-        >>> grid.values()
-        array([-1.,  0.,  1.,  2.])
-        >>> grid.codes([-1.0, 0.2, 2.0])
-        array([0, 1, 3])
-        """
+        """Return the grid from the least to the greatest of `numbers`."""
         numbers = np.asarray(numbers, dtype=np.float64)
         return cls(single(numbers.min()), single(numbers.max()), check_bits(bits))
 
@@ -88,11 +79,6 @@ class Lattice:
         """Return a fine lattice of `bits` bits that has a code near each of `numbers`.
 
         Near is within half a step, so the ends may lie a little outside.
-
-        Examples
-        --------
-        >>> Lattice.over([-1.0, 0.2, 2.0], bits=2).values()
-        array([-0.8125,  0.    ,  0.8125,  1.625 ])
         """
         limit = 1 << check_bits(bits)
         numbers = np.asarray(numbers, dtype=np.float64)

@@ -41,29 +41,9 @@ _SIDE_BITS = 2.33  # bits for feature and structure that the paper counts for ea
 def encode(model: Surrogate, *, bits: int | None = None, schema: bytes = NO_SCHEMA) -> bytes:
     """Return a model as bytes: the same bytes for the same model, on every machine.
 
-    Parameters
-    ----------
-    model : Forest, Linear, Dense, QuantizedForest or QuantizedDense
-        The model.
-    bits : int, optional
-        Quantize with `conovel.models.quantized.forest.uniform` first. By default the model is
-        sent as it is: in full precision, unless it is quantized already.
-    schema : bytes, optional
-        4 bytes of `schema_digest`, for the columns that the model was made for.
-
-    Returns
-    -------
-    bytes
-        A header of 28 bytes and the payload.
-
-    Examples
-    --------
-    >>> stump = Forest([0, -1, -1], [0.5, 0, 0], [1, 1, 2], [0, 0.1, 0.8], [0], n_features=1)
-    >>> message = encode(stump, bits=4)
-    >>> len(message)
-    46
-    >>> decode(message).score([[0.4], [0.6]]).round(2)
-    array([0.1, 0.8])
+    `bits` quantizes with `conovel.models.quantized.forest.uniform` first; by default the model is
+    sent as it is. `schema` is `schema_digest` of the columns that the model was made for. The
+    bytes are a header of 28 bytes and the payload.
     """
     if bits is not None:
         if isinstance(model, QuantizedForest | QuantizedDense):
@@ -155,15 +135,7 @@ def _read(coder: Coder, about: Header) -> Surrogate:
 
 
 def describe(model: Surrogate) -> dict[str, Any]:
-    """Return the parts of a model and the bytes that each takes.
-
-    Returns
-    -------
-    dict
-        ``kind``; ``bits`` of thresholds and of leaf values (or of weights), None when
-        exact; counts; ``bits_per_node`` (or ``bits_per_weight``) by stream; ``bytes`` by
-        part; ``paper_bytes``, see `paper_bits`.
-    """
+    """Return the parts of a model, and the bits and bytes that each takes; None bits are exact."""
     counter = BitCounter()
     about = write(counter, model)
     message = encode(model)
@@ -182,16 +154,7 @@ def describe(model: Surrogate) -> dict[str, Any]:
 
 
 def family_of(message: bytes) -> tuple[str, bool]:
-    """Return the family of the model in a message, and whether its numbers are exact (float64).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from conovel.models.linear import Linear
-    >>> model = Linear(np.ones(2), 0.0)
-    >>> family_of(encode(model)), family_of(encode(model, bits=4))
-    (('linear', True), ('linear', False))
-    """
+    """Return the family of the model in a message, and whether its numbers are exact (float64)."""
     about, _ = header.split(message)
     family = "forest" if about.kind == header.FOREST else _network_shape(about)["kind"]
     return family, about.exact
@@ -215,15 +178,6 @@ def paper_bits(message: bytes) -> float:
 
     Its figures fit N (b + 2.33) for N thresholds and leaf values of b bits, 64 when they
     are not quantized: 2.33 for feature and structure. Weights of a network need neither.
-
-    Examples
-    --------
-    >>> from conovel.models.quantized.grids import SharedGrids, Uniform
-    >>> from conovel.models.quantized.forest import quantized_forest
-    >>> grids = SharedGrids(Uniform(0.0, 0.0, 4), Uniform(0.0, 1.0, 4))
-    >>> stump = quantized_forest([[(0, 0), (-1, 0), (-1, 1)]], 1, grids)
-    >>> round(paper_bits(encode(stump)), 2)
-    18.99
     """
     about, _ = header.split(message)
     inputs, outputs = (64, 64) if about.exact else (about.input_bits, about.output_bits)

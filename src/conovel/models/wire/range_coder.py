@@ -175,16 +175,10 @@ class Decoder:
 
 
 class BitCounter:
-    """Count the bits that an ideal coder would write, by stream, and write nothing.
-
-    Attributes
-    ----------
-    bits : dict of str to float
-        What the adaptive odds cost.
-    """
+    """Count the bits that an ideal coder would write, by stream, and write nothing."""
 
     def __init__(self) -> None:
-        self.bits: defaultdict[str, float] = defaultdict(float)
+        self.bits: defaultdict[str, float] = defaultdict(float)  # what the adaptive odds cost
         self._raw: defaultdict[str, float] = defaultdict(float)
         self._seen: defaultdict[tuple[str, int, int], list[int]] = defaultdict(lambda: [0, 0])
         self._tables: list[FrequencyTable] = []  # kept alive, so that an id stays unique
