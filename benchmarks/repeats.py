@@ -19,7 +19,7 @@ import numpy as np
 import conovel as cn
 from benchmarks._real_sets import draw, files
 from conovel.experiments.gaussian import gaussian_design
-from conovel.spec.seeds import repeat_seeds
+from conovel.spec.run_spec import repeat_seeds
 from conovel.stats.evidence import averaged, e_bh, rejection_evidence
 from conovel.stats.repeats import run_level
 from conovel.stats.stepup import step_up

@@ -34,7 +34,7 @@ def test_the_command_gives_the_same_files_with_a_budget(files):
 def test_large_files_are_read_in_pieces_without_being_asked(files, monkeypatch):
     from conovel.cli import detect
 
-    monkeypatch.setattr("conovel.site.engines._LARGE", 100)
+    monkeypatch.setattr("conovel.rows.storage._LARGE", 100)
     monkeypatch.setattr(detect, "_in_memory", None)
     assert command(files, files / "out.parquet").exit_code == 0
     assert (files / "out.parquet").exists()

@@ -83,7 +83,7 @@ def test_the_summary_leaves_the_rows_to_the_other_file(rows, tmp_path, short_pie
 def test_large_files_are_read_in_pieces_without_being_asked(
     rows, tmp_path, short_pieces, monkeypatch
 ):
-    monkeypatch.setattr("conovel.site.engines._LARGE", 100)
+    monkeypatch.setattr("conovel.rows.storage._LARGE", 100)
     monkeypatch.setattr("conovel.federation.site_files.read_pair_of_files", None)
     files, account = run(tmp_path / "run", rows, "")
     assert account["state"] == "done", account["message"]

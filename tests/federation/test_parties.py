@@ -26,7 +26,7 @@ from conovel.federation.session import checked
 from conovel.federation.settings import read_site
 from conovel.protocol.replay import verify
 from conovel.rows.storage import write_table
-from conovel.spec.seeds import site_seed
+from conovel.spec.run_spec import site_seed
 
 TABLE = {
     "site": '[site]\nname = "{name}"\nkit = "kit"\n',

@@ -29,7 +29,7 @@ from conovel.federation.terms import Terms
 from conovel.runs.network import Network
 from conovel.site.blocks import TrainingRows
 from conovel.spec.regimes import as_regime
-from conovel.spec.seeds import as_agent_seed, site_seed
+from conovel.spec.run_spec import as_agent_seed, site_seed
 
 SITE = """
 [site]

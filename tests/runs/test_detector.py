@@ -19,7 +19,7 @@ import conovel as cn
 from conovel.errors import ColumnError, InputError, LevelError, ResolutionWarning, SampleError
 from conovel.scorers.argument import as_candidates
 from conovel.site.blocks import split_null
-from conovel.spec.seeds import detector_seeds
+from conovel.spec.run_spec import detector_seeds
 from conovel.stats.levels import as_seed
 
 FAST = ExtraTreesClassifier(20, max_depth=4)

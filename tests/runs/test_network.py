@@ -27,7 +27,7 @@ from conovel.runs.agents import as_agents, read_agents
 from conovel.runs.network_run import run_network
 from conovel.site.site import Site
 from conovel.spec.regimes import REGIMES, block_sizes
-from conovel.spec.seeds import agent_seeds
+from conovel.spec.run_spec import agent_seeds
 from conovel.spec.settings import COMPOSITES
 from conovel.spec.training import train_share
 

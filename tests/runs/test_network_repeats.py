@@ -14,8 +14,7 @@ from conovel.protocol.replay import verify
 from conovel.report import network_content
 from conovel.runs import agents as agents_of_a_network
 from conovel.runs import repeats
-from conovel.spec.run_spec import RunSpec
-from conovel.spec.seeds import repeated_specs
+from conovel.spec.run_spec import RunSpec, repeated_specs
 from conovel.stats.evidence import averaged, rejection_evidence
 
 REGIMES = ["full", "joint", "consensus", "counts", "isolated", "conservative", "pooled"]

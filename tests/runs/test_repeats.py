@@ -8,7 +8,7 @@ import pytest
 import conovel as cn
 from conovel.errors import InputError, ResolutionWarning
 from conovel.runs.file_detection import detect_files
-from conovel.spec.seeds import repeat_seeds
+from conovel.spec.run_spec import repeat_seeds
 from conovel.stats.evidence import averaged, rejection_evidence
 
 RNG = np.random.default_rng(3)

@@ -15,12 +15,10 @@ from conovel.models.wire import schema_digest
 from conovel.rows.pairs import read_pair
 from conovel.scorers.argument import as_candidates
 from conovel.scorers.base import Mixture, TrainingSet
-from conovel.site.common_scale import fit_scale
-from conovel.site.levels import LevelledModel, group_starts, with_levels
+from conovel.site.common_scale import LevelledModel, fit_scale, group_starts, with_levels
 from conovel.site.site import Site
 from conovel.site.work import SiteWork
-from conovel.spec.run_spec import RunSpec
-from conovel.spec.seeds import site_seed
+from conovel.spec.run_spec import RunSpec, site_seed
 from conovel.spec.training import least_rows
 from conovel.stats.cells import N_CELLS
 

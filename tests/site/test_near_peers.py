@@ -8,7 +8,7 @@ from support.scorers import FunctionScore
 from conovel.models.linear import expit
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.scorers.blend import Refined
-from conovel.site.stacking import Standardised, model_weights, stack
+from conovel.site.composite import Standardised, model_weights, stack
 
 
 def scores_of(*novel_means, n=60, n_novel=4, seed=0):

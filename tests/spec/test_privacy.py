@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conovel.errors import ConovelError, InputError, PrivacyError
-from conovel.spec.run_spec import RunSpec
-from conovel.spec.seeds import repeated_specs
+from conovel.spec.run_spec import RunSpec, repeated_specs
 from conovel.spec.settings import MAX_EPSILON, Privacy, as_privacy
 
 PRIVATE = RunSpec.of(regime="full", privacy=4)

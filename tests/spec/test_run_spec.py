@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import conovel as cn
 from conovel.errors import ConovelError, InputError
 from conovel.spec.regimes import REGIMES
-from conovel.spec.run_spec import MAX_SEED, RunSpec
+from conovel.spec.run_spec import MAX_SEED, RunSpec, nonce_of, run_id_of, run_id_of_terms
 
 FULL = RunSpec.of(regime="full")
 PLAIN = FULL.to_dict()
@@ -122,3 +122,14 @@ def test_a_network_a_transcript_and_a_file_hold_the_same_spec(regime, tmp_path):
     assert RunSpec.from_dict(plain["transcript"]["spec"]) == run.spec
     again = cn.Network(agents, regime=regime, scorer="logistic", random_state=run.spec.seed).run()
     assert all((again[name].ranks == run[name].ranks).all() for name in "ab")
+
+
+def test_ids_of_runs_follow_from_all_that_they_name():
+    spec = RunSpec.of()
+    assert len(run_id_of(spec, ["north", "south"])) == 16
+    assert run_id_of(spec, ["north", "south"]) == run_id_of(spec, ["south", "north"])
+    assert run_id_of(spec, ["north", "south"]) != run_id_of(spec, ["north", "west"])
+    assert len(nonce_of(bytes(16), "north")) == 32
+    terms = {"agents": ["north", "south"], "nonce": "00" * 16}
+    assert run_id_of_terms(terms) == run_id_of_terms(terms | {"run_id": "7"})
+    assert run_id_of_terms(terms) != run_id_of_terms(terms | {"agents": ["north", "west"]})

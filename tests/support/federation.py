@@ -7,7 +7,7 @@ import pyarrow as pa
 import conovel as cn
 from conovel.federation.processes import OWN_SEED_FILE
 from conovel.federation.run_records import own_secret
-from conovel.spec.seeds import run_id_of, site_seed
+from conovel.spec.run_spec import run_id_of, site_seed
 
 SITES = ("north", "south", "west")
 SCORER = "logistic"

@@ -3,8 +3,7 @@
 from conovel.federation.certificates import OPERATOR_ROLE
 from conovel.federation.signatures import as_der, sign
 from conovel.federation.terms import Terms
-from conovel.spec.run_spec import RunSpec
-from conovel.spec.seeds import canonical_json, run_id_of_terms
+from conovel.spec.run_spec import RunSpec, canonical_json, run_id_of_terms
 from support.certificates import OPERATOR, credentials
 
 OWN = ("run_id", "call_seconds", "stage_seconds", "run_seconds", "list_name")

@@ -22,7 +22,7 @@ from support.noise import NoNoise
 
 from conovel.models.wire import decode
 from conovel.scorers.base import Mixture, TrainingSet
-from conovel.site.sent.bounds import Units, public_units
+from conovel.site.sent.compact import Units, public_units
 from conovel.site.sent.private_surrogate import (
     LENGTH,
     START,

@@ -38,7 +38,7 @@ from conovel.scorers.weighted_forests import WeightedForests
 from conovel.site.blocks import split_null
 from conovel.site.sent.private_surrogate import SecretNoise
 from conovel.spec.regimes import REGIMES
-from conovel.spec.seeds import detector_seeds
+from conovel.spec.run_spec import detector_seeds
 from conovel.spec.settings import COMPOSITES
 from conovel.spec.training import train_share
 from conovel.stats.ranks import conformal_ranks

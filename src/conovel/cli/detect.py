@@ -206,7 +206,7 @@ def _with_normals(
 
 def _wants_pieces(files: DetectFiles, memory: str | None, engine: Engine | None) -> bool:
     """Return whether the files are read in pieces; the results are the same."""
-    from conovel.site.engines import are_large  # noqa: PLC0415
+    from conovel.rows.storage import are_large  # noqa: PLC0415
 
     wanted = memory is not None or engine is not None
     if wanted and files.out is None:

@@ -27,7 +27,7 @@ from conovel.scorers.base import (
     Vector,
     fit_best,
 )
-from conovel.site.sent.bounds import find_bounds, public_ranges, public_units
+from conovel.site.sent.compact import find_bounds, public_ranges, public_units
 from conovel.site.sent.private_surrogate import SecretNoise, make_private_surrogate
 from conovel.site.sent.surrogate import decode, make_surrogate
 from conovel.spec.schema import Schema, SchemaDigest

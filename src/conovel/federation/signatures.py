@@ -50,7 +50,7 @@ from conovel.federation.certificates import (
 from conovel.federation.terms import Terms
 from conovel.spec.bodies import COORDINATOR
 from conovel.spec.records import as_record
-from conovel.spec.seeds import canonical_json
+from conovel.spec.run_spec import canonical_json
 
 MAGIC = b"CNS\x01"
 HEADER = struct.Struct("<4sHH")

@@ -24,19 +24,18 @@ from conovel.protocol.transcript import Transcript
 from conovel.rows.pairs import read_pair
 from conovel.rows.private_files import FOLDER_MODE, make_private_folder
 from conovel.rows.schemas import columns_read
-from conovel.rows.storage import read_pair_of_files, write_json, write_table
+from conovel.rows.storage import are_large, read_pair_of_files, write_json, write_table
 from conovel.rows.tables import as_ids
 from conovel.runs.ledger_network import agent_settings, network_facts
 from conovel.runs.site_results import SiteResult, decide
 from conovel.scorers.argument import as_candidates
 from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
-from conovel.site.engines import are_large
 from conovel.site.open_files import open_files_site
 from conovel.site.output import DecisionFile, explain_files
 from conovel.site.site import Site
 from conovel.site.work import SiteWork
 from conovel.spec.findings import Finding
-from conovel.spec.seeds import site_seed
+from conovel.spec.run_spec import site_seed
 from conovel.spec.training import thin_finding
 
 FORMAT = FORMATS["agent"]

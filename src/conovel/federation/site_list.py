@@ -25,7 +25,7 @@ from conovel.learning.base import State
 from conovel.protocol.agent import Agent
 from conovel.protocol.listing import ListingAgent, ListingCoordinator, history_of
 from conovel.protocol.states import Outbox, messages_of
-from conovel.rows.storage import locked
+from conovel.rows.storage import are_large, locked
 from conovel.runs.ledger import MAX_BATCHES, Ledger
 from conovel.runs.ledger_file import (
     Prepared,
@@ -37,7 +37,6 @@ from conovel.runs.ledger_file import (
 )
 from conovel.runs.ledger_records import BatchFacts, LedgerUpdate
 from conovel.runs.site_results import SiteResult, with_part
-from conovel.site.engines import are_large
 from conovel.site.site import Site
 from conovel.spec.bodies import Abort, Kind, Message
 from conovel.spec.fields import MAX_AGENTS

@@ -43,8 +43,7 @@ from conovel.protocol.transcript import Transcript
 from conovel.spec.bodies import Outcome
 from conovel.spec.consensus import N_FOLDS, fold_sizes
 from conovel.spec.regimes import as_deployable
-from conovel.spec.run_spec import RunSpec
-from conovel.spec.seeds import run_id_of, run_id_of_terms
+from conovel.spec.run_spec import RunSpec, run_id_of, run_id_of_terms
 from conovel.stats.cells import N_CELLS, reaches
 from conovel.stats.ranks import as_block
 from conovel.stats.stepup import RankHistogram, step_up, within_limit

@@ -73,7 +73,8 @@ def common_field(
     name: str, types: Collection[pa.DataType], kinds: Collection[str], decimals: Collection[str]
 ) -> pa.Field:
     """Give a column one type."""
-    require_one_meaning(kinds, f"column {name!r}")
+    if len(kinds) > 1:
+        require_one_meaning(kinds, f"column {name!r}")
     if len(types) == 1 and not is_text(only := next(iter(types))):
         return pa.field(name, only)
     number_kinds = {kind_of_numbers(kind) for kind in types}

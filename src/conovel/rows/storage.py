@@ -34,6 +34,7 @@ from conovel.rows.dialects import AS_FOUND, ReadingOptions
 from conovel.rows.private_files import FILE_MODE, keep_mode, make_private_file
 from conovel.stats.words import listed, not_there
 
+_LARGE = 250_000_000  # bytes of files that are read in pieces without being asked
 _WRITTEN = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
@@ -156,10 +157,10 @@ def require_features(columns: Sequence[str], id_column: str | None) -> list[str]
     return list(columns)
 
 
-def size_of(path: Path) -> int:
-    """Return the bytes of a file, or of all files in a folder; 0 where there is nothing."""
-    files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.is_file())
+def are_large(*paths: Path) -> bool:
+    """Tell whether files, or all files of folders, are better read in pieces."""
+    files = [file for path in paths for file in ([path, *path.rglob("*")])]
+    return sum(file.stat().st_size for file in files if file.is_file()) > _LARGE
 
 
 def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:

@@ -20,9 +20,8 @@ from conovel.site.site import Site
 from conovel.site.work import SiteWork
 from conovel.spec.fields import MAX_AGENTS
 from conovel.spec.made_from import require_made_for, together
-from conovel.spec.run_spec import RunSpec
+from conovel.spec.run_spec import RunSpec, agent_seeds, as_agent_seed
 from conovel.spec.schema import Schema, differing_columns
-from conovel.spec.seeds import agent_seeds, as_agent_seed
 from conovel.spec.settings import Bits
 from conovel.spec.shown import Shown
 

@@ -32,8 +32,8 @@ from conovel.runs.one_site import OneSiteSettings, detect_rows, silent
 from conovel.scorers.argument import as_candidates, reads_frames, spell, spell_scorer, spell_seed
 from conovel.scorers.estimators import ScorerLike
 from conovel.spec.findings import Finding
+from conovel.spec.run_spec import detector_seeds
 from conovel.spec.schema import Schema
-from conovel.spec.seeds import detector_seeds
 from conovel.spec.training import MAX_TRAIN_ROWS
 from conovel.stats.levels import (
     Level,

@@ -37,8 +37,7 @@ from conovel.spec.bodies import COORDINATOR, Body, Kind, Model, Start
 from conovel.spec.consensus import Agreed
 from conovel.spec.findings import Finding
 from conovel.spec.guarantee import Guarantee
-from conovel.spec.run_spec import RunSpec
-from conovel.spec.seeds import nonce_of, run_id_of
+from conovel.spec.run_spec import RunSpec, nonce_of, run_id_of
 from conovel.spec.training import Numbers
 from conovel.spec.version import __version__
 from conovel.stats.cells import N_CELLS

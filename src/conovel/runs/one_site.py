@@ -27,7 +27,7 @@ from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.explain.explainer import Explainer, views_of
 from conovel.spec.findings import Finding
 from conovel.spec.guarantee import one_site
-from conovel.spec.seeds import detector_seeds, repeat_seeds
+from conovel.spec.run_spec import detector_seeds, repeat_seeds
 from conovel.spec.training import as_share, n_training, thin_finding
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.ranks import conformal_ranks

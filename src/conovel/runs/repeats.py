@@ -21,8 +21,7 @@ from conovel.runs.network_run import Phase, run_network
 from conovel.runs.one_site import in_run
 from conovel.runs.results import NetworkRun
 from conovel.runs.site_results import with_part
-from conovel.spec.run_spec import RunSpec
-from conovel.spec.seeds import as_agent_seed, repeat_seeds, repeated_specs
+from conovel.spec.run_spec import RunSpec, as_agent_seed, repeat_seeds, repeated_specs
 from conovel.stats.repeats import combine
 
 

@@ -42,8 +42,7 @@ from conovel.scorers.base import (
 )
 from conovel.scorers.blend import Discriminant
 from conovel.site.common_scale import EDGES, novelties_in
-from conovel.site.sent.bounds import Bounds
-from conovel.site.sent.compact import grow_imitation
+from conovel.site.sent.compact import Bounds, grow_imitation
 from conovel.site.sent.surrogate import CONFORMS, distance_model
 from conovel.spec.consensus import FEWEST_LEARNT, fold_sizes
 from conovel.spec.settings import MAX_BITS, Bits

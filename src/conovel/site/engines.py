@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import joblib
@@ -18,7 +17,6 @@ from joblib import cpu_count
 
 from conovel.errors import ClusterError, InputError, MissingExtraError
 from conovel.rows.pieces import Promise, in_order
-from conovel.rows.storage import size_of
 from conovel.rows.unpacked import as_bytes
 from conovel.scorers.base import Matrix, ScoreModel, Vector
 
@@ -139,7 +137,6 @@ def _score(model: ScoreModel, X: Matrix) -> Vector:
 
 
 DEFAULT_MEMORY = 10**9  # if no budget is asked for; a fit may then take more
-_LARGE = 250_000_000  # bytes of files that are read in pieces without being asked
 _LEAST = 750_000_000  # the libraries with a fit on few columns take most of it
 _LIBRARIES = 300_000_000
 # What the default scorers hold at once of each row that they learn from, measured on 10 to 80
@@ -187,11 +184,6 @@ def release_unused() -> None:
     pa.default_memory_pool().release_unused()
     with suppress(OSError, AttributeError):  # only the GNU C library has it
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def are_large(*paths: Path) -> bool:
-    """Tell whether files are better read in pieces."""
-    return sum(map(size_of, paths)) > _LARGE
 
 
 def require_room_to_fit(n_rows: int, n_features: int, memory: int) -> None:

@@ -28,20 +28,20 @@ from conovel.scorers.base import (
     Vector,
     fit_best,
 )
-from conovel.site import exchange, folds
+from conovel.site import folds
 from conovel.site.blocks import Block, Ranked, TrainingRows, mask_of, split_by_number
+from conovel.site.common_scale import fit_scale, with_levels
 from conovel.site.composite import fit_composite
 from conovel.site.explain.explainer import Explainer, views_of
-from conovel.site.levels import with_levels
-from conovel.site.sent.bounds import Bounds, find_bounds, public_ranges, public_units
+from conovel.site.sent.compact import Bounds, find_bounds, public_ranges, public_units
 from conovel.site.sent.private_surrogate import make_private_surrogate
 from conovel.site.sent.surrogate import decode, make_surrogate
 from conovel.site.stored_blocks import Store, StoredBlock
 from conovel.site.work import SiteWork
 from conovel.spec.facts import Facts
-from conovel.spec.regimes import block_sizes
+from conovel.spec.regimes import block_sizes, own_block
 from conovel.spec.training import least_rows, n_training, needed_calibration, share_that_trains
-from conovel.stats.cells import CellHistogram
+from conovel.stats.cells import N_CELLS, CellHistogram
 from conovel.stats.consensus import FoldHistograms
 from conovel.stats.stepup import RankHistogram
 
@@ -103,16 +103,52 @@ class Site:
     def models(
         self, index: int, names: Sequence[str], weight: Fraction = Fraction(0)
     ) -> Mapping[str, bytes]:
-        """Fit, and make a model for every peer; `index` is the place of the own name."""
-        return exchange.models(self, index, names, weight)
+        """Fit, and make a model for every peer: one for all, or one per block in `split`.
+
+        `index` is the place of the own name. In the regime `joint`, `weight` is that of the
+        site's group, zero if it is in a group with no other site. The site then trains on the
+        known normals that it need not count.
+
+        Proof: Proposition 2 (docs/theory.md#prop-split), Theorem 5 (docs/theory.md#thm-full).
+        """
+        self.weight = weight
+        if self.spec.regime.n_blocks(len(names)) == 1:
+            block = self.own_block
+            blob = self.surrogate(block.training, self.fitted, block.n_mixture)
+            return {name: blob for i, name in enumerate(names) if i != index}
+        blocks = [self.block(*cut) for cut in self.cuts(len(names))]
+        self.own_block = blocks[own_block(index)]
+        _ = self.fitted
+        return {
+            name: self.surrogate(block.training, self.fit(block.training), block.n_mixture)
+            for i, (name, block) in enumerate(zip(names, blocks, strict=True))
+            if i != index
+        }
 
     def ranks(self, models: Mapping[str, bytes]) -> RankHistogram:
-        """Score with everybody's models together; count ranks."""
-        return exchange.ranks(self, models)
+        """Score with everybody's models together; count the ranks of the tested rows.
+
+        Proof: Lemma 6 (docs/theory.md#lem-exchangeable), Proposition 2
+        (docs/theory.md#prop-split), Theorem 5 (docs/theory.md#thm-full).
+        """
+        block = self.own_block
+        model = self.composite(block.training, self.fitted, models)
+        self.explain_by(model, block.null_train)
+        self.ranked, self.score = block.rank(model), model
+        return self.ranked.histogram
 
     def count_cells(self) -> CellHistogram:
-        """Count the ranked rows in each cell of the common scale."""
-        return exchange.count_cells(self)
+        """Count the ranked rows in each cell of a scale that all sites have in common."""
+        block, model, ranked = self.own_block, self.score, self.ranked
+        if model is None or ranked is None:
+            raise SampleError("rows have no cells before they are ranked")
+        scale = fit_scale(model, block.training, self.least_rows(block.training))
+        self.cells_of = scale.cells
+        tests = np.zeros(N_CELLS, dtype=np.int64)
+        for part in ranked.parts():
+            tests += np.bincount(scale.cells(part.scores), minlength=N_CELLS)
+        calibration = np.bincount(scale.cells(ranked.calibration_scores), minlength=N_CELLS)
+        return CellHistogram(calibration, tests, scale.likely)
 
     def describe(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
         """Describe the own normals for every peer."""

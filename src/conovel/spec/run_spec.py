@@ -2,15 +2,24 @@
 
 A network in one process, a job between organisations, the hello of every agent and the
 transcript hold the same :class:`RunSpec`.
+
+The seeds of all agents follow from it, and all that is random at an agent from its one seed: which
+known normals train, how rows are cut into blocks, the scorer, and the model that imitates it.
+Whoever submits a run chooses the seed of the run. A site mixes a secret into it, so that nobody
+else can choose, or know, which of its rows train.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from conovel.errors import InputError, PrivacyError
 from conovel.spec.regimes import AUTO as AUTO_REGIME
@@ -29,8 +38,17 @@ from conovel.spec.settings import (
     as_privacy,
     check_counting,
 )
-from conovel.stats.levels import as_level, as_liars, as_repeats, as_whole
+from conovel.stats.levels import (
+    SEED_BITS,
+    RandomState,
+    as_level,
+    as_liars,
+    as_repeats,
+    as_seed,
+    as_whole,
+)
 from conovel.stats.null_proportion import NullProportion, as_estimator
+from conovel.stats.repeats import run_level
 from conovel.stats.words import briefly
 
 MAX_SEED = 2**128 - 1  # what numpy draws as fresh entropy fits
@@ -49,7 +67,7 @@ class RunSpec:
     composite: str = AUTO  # how an agent's own score and its peers' models go together
     bits: Bits = COMPACT  # how models are sent, see conovel.spec.settings
     pi0: NullProportion | None = None  # a text is such as "storey:1/2"
-    seed: int = 0  # the seeds of the agents follow from it, see conovel.spec.seeds
+    seed: int = 0  # the seeds of the agents follow from it
     train_fraction: Fraction | None = None  # None lets each agent choose by its numbers
     # When an agent vanishes during the counts: abort the run, or count it as zero.
     on_dropout: str = "abort"
@@ -231,3 +249,107 @@ def _schema_from_plain(plain: Any) -> Schema | SchemaDigest | None:
 def _check_text(name: str, value: Any) -> None:
     if not isinstance(value, str):
         raise InputError(f"{name} must be a text, not {briefly(value)}")
+
+
+def agent_seeds(seed: int, n_agents: int) -> list[int]:
+    """Return a seed for every agent, in the order of their names.
+
+    Examples
+    --------
+    >>> agent_seeds(0, 2)
+    [2968811710, 3677149159]
+    """
+    return [int(s) for s in np.random.SeedSequence(seed).generate_state(n_agents)]
+
+
+def repeat_seeds(seed: int, repeats: int) -> list[int]:
+    """Return the seed of each of B runs that are averaged; the seed itself for B = 1.
+
+    Run b has the first number of numpy's ``SeedSequence(seed, spawn_key=(b,))``, b from 0. So the
+    seeds of 5 runs are the first 5 of 20, and none of them is a seed of an agent of the same seed.
+
+    Examples
+    --------
+    >>> repeat_seeds(7, 1), repeat_seeds(7, 3) == repeat_seeds(7, 5)[:3]
+    ([7], True)
+    """
+    if repeats == 1:
+        return [seed]
+    runs = [np.random.SeedSequence(seed, spawn_key=(b,)) for b in range(repeats)]
+    return [int(run.generate_state(1)[0]) for run in runs]
+
+
+def repeated_specs(spec: RunSpec) -> list[RunSpec]:
+    """Return the settings of each run that is averaged: its own seed, and the level β.
+
+    Each run gets an equal part of ε and of δ.
+
+    Each is the whole record of a run of its own, which can be made again without the others.
+
+    Examples
+    --------
+    >>> [(one.level, one.repeats) for one in repeated_specs(RunSpec.of(level=0.1, repeats=2))]
+    [(Fraction(1, 25), 1), (Fraction(1, 25), 1)]
+    """
+    if spec.repeats == 1:
+        return [spec]
+    level = run_level(spec.level)
+    privacy = None if spec.privacy is None else spec.privacy.divided(spec.repeats)
+    return [
+        replace(spec, seed=seed, level=level, repeats=1, privacy=privacy)
+        for seed in repeat_seeds(spec.seed, spec.repeats)
+    ]
+
+
+def detector_seeds(random_state: RandomState) -> tuple[int, int]:
+    """Return the seeds of the split and of the scorers at one site; see :func:`as_seed`."""
+    split, scorer = np.random.SeedSequence(as_seed(random_state)).generate_state(2)
+    return int(split), int(scorer)
+
+
+def site_seed(secret: bytes, seed: int, agent: str, run_id: str) -> int:
+    """Return the seed of a site that mixes its secret and the run's id into the seed of a run.
+
+    Every run has another id. So two runs never divide the rows alike, and nobody can compare the
+    counts of two runs that differ in one model only. `secret` is known to the site alone.
+    """
+    digest = hmac.digest(secret, canonical_json([agent, run_id, seed]), hashlib.sha256)
+    return int.from_bytes(digest[: SEED_BITS // 8], "big")
+
+
+def run_id_of(spec: RunSpec, names: Iterable[str]) -> bytes:
+    """Return the 16 bytes that name a run in one process: a digest of its settings and agents.
+
+    A run can so be repeated exactly, and ``conovel verify`` sees when its settings were changed.
+    """
+    text = json.dumps([spec.to_text(), sorted(names)])
+    return hashlib.sha256(text.encode()).digest()[:16]
+
+
+def nonce_of(run_id: bytes, agent: str) -> bytes:
+    """Return the nonce of an agent of a network in one process, where nobody hides anything.
+
+    Between organisations each site draws its own.
+    """
+    return hashlib.sha256(b"conovel nonce\n" + run_id + agent.encode()).digest()
+
+
+def as_agent_seed(seed: int) -> int:
+    """Check a seed that was given to an agent."""
+    return as_whole(seed, "seed", most=2**SEED_BITS - 1)
+
+
+def run_id_of_terms(terms: Mapping[str, Any]) -> str:
+    """Return the id of a run between organisations: it follows from the terms that it has.
+
+    It is in hexadecimal digits the first 16 bytes of SHA-256 over the terms in their canonical
+    form, with a random nonce; a ``run_id`` among them is left out.
+    """
+    content = {name: value for name, value in terms.items() if name != "run_id"}
+    return hashlib.sha256(canonical_json(content)).hexdigest()[:32]
+
+
+def canonical_json(plain: Any) -> bytes:
+    """Return JSON types as bytes, the same for equal values: sorted keys, no spaces, ASCII."""
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return text.encode("ascii")

@@ -11,8 +11,7 @@ import conovel as cn
 from conovel.scorers.argument import as_candidates
 from conovel.scorers.base import Mixture, TrainingSet, fit_best
 from conovel.scorers.estimators import as_scorer
-from conovel.site.sent.bounds import REACH, Ranges, find_bounds, public_ranges
-from conovel.site.sent.compact import _grow
+from conovel.site.sent.compact import REACH, Ranges, _grow, find_bounds, public_ranges
 from conovel.site.sent.surrogate import make_surrogate
 from conovel.spec.schema import Schema
 from conovel.spec.training import LEAST_ROWS, LEAST_ROWS_OF_FEW

@@ -18,7 +18,7 @@ from conovel.protocol.replay import verify
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.blocks import training_sample
 from conovel.site.sent import private_surrogate as noise_module
-from conovel.site.sent.bounds import Units, public_units
+from conovel.site.sent.compact import Units, public_units
 from conovel.site.sent.private_surrogate import (
     CANDIDATES,
     LENGTH,

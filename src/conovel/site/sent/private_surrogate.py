@@ -31,7 +31,7 @@ from conovel.models.quantized.forest import per_feature
 from conovel.models.trees import Tree, join_trees, round_down
 from conovel.models.wire import NO_SCHEMA
 from conovel.scorers.base import Matrix, TrainingSet, Vector
-from conovel.site.sent.bounds import Units
+from conovel.site.sent.compact import Units
 from conovel.spec.settings import Bits, Privacy
 
 _QUARTILE_SHARE = 1 / 4  # of ρ, where the unit of some column is not public
@@ -76,7 +76,7 @@ def make_private_surrogate(
     --------
     >>> from conovel.scorers.base import Mixture
     >>> from conovel.site.sent.private_surrogate import SecretNoise
-    >>> from conovel.site.sent.bounds import public_units
+    >>> from conovel.site.sent.compact import public_units
     >>> from conovel.spec.settings import as_privacy
     >>> rows = np.random.default_rng(0).normal(size=(400, 2))
     >>> training = TrainingSet(rows[:200], Mixture.of(rows[200:]))

@@ -7,7 +7,7 @@ which can be sent (a blend, nearest neighbours, a one-class model), or of too ma
 a forest of 100 trees with at most 20 leaves, and that forest is sent in float64 or quantized.
 
 What imitates learns from a model that was fitted again, on rows without values beyond the bounds
-of the features (:mod:`conovel.site.sent.bounds`). A model that is sent itself at a stated
+of the features (:mod:`conovel.site.sent.compact`). A model that is sent itself at a stated
 precision was fitted on the rows as they are: docs/privacy.md says what that gives away.
 """
 
@@ -28,8 +28,7 @@ from conovel.models.wire import NO_SCHEMA, decode
 from conovel.scorers.automatic import Automatic, normality
 from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet, Vector, fit_best
 from conovel.scorers.from_sklearn import Flat, to_flat
-from conovel.site.sent.bounds import SHAPE_REACH, Bounds, find_bounds
-from conovel.site.sent.compact import encode_compact, imitate
+from conovel.site.sent.compact import SHAPE_REACH, Bounds, encode_compact, find_bounds, imitate
 from conovel.spec.settings import Bits, as_bits
 
 __all__ = ["decode", "encode", "flat_of", "make_surrogate"]
