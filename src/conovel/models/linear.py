@@ -203,21 +203,9 @@ class Dense(Described):
         return logistic(affine(signal, *last)[:, 0])
 
 
-def _relu(raw: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.maximum(raw, 0)
-
-
-def _tanh(raw: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.tanh(raw)
-
-
-def _identity(raw: NDArray[np.float64]) -> NDArray[np.float64]:
-    return raw
-
-
 _ACTIVATIONS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
-    "relu": _relu,
-    "tanh": _tanh,
+    "relu": lambda raw: np.maximum(raw, 0),
+    "tanh": np.tanh,
     "logistic": logistic,
-    "identity": _identity,
+    "identity": lambda raw: raw,
 }

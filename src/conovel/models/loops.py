@@ -68,9 +68,8 @@ def blend_loop(columns: Any, trees: Any, sums: Any) -> None:
     """Decide every split of small trees for all rows, and add the leaf values."""
     n = sums.size
     answer = np.empty((SMALL, ROWS), np.uint8)
-    right = np.empty(
-        ROWS, np.bool_
-    )  # a separate array, so that the loop that fills it is always vectorised
+    # A separate array, so that the loop that fills it is always vectorised.
+    right = np.empty(ROWS, np.bool_)
     feature, bound, left, leaf = trees.feature, trees.bound, trees.left, trees.leaf
     for first in range(0, n, ROWS):
         m = min(ROWS, n - first)
@@ -105,9 +104,8 @@ def walk_loop(columns: Any, trees: Any, sums: Any) -> None:
     n, d = sums.size, columns.shape[0]
     bound, leaf = trees.bound, trees.leaf
     half, lower = np.uint64(32), np.uint64(0xFFFFFFFF)
-    split = np.empty(
-        bound.size, np.uint64
-    )  # left child and feature in one number, so that a step loads one number
+    # Left child and feature in one number, so that a step loads one number.
+    split = np.empty(bound.size, np.uint64)
     for k in range(bound.size):
         split[k] = (np.uint64(trees.left[k]) << half) | np.uint64(trees.feature[k])
     block = np.zeros((ROWS, d), columns.dtype)  # stored by rows, because a path reads one row

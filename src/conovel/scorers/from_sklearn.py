@@ -238,32 +238,19 @@ def _to_float(ordinals: NDArray[np.int64]) -> NDArray[np.float64]:
     return (ordinals ^ ((ordinals >> 63) & np.int64(2**63 - 1))).view(np.float64)
 
 
-def _standard(scaler: Any) -> Scaling:
-    return (
-        scaler.mean_ if scaler.with_mean else None,
-        scaler.scale_ if scaler.with_std else None,
-    )
-
-
-def _robust(scaler: Any) -> Scaling:
-    return scaler.center_, scaler.scale_
-
-
-def _max_abs(scaler: Any) -> Scaling:
-    return None, scaler.scale_
-
-
-def _min_max(scaler: Any) -> Scaling:
-    return -scaler.min_ / scaler.scale_, 1.0 / scaler.scale_
-
-
 _CONSTANT_STRATEGIES = ("prior", "most_frequent", "constant")
 
 _SCALERS: dict[tuple[str, str], Callable[[Any], Scaling]] = {
-    ("sklearn", "StandardScaler"): _standard,
-    ("sklearn", "RobustScaler"): _robust,
-    ("sklearn", "MaxAbsScaler"): _max_abs,
-    ("sklearn", "MinMaxScaler"): _min_max,
+    ("sklearn", "StandardScaler"): lambda scaler: (
+        scaler.mean_ if scaler.with_mean else None,
+        scaler.scale_ if scaler.with_std else None,
+    ),
+    ("sklearn", "RobustScaler"): lambda scaler: (scaler.center_, scaler.scale_),
+    ("sklearn", "MaxAbsScaler"): lambda scaler: (None, scaler.scale_),
+    ("sklearn", "MinMaxScaler"): lambda scaler: (
+        -scaler.min_ / scaler.scale_,
+        1.0 / scaler.scale_,
+    ),
 }
 
 _CONVERTERS: dict[tuple[str, str], Callable[[Any], Flat]] = {

@@ -157,12 +157,7 @@ class WeightedForests(Scorer):
             random_state=seed,
         )
         second = replace(first, max_features=min(_MORE_COLUMNS * few, d))
-        third = replace(
-            second,
-            n_trees=-(-n_trees // 2),
-            splitter="best",
-            bootstrap=True,
-        )
+        third = replace(second, n_trees=-(-n_trees // 2), splitter="best", bootstrap=True)
         return first, second, third
 
 

@@ -4,16 +4,11 @@ A linear model is a network of one layer. Standardisation is rounded: a feature 
 by the power of two nearest to its scale, and in a network of several layers shifted by a
 multiple of 1/16. The weights and biases of the first layer make up for the rounding, so
 features of any unit share one grid and cost a few bits each.
-
-Examples
---------
->>> model = Linear(coef=[1.0, -1.0], intercept=0.0, centre=[1.0, 0.0])
->>> quantize_layers(model, bits=4).score([[1.0, 0.0]])
-array([0.5])
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -78,7 +73,7 @@ class QuantizedDense(Described):
         z -= np.array(self.shifts) / _SHIFTS
         for number, (weights, biases) in enumerate(zip(self.weights, self.biases, strict=True)):
             if number:
-                z = _activate(z, self.activation)
+                z = _ACTIVATIONS[self.activation](z)
             z = affine(np.clip(z, -_LARGEST, _LARGEST), weights.numbers(), biases.numbers())
         return expit(z[:, 0])
 
@@ -115,10 +110,10 @@ def quantize_layers(model: Linear | Dense, bits: int) -> QuantizedDense:
     )
 
 
-def _activate(x: NDArray[np.float64], name: Activation) -> NDArray[np.float64]:
-    """Apply an activation, with operations that give the same bits everywhere."""
-    if name == "relu":
-        return np.maximum(x, 0.0)
-    if name == "tanh":
-        return tanh(x)
-    return expit(x) if name == "logistic" else x
+# With operations that give the same bits everywhere.
+_ACTIVATIONS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    "relu": lambda x: np.maximum(x, 0.0),
+    "tanh": tanh,
+    "logistic": expit,
+    "identity": lambda x: x,
+}

@@ -3,21 +3,6 @@
 Quantizers are fixed functions of the model: the same model gives the same codes everywhere.
 `uniform` is the paper's, one min-max grid for all thresholds and one for all leaf values;
 `per_feature` gives every feature a lattice of its own, which costs about a byte for each.
-
-Examples
---------
->>> import numpy as np
->>> from conovel.models.forest import Forest
->>> stump = Forest(
-...     feature=np.array([0, -1, -1], dtype=np.int32),
-...     threshold=np.array([0.7, 0.0, 0.0]),
-...     left=np.array([1, 1, 2], dtype=np.int32),
-...     value=np.array([0.0, 0.25, 1.0]),
-...     roots=np.array([0], dtype=np.int32),
-...     n_features=1,
-... )
->>> uniform(stump, bits=2).score([[0.5], [1.0]])
-array([0.25, 1.  ])
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ Whatever bytes a peer sends, `decode` returns a model in canonical form or raise
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from conovel.errors import HeaderError, InputError, ModelError, NonCanonicalError, StructureError
@@ -51,7 +50,7 @@ def encode(model: Surrogate, *, bits: int | None = None, schema: bytes = NO_SCHE
         model = uniform(model, bits)
     coder = Encoder()
     about = write(coder, model)
-    return header.join(replace(about, schema=schema), coder.finish())
+    return header.join(about._replace(schema=schema), coder.finish())
 
 
 def decode(message: bytes, *, schema: bytes | None = None) -> Surrogate:
@@ -102,21 +101,22 @@ def decode(message: bytes, *, schema: bytes | None = None) -> Surrogate:
 
 def write(coder: Coder, model: Surrogate) -> Header:
     """Write a model to any coder and return its header."""
-    if isinstance(model, QuantizedForest):
-        about = header.refuse_large(forests.quantized_header(model))
-        forests.code_quantized(coder, about, model)
-    elif isinstance(model, Forest):
+    if isinstance(model, Forest):
         listing = forests.list_numbers(model)
         about = header.refuse_large(forests.exact_header(model, listing))
         forests.code_exact(coder, about, listing)
-    elif isinstance(model, QuantizedDense):
-        about = header.refuse_large(networks.network_header(model))
-        networks.code_quantized(coder, about, model)
-    elif isinstance(model, Linear | Dense):
-        about = header.refuse_large(networks.network_header(model))
-        networks.code_exact(coder, about, model)
-    else:
+        return about
+    if isinstance(model, QuantizedForest):
+        about = header.refuse_large(forests.quantized_header(model))
+        forests.code_quantized(coder, about, model)
+        return about
+    if not isinstance(model, Linear | Dense | QuantizedDense):
         raise ModelError(f"{type(model).__name__} has no wire format")
+    about = header.refuse_large(networks.network_header(model))
+    if isinstance(model, QuantizedDense):
+        networks.code_quantized(coder, about, model)
+    else:
+        networks.code_exact(coder, about, model)
     return about
 
 

@@ -93,10 +93,8 @@ class _Trees:
         self._previous: Node | None = None  # the root before this one, if trees are sorted
         self._structure = FrequencyTable("structure")
         self._advance = FrequencyTable("feature")
-        self._features = (
-            FrequencyTable("feature"),
-            FrequencyTable("feature"),
-        )  # of roots, of other splits
+        # Of roots, and of other splits.
+        self._features = FrequencyTable("feature"), FrequencyTable("feature")
         self._thresholds: dict[int, FrequencyTable] = {}
         self._feature_bits = (len(shape.n_codes) - 1).bit_length()
         self._leaf_bits = (shape.n_values - 1).bit_length()

@@ -6,7 +6,7 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from conovel.errors import (
     ChecksumError,
@@ -46,9 +46,8 @@ SIZE = _LAYOUT.size
 _CHECKSUM = 4
 
 
-@dataclass(frozen=True)
-class Header:
-    """What the first 28 bytes say, apart from magic, version, payload length and checksum."""
+class Header(NamedTuple):
+    """What the first 28 bytes say, in their order, but for magic, version, length and checksum."""
 
     kind: int
     flags: int
@@ -81,9 +80,8 @@ def most_decisions(header: Header) -> int:
     """
     exact = header.exact
     if header.kind != FOREST:
-        for_features = (
-            2 * _FLOAT if exact else 2 * _INTEGER
-        )  # centre and scale, or exponent and shift
+        # Centre and scale, or exponent and shift.
+        for_features = 2 * _FLOAT if exact else 2 * _INTEGER
         return header.n_items * (_FLOAT if exact else header.input_bits) + (
             header.n_features * for_features + header.n_parts * (_INTEGER + 2 * _FLOAT)
         )
@@ -136,22 +134,8 @@ def join(header: Header, payload: bytes) -> bytes:
             " nearly all the same"
         )
     message = bytearray(_LAYOUT.size) + payload
-    _LAYOUT.pack_into(
-        message,
-        0,
-        MAGIC,
-        VERSION,
-        header.kind,
-        header.flags,
-        header.input_bits,
-        header.output_bits,
-        header.n_features,
-        header.n_parts,
-        header.n_items,
-        len(payload),
-        header.schema,
-        0,
-    )
+    *about, schema = header
+    _LAYOUT.pack_into(message, 0, MAGIC, VERSION, *about, len(payload), schema, 0)
     struct.pack_into("<I", message, SIZE - _CHECKSUM, _checksum(message))
     return bytes(message)
 
@@ -168,19 +152,7 @@ def split(message: bytes, schema: bytes | None = None) -> tuple[Header, bytes]:
         )
     if len(message) < SIZE:
         raise TruncatedError(f"{len(message)} bytes are too few for a header")
-    (
-        *_,
-        kind,
-        flags,
-        input_bits,
-        output_bits,
-        n_features,
-        n_parts,
-        n_items,
-        size,
-        version,
-        checksum,
-    ) = _LAYOUT.unpack_from(message)
+    _, _, *about, size, version, checksum = _LAYOUT.unpack_from(message)
     if len(message) < SIZE + size:
         raise TruncatedError(f"{len(message) - SIZE} bytes of payload instead of {size}")
     if len(message) > SIZE + size:
@@ -189,7 +161,7 @@ def split(message: bytes, schema: bytes | None = None) -> tuple[Header, bytes]:
         raise ChecksumError("the checksum is not that of the bytes: they were damaged")
     if schema is not None and schema != version:
         raise SchemaError("the model was made for other columns")
-    header = Header(kind, flags, input_bits, output_bits, n_features, n_parts, n_items, version)
+    header = Header._make([*about, version])
     _check(header)
     if _has_too_many_items(header, size):
         raise LimitError(f"{header.n_items} items in {size} bytes are too many")

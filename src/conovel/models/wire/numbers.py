@@ -21,9 +21,8 @@ from conovel.models.wire.range_coder import Coder, FrequencyTable, integer, raw,
 STREAM = "grid"
 DOUBLE, SINGLE, FRACTION = WIDTHS = 64, 32, 24
 _LARGEST_DENOMINATOR = 5791  # fractions from 0 to 1 up to it have keys of 24 bits
-_UNIT_STEP = (
-    1024  # the lattice step of size 1; the step of the first feature is coded relative to it
-)
+# The lattice step of size 1; the step of the first feature is coded relative to it.
+_UNIT_STEP = 1024
 
 
 def code_float(coder: Coder, value: float, width: int) -> float:

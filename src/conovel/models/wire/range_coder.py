@@ -8,17 +8,6 @@ machine. `docs/wire.md` specifies the coder for other languages.
 Three classes have one interface: `Encoder` writes, `Decoder` reads, `BitCounter` only counts.
 A model is therefore described once, by a function that takes any of them: the value passed
 in is what an encoder writes, the value returned is what a decoder read.
-
-Examples
---------
->>> table = FrequencyTable("leaf")
->>> encoder = Encoder()
->>> [symbol(encoder, table, value, 3) for value in (5, 5, 2)]
-[5, 5, 2]
->>> decoder, table = Decoder(encoder.finish()), FrequencyTable("leaf")
->>> [symbol(decoder, table, 0, 3) for _ in range(3)]
-[5, 5, 2]
->>> decoder.finish()
 """
 
 from __future__ import annotations
