@@ -19,10 +19,10 @@ from conovel.federation.certificates import (
     Authority,
     check_certificate,
     read_credentials,
+    read_issued,
     read_revoked,
 )
 from conovel.federation.enrolment import accept, enrol, make_request
-from conovel.federation.issued import read_issued
 from conovel.federation.kits import FederationPlan, make_federation, renew_federation
 from conovel.federation.run_records import RunRecords
 from conovel.federation.signatures import (

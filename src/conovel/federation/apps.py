@@ -327,18 +327,7 @@ def refuse_unencrypted(cell: Any, refuse: Callable[[str], None]) -> None:
 
 
 def unencrypted_sender(headers: dict[str, Any]) -> str | None:
-    """Return the site in whose name a call came without encryption; None if it may pass.
-
-    Examples
-    --------
-    >>> headers = {StreamHeaderKey.CHANNEL: MSG_CHANNEL, StreamHeaderKey.TOPIC: MSG_TOPIC}
-    >>> headers[MessageHeaderKey.ORIGIN] = "south.job"
-    >>> unencrypted_sender(headers)
-    'south'
-    >>> unencrypted_sender(
-    ...     headers | {MessageHeaderKey.SECURE: True, MessageHeaderKey.ENCRYPTED: True}
-    ... )
-    """
+    """Return the site in whose name a call came without encryption; None if it may pass."""
     call = headers.get(StreamHeaderKey.CHANNEL), headers.get(StreamHeaderKey.TOPIC)
     if call != (MSG_CHANNEL, MSG_TOPIC):
         return None

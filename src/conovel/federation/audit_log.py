@@ -48,14 +48,7 @@ class Chain:
 
 
 def as_line(entry: Mapping[str, Any], number: int, previous: str) -> bytes:
-    """Return the line of an entry.
-
-    Examples
-    --------
-    >>> line = as_line({"entry": "noted"}, 1, START)
-    >>> read_chain([line]).entries[0]["entry"], read_chain([line.replace(b"te", b"ta")]).broken
-    ('noted', 1)
-    """
+    """Return the line of an entry."""
     body = _canonical({**entry, "line": number, "previous": previous})
     line = b'{"hash":"' + sha256(body).encode() + b'",' + body[1:] + b"\n"
     if len(line) > MAX_LINE:

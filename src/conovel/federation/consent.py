@@ -35,15 +35,7 @@ _Number: TypeAlias = str | int | float
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one site's consent; the defaults allow every run of a deployment.
-
-    Examples
-    --------
-    >>> from conovel.spec.run_spec import RunSpec
-    >>> limits = Limits(regimes=("counts",), min_agents=3)
-    >>> print(limits.objection(Terms(("north", "south"), RunSpec.of(regime="counts"))))
-    a run of 2 agents is too small: this site asks for 3
-    """
+    """The limits of one site's consent; the defaults allow every run of a deployment."""
 
     # Regimes that are allowed. The finer counts of joint and consensus must be named.
     regimes: tuple[str, ...] = tuple(

@@ -36,16 +36,19 @@ from conovel.errors import FederationError, InputError
 from conovel.federation.certificates import (
     UNREADABLE,
     Authority,
+    AuthorityKey,
     base_of,
     check_certificate,
     fingerprint,
     grouped,
     name_of,
+    note_issued,
+    read_authority,
     read_certificate,
+    read_issued,
     read_key,
     role_of,
 )
-from conovel.federation.issued import AuthorityKey, note_issued, read_authority, read_issued
 from conovel.federation.kits import (
     COORDINATOR,
     FederationPlan,

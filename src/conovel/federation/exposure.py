@@ -112,17 +112,7 @@ def runs_spent(runs: Iterable[LoggedRun], data: str, at: str | None = None) -> R
 
 
 def exposure_of(entries: Sequence[Mapping[str, Any]]) -> Exposure:
-    """Add up what all runs revealed.
-
-    Examples
-    --------
-    >>> about = {"run": "a", "time": now()}
-    >>> data = {"entry": "data", "data": "d", "n_null": 100, "n_test": 50}
-    >>> sent = {"entry": "sent", "kind": "MODEL", "to": "south", "bytes": 300, "n_train": 40}
-    >>> exposure = exposure_of([about | {"entry": "begin"}, about | data, about | sent])
-    >>> exposure.n_models, exposure.n_trained, exposure.n_rows
-    (1, 40, 150)
-    """
+    """Add up what all runs revealed."""
     runs = runs_of(entries)
     receivers: dict[str, int] = {}
     for entry in entries:
@@ -174,13 +164,6 @@ def epsilon_spent(runs: Iterable[LoggedRun], data_set: str) -> EpsilonSpent:
 
     A run counts from the moment at which its rows are written down, and no longer if it ended
     before a model left.
-
-    Examples
-    --------
-    >>> terms = {"spec": {"regime": "full", "privacy": "4,1/1000000"}}
-    >>> run = LoggedRun("a", "2026-01-01T00:00:00+00:00", terms=terms, data="d", n_models=2)
-    >>> str(epsilon_spent([run, run], ""))
-    'ε 8 in 2 runs'
     """
     spent = EpsilonSpent()
     for run in runs:

@@ -108,7 +108,7 @@ def make_federation(plan: FederationPlan, folder: Path, by_request: bool = False
     authority.mkdir(mode=0o700)
     write_json(authority / "project.json", _project(plan))
     try:
-        _issued().begin_issued(authority, by_request)
+        _certificates().begin_issued(authority, by_request)
         return _hand_out(plan, folder)
     except BaseException:  # an incomplete folder would block the next attempt
         shutil.rmtree(folder, ignore_errors=True)
@@ -207,12 +207,12 @@ def provision(authority: Path, name: str) -> Path:
 
 def _hand_out(plan: FederationPlan, folder: Path) -> list[Path]:
     """Make new kits for all parties whose keys are made here."""
-    issued, authority = _issued(), folder / "authority"
+    certificates, authority = _certificates(), folder / "authority"
     made = provision(authority, plan.name)
     given = []
     for name in _with_keys_from_here(plan, authority):
         party = give_kit(plan, folder, made, name)
-        issued.note_kit(authority, name, party / "kit")
+        certificates.note_kit(authority, name, party / "kit")
         given.append(party)
     forget_keys(made)
     make_private(folder)
@@ -221,7 +221,7 @@ def _hand_out(plan: FederationPlan, folder: Path) -> list[Path]:
 
 def _with_keys_from_here(plan: FederationPlan, authority: Path) -> list[str]:
     parties = (COORDINATOR, *plan.sites, *plan.operators)
-    return [name for name in parties if _issued().gets_its_key_here(authority, name)]
+    return [name for name in parties if _certificates().gets_its_key_here(authority, name)]
 
 
 def give_kit(plan: FederationPlan, folder: Path, made: Path, name: str) -> Path:
@@ -256,11 +256,11 @@ def revoke_party(authority: Path, name: str) -> tuple[list[str], Path, list[Path
     kits beside the authority into which it was copied.
     """
     require_nvflare()
-    plan, issued = read_plan(authority), _issued()
+    plan, certificates = read_plan(authority), _certificates()
     kit = authority.parent / name / "kit"
-    if kit.exists() and not any(one.party == name for one in issued.read_issued(authority)):
-        issued.note_kit(authority, name, kit)  # made by an earlier version
-    serials = issued.revoke(authority, plan.name, name)
+    if kit.exists() and not any(one.party == name for one in certificates.read_issued(authority)):
+        certificates.note_kit(authority, name, kit)  # made by an earlier version
+    serials = certificates.revoke(authority, plan.name, name)
     path = authority / REVOKED_FILE
     kits = [kit for kit in sorted(authority.parent.glob("*/kit")) if (kit / "startup").is_dir()]
     for kit in kits:
@@ -269,10 +269,10 @@ def revoke_party(authority: Path, name: str) -> tuple[list[str], Path, list[Path
     return serials, path, kits
 
 
-def _issued() -> ModuleType:
-    from conovel.federation import issued  # noqa: PLC0415  (loads an extra)
+def _certificates() -> ModuleType:
+    from conovel.federation import certificates  # noqa: PLC0415  (loads an extra)
 
-    return issued
+    return certificates
 
 
 def _write_once(party: Path, plan: FederationPlan, target: str) -> None:

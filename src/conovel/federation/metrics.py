@@ -104,21 +104,7 @@ def read_measures(plain: Any) -> Measures:
 
 @dataclass
 class RunTotals:
-    """What the runs of a party add up to.
-
-    Examples
-    --------
-    >>> totals = RunTotals()
-    >>> run = {"run_id": "a", "began": 1.0, "state": "running"}
-    >>> totals.follow(run)
-    >>> totals.n_running
-    1
-    >>> totals.follow(
-    ...     {"run_id": "a", "began": 1.0, "state": "failed", "fault": "SiteVanishedError"}
-    ... )
-    >>> totals.n_running, totals.n_ended
-    (0, {('failed', 'SiteVanishedError'): 1})
-    """
+    """What the runs of a party add up to."""
 
     n_started: int = 0  # runs that began
     # Runs that were published, failed or were refused; `fault` is the class of the error.
@@ -203,15 +189,7 @@ class PartyMetrics:
 
 @contextmanager
 def serving(where: MetricsAddress | None, metrics: PartyMetrics) -> Iterator[None]:
-    """Serve the page while a block runs; nothing happens without an address.
-
-    Raises
-    ------
-    MissingExtraError
-        If prometheus_client is not installed.
-    FederationError
-        If the address cannot be used.
-    """
+    """Serve the page while a block runs; nothing happens without an address."""
     if where is None:
         yield
         return

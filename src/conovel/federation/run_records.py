@@ -14,7 +14,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,24 +45,11 @@ _REFUSED_FILE = re.compile(r"refused-[0-9a-f]{16}")
 
 
 class RunRecords:
-    """The runs of one party.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     records = RunRecords(Path(folder))
-    ...     record = records.open("00" * 16, seconds=60)
-    ...     _ = record.finish(FAILED, "south vanished")
-    ...     [(run["state"], run["message"]) for run in records.runs()]
-    [('failed', 'south vanished')]
-    """
+    """The runs of one party."""
 
     def __init__(self, folder: Path, log: AuditLog | None = None) -> None:
         self.folder, self._log = folder, log
-        self._ended: dict[
-            Path, dict[str, Any]
-        ] = {}  # runs that have ended: their files do not change
+        self._ended: dict[Path, dict[str, Any]] = {}  # their files do not change any more
         make_private_folder(folder)
 
     def open(self, run_id: str, seconds: float, job: str = "", **facts: Any) -> Record:
@@ -265,6 +252,7 @@ def prune(state: Path, kit: Path, keep: int, results: Path | None = None) -> int
     for left in [path for f in (kit, results) if f is not None for path in f.glob(f"{_MOVED}*")]:
         shutil.rmtree(left, ignore_errors=True)  # of a process that was killed
     records = RunRecords(state)
+    jobs = kit, kit / "store" / "jobs"  # where NVFlare has a folder for every job
     ended = [(path, run) for path, run in records.files() if run["state"] != RUNNING]
     dropped: list[tuple[Path, dict[str, Any]]] = []
     for is_done in (True, False):
@@ -274,9 +262,11 @@ def prune(state: Path, kit: Path, keep: int, results: Path | None = None) -> int
     for path, run in dropped:
         if results is not None and RUN_ID.fullmatch(path.stem):
             _remove(results / path.stem, results)
-        _remove_job(kit, str(run.get("job", "")))
+        if _JOB.fullmatch(job := str(run.get("job", ""))):
+            for folder in jobs:
+                _remove(folder / job, kit)
         path.unlink(missing_ok=True)  # last: what is broken off is done again
-    _remove_orphans(kit, {str(run.get("job", "")) for _, run in records.files()}, keep)
+    _remove_orphans(jobs, kit, {str(run.get("job", "")) for _, run in records.files()}, keep)
     return len(dropped)
 
 
@@ -291,20 +281,9 @@ def _remember(path: Path, ids: list[str]) -> None:
         os.fsync(file.fileno())
 
 
-def _jobs(kit: Path) -> list[Path]:
-    """Return the folders in which NVFlare has a folder for every job."""
-    return [kit, kit / "store" / "jobs"]
-
-
-def _remove_job(kit: Path, job: str) -> None:
-    if _JOB.fullmatch(job):
-        for folder in _jobs(kit):
-            _remove(folder / job, kit)
-
-
-def _remove_orphans(kit: Path, recorded: set[str], keep: int) -> None:
+def _remove_orphans(folders: Iterable[Path], kit: Path, recorded: set[str], keep: int) -> None:
     """Remove folders of jobs that came to no record, for instance because NVFlare refused them."""
-    for folder in _jobs(kit):
+    for folder in folders:
         if not folder.is_dir():
             continue
         orphans = [

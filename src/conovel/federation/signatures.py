@@ -60,23 +60,7 @@ _PADDING: Any = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LE
 
 
 def sign(key: RSAPrivateKey, context: Sequence[str], data: bytes) -> bytes:
-    """Sign data for one purpose.
-
-    Examples
-    --------
-    A reveal that the coordinator passes on carries the signature of the agent that made it, so
-    the receivers need not trust the coordinator. The receiver is not in the context, because the
-    same bytes go to all.
-
-    >>> from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
-    >>> key = generate_private_key(65537, 2048)
-    >>> reveal = b"nonce and histogram"
-    >>> signature = sign(key, ("reveal", "00" * 16, "south"), reveal)
-    >>> verify(key.public_key(), ("reveal", "00" * 16, "south"), reveal, signature)
-    True
-    >>> verify(key.public_key(), ("reveal", "00" * 16, "west"), reveal, signature)
-    False
-    """
+    """Sign data for one purpose."""
     return key.sign(_bytes(context, data), _PADDING, hashes.SHA256())
 
 
@@ -133,13 +117,10 @@ class MessageVerifier:
         self._lock = threading.Lock()
 
     def __call__(self, sender: str, data: bytes) -> bytes:
-        """Return the message inside signed bytes.
+        """Return the message inside signed bytes that `sender` signed for this party and run.
 
-        Raises
-        ------
-        SignatureError
-            If the site `sender` did not sign it for this party and run. It names the relay: only
-            the relay can deliver a message in the name of another site.
+        Else a :class:`SignatureError` names the relay: only the relay can deliver a message in the
+        name of another site.
         """
         try:
             certificate, signature, message = _split(data)
@@ -242,13 +223,9 @@ def sign_terms(terms: Terms, own: Credentials) -> dict[str, Any]:
 def check_signed_terms(plain: Any, authority: Authority, now: float | None = None) -> SignedTerms:
     """Read what :func:`sign_terms` gave.
 
-    Raises
-    ------
-    SignatureError
-        If no operator of the federation has signed these terms, they are from another day, or the
-        run id is not theirs.
-    InputError
-        If an operator has signed what are no terms.
+    A :class:`SignatureError` says that no operator of the federation has signed these terms, that
+    they are from another day, or that the run id is not theirs; an :class:`InputError`, that an
+    operator has signed what are no terms.
     """
     now = time.time() if now is None else now
     try:

@@ -237,15 +237,7 @@ def is_taken(standing: Standing, everybody: Mapping[str, Standing]) -> bool:
 
 
 def objection_to(everybody: Mapping[str, Standing]) -> str:
-    """Return why a run cannot continue the list of these ledgers; an empty text if it can.
-
-    Examples
-    --------
-    >>> print(objection_to({"north": Standing(3, "a"), "south": Standing(2, "b", "a")}))
-    <BLANKLINE>
-    >>> print(objection_to({"north": Standing(3, "a"), "south": Standing(2, "b")}))
-    the ledgers are not about the same batches: north has 3, south has 2; all sites need ...
-    """
+    """Return why a run cannot continue the list of these ledgers; an empty text if it can."""
     after = {}
     for name, standing in everybody.items():
         taken = is_taken(standing, everybody)

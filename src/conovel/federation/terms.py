@@ -30,14 +30,7 @@ _Digits: TypeAlias = Annotated[str, Meta(pattern=r"\A([0-9a-f]{32})?\Z", descrip
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of one run, as every site gets them; checked when they are made.
-
-    Examples
-    --------
-    >>> terms = Terms(("south", "north"), RunSpec.of(regime="counts", level=0.1))
-    >>> terms.agents, str(terms.spec.level), Terms.from_dict(terms.to_dict()) == terms
-    (('north', 'south'), '1/10', True)
-    """
+    """The terms of one run, as every site gets them; checked when they are made."""
 
     agents: tuple[str, ...]  # in canonical order
     spec: RunSpec = field(default_factory=lambda: RunSpec.of(counting=COMMITTED))

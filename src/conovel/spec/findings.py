@@ -99,13 +99,7 @@ class Finding:
 
 
 def headline(n_flagged: int, n_tested: int, level: Fraction, findings: Iterable[Finding]) -> str:
-    """Say in one sentence what came out; a finding that breaks the promise comes first.
-
-    Examples
-    --------
-    >>> print(headline(3, 100, Fraction(1, 10), []))
-    3 of 100 rows flagged; on average at most 10 % of the flagged rows are false alarms
-    """
+    """Say in one sentence what came out; a finding that breaks the promise comes first."""
     flagged, share = f"{n_flagged:,} of {counted(n_tested, 'row')} flagged", percent(level)
     worst = worst_of(findings)
     if worst is not None:

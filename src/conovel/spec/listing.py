@@ -25,14 +25,7 @@ def require_listable(spec: RunSpec) -> None:
 
 
 def of_batch(spec: RunSpec) -> RunSpec:
-    """Give the settings of the run of a batch, from those of its list: half the level.
-
-    Examples
-    --------
-    >>> spec = RunSpec.of(level=0.1)
-    >>> str(of_batch(spec).level), of_list(of_batch(spec)) == spec
-    ('1/20', True)
-    """
+    """Give the settings of the run of a batch, from those of its list: half the level."""
     return replace(spec, level=spec.level * NETWORK_SHARE)
 
 

@@ -201,11 +201,6 @@ def block_sizes(n: int, n_agents: int) -> tuple[int, ...]:
     Block b of every agent serves the agent at position b of the sorted names: its owner
     keeps block :func:`own_block` to calibrate and test, and trains the model for the peer
     at position b on block b.
-
-    Examples
-    --------
-    >>> block_sizes(11, 3)
-    (4, 4, 3)
     """
     return tuple(n // n_agents + (b < n % n_agents) for b in range(n_agents))
 

@@ -219,15 +219,7 @@ class Privacy:
 
 
 def as_privacy(value: Any) -> Privacy | None:
-    """Read what users write: None, a number ε, or a text "ε" or "ε,δ".
-
-    Examples
-    --------
-    >>> as_privacy(4) == as_privacy("4") == as_privacy("4,1e-6")
-    True
-    >>> as_privacy("0.5,1e-9")
-    Privacy(epsilon=Fraction(1, 2), delta=Fraction(1, 1000000000))
-    """
+    """Read what users write: None, a number ε, or a text "ε" or "ε,δ"."""
     if value is None or isinstance(value, Privacy):
         return value
     if isinstance(value, str):

@@ -117,11 +117,6 @@ def needed_calibration(n_test: int, weight: Fraction) -> int:
 
     With so many its own m_j/(ℓ_j + 1) is at most the weight of the group. More would only make
     its normal rows count more than those of the others.
-
-    Examples
-    --------
-    >>> needed_calibration(100, Fraction(1, 2)), needed_calibration(10, Fraction(1, 2))
-    (199, 30)
     """
     return max(math.ceil(n_test / weight) - 1, FEWEST_CALIBRATION_ROWS)
 
