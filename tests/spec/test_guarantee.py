@@ -9,9 +9,8 @@ from support.paths import DOCS
 from conovel.deciding.ways import guarantee, network_over_time, ways_of
 from conovel.errors import ConovelError
 from conovel.spec.guarantee import kept_score, one_site, over_time
-from conovel.spec.listing import require_listable
 from conovel.spec.regimes import REGIMES
-from conovel.spec.run_spec import RunSpec
+from conovel.spec.run_spec import RunSpec, require_listable
 from conovel.stats.null_proportion import as_estimator
 
 THEORY = (DOCS / "theory.md").read_text(encoding="utf-8")

@@ -103,9 +103,8 @@ def run(
     from conovel.federation.terms import Terms  # noqa: PLC0415
     from conovel.rows.schemas import as_whole_schema  # noqa: PLC0415
     from conovel.rows.storage import write_json  # noqa: PLC0415
-    from conovel.spec.listing import of_batch  # noqa: PLC0415
     from conovel.spec.regimes import choose_regime  # noqa: PLC0415
-    from conovel.spec.run_spec import RunSpec  # noqa: PLC0415
+    from conovel.spec.run_spec import RunSpec, of_batch  # noqa: PLC0415
     from conovel.spec.settings import (  # noqa: PLC0415
         choose_counting,
         choose_liars,

@@ -15,10 +15,9 @@ from msgspec import Meta
 from conovel.errors import InputError
 from conovel.protocol.messages import as_name
 from conovel.spec.fields import MAX_AGENTS
-from conovel.spec.listing import of_list, require_listable
 from conovel.spec.records import as_record, check_fields
 from conovel.spec.regimes import as_deployable
-from conovel.spec.run_spec import RunSpec, run_id_of_terms
+from conovel.spec.run_spec import RunSpec, of_list, require_listable, run_id_of_terms
 from conovel.spec.settings import COMMITTED
 from conovel.stats.levels import as_liars
 

@@ -22,8 +22,7 @@ from conovel.protocol.transcript import Transcript
 from conovel.spec.bodies import COORDINATOR, Body, History, Listed, Listing, Message
 from conovel.spec.guarantee import Guarantee, kept_score, over_time
 from conovel.spec.guarantee import one_site as one_site_guarantee
-from conovel.spec.listing import of_list
-from conovel.spec.run_spec import RunSpec, repeated_specs
+from conovel.spec.run_spec import RunSpec, of_list, repeated_specs
 from conovel.stats.batches import NETWORK_SHARE
 from conovel.stats.levels import as_level, as_repeats
 from conovel.stats.null_proportion import as_estimator

@@ -37,8 +37,7 @@ from conovel.runs.results import NetworkRun
 from conovel.runs.site_results import with_part
 from conovel.scorers.argument import spell, spell_scorer
 from conovel.spec.bodies import COORDINATOR
-from conovel.spec.listing import of_batch, require_listable
-from conovel.spec.run_spec import RunSpec, run_id_of
+from conovel.spec.run_spec import RunSpec, of_batch, require_listable, run_id_of
 from conovel.spec.settings import Bits
 from conovel.stats.repeats import EvidenceRound
 
