@@ -31,8 +31,8 @@ from conovel.spec.bodies import (
     Model,
     Ready,
     Roster,
-    layout_of,
 )
+from conovel.spec.fields import layout_of
 from conovel.spec.regimes import REGIMES
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.settings import COMPOSITES

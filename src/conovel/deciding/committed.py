@@ -34,7 +34,6 @@ from conovel.spec.bodies import (
     Outcome,
     Ready,
     Start,
-    layout_of,
     packed,
 )
 from conovel.spec.fields import (
@@ -46,6 +45,7 @@ from conovel.spec.fields import (
     U64,
     U64S,
     Field,
+    layout_of,
     listed,
     unpack,
 )

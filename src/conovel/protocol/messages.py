@@ -19,8 +19,8 @@ from conovel.errors import (
     MalformedMessageError,
     VersionMismatchError,
 )
-from conovel.spec.bodies import BODIES, COORDINATOR, IN_ROUNDS, Message, layout_of
-from conovel.spec.fields import NAME, Reader, Unfit, pack, unpack
+from conovel.spec.bodies import BODIES, COORDINATOR, IN_ROUNDS, Message
+from conovel.spec.fields import NAME, Reader, Unfit, layout_of, pack, unpack
 
 MAGIC = b"CNVL"
 VERSION = 4

@@ -9,7 +9,7 @@ from operator import index
 from typing import Any, TypeVar
 
 from conovel.protocol.messages import encode
-from conovel.spec.bodies import Body, Message, layout_of
+from conovel.spec.bodies import Body, Message
 from conovel.spec.fields import (
     COUNTS,
     DIGEST,
@@ -21,6 +21,7 @@ from conovel.spec.fields import (
     U64,
     U64S,
     Field,
+    layout_of,
 )
 from conovel.stats.levels import as_fraction
 

@@ -161,7 +161,7 @@ class Network(Shown):
             liars=self.liars,
             counting=self.counting,
             reveal_to=self.reveal_to,
-            schema=as_whole_schema(self.schema),
+            schema=None if self.schema is None else as_whole_schema(self.schema),
             privacy=self.privacy,
         )
 

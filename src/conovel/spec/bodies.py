@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from fractions import Fraction
-from typing import Annotated, ClassVar, get_type_hints
+from typing import Annotated, ClassVar
 
 from conovel.spec.fields import (
     BLOB,
@@ -21,7 +21,7 @@ from conovel.spec.fields import (
     U32S,
     U32S_OF_FOLDS,
     U64,
-    Field,
+    layout_of,
     pack,
 )
 from conovel.spec.run_spec import RunSpec
@@ -79,7 +79,6 @@ IN_ROUNDS = frozenset(
 )
 
 
-_LAYOUTS: dict[type[Body], tuple[Field, ...]] = {}
 BODIES: dict[int, type[Body]] = {}  # by kind; a way adds its own by defining them
 
 
@@ -167,14 +166,6 @@ class Start(Body):
     participants: Annotated[tuple[str, ...], NAMES]
     n_tests: Annotated[int, U64]
     rooms: Annotated[tuple[Fraction, ...], FRACTIONS] = ()
-
-
-def layout_of(body: type[Body]) -> tuple[Field, ...]:
-    """Return the fields of a body, in the order of their bytes."""
-    if body not in _LAYOUTS:
-        hints = get_type_hints(body, include_extras=True)
-        _LAYOUTS[body] = tuple(hints[field.name].__metadata__[0] for field in fields(body))
-    return _LAYOUTS[body]
 
 
 def packed(body: Body) -> bytes:

@@ -9,8 +9,9 @@ sees that and says whose fault it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 from conovel.errors import ConovelError
 from conovel.spec.consensus import N_FOLDS
@@ -219,3 +220,14 @@ SPEC, COUNTS = settings(), counts()
 FRACTIONS, U32S = listed(FRACTION), listed(U32)
 DIGESTS, U64S = listed(DIGEST), listed(U64, MAX_STEPS)
 U32S_OF_FOLDS = listed(U32, N_FOLDS * MAX_AGENTS)
+
+
+_LAYOUTS: dict[type, tuple[Field, ...]] = {}
+
+
+def layout_of(body: type[Any]) -> tuple[Field, ...]:
+    """Return the fields of the body of a message, in the order of their bytes."""
+    if body not in _LAYOUTS:
+        hints = get_type_hints(body, include_extras=True)
+        _LAYOUTS[body] = tuple(hints[field.name].__metadata__[0] for field in fields(body))
+    return _LAYOUTS[body]

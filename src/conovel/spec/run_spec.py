@@ -219,6 +219,8 @@ class RunSpec:
     def differences(self, other: RunSpec) -> list[str]:
         """Name the settings that differ, with both values, and the columns that differ."""
         ours, theirs = (json.loads(spec.to_text()) for spec in (self, other))
+        if ours == theirs:
+            return []
         columns = [spec.pop("schema", {"digests": {}})["digests"] for spec in (ours, theirs)]
         return differing_columns(*columns) + [
             f"{name} is {theirs.get(name)!r} instead of {ours.get(name)!r}"

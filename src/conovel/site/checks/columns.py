@@ -87,7 +87,8 @@ def batch_findings(test: Matrix, names: Sequence[str], sources: Sequence[str]) -
 def _indicators(names: Sequence[str], sources: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Give the features that tell where values are missing, each with its column."""
     for j, (feature, name) in enumerate(zip(names, sources, strict=True)):
-        if feature == missing_feature(name):
+        # A plain number is a feature of the same name.
+        if feature != name and feature == missing_feature(name):
             yield j, str(name)
 
 
