@@ -65,19 +65,11 @@ class Numbers:
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """A column of texts: for each row the place of its text among `levels`, or -1.
-
-    Attributes
-    ----------
-    codes : int array
-    levels : tuple of str
-        The different texts that occur, in ascending order.
-    kinds : frozenset of str
-        Types of the values that did not come as texts, such as "date".
-    """
+    """A column of texts: for each row the place of its text among `levels`, or -1."""
 
     codes: NDArray[np.int64]
-    levels: tuple[str, ...]
+    levels: tuple[str, ...]  # the different texts that occur, in ascending order
+    # Types of the values that did not come as texts, such as "date"
     kinds: frozenset[str] = frozenset()
 
     def __len__(self) -> int:

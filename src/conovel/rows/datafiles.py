@@ -61,17 +61,10 @@ _UNTYPED = {"int64", "float64", "null"}  # what pyarrow takes the first numbers 
 
 @dataclass(frozen=True, eq=False)
 class DataFile:
-    """One file of a sample.
-
-    Parameters
-    ----------
-    path : Path
-    reading : ReadingOptions
-        What the user says about it.
-    """
+    """One file of a sample."""
 
     path: Path
-    reading: ReadingOptions = AS_FOUND
+    reading: ReadingOptions = AS_FOUND  # what the user says about it
 
     @property
     def format(self) -> str:

@@ -34,39 +34,24 @@ SPELLED = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "space"
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """What a user says about files; what is None is found out.
+    """What a user says about files; what is None is found out."""
 
-    Attributes
-    ----------
-    separator, decimal, encoding : str or None
-        Of CSV files: what stands between values, the decimal sign, the character encoding.
-    na : tuple of str
-        Further texts that stand for a missing value.
-    exclude, ignore : tuple of str
-        Columns that are no features; those to exclude must be there.
-    texts : tuple of str
-        Columns that are read as texts, even where the first ones look like numbers.
-    also : tuple of str
-        Columns that are read if they are there, and are no features: a schema was made from them.
-    missing : tuple of str
-        Columns that may have no value at all.
-    is_whole : bool
-        Whether a schema names all columns, so that any other is a mistake.
-    unpacked : str or None
-        What a file may take in memory, see :mod:`conovel.rows.unpacked`.
-    """
-
+    # separator, decimal, encoding: of CSV files: what stands between values, the decimal sign, the
+    # character encoding
     separator: str | None = None
     decimal: str | None = None
     encoding: str | None = None
-    na: tuple[str, ...] = ()
+    na: tuple[str, ...] = ()  # further texts that stand for a missing value
+    # exclude, ignore: columns that are no features; those to exclude must be there
     exclude: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    # Columns that are read as texts, even where the first ones look like numbers
     texts: tuple[str, ...] = ()
+    # Columns that are read if they are there, and are no features: a schema was made from them
     also: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    is_whole: bool = False
-    unpacked: str | None = None
+    missing: tuple[str, ...] = ()  # columns that may have no value at all
+    is_whole: bool = False  # whether a schema names all columns, so that any other is a mistake
+    unpacked: str | None = None  # what a file may take in memory, see conovel.rows.unpacked
 
     def __post_init__(self) -> None:
         names = {name: sign for sign, name in SPELLED.items()} | {"\\t": "\t"}

@@ -27,30 +27,15 @@ _PLACE = 200  # bytes that a value takes besides itself: in a set, a tuple and a
 
 @dataclass(frozen=True, eq=False)
 class FrameColumn:
-    """One column of the frame.
+    """One column of the frame."""
 
-    Attributes
-    ----------
-    name : object
-        As in the frame: pandas takes names that are no texts.
-    dtype : Any
-        Its type in the library of the frame, if both samples agree on it.
-    is_number : bool
-        Whether it holds numbers; other values have places.
-    missing : bool
-        Whether numbers are missing, which a feature of its own tells.
-    values : tuple
-        The different values, where they have places; a missing one has the place -1.
-    plain : callable
-        Gives a value the one form that it has among `values`.
-    """
-
-    name: Any
-    dtype: Any
-    is_number: bool
-    missing: bool
+    name: Any  # as in the frame: pandas takes names that are no texts
+    dtype: Any  # its type in the library of the frame, if both samples agree on it
+    is_number: bool  # whether it holds numbers; other values have places
+    missing: bool  # whether numbers are missing, which a feature of its own tells
+    # The different values, where they have places; a missing one has the place -1
     values: tuple[Any, ...]
-    plain: Callable[[Any], Any] = as_it_is
+    plain: Callable[[Any], Any] = as_it_is  # gives a value the one form that it has among `values`
 
     @property
     def n_features(self) -> int:
@@ -68,23 +53,13 @@ class FrameColumn:
 
 @dataclass(eq=False)
 class ColumnValues:
-    """The different values of one column, put together from both samples in any order.
-
-    Attributes
-    ----------
-    name : object
-    is_number : bool
-        Whether it holds numbers in both samples.
-    values : set of (type, value)
-        Those of columns that are not numbers; of equal values, each type is kept.
-    n_bytes : int
-        About how much memory they take.
-    """
+    """The different values of one column, put together from both samples in any order."""
 
     name: Any
-    is_number: bool
+    is_number: bool  # whether it holds numbers in both samples
+    # Those of columns that are not numbers; of equal values, each type is kept
     values: set[Any] = field(default_factory=set)
-    n_bytes: int = 0
+    n_bytes: int = 0  # about how much memory they take
     _missing: bool = False
     _dtypes: list[Any] = field(default_factory=list)
 

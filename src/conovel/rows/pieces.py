@@ -96,33 +96,19 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class FileSource:
-    """A file or a folder of files, of which only a piece is in memory at a time.
+    """A file or a folder of files, of which only a piece is in memory at a time."""
 
-    Parameters
-    ----------
-    path : Path
-        File or folder, CSV or Parquet. Files are read in the order of their names.
-    columns : sequence of str, optional
-        Feature columns; all but the id column by default.
-    id_column : str, optional
-        Column that names the rows.
-    types : Schema, optional
-        Columns with the types that were agreed on with the other sample, instead of `columns`;
-        see :func:`conovel.rows.storage.pick_features`.
-    reading : ReadingOptions
-        What the user says about the files.
-    encoder : FeatureMap, optional
-        What makes features of the columns, where they are not all plain numbers.
-    state : FileState, optional
-        In which state the files are read, every time; by default the one in which they are now.
-    """
-
+    # File or folder, CSV or Parquet. Files are read in the order of their names.
     path: Path
-    columns: Sequence[str] | None = None
-    id_column: str | None = None
+    columns: Sequence[str] | None = None  # feature columns; all but the id column by default
+    id_column: str | None = None  # column that names the rows
+    # Columns with the types that were agreed on with the other sample, instead of `columns`; see
+    # conovel.rows.storage.pick_features
     types: pa.Schema | None = None
-    reading: ReadingOptions = AS_FOUND
+    reading: ReadingOptions = AS_FOUND  # what the user says about the files
+    # What makes features of the columns, where they are not all plain numbers
     encoder: FeatureMap | None = None
+    # In which state the files are read, every time; by default the one in which they are now
     state: FileState = ()
 
     def __post_init__(self) -> None:

@@ -36,19 +36,11 @@ from conovel.stats.words import joined, listed
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A sample whose columns are not all plain numbers.
-
-    Attributes
-    ----------
-    values : dict of the name of a column to its values
-    frame : narwhals DataFrame, or None
-        The frame itself, to give results back in kind.
-    contents : Contents or None
-        What tells whether a schema was made from these rows, where it says what it was made from.
-    """
+    """A sample whose columns are not all plain numbers."""
 
     values: Mapping[str, RawColumn]
-    frame: nw.DataFrame[Any] | None = None
+    frame: nw.DataFrame[Any] | None = None  # the frame itself, to give results back in kind
+    # What tells whether a schema was made from these rows, where it says what it was made from
     contents: Contents | None = None
 
     def __len__(self) -> int:

@@ -61,33 +61,17 @@ class RowSource(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class StoredRows:
-    """Rows of files, encoded and kept in a work folder.
+    """Rows of files, encoded and kept in a work folder."""
 
-    Attributes
-    ----------
-    source : FileSource
-        The files; originals and names are read from them.
-    work : WorkFolder
-        Has the features by rows, the hash of each row, and the names in parts.
-    name : str
-        Under which they are kept.
-    size : int
-        Rows of a chunk.
-    n : int
-    low, high : float arrays of shape (d,)
-        The range of each feature.
-    contents : None
-        A schema is compared with the files before they are encoded.
-    """
-
-    source: FileSource
-    work: WorkFolder
-    name: str
-    size: int
+    source: FileSource  # the files; originals and names are read from them
+    work: WorkFolder  # has the features by rows, the hash of each row, and the names in parts
+    name: str  # under which they are kept
+    size: int  # rows of a chunk
     n: int
+    # low, high: of shape (d,); the range of each feature
     low: Vector
     high: Vector
-    contents: None = None
+    contents: None = None  # a schema is compared with the files before they are encoded
 
     def __len__(self) -> int:
         return self.n

@@ -36,30 +36,18 @@ LARGEST = float(np.finfo(np.float32).max)  # scikit-learn's trees read single pr
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A sample as a finite float64 matrix, with the names it came with.
+    """A sample as a finite float64 matrix, with the names it came with."""
 
-    Attributes
-    ----------
-    values : float64 array of shape (n, d)
-        Contiguous and finite; negative zeros are made positive, so that equal rows have
-        equal bytes.
-    columns : tuple of str, or None
-        Column names, when the sample was a frame.
-    frame : narwhals DataFrame, or None
-        The frame itself, to give results back in kind.
-    kinds : tuple of str, or None
-        The type in which each column came, such as "float32"; None is float64 throughout.
-    encoder : FeatureMap, or None
-        What made the columns out of columns of other kinds, where they were not plain numbers.
-    contents : Contents, or None
-        What tells whether a schema was made from these rows, where it says what it was made from.
-    """
-
+    # Of shape (n, d); contiguous and finite; negative zeros are made positive, so that equal rows
+    # have equal bytes
     values: NDArray[np.float64]
-    columns: tuple[str, ...] | None = None
-    frame: nw.DataFrame[Any] | None = None
+    columns: tuple[str, ...] | None = None  # column names, when the sample was a frame
+    frame: nw.DataFrame[Any] | None = None  # the frame itself, to give results back in kind
+    # The type in which each column came, such as "float32"; None is float64 throughout
     kinds: tuple[str, ...] | None = None
+    # What made the columns out of columns of other kinds, where they were not plain numbers
     encoder: FeatureMap | None = None
+    # What tells whether a schema was made from these rows, where it says what it was made from
     contents: Contents | None = None
 
     def __len__(self) -> int:

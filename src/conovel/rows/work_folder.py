@@ -28,17 +28,10 @@ _MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class WorkFolder:
-    """The folder.
-
-    Parameters
-    ----------
-    folder : Path
-    key : str
-        Digest of inputs and settings.
-    """
+    """The folder."""
 
     folder: Path
-    key: str
+    key: str  # digest of inputs and settings
 
     @classmethod
     def at(cls, folder: Path, key: str) -> WorkFolder:

@@ -82,28 +82,15 @@ def training_sample(mixture: Mixture, most: int) -> Mixture:
 
 
 class TrainingRows(NamedTuple):
-    """From how many rows of a site one model is learnt: known before any is looked at.
+    """From how many rows of a site one model is learnt: known before any is looked at."""
 
-    Attributes
-    ----------
-    n_null : int
-        Known normals, those that train and those that calibrate.
-    n_train : int
-        How many of them train.
-    n_by_rule : int
-        How many would train by the site's own rule, :func:`train_share`.
-    n_mixture : int or None
-        Calibration and test rows, from which the model learns to tell them. None where it learns
-        from known normals alone.
-    most : int
-        No more than this many train.
-    """
-
-    n_null: int
-    n_train: int
-    n_by_rule: int
+    n_null: int  # known normals, those that train and those that calibrate
+    n_train: int  # how many of them train
+    n_by_rule: int  # how many would train by the site's own rule, train_share
+    # Calibration and test rows, from which the model learns to tell them. None where it learns
+    # from known normals alone.
     n_mixture: int | None
-    most: int
+    most: int  # no more than this many train
 
 
 def require_two(n: int) -> None:
@@ -159,21 +146,11 @@ class GiveParts(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """The tested rows of a site, scored and ranked.
+    """The tested rows of a site, scored and ranked."""
 
-    Attributes
-    ----------
-    tested : bool array of shape (m,)
-        Which test rows are tested.
-    calibration_scores : float array of shape (ℓ,)
-        In the order of the calibration rows.
-    parts : callable
-        Gives scores and ranks of the tested rows, part by part.
-    """
-
-    tested: NDArray[np.bool_]
-    calibration_scores: Vector
-    parts: GiveParts
+    tested: NDArray[np.bool_]  # of shape (m,); which test rows are tested
+    calibration_scores: Vector  # of shape (ℓ,); in the order of the calibration rows
+    parts: GiveParts  # gives scores and ranks of the tested rows, part by part
 
     @classmethod
     def of(
@@ -213,25 +190,13 @@ class Ranked:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows in memory that are trained on together: all of an agent's, or 1/K of them in `split`.
+    """Rows in memory that are trained on together: all of an agent's, or 1/K in `split`."""
 
-    Attributes
-    ----------
-    null_train : array of shape (k, d)
-    rows : array of shape (n, d)
-        The calibration rows, then the test rows of the block.
-    n_calibration : int
-    tested : bool array of shape (m,)
-        Which test rows are in it.
-    max_train_rows : int
-        About so many rows of the mixture are learnt from.
-    """
-
-    null_train: Matrix
-    rows: Matrix
+    null_train: Matrix  # of shape (k, d)
+    rows: Matrix  # of shape (n, d); the calibration rows, then the test rows of the block
     n_calibration: int
-    tested: NDArray[np.bool_]
-    max_train_rows: int = MAX_TRAIN_ROWS
+    tested: NDArray[np.bool_]  # of shape (m,); which test rows are in it
+    max_train_rows: int = MAX_TRAIN_ROWS  # about so many rows of the mixture are learnt from
 
     @property
     def n_mixture(self) -> int:

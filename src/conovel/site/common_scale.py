@@ -76,17 +76,11 @@ EDGES = np.sinh(np.arange(1 - N_CELLS // 2, N_CELLS // 2) / 12)
 
 @dataclass(frozen=True, eq=False)
 class CommonScale:
-    """The cells of an agent's scores.
+    """The cells of an agent's scores."""
 
-    Attributes
-    ----------
-    edges : array of shape (N_CELLS - 1,)
-        The lowest score of each cell but the first, ascending.
-    likely : int
-        The cell of even odds by the normal shape. Rows from it on are likely novelties.
-    """
-
+    # Of shape (N_CELLS - 1,); the lowest score of each cell but the first, ascending
     edges: Vector
+    # The cell of even odds by the normal shape. Rows from it on are likely novelties.
     likely: int
 
     def cells(self, scores: Vector) -> NDArray[np.int64]:
@@ -96,25 +90,14 @@ class CommonScale:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The common scale as a function of the score: straight between knots, and beyond them.
+    """The common scale as a function of the score: straight between knots, and beyond them."""
 
-    Attributes
-    ----------
-    knots : array, ascending
-        The different scores of the mixture.
-    values : array, ascending
-        The common scale at the knots.
-    unit : float
-        By how much the score rises while the scale rises by 1, below the first knot and above the
-        last one.
-    even : float
-        The score at which the log-odds λ are zero.
-    """
-
-    knots: Vector
-    values: Vector
+    knots: Vector  # the different scores of the mixture
+    values: Vector  # the common scale at the knots
+    # By how much the score rises while the scale rises by 1, below the first knot and above the
+    # last one
     unit: float
-    even: float
+    even: float  # the score at which the log-odds λ are zero
 
     def score_at(self, values: Vector) -> Vector:
         """Return the scores at which the common scale has these values."""
@@ -256,20 +239,12 @@ def _mostly_normal(scores: Vector, normals: Vector) -> Vector:
 
 @dataclass(frozen=True, eq=False)
 class LevelledModel:
-    """A model whose score has only levels that hold enough rows.
-
-    Attributes
-    ----------
-    model : ScoreModel
-    lowest : array of shape (number of levels - 1,), ascending
-        The lowest score of each level but the first.
-    values : array of shape (number of levels,), ascending
-        The score of each level.
-    """
+    """A model whose score has only levels that hold enough rows."""
 
     model: ScoreModel
+    # Of shape (number of levels - 1,); the lowest score of each level but the first
     lowest: Vector
-    values: Vector
+    values: Vector  # of shape (number of levels,); the score of each level
 
     @property
     def by_row(self) -> bool:

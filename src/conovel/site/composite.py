@@ -278,18 +278,11 @@ _SD_OF_MAD = 1.4826  # standard deviation of normal numbers in units of their me
 
 
 class Standardised(NamedTuple):
-    """Scores of several models on null_train and on the mixture, in units of their spread.
+    """Scores of several models on null_train and on the mixture, in units of their spread."""
 
-    Attributes
-    ----------
-    null_train : array of shape (n_models, n)
-    mixture : array of shape (n_models, number of different mixture rows)
-    spread : array of shape (n_models,)
-        The unit of each model: the standard deviation on the mixture.
-    """
-
-    null_train: Matrix
-    mixture: Matrix
+    null_train: Matrix  # of shape (n_models, n)
+    mixture: Matrix  # of shape (n_models, number of different mixture rows)
+    # Of shape (n_models,); the unit of each model: the standard deviation on the mixture
     spread: Vector
 
     @classmethod

@@ -83,15 +83,9 @@ def cells_of(scores: NDArray[np.float64]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class ConsensusScore:
-    """The score of one fold: the smallest output of all agents' second models.
+    """The score of one fold: the smallest output of all agents' second models."""
 
-    Attributes
-    ----------
-    models : mapping of Surrogate
-        By agent, decoded from the bytes that were sent.
-    """
-
-    models: Mapping[str, Surrogate]
+    models: Mapping[str, Surrogate]  # by agent, decoded from the bytes that were sent
 
     @property
     def by_row(self) -> bool:
@@ -117,21 +111,14 @@ def first_model(null_train: Matrix, bits: Bits, schema: bytes) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class FoldTraining:
-    """What the second model of a fold is learnt from: the test rows of the other fold.
-
-    Attributes
-    ----------
-    null_train : Matrix
-    mixture : Mixture or None
-        Test rows of the other fold, those that were set aside left out. None if fewer than five
-        are left.
-    far : Vector
-        For each row of the mixture, in its order, how far it is from the nearest agent's normals,
-        in standard units.
-    """
+    """What the second model of a fold is learnt from: the test rows of the other fold."""
 
     null_train: Matrix
+    # Test rows of the other fold, those that were set aside left out. None if fewer than five are
+    # left.
     mixture: Mixture | None
+    # For each row of the mixture, in its order, how far it is from the nearest agent's normals, in
+    # standard units
     far: Vector
 
     @classmethod

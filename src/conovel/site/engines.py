@@ -147,18 +147,10 @@ _LARGEST_PIECE = 1 << 16  # rows; larger ones gain nothing
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Sizes of what is held at a time.
+    """Sizes of what is held at a time."""
 
-    Attributes
-    ----------
-    piece : int
-        Rows that are read and scored together.
-    cell_bits : int
-        See :func:`conovel.site.stored_blocks.draw_sample`.
-    """
-
-    piece: int
-    cell_bits: int
+    piece: int  # rows that are read and scored together
+    cell_bits: int  # see conovel.site.stored_blocks.draw_sample
 
     @classmethod
     def of(cls, memory: int, n_features: int) -> MemoryPlan:

@@ -16,14 +16,6 @@ from conovel.spec.consensus import Agreed
 class Roaming:
     """To whose normals the test rows of one agent conform.
 
-    Attributes
-    ----------
-    folds : int array of shape (m,)
-        The fold of each row, 0 or 1.
-    conforms : dict of bool arrays of shape (m,)
-        For each agent of the network, the rows that conform to its normals: by that agent's own
-        model, their p-value among its calibration rows is above the level.
-
     Examples
     --------
     >>> found = Roaming(
@@ -33,7 +25,9 @@ class Roaming:
     [('a',), ('a', 'b')]
     """
 
-    folds: NDArray[np.int64]
+    folds: NDArray[np.int64]  # of shape (m,); the fold of each row, 0 or 1
+    # Of shape (m,); for each agent of the network, the rows that conform to its normals: by that
+    # agent's own model, their p-value among its calibration rows is above the level
     conforms: Mapping[str, NDArray[np.bool_]]
 
     @classmethod

@@ -33,27 +33,15 @@ def silent(stage: str, done: int, total: int | None) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """How a site works whose rows are kept in a folder.
-
-    Attributes
-    ----------
-    work : WorkFolder
-    memory : int
-        What may be used, in bytes.
-    is_limit : bool
-        Whether the user named the memory. Then a fit that needs more is refused.
-    plan : MemoryPlan
-    engine : Engine
-        Who scores.
-    on_progress : callable
-        Told the stage, how many rows are done and how many there are, if known.
-    """
+    """How a site works whose rows are kept in a folder."""
 
     work: WorkFolder
-    memory: int
+    memory: int  # what may be used, in bytes
+    # Whether the user named the memory. Then a fit that needs more is refused.
     is_limit: bool
     plan: MemoryPlan
-    engine: Engine
+    engine: Engine  # who scores
+    # Told the stage, how many rows are done and how many there are, if known
     on_progress: Progress = silent
 
     def begin(self, stage: str, total: int | None = None, done: int = 0) -> Callable[[int], None]:
@@ -93,26 +81,15 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StoredBlock:
-    """Rows in a folder that are trained on together; see :class:`conovel.site.blocks.Block`.
-
-    Attributes
-    ----------
-    null, test : StoredRows
-    is_train, is_calibration : bool arrays of shape (n,)
-        Known normals of the block.
-    tested : bool array of shape (m,)
-        Test rows of the block.
-    max_train_rows : int
-        About so many rows of the mixture are learnt from.
-    store : Store
-    """
+    """Rows in a folder that are trained on together; see :class:`conovel.site.blocks.Block`."""
 
     null: StoredRows
     test: StoredRows
+    # is_train, is_calibration: of shape (n,); known normals of the block
     is_train: NDArray[np.bool_]
     is_calibration: NDArray[np.bool_]
-    tested: NDArray[np.bool_]
-    max_train_rows: int
+    tested: NDArray[np.bool_]  # of shape (m,); test rows of the block
+    max_train_rows: int  # about so many rows of the mixture are learnt from
     store: Store
 
     @property

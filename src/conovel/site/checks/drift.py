@@ -267,21 +267,12 @@ ENOUGH = 10  # draws at least as extreme as the observed order, after which no m
 
 
 class Draws(NamedTuple):
-    """What the permutations gave.
+    """What the permutations gave."""
 
-    Attributes
-    ----------
-    p_value : Fraction
-        Of the largest of all statistics.
-    adjusted : float array of shape (d,)
-        Of each statistic, adjusted for the number of statistics (single-step max-T).
-    n_draws : int
-        How many permutations were drawn.
-    """
-
-    p_value: Fraction
+    p_value: Fraction  # of the largest of all statistics
+    # Of shape (d,); of each statistic, adjusted for the number of statistics (single-step max-T)
     adjusted: NDArray[np.float64]
-    n_draws: int
+    n_draws: int  # how many permutations were drawn
 
 
 def permutation_p_value(

@@ -46,24 +46,14 @@ def most_rows(width: int) -> int:
 
 
 class CheckedRows(NamedTuple):
-    """The rows that checks look at, of both samples of a site.
+    """The rows that checks look at, of both samples of a site."""
 
-    Attributes
-    ----------
-    null, test : float arrays of shape (n', d) and (m', d)
-        Every 2^k-th row.
-    features : tuple of str
-        Names of the columns of these arrays.
-    sources : tuple of str
-        For each of them, the column of the user's table that it comes from.
-    n_null, n_test : int
-        Numbers of all rows.
-    """
-
+    # null, test: of shape (n', d) and (m', d); every 2^k-th row
     null: NDArray[np.float64]
     test: NDArray[np.float64]
-    features: tuple[str, ...]
-    sources: tuple[str, ...]
+    features: tuple[str, ...]  # names of the columns of these arrays
+    sources: tuple[str, ...]  # for each of them, the column of the user's table that it comes from
+    # n_null, n_test: numbers of all rows
     n_null: int
     n_test: int
 
@@ -105,18 +95,13 @@ Result = TypeVar("Result", bound="SiteResult")
 
 
 class Outcome(NamedTuple):
-    """What was decided, as far as checks look at it.
+    """What was decided, as far as checks look at it."""
 
-    Attributes
-    ----------
-    rejected, tested : bool arrays
-        Of the test rows that are looked at.
-    n_tested, n_rejected, n_smallest : int
-        Numbers of all rows: tested, rejected, and with the smallest possible p-value.
-    """
-
+    # rejected, tested: of the test rows that are looked at
     rejected: NDArray[np.bool_]
     tested: NDArray[np.bool_]
+    # n_tested, n_rejected, n_smallest: numbers of all rows: tested, rejected, and with the
+    # smallest possible p-value
     n_tested: int
     n_rejected: int
     n_smallest: int

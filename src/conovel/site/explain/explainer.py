@@ -38,43 +38,23 @@ _LEAST_SHARE_OF_PAIR = 0.3
 
 
 class Explained(NamedTuple):
-    """The reasons of some rows, by columns of a table.
+    """The reasons of some rows, by columns of a table."""
 
-    Attributes
-    ----------
-    order : int array of shape (n, k)
-        Columns of each row by share, the largest first; those of a pair first.
-    share : float array of shape (n, k)
-        What part each of them has in all contributions that raise the score.
-    paired : bool array of shape (n,)
-        Whether the first two columns are one reason.
-    nearest : int array of shape (n,)
-        Which row of null_train is nearest.
-    """
-
+    # Of shape (n, k); columns of each row by share, the largest first; those of a pair first
     order: NDArray[np.intp]
+    # Of shape (n, k); what part each of them has in all contributions that raise the score
     share: NDArray[np.float64]
-    paired: NDArray[np.bool_]
-    nearest: NDArray[np.intp]
+    paired: NDArray[np.bool_]  # of shape (n,); whether the first two columns are one reason
+    nearest: NDArray[np.intp]  # of shape (n,); which row of null_train is nearest
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explainer:
-    """What explains the rows of one site. It stays at the site and is never written.
+    """What explains the rows of one site. It stays at the site and is never written."""
 
-    Parameters
-    ----------
-    model : ScoreModel
-        What ranked the rows.
-    null_train : array of shape (k, d)
-        Known normals from which it learnt.
-    views : sequence of ColumnView
-        The columns of the table.
-    """
-
-    model: ScoreModel
-    null_train: Matrix
-    views: Sequence[ColumnView]
+    model: ScoreModel  # what ranked the rows
+    null_train: Matrix  # of shape (k, d); known normals from which it learnt
+    views: Sequence[ColumnView]  # the columns of the table
 
     @property
     def columns(self) -> list[NDArray[np.intp]]:
@@ -199,23 +179,13 @@ USUAL = frozenset({IN_RANGE, COMMON, "rather high", "rather low"})
 
 @dataclass(frozen=True, eq=False)
 class ColumnView:
-    """One column of a table.
+    """One column of a table."""
 
-    Attributes
-    ----------
-    name : str or int
-        Its name; its position in an array.
-    features : int array
-        Which features it became.
-    column : Column or None
-        What the schema says of it; None is a plain number, or a place among `levels`.
-    levels : tuple of str or None
-        The values of which its one feature is the place; -1 is a missing value.
-    """
-
-    name: str | int
-    features: NDArray[np.intp]
+    name: str | int  # its name; its position in an array
+    features: NDArray[np.intp]  # which features it became
+    # What the schema says of it; None is a plain number, or a place among `levels`
     column: Column | None = None
+    # The values of which its one feature is the place; -1 is a missing value
     levels: tuple[str, ...] | None = None
 
     @property

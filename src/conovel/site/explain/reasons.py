@@ -34,67 +34,36 @@ _COUNTS = 0.15  # the share from which on a reason counts for the pattern of a r
 
 
 class Reason(NamedTuple):
-    """One reason of one row: a column, or two that are seldom together.
+    """One reason of one row: a column, or two that are seldom together."""
 
-    Attributes
-    ----------
-    columns : tuple of int
-        Which columns.
-    how : str
-        Such as "high", "rather low" or "combination".
-    share : float
-        What part of all that raises the score.
-    """
-
-    columns: tuple[int, ...]
-    how: str
-    share: float
+    columns: tuple[int, ...]  # which columns
+    how: str  # such as "high", "rather low" or "combination"
+    share: float  # what part of all that raises the score
 
 
 class Pattern(NamedTuple):
-    """Flagged rows with the same reasons.
+    """Flagged rows with the same reasons."""
 
-    Attributes
-    ----------
-    text : str
-        The reasons in words, such as "amount high, hour low".
-    members : int array
-        Positions among the explained rows.
-    """
-
-    text: str
-    members: NDArray[np.intp]
+    text: str  # the reasons in words, such as "amount high, hour low"
+    members: NDArray[np.intp]  # positions among the explained rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Reasons:
-    """Why some rows were flagged.
+    """Why some rows were flagged."""
 
-    Parameters
-    ----------
-    names : sequence of str or int
-        The columns; those of an array by position.
-    rows : int array of shape (n,)
-        Where the explained rows stand in the test sample.
-    explained : Explained
-    how : array of str of shape (n, number of columns)
-    values, nearest : list of arrays of shape (n,)
-        For each column the values of the rows, and of their nearest known normals.
-    usual : list of pairs
-        For each column the usual range; for one of no numbers the commonest values.
-    ids : array of shape (n,), optional
-    novelty : int array of shape (n,), optional
-        The rows in the order of their novelty, the most novel first.
-    """
-
-    names: Sequence[str | int]
-    rows: NDArray[np.intp]
+    names: Sequence[str | int]  # the columns; those of an array by position
+    rows: NDArray[np.intp]  # of shape (n,); where the explained rows stand in the test sample
     explained: Explained
-    how: NDArray[Any]
+    how: NDArray[Any]  # of shape (n, number of columns)
+    # values, nearest: of shape (n,); for each column the values of the rows, and of their nearest
+    # known normals
     values: Sequence[NDArray[Any]]
     nearest: Sequence[NDArray[Any]]
+    # For each column the usual range; for one of no numbers the commonest values
     usual: Sequence[tuple[Any, Any]]
-    ids: NDArray[Any] | None = None
+    ids: NDArray[Any] | None = None  # of shape (n,)
+    # Of shape (n,); the rows in the order of their novelty, the most novel first
     novelty: NDArray[np.intp] | None = None
 
     @classmethod

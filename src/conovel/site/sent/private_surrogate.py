@@ -202,21 +202,12 @@ def noise_of_means(scale: float, n_null: int, n_mixture: int) -> float:
 
 
 class Tails(NamedTuple):
-    """The tails of a model, those with the largest weight first.
+    """The tails of a model, those with the largest weight first."""
 
-    Attributes
-    ----------
-    weight : array
-        Log-odds for each unit that a row reaches into the tail.
-    place : int array
-        Which tail: feature f has its upper tail at f and its lower one at f + n_features.
-    usual : array
-        How far rows reach into the tail on average.
-    """
-
-    weight: Vector
+    weight: Vector  # log-odds for each unit that a row reaches into the tail
+    # Which tail: feature f has its upper tail at f and its lower one at f + n_features
     place: Integers
-    usual: Vector
+    usual: Vector  # how far rows reach into the tail on average
 
     def first(self, n: int) -> Tails:
         """Return the first tails."""
