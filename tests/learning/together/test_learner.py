@@ -1,0 +1,146 @@
+"""One score from sums: the same bits however the rows are divided, and whatever their order."""
+
+import numpy as np
+import pytest
+
+from conovel.learning.together import bins
+from conovel.learning.together.learner import AgentRows, Learner, Settings, learn, sum_of
+
+SMALL = Settings(n_trees=12, depth=5, least=3)
+
+
+def rows_of(n_agents, seed, n_null=24, n_mixture=30, n_columns=4):
+    """Draw agents with heavy tails, zeros, equal rows and a column that never varies."""
+    rng = np.random.default_rng(seed)
+    agents = []
+    for j in range(n_agents):
+        null = rng.normal(0.3 * j, 1, (n_null, n_columns))
+        mixture = rng.normal(0.3 * j, 1, (n_mixture, n_columns))
+        mixture[:3] += 4
+        for some in (null, mixture):
+            some[:, 1] = np.round(np.exp(6 * some[:, 1]), 1)
+            some[:, 2] = np.where(rng.random(len(some)) < 0.6, 0.0, some[:, 2])
+            some[:, 3] = 7.0
+        mixture[5] = mixture[6]
+        agents.append((null, mixture))
+    return agents
+
+
+def state(learner):
+    """Return everything that the score is made of, as bytes."""
+    forest = learner.forest
+    parts = [forest.column, forest.cut, forest.left, forest.value]
+    parts += [one.edges for one in learner.bins]
+    parts += [np.array([one.centre, one.unit]) for one in learner.bins]
+    return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
+
+
+class Pooled:
+    """All agents' rows in one place: what the same code learns from the rows themselves."""
+
+    def __init__(self, agents):
+        self.agents = [AgentRows(*pair) for pair in agents]
+
+    def answer(self, learner):
+        return sum_of([learner.answer(rows) for rows in self.agents])
+
+
+@pytest.mark.parametrize("n_agents", [1, 3, 30])
+def test_the_score_equals_that_of_the_pooled_rows(n_agents):
+    agents = rows_of(n_agents, 1)
+    together = learn([AgentRows(*pair) for pair in agents], 5, SMALL)
+    pooled = Learner(4, n_agents, 5, SMALL)
+    everybody = Pooled(agents)
+    while not pooled.is_done:
+        pooled.take(everybody.answer(pooled))
+    assert state(together) == state(pooled)
+
+
+def test_bins_of_divided_rows_are_those_of_one_agent():
+    agents = rows_of(6, 2)
+    one = [tuple(np.vstack(kind) for kind in zip(*agents, strict=True))]
+    divided, whole = (
+        learn([AgentRows(*pair) for pair in some], 5, SMALL) for some in (agents, one)
+    )
+    for a, b in zip(divided.bins, whole.bins, strict=True):
+        assert a.edges.tobytes() == b.edges.tobytes()
+        assert (a.centre, a.unit) == (b.centre, b.unit)
+
+
+def test_the_order_of_rows_and_agents_does_not_matter():
+    agents = rows_of(3, 3)
+    rng = np.random.default_rng(0)
+    shuffled = [tuple(rng.permutation(some) for some in pair) for pair in agents]
+    learnt = [learn([AgentRows(*p) for p in some], 9, SMALL) for some in (agents, shuffled[::-1])]
+    assert state(learnt[0]) == state(learnt[1])
+
+
+def test_permuting_the_mixture_permutes_the_scores():
+    agents = rows_of(3, 4)
+    order = np.random.default_rng(1).permutation(30)
+    swapped = [
+        (null, mixture[order] if j == 1 else mixture) for j, (null, mixture) in enumerate(agents)
+    ]
+    scores = []
+    for some in (agents, swapped):
+        rows = [AgentRows(*pair) for pair in some]
+        learner = learn(rows, 2, SMALL)
+        scores.append(learner.score(rows[1].mixture, rows[1].centre))
+    assert scores[0][order].tobytes() == scores[1].tobytes()
+    assert scores[0][5] == scores[0][6]
+
+
+def test_a_row_that_is_far_from_all_normals_scores_highest():
+    agents = rows_of(5, 6)
+    rows = [AgentRows(*pair) for pair in agents]
+    learner = learn(rows, 0, SMALL)
+    places = [learner.score(one.mixture, one.centre).argsort()[::-1].argsort()[:3] for one in rows]
+    assert np.median(np.concatenate(places)) < 5
+
+
+def test_other_seeds_draw_other_trees():
+    agents = rows_of(2, 7)
+    a, b = (learn([AgentRows(*pair) for pair in agents], seed, SMALL) for seed in (1, 2))
+    assert state(a) != state(b)
+
+
+def test_an_agent_without_rows_of_a_kind_changes_nothing():
+    agents = rows_of(2, 8)
+    empty = (np.zeros((0, 4)), np.zeros((0, 4)))
+    learner = learn([AgentRows(*pair) for pair in [*agents, empty]], 3, SMALL)
+    assert learner.is_done
+    assert np.isfinite(learner.score(agents[0][1], AgentRowsCentre(learner, agents[0][0]))).all()
+
+
+def AgentRowsCentre(learner, null):
+    """Return the centre of an agent's normals, as its rounds computed it."""
+    standard = learner.standard(null)
+    return learner.centres.of_agent(standard.sum(axis=0), len(standard))
+
+
+def test_keys_have_the_order_of_the_values():
+    rng = np.random.default_rng(0)
+    values = np.sort(
+        np.concatenate([rng.normal(0, 10.0 ** rng.integers(-300, 300, 500)), [0.0, -0.0]])
+    )
+    keys = bins.keys_of(values)
+    assert np.all(np.diff(keys.astype(object)) >= 0)
+    assert bins.values_of(keys).tolist() == (values + 0.0).tolist()
+
+
+def test_no_bin_holds_fewer_rows_than_allowed():
+    rng = np.random.default_rng(3)
+    null, mixture = rng.lognormal(0, 4, (400, 1)), rng.lognormal(0, 4, (300, 1))
+    learner = learn([AgentRows(null, mixture)], 0, Settings(n_trees=4, depth=2, least=7))
+    codes = learner.bins[0].codes(bins.keys_of(np.vstack([null, mixture])[:, 0]))
+    assert np.bincount(codes).min() >= 7
+    assert learner.bins[0].edges.size > 30
+
+
+def test_leaves_hold_at_least_the_agreed_number_of_rows():
+    agents = rows_of(3, 9)
+    learner = learn([AgentRows(*pair) for pair in agents], 0, SMALL)
+    forest = learner.forest
+    sizes = forest.counts.sum(axis=2)
+    assert sizes[sizes > 0].min() >= SMALL.least
+    assert (forest.column >= 0).sum() > 50
