@@ -117,7 +117,8 @@ class Forest:
     def score(self, codes: Whole) -> Vector:
         """Return the log-odds of the mean share of mixture rows in the leaves of each row."""
         share = add_leaves(codes, self.column, self.cut, self.left, self.value)
-        return np.log(share / (1 - share))
+        odds: Vector = np.log(share / (1 - share))
+        return odds
 
     def _open_nodes(self, nodes: list[tuple[int, int]]) -> None:
         self._open = [

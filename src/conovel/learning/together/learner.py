@@ -1,4 +1,4 @@
-"""One score of all agents, learnt in rounds: every agent sends whole numbers, and all get the sums.
+"""One score of all agents, learnt in rounds: agents send whole numbers, and all get the sums.
 
 A :class:`Learner` is the same at all parties: it is a function of the seed, the number of columns
 and the totals so far (Theorem 20, docs/theory.md). It says how many numbers the next round has; an
@@ -19,11 +19,14 @@ from conovel.learning.together import moments
 from conovel.learning.together.forest import Forest
 from conovel.learning.together.moments import Discriminants, Whole
 from conovel.scorers.base import Matrix, Vector
+from conovel.stats.cells import N_CELLS
 
 _MOST_MOMENTS = 200  # columns; a table that is wider has no discriminants
 # Bins of columns in standard units, and of discriminants.
 _RELATIVE = np.rint(np.sinh(np.arange(-31, 32) / 8) * 0.5 * moments.UNIT).astype(np.int64)
 _DISCRIMINANT = np.sinh(np.arange(-47, 48) / 12) * 4
+# Lowest log-odds of the cells in which rows are counted, beside those of the whole sample.
+_EDGES = np.arange(-N_CELLS // 4 + 2, 3 * N_CELLS // 4 + 1) / 30
 _PLAN = ("relative", "relative", "common", "common", "common")  # which direction is refined
 
 
@@ -87,6 +90,7 @@ class Learner:
         self.n_rounds = 0
         self.bins: tuple[binning.Bins, ...] = ()
         self.forest: Forest | None = None
+        self.likely: int | None = None  # the lowest cell whose rows are likely novelties
         self._cuts = [binning.first_cuts()] * n_columns
         self._n_null = self._n_mixture = 0
         self._refined = 0  # directions so far
@@ -97,7 +101,7 @@ class Learner:
     @property
     def is_done(self) -> bool:
         """Whether the score is learnt."""
-        return self.forest is not None and self.forest.is_grown
+        return self.likely is not None
 
     @property
     def n_numbers(self) -> int:
@@ -152,7 +156,8 @@ class Learner:
         unit = np.array([one.unit for one in self.bins])
         with np.errstate(over="ignore"):
             units = (values - centre) / unit * moments.UNIT
-        return np.rint(np.clip(units, -moments.LIMIT, moments.LIMIT)).astype(np.int64)
+        whole: Whole = np.rint(np.clip(units, -moments.LIMIT, moments.LIMIT)).astype(np.int64)
+        return whole
 
     def _sums(self, rows: AgentRows) -> Whole:
         rows.standard = self.standard(rows.values)
@@ -230,17 +235,18 @@ class Learner:
             tuple(n_bins), shares, size.n_trees, size.depth, size.least, self.seed
         )
         self.forest.begin(self._n_null, self._n_mixture)
+        self._prior = float(np.log(max(self._n_mixture, 1) / max(self._n_null, 1)))
         self._round = Round(self.forest.n_numbers, self._count_level, self._take_level)
 
     def codes(self, keys: binning.Keys, standard: Whole, centre: Whole) -> Whole:
         """Return the bins of rows in all columns: their own, relative ones, and discriminants."""
-        found = [one.codes(column) for one, column in zip(self.bins, keys.T, strict=True)]
+        codes = [one.codes(column) for one, column in zip(self.bins, keys.T, strict=True)]
         if self._discriminants is not None:
             if self.n_agents > 1:
-                found += list(np.searchsorted(_RELATIVE, standard - centre, side="right").T)
+                codes += list(np.searchsorted(_RELATIVE, standard - centre, side="right").T)
             columns = self._discriminants.columns(standard, centre)
-            found += list(np.searchsorted(_DISCRIMINANT, columns, side="right").T)
-        return np.stack(found, axis=1).astype(np.int64)
+            codes += list(np.searchsorted(_DISCRIMINANT, columns, side="right").T)
+        return np.stack(codes, axis=1).astype(np.int64)
 
     def _count_level(self, rows: AgentRows) -> Whole:
         forest = self.forest
@@ -256,7 +262,21 @@ class Learner:
     def _take_level(self, totals: Whole) -> None:
         assert self.forest is not None  # noqa: S101
         self.forest.split(totals)
-        self._round = Round(self.forest.n_numbers, self._count_level, self._take_level)
+        if self.forest.is_grown:
+            self._round = Round(2 * N_CELLS, self._count_scores, self._take_scores)
+        else:
+            self._round = Round(self.forest.n_numbers, self._count_level, self._take_level)
+
+    def _count_scores(self, rows: AgentRows) -> Whole:
+        assert self.forest is not None  # noqa: S101
+        cells = self.cells(self.forest.score(rows.codes) - self._prior)
+        kinds = (cells[~rows.is_mixture], cells[rows.is_mixture])
+        counts = [np.bincount(kind, minlength=N_CELLS) for kind in kinds]
+        return np.concatenate(counts).astype(np.int64)
+
+    def _take_scores(self, totals: Whole) -> None:
+        weights = moments.weights_of(*np.split(totals, 2))
+        self.likely = int(np.searchsorted(weights, moments.UNIT // 2))
 
     def _of_agent(self, rows: AgentRows) -> tuple[Whole, Whole]:
         none = np.zeros((len(rows.values), 0), dtype=np.int64), np.zeros(0, dtype=np.int64)
@@ -264,12 +284,22 @@ class Learner:
 
     # --- the score ------------------------------------------------------------------------------
     def score(self, values: Matrix, centre: Whole) -> Vector:
-        """Score rows of an agent whose normals have this centre: log-odds of the mixture."""
+        """Score rows of an agent whose normals have this centre.
+
+        The log-odds of the mixture, beside those of the whole sample: 0 is a row that tells
+        nothing.
+        """
         assert self.forest is not None  # noqa: S101
         standard = np.zeros((len(values), 0), dtype=np.int64)
         if self._discriminants is not None:
             standard = self.standard(values)
-        return self.forest.score(self.codes(binning.keys_of(values), standard, centre))
+        codes = self.codes(binning.keys_of(values), standard, centre)
+        return self.forest.score(codes) - self._prior
+
+    @staticmethod
+    def cells(scores: Vector) -> Whole:
+        """Return the cell of each score, from 0 to N_CELLS - 1."""
+        return np.searchsorted(_EDGES, scores, side="right").astype(np.int64)
 
 
 def learn(agents: Sequence[AgentRows], seed: int, settings: Settings | None = None) -> Learner:
@@ -282,4 +312,5 @@ def learn(agents: Sequence[AgentRows], seed: int, settings: Settings | None = No
 
 def sum_of(answers: Sequence[Whole]) -> Whole:
     """Add up the numbers of all agents; whole numbers, so that no order matters."""
-    return np.sum(np.stack(answers), axis=0, dtype=np.int64)
+    total: Whole = np.sum(np.stack(answers), axis=0, dtype=np.int64)
+    return total

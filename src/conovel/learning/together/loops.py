@@ -93,7 +93,7 @@ def symmetric_eigen(matrix: Any) -> Any:
 @jit
 def forms(rows: Any, inverse: Any) -> Any:
     """Return x' M x of each row x."""
-    found = np.zeros(len(rows))
+    values = np.zeros(len(rows))
     size = rows.shape[1]
     for n in range(len(rows)):
         total = 0.0
@@ -102,8 +102,8 @@ def forms(rows: Any, inverse: Any) -> Any:
             for j in range(size):
                 part += inverse[i, j] * rows[n, j]
             total += part * rows[n, i]
-        found[n] = total
-    return found
+        values[n] = total
+    return values
 
 
 @jit
@@ -165,7 +165,7 @@ def move_down(codes: Any, nodes: Any, column: Any, cut: Any, left: Any) -> None:
 def add_leaves(codes: Any, column: Any, cut: Any, left: Any, value: Any) -> Any:
     """Return the mean over all trees of the value of each row's leaf."""
     n_trees = len(column)
-    found = np.zeros(len(codes))
+    means = np.zeros(len(codes))
     for i in range(len(codes)):
         total = 0.0
         for t in range(n_trees):
@@ -174,5 +174,5 @@ def add_leaves(codes: Any, column: Any, cut: Any, left: Any, value: Any) -> Any:
                 right = 0 if codes[i, column[t, node]] <= cut[t, node] else 1
                 node = left[t, node] + right
             total += value[t, node]
-        found[i] = total / n_trees
-    return found
+        means[i] = total / n_trees
+    return means

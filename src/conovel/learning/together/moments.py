@@ -9,8 +9,8 @@ of null_train and the centre c_j of agent j's normals,
     common     s(z) = q(z)/2 - |z - b|²/2.
 
 a is the mean of likely novelties relative to the centres of their agents, b their mean as they
-are. The centres of thin agents are shrunken towards the common centre, in those directions in which
-agents differ by more than chance (an empirical Bayes estimate, after Efron and Morris 1973).
+are. The centres of thin agents are shrunken towards the common centre, in those directions in
+which agents differ by more than chance (an empirical Bayes estimate, after Efron and Morris 1973).
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ def covariance_from(totals: Whole, size: int) -> Matrix:
     """Return W^-1 from the number of rows of null_train and their cross products about centres."""
     n_rows = max(int(totals[0]), 1)
     share = 0.01 + size / n_rows * 0.1
-    return inverse_of(_with_ridge(unpacked(totals[1:] / n_rows, size), share))
+    inverse: Matrix = inverse_of(_with_ridge(unpacked(totals[1:] / n_rows, size), share))
+    return inverse
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,17 +124,17 @@ class Discriminants:
         """Return distance, relative and common of each row, in the logarithm's units."""
         about = (rows - centre).astype(np.float64)
         distance = forms(about, self.inverse) / 2
-        found = [distance - rows.shape[1] / 2]
+        columns = [distance - rows.shape[1] / 2]
         if self.relative is not None:
-            found.append(distance - forms(about - self.relative, self.inverse) / 2)
+            columns.append(distance - forms(about - self.relative, self.inverse) / 2)
         if self.common is not None:
-            found.append(distance - forms(rows - self.common, self.inverse) / 2)
-        return np.stack(found, axis=1)
+            columns.append(distance - forms(rows - self.common, self.inverse) / 2)
+        return np.stack(columns, axis=1)
 
 
 def cells_of(scores: Vector) -> Whole:
     """Return the cell of each value of a discriminant."""
-    return np.searchsorted(CELLS, scores, side="right")
+    return np.searchsorted(CELLS, scores, side="right").astype(np.int64)
 
 
 def weights_of(null: Whole, mixture: Whole) -> Whole:
@@ -149,28 +150,30 @@ def weights_of(null: Whole, mixture: Whole) -> Whole:
     weight[weight <= _LEAST_WEIGHT] = 0
     if float((weight * mixture).sum()) < 2:  # nothing stands out: the highest rows, all alike
         weight = np.where(above <= max(3, n_mixture // 100), 1.0, weight)
-    return np.rint(weight * UNIT).astype(np.int64)
+    in_units: Whole = np.rint(weight * UNIT).astype(np.int64)
+    return in_units
 
 
 def forward(root: Matrix, right: Matrix) -> Matrix:
     """Solve L x = right for a lower triangular L, in a fixed order of operations."""
-    found = np.array(right, dtype=np.float64)
+    solution: Matrix = np.array(right, dtype=np.float64)
     for i in range(len(root)):
         for k in range(i):
-            found[i] -= root[i, k] * found[k]
-        found[i] /= root[i, i]
-    return found
+            solution[i] -= root[i, k] * solution[k]
+        solution[i] /= root[i, i]
+    return solution
 
 
 def _times(matrix: Matrix, vector: Vector) -> Vector:
     """Multiply in a fixed order of operations: no numerical library decides about bits."""
-    found = np.zeros(len(matrix))
+    product: Vector = np.zeros(len(matrix))
     for k in range(vector.size):
-        found += matrix[:, k] * vector[k]
-    return found
+        product += matrix[:, k] * vector[k]
+    return product
 
 
 def _with_ridge(matrix: Matrix, share: float = _RIDGE) -> Matrix:
     """Add a share of the mean variance, so that columns that do not vary have an inverse."""
     mean = sum(matrix[i, i] for i in range(len(matrix))) / len(matrix)
-    return matrix + np.eye(len(matrix)) * (share * mean + 1.0)
+    ridge: Matrix = np.eye(len(matrix)) * (share * mean + 1.0)
+    return matrix + ridge
