@@ -1,7 +1,7 @@
 """One score of all agents, learnt in rounds: agents send whole numbers, and all get the sums.
 
 A :class:`Learner` is the same at all parties: it is a function of the seed, the number of columns
-and the totals so far (Theorem 20, docs/theory.md). It says how many numbers the next round has; an
+and the totals so far (Theorem 19, docs/theory.md). It says how many numbers the next round has; an
 agent computes its own from its rows; :meth:`Learner.take` goes on with the totals. So the
 coordinator chooses nothing: it adds. Nothing is asked of one agent that is not asked of all.
 """
