@@ -18,13 +18,14 @@ from conovel.learning.alone import ALONE, POOLED_ROWS
 from conovel.learning.base import EXCHANGEABLE, Learning
 from conovel.learning.consensus import CONSENSUS
 from conovel.learning.exchange import BLOCKS, EXCHANGE
+from conovel.learning.together.way import TOGETHER
 from conovel.spec.guarantee import NO_REACTION, SAME_SETTINGS, Guarantee
 from conovel.spec.regimes import Regime
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.repeats import run_level
 
 LEARNING: Mapping[str, Learning] = MappingProxyType(
-    {way.name: way for way in (ALONE, EXCHANGE, BLOCKS, CONSENSUS, POOLED_ROWS)}
+    {way.name: way for way in (ALONE, EXCHANGE, BLOCKS, TOGETHER, CONSENSUS, POOLED_ROWS)}
 )
 DECIDING: Mapping[str, Deciding] = MappingProxyType(
     {way.name: way for way in (ISOLATED, COUNTS, CELLS, FOLDS, POOLED)}
@@ -70,7 +71,8 @@ class Ways(NamedTuple):
     @property
     def coordinator_learns(self) -> str:
         """What the coordinator learns beyond names and row numbers."""
-        return self.deciding.coordinator_learns
+        learnt = self.learning.coordinator_learns, self.deciding.coordinator_learns
+        return "; ".join(filter(None, learnt))
 
 
 def ways_of(regime: Regime) -> Ways:

@@ -249,6 +249,7 @@ class Learning:
     transitions: Table
     model_rounds: tuple[int, ...] = ()
     models_in_words: str = ""
+    coordinator_learns: str = ""  # beyond names and row numbers, while agents learn
     needs: str = INDEPENDENT
     scores_compared: bool = False
     learnt_from: Callable[[int, int], int | None] = int.__add__

@@ -54,6 +54,8 @@ class Kind(IntEnum):
     HISTORY = 20
     LISTING = 21
     LISTED = 22
+    SUMS = 23
+    TOTALS = 24
 
 
 AMONG_AGENTS = frozenset({Kind.MODEL})  # all other messages have the coordinator at one end
@@ -75,6 +77,8 @@ IN_ROUNDS = frozenset(
         Kind.REVEALS,
         Kind.LISTING,
         Kind.LISTED,
+        Kind.SUMS,
+        Kind.TOTALS,
     }
 )
 

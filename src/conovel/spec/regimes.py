@@ -135,6 +135,7 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
             ),
             Regime("full", "(ours)", "exchange", "counts", _ONE_STEP_UP),
             Regime("joint", "(ours)", "exchange", "cells", _CELLS),
+            Regime("together", "(ours)", "together", "cells", _CELLS | _NO_MODELS),
             Regime(
                 "consensus",
                 "(ours)",

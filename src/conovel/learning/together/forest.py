@@ -9,7 +9,7 @@ shrinkage"), so that deep trees do not learn single rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,6 @@ class Forest:
     least: int
     seed: int
     level: int = 0
-    _open: list[tuple[int, int]] = field(default_factory=list)  # (tree, node) of this level
 
     def __post_init__(self) -> None:
         n_nodes = 2 ** (self.depth + 1)
@@ -53,6 +52,7 @@ class Forest:
         self.value = np.zeros(shape)
         self.counts = np.zeros((*shape, 2), dtype=np.int64)
         self._used = np.ones(self.n_trees, dtype=np.int64)
+        self._trees = self._nodes = np.zeros(0, dtype=np.int64)  # that are open, tree by tree
         self._cumulated = np.cumsum(self.shares / self.shares.sum())
         self._lowest = np.zeros((*shape, len(self.n_bins)), dtype=np.int16)
         self._highest = np.zeros_like(self._lowest)
@@ -64,12 +64,12 @@ class Forest:
         """Open the roots: all rows of all agents."""
         self.counts[:, 0] = n_null, n_mixture
         self.value[:, 0] = n_mixture / max(n_null + n_mixture, 1)
-        self._open_nodes([(tree, 0) for tree in range(self.n_trees)])
+        self._open_nodes(np.arange(self.n_trees), np.zeros(self.n_trees, dtype=np.int64))
 
     @property
     def is_grown(self) -> bool:
         """Whether no node is left to split."""
-        return self.level == self.depth or not self._open
+        return self.level == self.depth or self._nodes.size == 0
 
     @property
     def n_numbers(self) -> int:
@@ -79,36 +79,39 @@ class Forest:
     def count(self, codes: Whole, is_mixture: NDArray[np.bool_], nodes: Whole) -> Whole:
         """Count an agent's rows for every candidate of this level."""
         places = np.full(self.column.shape, -1, dtype=np.int64)
-        for place, (tree, node) in enumerate(self._open):
-            places[tree, node] = place
+        places[self._trees, self._nodes] = np.arange(self._nodes.size)
         counts = np.zeros((*self.candidates.shape[:2], 2), dtype=np.int64)
         count_left(codes, is_mixture, nodes, places, self.candidates, counts)
         return counts.ravel()
 
     def split(self, totals: Whole) -> None:
         """Split the open nodes by the totals of all agents, and open their children."""
-        counts = totals.reshape(*self.candidates.shape[:2], 2)
-        children: list[tuple[int, int]] = []
-        for place, (tree, node) in enumerate(self._open):
-            best = self._best(self.counts[tree, node], counts[place], self.candidates[place])
-            if best is None:
-                continue
-            column, cut = (int(n) for n in self.candidates[place, best])
-            child = int(self._used[tree])
-            self._used[tree] += 2
-            self.column[tree, node], self.cut[tree, node] = column, cut
-            self.left[tree, node] = child
-            parent = self.counts[tree, node]
-            for side, own in enumerate((counts[place, best], parent - counts[place, best])):
-                self.counts[tree, child + side] = own
-                self._lowest[tree, child + side] = self._lowest[tree, node]
-                self._highest[tree, child + side] = self._highest[tree, node]
-                self.value[tree, child + side] = self._shrunken(tree, node, own)
-                children.append((tree, child + side))
-            self._highest[tree, child, column] = cut
-            self._lowest[tree, child + 1, column] = cut + 1
+        lefts = totals.reshape(*self.candidates.shape[:2], 2)
+        parents = self.counts[self._trees, self._nodes]
+        best = self._best(parents, lefts)
+        at = np.flatnonzero(best >= 0)
+        trees, nodes, chosen = self._trees[at], self._nodes[at], best[at]
+        column, cut = self.candidates[at, chosen].T
+        # Nodes are listed tree by tree: the k-th split of a tree gets the k-th pair of places.
+        first = np.searchsorted(trees, trees)
+        child = self._used[trees] + 2 * (np.arange(at.size) - first)
+        np.add.at(self._used, trees, 2)
+        self.column[trees, nodes], self.cut[trees, nodes] = column, cut
+        self.left[trees, nodes] = child
+        parent, left = parents[at], lefts[at, chosen]
+        for side, own in enumerate((left, parent - left)):
+            self.counts[trees, child + side] = own
+            self._lowest[trees, child + side] = self._lowest[trees, nodes]
+            self._highest[trees, child + side] = self._highest[trees, nodes]
+            # Hierarchical shrinkage: a step counts less where the parent has few rows.
+            n_rows = parent.sum(axis=1)
+            step = own[:, 1] / own.sum(axis=1) - parent[:, 1] / n_rows
+            shrunken = self.value[trees, nodes] + step / (1 + _SHRINKAGE / n_rows)
+            self.value[trees, child + side] = shrunken
+        self._highest[trees, child, column] = cut
+        self._lowest[trees, child + 1, column] = cut + 1
         self.level += 1
-        self._open_nodes(children)
+        self._open_nodes(np.repeat(trees, 2), np.stack([child, child + 1], axis=1).ravel())
 
     def move(self, codes: Whole, nodes: Whole) -> None:
         """Move an agent's rows to the nodes that the last level made."""
@@ -120,36 +123,32 @@ class Forest:
         odds: Vector = np.log(share / (1 - share))
         return odds
 
-    def _open_nodes(self, nodes: list[tuple[int, int]]) -> None:
-        self._open = [
-            (tree, node)
-            for tree, node in nodes
-            if self.level < self.depth and self.counts[tree, node].sum() >= 2 * self.least
-        ]
-        self.candidates = np.zeros((len(self._open), 2 * self.n_tried, 2), dtype=np.int64)
-        for place, (tree, node) in enumerate(self._open):
-            box = self._lowest[tree, node], self._highest[tree, node]
-            draw(np.uint64(self.seed), tree, node, self._cumulated, *box, self.candidates[place])
+    def _open_nodes(self, trees: Whole, nodes: Whole) -> None:
+        enough = self.counts[trees, nodes].sum(axis=1) >= 2 * self.least
+        enough &= self.level < self.depth
+        self._trees, self._nodes = trees[enough], nodes[enough]
+        self.candidates = np.zeros((self._nodes.size, 2 * self.n_tried, 2), dtype=np.int64)
+        box = (some[self._trees, self._nodes] for some in (self._lowest, self._highest))
+        draw(
+            np.uint64(self.seed),
+            self._trees,
+            self._nodes,
+            self._cumulated,
+            *box,
+            self.candidates,
+        )
 
-    def _shrunken(self, tree: int, parent: int, own: Whole) -> float:
-        null, mixture = self.counts[tree, parent]
-        step = own[1] / own.sum() - mixture / (null + mixture)
-        return float(self.value[tree, parent] + step / (1 + _SHRINKAGE / (null + mixture)))
+    def _best(self, parents: Whole, lefts: Whole) -> Whole:
+        """Return the best of the first candidates that leave enough rows on both sides, or -1.
 
-    def _best(self, parent: Whole, lefts: Whole, candidates: Whole) -> int | None:
-        """Return the best of the first candidates that leave enough rows on both sides."""
-        best, largest, n_valid = None, -1.0, 0
-        null, mixture = (float(n) for n in parent)
-        for place in range(len(lefts)):
-            a, b = (float(n) for n in lefts[place])
-            if candidates[place, 0] < 0 or min(a + b, null + mixture - a - b) < self.least:
-                continue
-            # Gini's criterion: what the two sides leave of null · mixture / rows.
-            right = (null - a) * (mixture - b) / (null + mixture - a - b)
-            gain = null * mixture / (null + mixture) - a * b / (a + b) - right
-            n_valid += 1
-            if gain > largest:
-                best, largest = place, gain
-            if n_valid == self.n_tried:
-                break
-        return best
+        By Gini's criterion: how much the two sides leave of null · mixture / rows. The first of
+        equal ones is taken.
+        """
+        left, right = lefts.astype(np.float64), (parents[:, None] - lefts).astype(np.float64)
+        n_left, n_right = left.sum(axis=2), right.sum(axis=2)
+        valid = (self.candidates[..., 0] >= 0) & (np.minimum(n_left, n_right) >= self.least)
+        valid &= np.cumsum(valid, axis=1) <= self.n_tried
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rest = left.prod(axis=2) / n_left + right.prod(axis=2) / n_right
+        rest[~valid] = np.inf
+        return np.where(valid.any(axis=1), rest.argmin(axis=1), -1)

@@ -52,7 +52,7 @@ class AgentRows:
     null_train: Matrix
     mixture: Matrix
     standard: Whole = field(init=False)  # rows in standard units, null_train first
-    centre: Whole = field(init=False)
+    centre: Whole = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False)
     codes: Whole = field(init=False)
     nodes: Whole = field(init=False)
 
@@ -68,6 +68,7 @@ class Round(NamedTuple):
     n_numbers: int
     answer: Callable[[AgentRows], Whole]
     take: Callable[[Whole], None]
+    is_counted: bool = True  # whether all its numbers are numbers of rows
 
 
 class Learner:
@@ -113,7 +114,11 @@ class Learner:
         return self._round.answer(rows)
 
     def take(self, totals: Whole) -> None:
-        """Go on with the sums over all agents."""
+        """Go on with the sums over all agents; ValueError for what no rows can have."""
+        if totals.size != self.n_numbers:
+            raise ValueError(f"{totals.size} numbers, and not {self.n_numbers}")
+        if self._round.is_counted and totals.min(initial=0) < 0:
+            raise ValueError("a number of rows is below zero")
         self.n_rounds += 1
         self._round.take(totals)
 
@@ -147,7 +152,7 @@ class Learner:
             self._begin_trees()
         else:
             size = moments.n_sums(self.n_columns)
-            self._round = Round(size, self._sums, self._take_sums)
+            self._round = Round(size, self._sums, self._take_sums, is_counted=False)
 
     # --- moments --------------------------------------------------------------------------------
     def standard(self, values: Matrix) -> Whole:
@@ -166,7 +171,7 @@ class Learner:
     def _take_sums(self, totals: Whole) -> None:
         self.centres = moments.centres_from(totals, self.n_columns)
         size = 1 + self.n_columns * (self.n_columns + 1) // 2
-        self._round = Round(size, self._products, self._take_products)
+        self._round = Round(size, self._products, self._take_products, is_counted=False)
 
     def _products(self, rows: AgentRows) -> Whole:
         null = rows.standard[~rows.is_mixture]
@@ -193,7 +198,8 @@ class Learner:
 
     def _take_cells(self, totals: Whole) -> None:
         self._weights = moments.weights_of(*np.split(totals, 2))
-        self._round = Round(1 + self.n_columns, self._weighted, self._take_weighted)
+        size = 1 + self.n_columns
+        self._round = Round(size, self._weighted, self._take_weighted, is_counted=False)
 
     def _weighted(self, rows: AgentRows) -> Whole:
         mixture = rows.standard[rows.is_mixture]
@@ -275,8 +281,7 @@ class Learner:
         return np.concatenate(counts).astype(np.int64)
 
     def _take_scores(self, totals: Whole) -> None:
-        weights = moments.weights_of(*np.split(totals, 2))
-        self.likely = int(np.searchsorted(weights, moments.UNIT // 2))
+        self.likely = likely_cell(*np.split(totals, 2))
 
     def _of_agent(self, rows: AgentRows) -> tuple[Whole, Whole]:
         none = np.zeros((len(rows.values), 0), dtype=np.int64), np.zeros(0, dtype=np.int64)
@@ -300,6 +305,28 @@ class Learner:
     def cells(scores: Vector) -> Whole:
         """Return the cell of each score, from 0 to N_CELLS - 1."""
         return np.searchsorted(_EDGES, scores, side="right").astype(np.int64)
+
+
+def likely_cell(null: Whole, mixture: Whole) -> int:
+    """Return the lowest cell whose rows are likely novelties: three spreads above the middle.
+
+    Rows of null_train score a little lower than normal rows of the mixture, which the score takes
+    for what it looks for. So the middle is that of the mixture. The spread is that of the lower
+    half of the mixture or of the upper half of null_train, the larger one: novelties are in
+    neither.
+    """
+
+    def quantile(counts: Whole, share: float) -> float:
+        above = np.cumsum(counts)
+        place = share * float(above[-1])
+        cell = int(np.searchsorted(above, place))
+        before = float(above[cell - 1]) if cell else 0.0
+        return cell + (place - before) / max(float(counts[min(cell, N_CELLS - 1)]), 1.0)
+
+    middle = quantile(mixture, 0.5)
+    lower = middle - quantile(mixture, 0.2)
+    upper = quantile(null, 0.8) - quantile(null, 0.5)
+    return min(int(middle + 3 * max(lower, upper, 0.5) / 0.8416) + 1, N_CELLS)
 
 
 def learn(agents: Sequence[AgentRows], seed: int, settings: Settings | None = None) -> Learner:

@@ -108,23 +108,24 @@ def forms(rows: Any, inverse: Any) -> Any:
 
 @jit
 def draw(
-    seed: Any, tree: Any, node: Any, cumulated: Any, lowest: Any, highest: Any, out: Any
+    seed: Any, trees: Any, nodes: Any, cumulated: Any, lowest: Any, highest: Any, out: Any
 ) -> None:
-    """Draw candidates of a node: a column by its share, and a bin within the node's box.
+    """Draw candidates of nodes: a column by its share, and a bin within the node's box.
 
     `out` has one line for each candidate: column and bin, or -1 where the box has one bin.
     """
-    state = mix(seed ^ mix(np.uint64(tree) * _STEP + np.uint64(node)))
-    for k in range(len(out)):
-        state += _STEP
-        bits = mix(state)
-        share = np.float64(bits >> np.uint64(11)) / 9007199254740992.0
-        column = min(np.searchsorted(cumulated, share, side="right"), len(cumulated) - 1)
-        out[k, 0] = -1
-        if highest[column] > lowest[column]:
+    for place in range(len(nodes)):
+        state = mix(seed ^ mix(np.uint64(trees[place]) * _STEP + np.uint64(nodes[place])))
+        for k in range(out.shape[1]):
             state += _STEP
-            out[k, 0] = column
-            out[k, 1] = lowest[column] + below(mix(state), highest[column] - lowest[column])
+            share = np.float64(mix(state) >> np.uint64(11)) / 9007199254740992.0
+            column = min(np.searchsorted(cumulated, share, side="right"), len(cumulated) - 1)
+            low, high = lowest[place, column], highest[place, column]
+            out[place, k, 0] = -1
+            if high > low:
+                state += _STEP
+                out[place, k, 0] = column
+                out[place, k, 1] = low + below(mix(state), high - low)
 
 
 @jit
