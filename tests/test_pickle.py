@@ -92,6 +92,7 @@ def test_the_result_on_files(tmp_path):
 
 
 REGIMES = ("isolated", "counts", "split", "conservative", "full", "joint", "consensus", "pooled")
+REGIMES += ("together",)
 
 
 def runs():

@@ -20,6 +20,7 @@ from conovel.rows.storage import read_json
 from conovel.spec.bodies import Message, Model
 
 RUNS = [("full", 3), ("counts", 2), ("split", 1), ("joint", 4), ("consensus", 7)]
+RUNS += [("together", 5)]
 
 
 def transcript_of(expected, run_id):
@@ -104,7 +105,7 @@ def test_a_federation_decides_what_one_process_decides(regime, loopback, in_proc
             if run["run_id"] == run_id
         ]
         assert record["seed"] == network.agents[SITES.index(name)].seed  # to repeat it there
-        counted = {"joint": "HISTOGRAM", "consensus": "FOLD"}.get(regime, "COUNT")
+        counted = {"joint": "HISTOGRAM", "together": "HISTOGRAM", "consensus": "FOLD"}.get(regime, "COUNT")
         senders = {row[1] for row in own["transcript"]["messages"] if row[3] == counted}
         assert senders == {name}  # nobody learns the counts of another
 

@@ -22,6 +22,7 @@ from conovel.spec.run_spec import RunSpec
 from conovel.stats.levels import as_level
 
 REGIMES = ["isolated", "counts", "split", "conservative", "full", "pooled", "joint", "consensus"]
+REGIMES += ["together"]
 HOSTILE_LEVELS = [
     "1/0",
     "1e300000000",

@@ -181,6 +181,8 @@ def test_every_row_of_the_table_happens_and_nothing_else(monkeypatch):
                     play((regime, "conservative", "agent001", when, pi0), slow_sites=slow_sites)
             play(("joint", "abort", "agent001", when, None), slow_sites=slow_sites)
             play(("consensus", "abort", None, when, None), slow_sites=slow_sites)
+            if when < 3:
+                play(("together", "abort", None, when, None), slow_sites=slow_sites)
     # What only happens when the one who vanishes is the last one waited for.
     for regime, kind, n in [
         ("full", Kind.HELLO, 2),

@@ -41,7 +41,7 @@ def network(members, folder, **options):
     return cn.Network(members, level=LEVEL, ledger=folder, **settings | options)
 
 
-@pytest.mark.parametrize("regime", ["full", "joint"])
+@pytest.mark.parametrize("regime", ["full", "joint", "together"])
 def test_the_list_is_e_bh_over_all_batches_and_agents(tmp_path, regime):
     flags, numbers = {name: [] for name in NAMES}, []
     for day, n_novel in enumerate([4, 1, 5, 4]):

@@ -18,6 +18,7 @@ from conovel.spec.run_spec import RunSpec, repeated_specs
 from conovel.stats.evidence import averaged, rejection_evidence
 
 REGIMES = ["full", "joint", "consensus", "counts", "isolated", "conservative", "pooled"]
+REGIMES += ["together"]
 pytestmark = pytest.mark.filterwarnings("ignore::conovel.errors.ConovelWarning")
 
 

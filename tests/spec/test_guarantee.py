@@ -132,7 +132,7 @@ NEEDS = dict.fromkeys(REGIMES, f"agents are independent, {OWN_NULLS}") | {
     " rows, given all other rows, all agents hold their columns in the same number format, and how"
     " columns become numbers was fixed before any of these rows was read",
 }
-COUNTING = ("counts", "split", "full", "joint", "consensus")
+COUNTING = ("counts", "split", "full", "joint", "together", "consensus")
 OTHERS = ", if no member lies about its counts"
 FALSE = " A row counts as a false alarm if it is normal at any agent, not only its own."
 NOISE = (
@@ -224,6 +224,12 @@ THEOREMS = {
         "privacy": "Theorem 12",
         "list": "Theorem 14",
     },
+    "together": {
+        "plain": "Theorem 19",
+        "repeats": "Lemma 9",
+        "liars": "Theorem 18",
+        "list": "Theorem 14",
+    },
     "consensus": {"plain": "Theorem 16", "repeats": "Lemma 9", "list": "Theorem 14"},
 }
 
@@ -248,10 +254,10 @@ def expected(regime, feature):
             "all members that do not lie",
             ", if at most 1 members lie about their counts",
         )
-        said = "" if regime == "joint" else said
+        said = "" if regime in ("joint", "together") else said
     if regime not in COUNTING and feature in ("quantile", "an agent lost"):
         said = ""
-    alone = regime in ("isolated", "conservative", "joint")
+    alone = regime in ("isolated", "conservative", "joint", "together")
     bound = "1/10" if alone or feature in ("storey", "quantile", "repeats") else "1/10 · m0/m"
     head = f"FDR over all tested rows of {whose} at most {bound}, provided {NEEDS[regime]}{lies}."
     return head + false + said

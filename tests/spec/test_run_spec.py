@@ -94,10 +94,10 @@ def test_auto_is_resolved_when_the_settings_are_made(asked, chosen):
 
 def test_an_unknown_regime_is_told_what_may_be_asked_for():
     with pytest.raises(
-        InputError, match=r"one of auto, isolated, .*, joint, consensus, not 'all'"
+        InputError, match=r"one of auto, isolated, .*, joint, together, consensus, not 'all'"
     ):
         RunSpec.of(regime="all")
-    with pytest.raises(InputError, match=r"one of isolated, .*, joint, consensus, not 'auto'"):
+    with pytest.raises(InputError, match=r"one of isolated, .*, joint, together, consensus, not 'auto'"):
         RunSpec("auto")
 
 

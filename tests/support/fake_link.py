@@ -19,6 +19,8 @@ from conovel.protocol.messages import encode
 from conovel.protocol.states import Send, messages_of
 from conovel.protocol.transcript import Transcript
 from conovel.runs.network_run import perform
+from conovel.scorers.base import Mixture, TrainingSet
+from conovel.site.blocks import Ranked
 from conovel.spec.bodies import COORDINATOR, Message, Model
 from conovel.spec.facts import Facts
 from conovel.spec.regimes import as_regime
@@ -78,6 +80,14 @@ class FakeSite:
     def count_cells(self):
         return cells_of(self.given, self.n_calibration)
 
+    @property
+    def own_block(self):
+        """Four rows to learn together from, and scores that lie in the cells of the ranks."""
+        return FakeBlock(self)
+
+    def explain_by(self, model, null_train):
+        """Nothing is explained."""
+
     def describe(self, index, names):
         return self.models(index, names, 0)
 
@@ -92,6 +102,22 @@ class FakeSite:
         )
         self.received = [name for name in models if name != self.name]
         return folds_of(self.given, self.n_calibration)
+
+
+class FakeBlock:
+    """The rows of a fake site where agents learn together."""
+
+    def __init__(self, site):
+        self.site = site
+        self.null_train = np.arange(6.0).reshape(2, 3) + len(site.name)
+        self.training = TrainingSet(self.null_train, Mixture.of(self.null_train + 1))
+
+    def rank(self, model):
+        site = self.site
+        places = [np.arange(1, site.n_calibration + 1), site.given - 1]
+        # The middle of a cell of the score that agents learn together.
+        scores = [(N_CELLS - 1 - np.minimum(p, N_CELLS - 1) - 30.5) / 30 for p in places]
+        return Ranked.of(np.ones(site.given.size, dtype=bool), *scores, site.given)
 
 
 def cells_of(ranks, n_calibration):

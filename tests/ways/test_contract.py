@@ -60,6 +60,9 @@ VARIANTS = [(name, {}) for name in RUN] + [
 BLOCKS = [LOW, HIGH, THIRD]
 # In this way calibration rows take no part in learning: tests/theory/test_consensus.py.
 WITHOUT_CALIBRATION = {"consensus"}
+# No scorer is fitted there from which the test could read which rows train: see
+# tests/learning/together/test_way.py.
+WITHOUT_SCORER = {"together"}
 
 
 def play(regime, blocks=BLOCKS, **more):
@@ -99,7 +102,12 @@ def test_the_guarantee_names_what_it_needs_and_what_is_revealed_is_stated(name):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in REGIMES if REGIMES[name].learning not in WITHOUT_CALIBRATION]
+    "name",
+    [
+        name
+        for name, regime in REGIMES.items()
+        if regime.learning not in WITHOUT_CALIBRATION | WITHOUT_SCORER
+    ],
 )
 def test_calibration_rows_and_test_rows_may_change_places(name):
     run = in_network(regime=name, composite="mean", bits=4, level="1/5")

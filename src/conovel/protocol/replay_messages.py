@@ -2,8 +2,8 @@
 
 A transcript holds what the agents sent: numbers of rows, counts, commitments. The coordinator is
 deterministic, so that these give back every question, the outcome and all its messages. An agent
-is deterministic given its ranks. Models, seals and columns are not in a transcript and have no
-part in what the machines answer: empty ones stand for them.
+is deterministic given its ranks. Models, seals, sums and columns are not in a transcript and have
+no part in what the machines answer: empty ones stand for them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from conovel.errors import GuaranteeWarning, InputError
 from conovel.learning.base import RankRows
 from conovel.learning.consensus import Seal, Sealed
 from conovel.learning.exchange import FitModels
+from conovel.learning.together.way import Sums, Totals
 from conovel.protocol.agent import Agent
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.messages import encode
@@ -28,6 +29,7 @@ from conovel.protocol.states import Event, Send, messages_of
 from conovel.protocol.transcript import Entry, Transcript
 from conovel.spec.bodies import COORDINATOR, Body, Hello, Kind, Left, Message, Model, Roster, Start
 from conovel.spec.facts import Facts
+from conovel.spec.fields import MAX_MODEL_BYTES
 from conovel.stats.stepup import RankHistogram
 
 _DIGEST = bytes(32)  # stands for a digest that no record holds
@@ -64,6 +66,7 @@ def _script(record: Transcript) -> Iterator[Step]:
         {e.sender for e in record.entries if e.kind == kind} for kind in ("SEAL", "READY")
     )
     yield from ((name, Seal(_DIGEST), 0) for name in sorted(sealed))
+    yield from ((e.sender, body, e.round) for e, body in _zeros(record, Sums))
     ready = {name: record.agents[name].ready for name in record.roster if name in ready_sent}
     yield from _stage(record, 0, ready)
     for number, round_ in sorted(record.rounds.items()):
@@ -75,6 +78,19 @@ def _script(record: Transcript) -> Iterator[Step]:
         yield from ((name, counts, number) for number, counts in enumerate(folds, 1))
     yield from ((name, Commit(digest), 1) for name, digest in sorted(record.commitments.items()))
     yield from ((name, reveal, 1) for name, reveal in sorted(record.reveals.items()))
+
+
+def _zeros(record: Transcript, kind: type[Sums] | type[Totals]) -> list[tuple[Entry, Body]]:
+    """Give messages with as many numbers as the recorded ones: the numbers are in no record."""
+    bodies: list[tuple[Entry, Body]] = []
+    listed = [entry for entry in record.entries if entry.kind == kind.kind.name]
+    for entry in sorted(listed, key=lambda e: (e.round, e.sender)):
+        empty = Message(bytes(16), entry.sender, entry.receiver, entry.round, kind(b""))
+        size = entry.n_bytes - len(encode(empty))
+        if not 0 <= size <= MAX_MODEL_BYTES:
+            raise InputError(f"a message with {entry.n_bytes} bytes cannot be {entry.kind}")
+        bodies.append((entry, kind(bytes(size))))
+    return bodies
 
 
 def _stage(record: Transcript, number: int, bodies: Mapping[str, Body]) -> Iterator[Step]:
@@ -131,6 +147,8 @@ def _received(record: Transcript) -> Iterator[tuple[Body, int]]:
     yield Roster(roster, 0, 0, weights), 0  # the totals are in no record
     if "SEALED" in kinds:
         yield Sealed((_DIGEST,) * len(roster)), 0
+    totals = {entry.round: body for entry, body in _zeros(record, Totals)}
+    yield from ((body, number) for number, body in sorted(totals.items()))
     yield from ((Left(lost), 0) for lost in _lost_in(record, 0))
     if "START" in kinds:
         began = tuple(name for name in roster if record.left.get(name) != 0)

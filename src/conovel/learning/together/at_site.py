@@ -53,9 +53,8 @@ class SiteLearner:
 
     def go_on(self, totals: bytes) -> bytes | None:
         """Take the totals; return the numbers of the next round, None if there is none."""
-        numbers = np.frombuffer(totals, NUMBER).astype(np.int64)
         try:
-            self.learner.take(numbers)
+            self.learner.take(np.frombuffer(totals, NUMBER).astype(np.int64))
         except (ArithmeticError, ValueError) as error:
             reason = f"the coordinator is wrong: its totals are of no rows ({error})"
             raise OutcomeMismatchError(reason, COORDINATOR) from None

@@ -1,0 +1,137 @@
+"""Agents learn together over the protocol: roles, losses, hostile numbers, and what it finds."""
+
+import numpy as np
+import pytest
+from support.fake_link import NAMES, RUN_ID, FakeSite
+
+import conovel as cn
+from conovel.errors import SiteVanishedError
+from conovel.experiments.gaussian import gaussian_design
+from conovel.learning.base import Party
+from conovel.learning.together.at_site import SiteLearner
+from conovel.learning.together.learner import AgentRows, learn
+from conovel.learning.together.way import Sums, TogetherCoordinator
+from conovel.runs.agents import open_sites, read_agents
+from conovel.spec.run_spec import RunSpec
+
+
+def agents_of(pairs):
+    return [cn.Agent(name, *pair) for name, pair in zip("abc", pairs, strict=False)]
+
+
+def rows(seed, n_agents=3, n_null=60, n_test=30):
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for j in range(n_agents):
+        null, test = rng.normal(0.2 * j, 1, (n_null, 3)), rng.normal(0.2 * j, 1, (n_test, 3))
+        test[:4] += 4
+        pairs.append((null.round(1), test.round(1)))
+    return pairs
+
+
+def scores(pairs):
+    run = cn.Network(agents_of(pairs), regime="together").run(check=False)
+    return {name: run[name].scores for name in run}, run
+
+
+def sites_of(pairs, run):
+    """Open the sites of a run again, each with the weight of its group."""
+    sites = open_sites(run.spec, read_agents(run.spec, agents_of(pairs)))
+    for name, site in sites.items():
+        site.weight = run.transcript.weights[name]
+    return sites
+
+
+def test_calibration_rows_and_test_rows_may_change_places():
+    """All scores stay bit for bit, whichever of the exchanged rows are tested."""
+    pairs = rows(1)
+    before, run = scores(pairs)
+    _, calibration = sites_of(pairs, run)["b"].split(60)
+    places, tests = calibration[:12], np.arange(12)
+    changed = [tuple(some.copy() for some in pair) for pair in pairs]
+    changed[1][0][places], changed[1][1][tests] = pairs[1][1][tests], pairs[1][0][places]
+    after, _ = scores(changed)
+    assert before["a"].tobytes() == after["a"].tobytes()
+    assert before["b"][12:].tobytes() == after["b"][12:].tobytes()
+    # The rows that were calibration rows before have the scores that the other order gives them.
+    back = [tuple(some.copy() for some in pair) for pair in changed]
+    back[1][1][:6], back[1][0][places[:6]] = changed[1][0][places[:6]], changed[1][1][:6]
+    third, _ = scores(back)
+    assert third["b"][:6].tobytes() == before["b"][:6].tobytes()
+    assert third["b"][6:].tobytes() == after["b"][6:].tobytes()
+
+
+def test_rows_that_train_do_change_the_score():
+    pairs = rows(1)
+    before, run = scores(pairs)
+    train, _ = sites_of(pairs, run)["b"].split(60)
+    changed = [tuple(some.copy() for some in pair) for pair in pairs]
+    changed[1][0][train[:12]], changed[1][1][:12] = pairs[1][1][:12], pairs[1][0][train[:12]]
+    after, _ = scores(changed)
+    assert before["b"][12:].tobytes() != after["b"][12:].tobytes()
+
+
+def test_permuting_test_rows_permutes_scores_and_decisions():
+    pairs = rows(2)
+    order = np.random.default_rng(0).permutation(30)
+    moved = [(null, test[order]) for null, test in pairs]
+    (before, run), (after, again) = scores(pairs), scores(moved)
+    for name in "abc":
+        assert before[name][order].tobytes() == after[name].tobytes()
+        assert run[name].rejected[order].tolist() == again[name].rejected.tolist()
+
+
+def test_the_score_over_the_protocol_is_that_of_the_learner():
+    pairs = rows(3)
+    _, run = scores(pairs)
+    blocks = {name: site.own_block for name, site in sites_of(pairs, run).items()}
+    parts = {
+        n: AgentRows(b.training.null_train, b.training.mixture.rows) for n, b in blocks.items()
+    }
+    learner = learn(list(parts.values()), run.spec.seed)
+    for name, (_, test) in zip("abc", pairs, strict=True):
+        own = learner.score(test, parts[name].centre)
+        assert own.tobytes() == run[name].scores.tobytes()
+
+
+def test_thin_agents_find_together_what_none_finds_alone():
+    """Thirty agents with a hundred known normals, at a false discovery rate near the level."""
+    design = gaussian_design(2.0, 7, n_agents=30)
+    agents = [cn.Agent(f"{i:02d}", one.X_null, one.X_test) for i, one in enumerate(design)]
+    run = cn.Network(agents, regime="together").run(check=False)
+    flags = [(run[f"{i:02d}"].rejected, one.is_novel) for i, one in enumerate(design)]
+    true = sum(int((flag & novel).sum()) for flag, novel in flags)
+    assert true > 0.9 * sum(int(novel.sum()) for _, novel in flags)
+    assert run.n_rejected - true <= 0.25 * run.n_rejected
+    assert {entry.kind for entry in run.transcript.entries} >= {"SUMS", "TOTALS"}
+    assert "MODEL" not in {entry.kind for entry in run.transcript.entries}
+
+
+def test_a_lost_agent_ends_the_run():
+    with pytest.raises(SiteVanishedError, match="needs all"):
+        cn.Network(agents_of(rows(5)), regime="together").run(dropouts={"b": "models"})
+
+
+def test_the_coordinator_adds_and_blames_whoever_sends_another_number_of_numbers():
+    adder = TogetherCoordinator()
+    adder.begin(NAMES)
+    numbers = np.arange(4, dtype="<i8")
+    assert adder.take(NAMES[0], Sums(numbers.tobytes())) == []
+    assert adder.take(NAMES[1], Sums(numbers.tobytes())) == []
+    [out] = adder.take(NAMES[2], Sums((-numbers).tobytes()))
+    assert np.frombuffer(out.body.numbers, "<i8").tolist() == [0, 1, 2, 3]
+    for name in NAMES[:2]:
+        adder.take(name, Sums(numbers.tobytes()))
+    with pytest.raises(cn.errors.CountOutOfRangeError) as caught:
+        adder.take(NAMES[2], Sums(numbers[:2].tobytes()))
+    assert caught.value.culprit == NAMES[2]
+
+
+@pytest.mark.parametrize("numbers", [b"", bytes(8), b"\xff" * 8 * 770, b"abc"])
+def test_totals_of_no_rows_are_refused(numbers):
+    spec = RunSpec.of(regime="together")
+    site = FakeSite(NAMES[0], [1, 2], 5, regime="together")
+    learner = SiteLearner(Party(NAMES[0], spec, RUN_ID, b"", NAMES))
+    learner.begin(site, 0)
+    with pytest.raises(cn.errors.OutcomeMismatchError, match="the coordinator is wrong"):
+        learner.go_on(numbers)
