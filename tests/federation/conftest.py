@@ -60,7 +60,8 @@ def loopback(rows, tmp_path_factory):
         folder / "hospitals",
         rows,
         model=f'scorer = "{SCORER}"',
-        consent='regimes = ["joint", "full", "counts", "split", "conservative", "consensus"]\n'
+        consent='regimes = ["joint", "full", "counts", "split", "conservative", "consensus", '
+        '"together"]\n'
         "max_level = 0.2\nmax_runs_per_day = 1000\nmax_runs_per_data = 1000",
         environment=environment,
     )

@@ -78,7 +78,8 @@ def published(files):
 
 
 @pytest.mark.parametrize(
-    "regime", ["full", "counts", "isolated", "split", "conservative", "joint", "consensus"]
+    "regime",
+    ["full", "counts", "isolated", "split", "conservative", "joint", "consensus", "together"],
 )
 def test_every_regime_as_in_one_process(regime, files, rows, capsys):
     options = {"regime": regime, "composite": "mean", "bits": 4, "scorer": SCORER}

@@ -97,7 +97,9 @@ def test_an_unknown_regime_is_told_what_may_be_asked_for():
         InputError, match=r"one of auto, isolated, .*, joint, together, consensus, not 'all'"
     ):
         RunSpec.of(regime="all")
-    with pytest.raises(InputError, match=r"one of isolated, .*, joint, together, consensus, not 'auto'"):
+    with pytest.raises(
+        InputError, match=r"one of isolated, .*, joint, together, consensus, not 'auto'"
+    ):
         RunSpec("auto")
 
 

@@ -325,7 +325,8 @@ test = "test.parquet"     # rows to test
 # ledger = "april.json"
 
 [consent]
-# "consensus" sends a description of this site's normals to its peers: add it if that is agreed
+# "consensus" sends a description of this site's normals to its peers: add it if that is agreed.
+# "together" sends sums over this site's rows to the coordinator: add it if that is agreed.
 regimes = ["joint", "full", "counts", "isolated", "split", "conservative"]
 max_level = 0.2
 min_agents = {n}
