@@ -85,6 +85,10 @@ class FakeSite:
         """Four rows to learn together from, and scores that lie in the cells of the ranks."""
         return FakeBlock(self)
 
+    def least_rows(self, training):
+        """Cells may hold single rows."""
+        return 1
+
     def explain_by(self, model, null_train):
         """Nothing is explained."""
 

@@ -139,11 +139,11 @@ def fit_scale(model: ScoreModel, training: TrainingSet, least: int = 1) -> Commo
         marks = expit(marks)
     edges = np.maximum.accumulate(marks[:-1])
     if least > 1:
-        edges = _merged(edges, scores, least)
+        edges = merged_edges(edges, scores, least)
     return CommonScale(edges, int(np.searchsorted(edges, marks[-1], side="right")))
 
 
-def _merged(edges: Vector, scores: Vector, least: int) -> Vector:
+def merged_edges(edges: Vector, scores: Vector, least: int) -> Vector:
     """Merge neighbouring cells, so that a cell holds no row or at least `least` of them.
 
     Rows that are far apart stay apart as well as may be: of all ways to merge, this one has the

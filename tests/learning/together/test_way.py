@@ -135,3 +135,15 @@ def test_totals_of_no_rows_are_refused(numbers):
     learner.begin(site, 0)
     with pytest.raises(cn.errors.OutcomeMismatchError, match="the coordinator is wrong"):
         learner.go_on(numbers)
+
+
+def test_cells_between_organisations_hold_several_rows_of_a_site():
+    pairs = rows(6, n_null=400, n_test=200)
+    smallest = {}
+    for least in (1, 5):
+        agents = agents_of(pairs)
+        run = cn.Network(agents, regime="together", min_group_rows=least).run(check=False)
+        counts = [np.add(h.calibration, h.tests) for h in run.transcript.histograms.values()]
+        smallest[least] = min(int(cells[cells > 0].min()) for cells in counts if cells.any())
+    assert smallest[1] == 1
+    assert smallest[5] >= 5

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from conovel.errors import OutcomeMismatchError
 from conovel.learning.base import Party
-from conovel.learning.together.learner import AgentRows, Learner
+from conovel.learning.together.learner import EDGES, AgentRows, Learner
 from conovel.learning.together.moments import Whole
 from conovel.scorers.base import Matrix, Scale, Vector
+from conovel.site.common_scale import merged_edges
 from conovel.spec.bodies import COORDINATOR
 from conovel.stats.cells import N_CELLS, CellHistogram
 
@@ -68,12 +70,14 @@ class SiteLearner:
         block, model = site.own_block, TogetherScore(self.learner, self.rows.centre)
         site.explain_by(model, block.null_train)
         site.ranked = ranked = block.rank(model)
-        site.cells_of = self.learner.cells
+        edges, least = EDGES, site.least_rows(block.training)
+        if least > 1:  # no cell that leaves the site holds fewer of its rows
+            edges = merged_edges(edges, np.sort(block.training.mixture.score(model)), least)
+        site.cells_of = cells_of = partial(self.learner.cells, edges=edges)
         tests = np.zeros(N_CELLS, dtype=np.int64)
         for part in ranked.parts():
-            tests += np.bincount(self.learner.cells(part.scores), minlength=N_CELLS)
-        cells = self.learner.cells(ranked.calibration_scores)
-        calibration = np.bincount(cells, minlength=N_CELLS)
+            tests += np.bincount(cells_of(part.scores), minlength=N_CELLS)
+        calibration = np.bincount(cells_of(ranked.calibration_scores), minlength=N_CELLS)
         return CellHistogram(calibration, tests, self.learner.likely or 0)
 
     def _answer(self) -> bytes:

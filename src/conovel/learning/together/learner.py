@@ -26,7 +26,7 @@ _MOST_MOMENTS = 200  # columns; a table that is wider has no discriminants
 _RELATIVE = np.rint(np.sinh(np.arange(-31, 32) / 8) * 0.5 * moments.UNIT).astype(np.int64)
 _DISCRIMINANT = np.sinh(np.arange(-47, 48) / 12) * 4
 # Lowest log-odds of the cells in which rows are counted, beside those of the whole sample.
-_EDGES = np.arange(-N_CELLS // 4 + 2, 3 * N_CELLS // 4 + 1) / 30
+EDGES = np.arange(-N_CELLS // 4 + 2, 3 * N_CELLS // 4 + 1) / 30
 _PLAN = ("relative", "relative", "common", "common", "common")  # which direction is refined
 
 
@@ -302,9 +302,9 @@ class Learner:
         return self.forest.score(codes) - self._prior
 
     @staticmethod
-    def cells(scores: Vector) -> Whole:
+    def cells(scores: Vector, edges: Vector = EDGES) -> Whole:
         """Return the cell of each score, from 0 to N_CELLS - 1."""
-        return np.searchsorted(_EDGES, scores, side="right").astype(np.int64)
+        return np.searchsorted(edges, scores, side="right").astype(np.int64)
 
 
 def likely_cell(null: Whole, mixture: Whole) -> int:
