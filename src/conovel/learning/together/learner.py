@@ -110,7 +110,10 @@ class Learner:
         return self._round.n_numbers
 
     def answer(self, rows: AgentRows) -> Whole:
-        """Return an agent's numbers of this round."""
+        """Return an agent's numbers of this round: sums over its rows, in no order.
+
+        Proof: Theorem 19 (docs/theory.md#thm-together).
+        """
         return self._round.answer(rows)
 
     def take(self, totals: Whole) -> None:
