@@ -369,7 +369,7 @@ def test_parts_of_a_result_are_those_of_its_mode():
     runs = {name: cn.Network(agents(), regime=name, scorer=LINEAR).run() for name in REGIMES}
     parts = {name: set(next(iter(run.values())).parts) for name, run in runs.items()}
     assert parts.pop("consensus") == {"cells", "consensus"}
-    assert parts.pop("joint") == {"cells"}
+    assert parts.pop("joint") == parts.pop("together") == {"cells"}
     assert set(map(len, parts.values())) == {0}
 
 
