@@ -189,13 +189,7 @@ def read_originals(
 
 
 def beside(path: Path) -> Path:
-    """Name the JSON file that belongs to a file of decisions.
-
-    Examples
-    --------
-    >>> beside(Path("flagged.csv")).name, beside(Path("flagged.parquet")).name
-    ('flagged.csv.json', 'flagged.parquet.json')
-    """
+    """Name the JSON file that belongs to a file of decisions."""
     return path.with_name(f"{path.name}.json")
 
 
@@ -320,13 +314,7 @@ _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 
 def neutral_texts(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    r"""Return texts with an apostrophe before those that begin like a formula.
-
-    Examples
-    --------
-    >>> neutral_texts(pa.array(["=1+1", "-5", "- 5", "'@x", "plain", None])).to_pylist()
-    ["'=1+1", '-5', "'- 5", "''@x", 'plain', None]
-    """
+    r"""Return texts with an apostrophe before those that begin like a formula."""
     is_formula = pc.and_not(
         pc.match_substring_regex(values, _FORMULA), pc.match_substring_regex(values, _NUMBER)
     )

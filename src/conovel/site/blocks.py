@@ -67,13 +67,6 @@ def training_sample(mixture: Mixture, most: int) -> Mixture:
     """Return the mixture, or a sample of about `most` rows where it has more.
 
     Proof: Corollary 2 (docs/theory.md#cor-files), Theorem 1 (docs/theory.md#thm-valid).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> mixture = Mixture.of(np.arange(20_000.0).reshape(-1, 1))
-    >>> training_sample(mixture, 1000).position.size
-    970
     """
     n = mixture.position.size
     if n <= most:

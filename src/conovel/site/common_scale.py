@@ -110,21 +110,6 @@ def fit_scale(model: ScoreModel, training: TrainingSet, least: int = 1) -> Commo
     """Learn the cells of a score from the mixture, whichever of its rows are calibration rows.
 
     Proof: Theorem 10 (docs/theory.md#thm-joint).
-
-    Examples
-    --------
-    Normal rows around 0 and a few novelties around 6:
-
-    >>> from types import SimpleNamespace
-    >>> from conovel.scorers.base import Mixture
-    >>> rng = np.random.default_rng(0)
-    >>> normal = rng.normal(size=(300, 1))
-    >>> training = TrainingSet(normal[:100], Mixture.of(np.vstack([normal[100:], normal[:9] + 6])))
-    >>> scale = fit_scale(SimpleNamespace(score=lambda X: X[:, 0]), training)
-    >>> scale.cells(np.array([0.0, 3.0, 4.0, 6.0])).tolist()
-    [14, 39, 76, 103]
-    >>> scale.likely
-    57
     """
     scores, normals = (
         np.sort(some) for some in (training.mixture.score(model), model.score(training.null_train))
@@ -258,20 +243,7 @@ class LevelledModel:
 
 
 def with_levels(model: ScoreModel, mixture: Mixture, least: int) -> ScoreModel:
-    """Let each level of a score hold at least `least` rows of a mixture.
-
-    Examples
-    --------
-    A model that sets two of ten rows apart, and one that sets five apart:
-
-    >>> from types import SimpleNamespace
-    >>> mixture = Mixture.of(np.arange(10.0)[:, np.newaxis])
-    >>> for n_apart in (2, 5):
-    ...     apart = SimpleNamespace(score=lambda X: 1.0 * (X[:, 0] < n_apart))
-    ...     print(with_levels(apart, mixture, least=3).score(mixture.rows))
-    [0. 0. 0. 0. 0. 0. 0. 0. 0. 0.]
-    [1. 1. 1. 1. 1. 0. 0. 0. 0. 0.]
-    """
+    """Let each level of a score hold at least `least` rows of a mixture."""
     if least <= 1:
         return model
     scores = np.sort(mixture.score(model))
@@ -284,11 +256,6 @@ def group_starts(scores: NDArray[Any], least: int) -> NDArray[np.intp]:
     """Cut ascending scores into groups of at least `least`; return where each begins.
 
     The groups are made from the highest score down. Equal scores stay together.
-
-    Examples
-    --------
-    >>> group_starts(np.array([0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0]), least=2)
-    array([0, 3, 5])
     """
     starts = [stop := scores.size]
     while stop >= least:

@@ -300,18 +300,7 @@ def spread_of(scores: Matrix) -> Vector:
 
 
 def model_weights(scores: Standardised, first: Vector) -> Vector:
-    """Return the weight of each model's standardised score; the weights add up to 1.
-
-    Examples
-    --------
-    A model that gives the last row a high score, and one that does not:
-
-    >>> usual = np.linspace(-1, 1, 20)
-    >>> sees, blind = np.append(usual, 9.0), np.append(usual, 0.0)
-    >>> scores = Standardised.of(np.stack([usual, usual]), np.stack([sees, blind]))
-    >>> model_weights(scores, first=sees).round(2)
-    array([1., 0.])
-    """
+    """Return the weight of each model's standardised score; the weights add up to 1."""
     equal = np.full(len(scores.mixture), 1 / len(scores.mixture))
     novelty = _novelty_weights(first)
     if not novelty.any():

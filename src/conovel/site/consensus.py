@@ -64,11 +64,6 @@ def draw_folds(n_test: int, seed: int) -> NDArray[np.int64]:
     A fold that depends on what is in a row would break the guarantee.
 
     Proof: Theorem 16 (docs/theory.md#thm-consensus).
-
-    Examples
-    --------
-    >>> draw_folds(5, seed=0).sum()
-    np.int64(2)
     """
     order = np.random.default_rng([seed, n_test, 2]).permutation(n_test)
     folds = np.zeros(n_test, dtype=np.int64)

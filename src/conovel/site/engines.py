@@ -189,13 +189,7 @@ def require_room_to_fit(n_rows: int, n_features: int, memory: int) -> None:
 
 
 def as_memory(memory: int | str) -> int:
-    """Read an amount of memory: a number of bytes, or a text such as "800MB" or "1.5 GB".
-
-    Examples
-    --------
-    >>> as_memory("1.5GB")
-    1500000000
-    """
+    """Read an amount of memory: a number of bytes, or a text such as "800MB" or "1.5 GB"."""
     n_bytes = as_bytes(memory)
     if n_bytes < _LEAST:
         raise InputError(f"{memory} of memory is too little: give {_LEAST // 10**6}MB or more")

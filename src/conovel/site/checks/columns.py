@@ -37,16 +37,7 @@ def column_findings(
     sources: Sequence[str] | None = None,
     n_rows: int = 0,
 ) -> list[Finding]:
-    """Look at each column of both samples by itself.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> null = np.column_stack([np.arange(100), rng.normal(size=100)])
-    >>> test = np.column_stack([np.arange(100, 150), rng.normal(size=50)])
-    >>> [(one.kind, one.columns) for one in column_findings(null, test, ["row", "x"])]
-    [('id', ('row',))]
-    """
+    """Look at each column of both samples by itself."""
     times = Counter(sources or names)
     single = [
         finding
@@ -159,11 +150,6 @@ def looks_like_id(values: NDArray[np.float64], name: str, n_rows: int = 0) -> bo
     They are all different, and besides that dense in their range, or in order, or the column is
     called id or the like. Numbers with decimals are never taken for ids. `n_rows` is the number
     of all rows, if the values are of some of them.
-
-    Examples
-    --------
-    >>> looks_like_id(np.arange(50.0) + 7, "a"), looks_like_id(np.arange(50.0) / 7, "a")
-    (True, False)
     """
     if values.size < _FEWEST_ROWS or not np.array_equal(values, np.floor(values)):
         return False
@@ -266,15 +252,7 @@ def label_finding(
 def named_label_findings(
     null: Matrix, test: Matrix, names: Sequence[str], sources: Sequence[str] | None = None
 ) -> list[Finding]:
-    """Find columns that are called a label, constant in the known normals, and vary in the tests.
-
-    Examples
-    --------
-    >>> null, test = np.zeros((50, 2)), np.ones((20, 2))
-    >>> test[:17] = 0
-    >>> [one.columns for one in named_label_findings(null, test, ["is_fraud", "errors"])]
-    [('is_fraud',)]
-    """
+    """Find columns called a label, constant in the known normals, and varying in the tests."""
     return [
         _label(
             name,

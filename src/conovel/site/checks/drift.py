@@ -37,13 +37,7 @@ _FIX = (
 
 
 def level_of_each(n_agents: int) -> Fraction:
-    """Return the level at which each agent of a run looks for drift.
-
-    Examples
-    --------
-    >>> [str(level_of_each(n)) for n in (1, 20, 100)]
-    ['1/100', '1/2000', '1/2000']
-    """
+    """Return the level at which each agent of a run looks for drift."""
     return LEVEL / min(n_agents, _MOST_SHARES)
 
 
@@ -122,17 +116,6 @@ def find_drift(
     """Test whether the order of rows is a random one; None for fewer than 40 rows.
 
     Of many rows every 2^k-th is tested. That choice does not look at values.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> rows = rng.normal(size=(500, 2))
-    >>> float(find_drift(rows, "ab").p_value) > 0.01
-    True
-    >>> rows[300:, 1] += 1
-    >>> found = find_drift(rows, "ab").drifting()
-    >>> [(one.column, one.since) for one in found]
-    [('b', 300)]
     """
     n, d = values.shape
     if n < _FEWEST_ROWS or not d:
@@ -286,12 +269,6 @@ def permutation_p_value(
     See docs/theory.md, "The check of the known normals".
 
     Proof: Proposition (docs/theory.md#prop-check).
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> permutation_p_value(np.array([9.0, 0.1]), rng.normal, 99).p_value
-    Fraction(1, 100)
     """
     largest = observed.max(initial=-np.inf)
     reached = 0

@@ -232,13 +232,7 @@ Matrix = NDArray[np.float64]
 
 
 def share_finding(n_tested: int, n_rejected: int, n_smallest: int) -> Finding | None:
-    """Say that more rows stand out than novelties plausibly are.
-
-    Examples
-    --------
-    >>> print(share_finding(1000, 30, 40), share_finding(1000, 876, 900).message)
-    None 876 of 1,000 rows are flagged, and 900 have the smallest possible p-value
-    """
+    """Say that more rows stand out than novelties plausibly are."""
     most = max(n_rejected, n_smallest)
     if n_tested < _FEWEST_FLAGGED or most <= MOST_PLAUSIBLE * n_tested:
         return None

@@ -293,13 +293,7 @@ def _direction(how: str) -> str:
 
 
 def spelled(value: Any) -> str:
-    """Write a value with as many digits as a person reads.
-
-    Examples
-    --------
-    >>> spelled(8120.0), spelled(0.0291712), spelled(41533.62)
-    ('8120', '0.02917', '41534')
-    """
+    """Write a value with as many digits as a person reads."""
     if not isinstance(value, float):  # as numpy's float64 is
         return str(value)
     if np.isnan(value):

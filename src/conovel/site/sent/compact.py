@@ -103,15 +103,6 @@ def find_bounds(null_train: Matrix, agreed: Ranges | None = None, reach: float =
     share p of null_train lies beyond, and z is the same quantile of the standard normal
     distribution; p is 0.1, or more if that would be fewer than five rows. A side without width
     has that of the other side. Bounds of whole numbers are whole numbers.
-
-    Examples
-    --------
-    >>> rows = np.append(np.random.default_rng(0).normal(size=999), 1e6)[:, np.newaxis]
-    >>> bounds = find_bounds(rows)
-    >>> bool(-4.5 < bounds.low[0] < -3.5), bool(3.5 < bounds.high[0] < 4.5)
-    (True, True)
-    >>> find_bounds(rows, Ranges(np.array([-9.0]), np.array([9.0]))).high
-    array([9.])
     """
     beyond = min(max(_SHARE_BEYOND, _FEWEST_BEYOND / len(null_train)), _LARGEST_SHARE)
     lower, middle, upper = np.quantile(null_train, [beyond, 0.5, 1 - beyond], axis=0)
@@ -155,14 +146,7 @@ class Ranges(NamedTuple):
 
 
 def public_ranges(schema: Schema | SchemaDigest | None, n_features: int) -> Ranges:
-    """Return what is publicly known of the ranges of all features.
-
-    Examples
-    --------
-    >>> columns = {"age": {"kind": "number", "low": 0, "high": 120}, "ill": "boolean"}
-    >>> public_ranges(Schema.from_dict(columns), 2).high
-    array([120.,   1.])
-    """
+    """Return what is publicly known of the ranges of all features."""
     ranges = [_UNKNOWN] * n_features
     if isinstance(schema, Schema) and len(schema.features) == n_features:
         ranges = [pair for column in schema.used for pair in _ranges_of(column)]
@@ -199,14 +183,7 @@ class Units(NamedTuple):
 
 
 def public_units(schema: Schema | SchemaDigest | None, n_features: int) -> Units:
-    """Return what is publicly known of the middles and units of all features.
-
-    Examples
-    --------
-    >>> columns = {"age": {"kind": "number", "low": 0, "high": 120}, "ill": "boolean"}
-    >>> public_units(Schema.from_dict(columns), 2).unit
-    array([15.  ,  0.25])
-    """
+    """Return what is publicly known of the middles and units of all features."""
     low, high = public_ranges(schema, n_features)
     n_units = np.full(n_features, _OF_OTHERS)
     if isinstance(schema, Schema) and len(schema.features) == n_features:

@@ -70,20 +70,7 @@ def make_private_surrogate(
     bits: Bits = "compact",
     schema: bytes = NO_SCHEMA,
 ) -> bytes:
-    """Make what a peer receives, with differential privacy for every row.
-
-    Examples
-    --------
-    >>> from conovel.scorers.base import Mixture
-    >>> from conovel.site.sent.private_surrogate import SecretNoise
-    >>> from conovel.site.sent.compact import public_units
-    >>> from conovel.spec.settings import as_privacy
-    >>> rows = np.random.default_rng(0).normal(size=(400, 2))
-    >>> training = TrainingSet(rows[:200], Mixture.of(rows[200:]))
-    >>> asked = public_units(None, 2), as_privacy(4), SecretNoise()
-    >>> wire.decode(make_private_surrogate(training, 200, *asked)).n_features
-    2
-    """
+    """Make what a peer receives, with differential privacy for every row."""
     n_null = len(training.null_train)
     units, sums, scale = noisy_sums(training, n_mixture, public, privacy, noise)
     tails = heavier_tails(sums, n_null, n_mixture)
@@ -315,12 +302,6 @@ def total_rho(privacy: Privacy) -> float:
     """Return the largest ρ that (ε, δ) allows, as OpenDP converts one into the other.
 
     Proof: Proposition (docs/theory.md#prop-privacy).
-
-    Examples
-    --------
-    >>> rho = total_rho(Privacy(Fraction(4)))
-    >>> 0.3 < rho < 0.32
-    True
     """
     return _total_rho(privacy.epsilon, privacy.delta)
 
