@@ -167,7 +167,10 @@ def in_words(kind: Any) -> str:
         first, *metas = get_args(kind)
         return in_words(first) + "".join(map(_bounds, metas))
     if get_origin(kind) is Literal:
-        return " or ".join(map(repr, get_args(kind)))
+        choices = get_args(kind)
+        if len(choices) > 2:
+            return f"one of {', '.join(map(str, choices))}"
+        return " or ".join(map(repr, choices))
     if len(several := [one for one in _alternatives(kind) if one is not type(None)]) > 1:
         return " or ".join(map(in_words, several))
     (kind,) = several or (kind,)
