@@ -89,7 +89,7 @@ def test_the_order_of_columns_is_a_difference():
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"kind": "text"}, "kind must be 'number' or"),
+        ({"kind": "text"}, "kind must be one of number"),
         ({}, "say its kind"),
         (3, "say its kind"),
         ({"kind": "number", "levels": ["a"]}, "the kind number has no levels"),

@@ -167,10 +167,8 @@ def in_words(kind: Any) -> str:
         first, *metas = get_args(kind)
         return in_words(first) + "".join(map(_bounds, metas))
     if get_origin(kind) is Literal:
-        choices = get_args(kind)
-        if len(choices) > 2:
-            return f"one of {', '.join(map(str, choices))}"
-        return " or ".join(map(repr, choices))
+        few = " or ".join(map(repr, choices := get_args(kind)))
+        return few if len(choices) < 3 else f"one of {', '.join(map(str, choices))}"
     if len(several := [one for one in _alternatives(kind) if one is not type(None)]) > 1:
         return " or ".join(map(in_words, several))
     (kind,) = several or (kind,)
