@@ -137,6 +137,18 @@ class DecidingCoordinator(Protocol):
         """Return what was decided."""
 
 
+def either(
+    plain: Callable[[Any], Any], committed: Callable[[Any, Any], Any]
+) -> Callable[[Any], Any]:
+    """Return what makes a side of a run, behind commitments where its settings ask for them."""
+
+    def make(about: Party | Present) -> Any:
+        side = plain(about)
+        return committed(about, side) if about.spec.is_committed else side
+
+    return make
+
+
 # The tests and the calibration rows that each agent is planned to have, by name.
 Planned: TypeAlias = Mapping[str, tuple[int, int]]
 

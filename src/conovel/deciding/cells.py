@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated
 
-from conovel.deciding.base import Decided, Deciding, DecidingAgent, DecidingCoordinator, Present
+from conovel.deciding.base import Decided, Deciding, Present, either
 from conovel.deciding.cell_groups import (
     Group,
     apart_from_group,
@@ -332,22 +332,10 @@ class CellsCoordinator:
         return _as_decided(decided, present.here)
 
 
-def _at_agent(party: Party) -> DecidingAgent:
-    agent = CellsAgent(party)
-    return CommittedAgent(party, agent) if party.spec.is_committed else agent
-
-
-def _at_coordinator(present: Present) -> DecidingCoordinator:
-    coordinator = CellsCoordinator(present)
-    if present.spec.is_committed:
-        return CommittedCoordinator(present, coordinator)
-    return coordinator
-
-
 CELLS = Deciding(
     name="cells",
-    at_agent=_at_agent,
-    at_coordinator=_at_coordinator,
+    at_agent=either(CellsAgent, CommittedAgent),
+    at_coordinator=either(CellsCoordinator, CommittedCoordinator),
     transitions={
         (State.READY, Kind.START): frozenset({State.COUNTING, Committing.COMMITTED}),
         (State.COUNTING, Kind.OUTCOME): frozenset({State.DONE}),

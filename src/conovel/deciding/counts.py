@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 
 from conovel.deciding.asking import Below, Count, CountCheck, Counting, Question, Step, limit_of
-from conovel.deciding.base import Decided, Deciding, DecidingAgent, DecidingCoordinator, Present
+from conovel.deciding.base import Decided, Deciding, Present, either
 from conovel.deciding.committed import (
     ROUND,
     TRANSITIONS,
@@ -255,22 +255,10 @@ class CountsCoordinator:
         return Decided(self._counting.k, self._counting.slope, self._counting.steps)
 
 
-def _at_agent(party: Party) -> DecidingAgent:
-    agent = CountsAgent(party)
-    return CommittedAgent(party, agent) if party.spec.is_committed else agent
-
-
-def _at_coordinator(present: Present) -> DecidingCoordinator:
-    coordinator = CountsCoordinator(present)
-    if present.spec.is_committed:
-        return CommittedCoordinator(present, coordinator)
-    return coordinator
-
-
 COUNTS = Deciding(
     name="counts",
-    at_agent=_at_agent,
-    at_coordinator=_at_coordinator,
+    at_agent=either(CountsAgent, CommittedAgent),
+    at_coordinator=either(CountsCoordinator, CommittedCoordinator),
     transitions={
         (State.READY, Kind.START): frozenset({State.COUNTING, Committing.COMMITTED}),
         (State.COUNTING, Kind.BELOW): frozenset({State.COUNTING}),
