@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from conovel.learning.together import bins
+from conovel.learning.together.forest import Forest
 from conovel.learning.together.learner import AgentRows, Learner, Settings, learn, sum_of
+from conovel.spec.fields import MAX_MODEL_BYTES
 
 SMALL = Settings(n_trees=12, depth=5, least=3)
 
@@ -144,3 +146,75 @@ def test_leaves_hold_at_least_the_agreed_number_of_rows():
     sizes = forest.counts.sum(axis=2)
     assert sizes[sizes > 0].min() >= SMALL.least
     assert (forest.column >= 0).sum() > 50
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9, 1.0])
+@pytest.mark.filterwarnings("error")
+def test_the_largest_number_has_a_place_in_standard_units(share):
+    """Its interval ends beyond infinity. Sites refuse such rows, but totals may tell of them."""
+    largest = np.finfo(np.float64).max
+    agents = rows_of(2, 10)
+    rng = np.random.default_rng(0)
+    for some in (some for pair in agents for some in pair):
+        some[rng.random(len(some)) < share, 0] = largest
+    learner = learn([AgentRows(*pair) for pair in agents], 0, SMALL)
+    assert all(np.isfinite([one.centre, one.unit]).all() for one in learner.bins)
+
+
+def more_rows(totals):
+    totals[-1] += 1
+
+
+def all_rows_gone(totals):
+    totals[:] = 0
+
+
+def wrapped(totals):
+    """Numbers that add up to the right ones modulo 2^64 only."""
+    totals[-4:] += 1 << 62
+
+
+def exchanged(totals):
+    totals[:2] = totals[1::-1].copy()
+
+
+@pytest.mark.parametrize("change", [more_rows, all_rows_gone, wrapped])
+@pytest.mark.parametrize("number", [0, 3, 7, 10])  # three rounds of bins, and one of cells
+def test_rows_that_appear_or_vanish_are_refused(change, number):
+    assert_refused(change, lambda learner: learner.n_rounds == number)
+
+
+@pytest.mark.parametrize("number", [3, 7, 8])
+def test_other_numbers_of_rows_than_before_are_refused(number):
+    assert_refused(exchanged, lambda learner: learner.n_rounds == number)
+
+
+def test_products_of_other_rows_are_refused():
+    assert_refused(all_rows_gone, lambda learner: learner.n_rounds == 9)
+
+
+def test_a_side_of_a_split_with_more_rows_than_its_node_is_refused():
+    """Otherwise shares are below 0 or above 1, and scores are no numbers."""
+    assert_refused(wrapped, lambda learner: learner.forest and learner.forest.level == 1)
+
+
+@pytest.mark.parametrize("change", [more_rows, all_rows_gone, wrapped])
+def test_scores_of_other_rows_are_refused(change):
+    assert_refused(change, lambda learner: learner.forest and learner.forest.is_grown)
+
+
+def assert_refused(change, is_now):
+    rows = [AgentRows(*pair) for pair in rows_of(2, 11)]
+    learner = Learner(4, 2, 0, SMALL)
+    while not is_now(learner):
+        learner.take(sum_of([learner.answer(one) for one in rows]))
+    totals = sum_of([learner.answer(one) for one in rows])
+    change(totals)
+    with pytest.raises(ValueError, match="rows"):
+        learner.take(totals)
+
+
+def test_the_counts_of_the_widest_tables_fit_in_a_message():
+    size, tree = Settings(), Forest((2,) * 2000, np.ones(2000), 1, 8, 5, 0)
+    most_nodes = size.n_trees * 2 ** (size.depth - 1)
+    assert most_nodes * 2 * tree.n_tried * 2 * 8 <= MAX_MODEL_BYTES

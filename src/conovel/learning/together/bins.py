@@ -44,6 +44,9 @@ def values_of(keys: Keys) -> Vector:
     return bits.view(np.float64)
 
 
+_FARTHEST = keys_of(np.array([-1e300, 1e300]))  # between which centres and units are
+
+
 @dataclass(frozen=True, eq=False)
 class Bins:
     """The lowest keys of all bins of a column but the first, and its centre and unit."""
@@ -114,9 +117,10 @@ def _centre_and_unit(cuts: Keys, above: NDArray[np.int64], n_rows: int) -> tuple
 
     def quantile(share: float) -> float:
         place = int(np.searchsorted(above, min(max(int(share * n_rows), 1), n_rows)))
-        # The middle of the interval in which the quantile lies.
-        ends = values_of(cuts[max(place - 1, 0) : place + 1]) if cuts.size else np.zeros(1)
-        return float(np.clip(ends, -1e300, 1e300).mean())
+        # The middle of the interval in which the quantile lies. Keys beyond infinity are of no
+        # number: the highest interval ends there.
+        ends = cuts[max(place - 1, 0) : place + 1] if cuts.size else keys_of(np.zeros(1))
+        return float(values_of(np.clip(ends, *_FARTHEST)).mean())
 
     centre = quantile(NORMAL[0])
     for n_units, share in enumerate(NORMAL[1:], start=1):

@@ -18,6 +18,8 @@ from conovel.learning.together.loops import add_leaves, count_left, draw, move_d
 from conovel.scorers.base import Vector
 
 _SHRINKAGE = 50.0  # rows that the parent's share counts for
+# Candidates that are compared: 100 trees of depth 8 stay below the 16 MiB of a message.
+_MOST_TRIED = 40
 Whole = NDArray[np.int64]
 
 
@@ -57,7 +59,7 @@ class Forest:
         self._lowest = np.zeros((*shape, len(self.n_bins)), dtype=np.int16)
         self._highest = np.zeros_like(self._lowest)
         self._highest[:, 0] = np.array(self.n_bins) - 1
-        self.n_tried = max(1, int(np.sqrt(len(self.n_bins))))
+        self.n_tried = min(max(1, int(np.sqrt(len(self.n_bins)))), _MOST_TRIED)
         self.candidates: Whole = np.zeros((0, 2 * self.n_tried, 2), dtype=np.int64)
 
     def begin(self, n_null: int, n_mixture: int) -> None:
@@ -88,6 +90,8 @@ class Forest:
         """Split the open nodes by the totals of all agents, and open their children."""
         lefts = totals.reshape(*self.candidates.shape[:2], 2)
         parents = self.counts[self._trees, self._nodes]
+        if np.any(lefts > parents[:, None]):
+            raise ValueError("a side of a split has more rows than its node")
         best = self._best(parents, lefts)
         at = np.flatnonzero(best >= 0)
         trees, nodes, chosen = self._trees[at], self._nodes[at], best[at]

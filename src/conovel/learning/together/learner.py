@@ -21,6 +21,7 @@ from conovel.learning.together.moments import Discriminants, Whole
 from conovel.scorers.base import Matrix, Vector
 from conovel.stats.cells import N_CELLS
 
+MOST_ROWS = 1 << 31  # of all agents: no sum of theirs is above 2^63
 _MOST_MOMENTS = 200  # columns; a table that is wider has no discriminants
 # Bins of columns in standard units, and of discriminants.
 _RELATIVE = np.rint(np.sinh(np.arange(-31, 32) / 8) * 0.5 * moments.UNIT).astype(np.int64)
@@ -138,9 +139,11 @@ class Learner:
         )
 
     def _take_intervals(self, totals: Whole) -> None:
-        self._n_null, self._n_mixture = (int(n) for n in totals[:2])
+        self._take_numbers_of_rows(totals)
         stops = np.cumsum([cuts.size + 1 for cuts in self._cuts])[:-1]
         counts = np.split(totals[2:], stops)
+        for column in counts:
+            _require_rows(column, self._n_null + self._n_mixture)
         least = self.settings.least
         if self.n_rounds < binning.N_ROUNDS:
             self._cuts = [
@@ -157,6 +160,26 @@ class Learner:
             size = moments.n_sums(self.n_columns)
             self._round = Round(size, self._sums, self._take_sums, is_counted=False)
 
+    def _take_numbers_of_rows(self, totals: Whole) -> None:
+        n_null, n_mixture = (int(n) for n in totals[:2])
+        if not 0 < n_null + n_mixture <= MOST_ROWS:
+            raise ValueError(f"{n_null + n_mixture} rows, and not 1 to {MOST_ROWS}")
+        if self.n_rounds > 1:
+            self._require_same(n_null, n_mixture)
+        self._n_null, self._n_mixture = n_null, n_mixture
+
+    def _require_same(self, n_null: int, n_mixture: int | None = None) -> None:
+        """Check that agents have as many rows as in the first round."""
+        if n_null != self._n_null or n_mixture not in (None, self._n_mixture):
+            raise ValueError("the numbers of rows are others than before")
+
+    def _of_kinds(self, totals: Whole) -> tuple[Whole, Whole]:
+        """Return the counts of null_train and of the mixture; each row is in one cell."""
+        null, mixture = np.split(totals, 2)
+        _require_rows(null, self._n_null)
+        _require_rows(mixture, self._n_mixture)
+        return null, mixture
+
     # --- moments --------------------------------------------------------------------------------
     def standard(self, values: Matrix) -> Whole:
         """Return rows in standard units, as whole numbers."""
@@ -172,6 +195,7 @@ class Learner:
         return moments.sums_of(rows.standard[~rows.is_mixture])
 
     def _take_sums(self, totals: Whole) -> None:
+        self._require_same(int(totals[1]))
         self.centres = moments.centres_from(totals, self.n_columns)
         size = 1 + self.n_columns * (self.n_columns + 1) // 2
         self._round = Round(size, self._products, self._take_products, is_counted=False)
@@ -183,6 +207,7 @@ class Learner:
         return np.concatenate([[len(null)], moments.packed(about.T @ about)])
 
     def _take_products(self, totals: Whole) -> None:
+        self._require_same(int(totals[0]))
         inverse = moments.covariance_from(totals, self.n_columns)
         self._discriminants = Discriminants(inverse)
         self._ask_for_cells()
@@ -200,7 +225,7 @@ class Learner:
         )
 
     def _take_cells(self, totals: Whole) -> None:
-        self._weights = moments.weights_of(*np.split(totals, 2))
+        self._weights = moments.weights_of(*self._of_kinds(totals))
         size = 1 + self.n_columns
         self._round = Round(size, self._weighted, self._take_weighted, is_counted=False)
 
@@ -284,7 +309,7 @@ class Learner:
         return np.concatenate(counts).astype(np.int64)
 
     def _take_scores(self, totals: Whole) -> None:
-        self.likely = likely_cell(*np.split(totals, 2))
+        self.likely = likely_cell(*self._of_kinds(totals))
 
     def _of_agent(self, rows: AgentRows) -> tuple[Whole, Whole]:
         none = np.zeros((len(rows.values), 0), dtype=np.int64), np.zeros(0, dtype=np.int64)
@@ -308,6 +333,12 @@ class Learner:
     def cells(scores: Vector, edges: Vector = EDGES) -> Whole:
         """Return the cell of each score, from 0 to N_CELLS - 1."""
         return np.searchsorted(edges, scores, side="right").astype(np.int64)
+
+
+def _require_rows(counts: Whole, n_rows: int) -> None:
+    """Check that each of `n_rows` is counted once."""
+    if counts.max(initial=0) > n_rows or int(counts.sum()) != n_rows:
+        raise ValueError(f"not each of {n_rows} rows is counted once")
 
 
 def likely_cell(null: Whole, mixture: Whole) -> int:
