@@ -185,7 +185,7 @@ class LearningCoordinator(Protocol):
     def begin(self, roster: Sequence[str]) -> None:
         """Begin, with everybody on the roster."""
 
-    def take(self, sender: str, body: Body) -> Sequence[Out]:
+    def take(self, sender: str, body: Body, round_: int) -> Sequence[Out]:
         """Take a message of this way, while agents learn."""
 
     def require_learnt(self, sender: str) -> None:
@@ -201,7 +201,7 @@ class NothingToCollect:
     def begin(self, roster: Sequence[str]) -> None:
         """Nothing begins."""
 
-    def take(self, sender: str, body: Body) -> Sequence[Out]:
+    def take(self, sender: str, body: Body, round_: int) -> Sequence[Out]:
         """Nothing comes: the table of states has no such message."""
         raise AssertionError(body)
 

@@ -249,7 +249,7 @@ class SealCollector:
         """Begin, with everybody on the roster."""
         self._roster = tuple(roster)
 
-    def take(self, sender: str, body: Body) -> Sequence[Out]:
+    def take(self, sender: str, body: Body, round_: int) -> Sequence[Out]:
         """Take a seal; until the last is in, nobody sends a second model."""
         self._seals[sender] = cast(Seal, body).digest
         if len(self._seals) < len(self._roster):

@@ -18,6 +18,7 @@ from conovel.errors import (
     InputError,
     LocalProtocolError,
     ModelRefusedError,
+    OutcomeMismatchError,
     SampleError,
     SiteFailedError,
     UnexpectedMessageError,
@@ -128,10 +129,10 @@ class Agent(Machine):
     def site_failed(self, error: Exception) -> Sequence[Event]:
         """Break off because the site could not do what was asked.
 
-        Only the exception's class name is sent to the other parties, unless it is a refused
-        model, which is its sender's fault.
+        Only the exception's class name is sent to the other parties, unless it is the fault of
+        another: a refused model, or totals that no rows can have.
         """
-        if isinstance(error, ModelRefusedError):
+        if isinstance(error, ModelRefusedError | OutcomeMismatchError):
             return self.abort(error)
         failure = SiteFailedError(f"{self.name} could not go on ({type(error).__name__})")
         failure.__cause__ = error

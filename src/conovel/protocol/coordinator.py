@@ -127,7 +127,7 @@ class Coordinator(Machine):
             case Ready():
                 return self._on_ready(sender, body)
         if self.state is State.WAITING:
-            return messages_of(self._events(self.learning.take(sender, body)))
+            return messages_of(self._events(self.learning.take(sender, body, message.round)))
         return self._go(self.deciding.take(sender, body, message.round))
 
     def _on_hello(self, sender: str, hello: Hello) -> Outbox:

@@ -32,8 +32,9 @@ class Network(Shown):
     agents : sequence of Agent
         2 to 200 of them.
     regime : str
-        "auto", "joint", "consensus", "full", "counts", "isolated", "split", "conservative" or
-        "pooled": who tests what at which level, see :mod:`conovel.spec.regimes`. "auto" is
+        "auto", "joint", "together", "consensus", "full", "counts", "isolated", "split",
+        "conservative" or "pooled": who tests what at which level, see
+        :mod:`conovel.spec.regimes`. "auto" is
         `joint`, or `full` if `pi0` is given. The settings of the result name the regime that was
         chosen. In `consensus` a row that is normal at some agent is no novelty, wherever it is.
     composite : {"auto", "mean", "max", "min", "stacked"}

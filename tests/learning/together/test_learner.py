@@ -48,7 +48,7 @@ class Pooled:
 
 
 @pytest.mark.parametrize("n_agents", [1, 3, 30])
-def test_the_score_equals_that_of_the_pooled_rows(n_agents):
+def test_the_score_follows_from_the_sums_however_they_are_added(n_agents):
     agents = rows_of(n_agents, 1)
     together = learn([AgentRows(*pair) for pair in agents], 5, SMALL)
     pooled = Learner(4, n_agents, 5, SMALL)

@@ -11,7 +11,9 @@ from conovel.learning.base import Party
 from conovel.learning.together.at_site import SiteLearner
 from conovel.learning.together.learner import AgentRows, learn
 from conovel.learning.together.way import Sums, TogetherCoordinator
+from conovel.protocol import agent as protocol
 from conovel.runs.agents import open_sites, read_agents
+from conovel.spec.bodies import COORDINATOR
 from conovel.spec.run_spec import RunSpec
 
 
@@ -116,14 +118,14 @@ def test_the_coordinator_adds_and_blames_whoever_sends_another_number_of_numbers
     adder = TogetherCoordinator()
     adder.begin(NAMES)
     numbers = np.arange(4, dtype="<i8")
-    assert adder.take(NAMES[0], Sums(numbers.tobytes())) == []
-    assert adder.take(NAMES[1], Sums(numbers.tobytes())) == []
-    [out] = adder.take(NAMES[2], Sums((-numbers).tobytes()))
+    assert adder.take(NAMES[0], Sums(numbers.tobytes()), 1) == []
+    assert adder.take(NAMES[1], Sums(numbers.tobytes()), 1) == []
+    [out] = adder.take(NAMES[2], Sums((-numbers).tobytes()), 1)
     assert np.frombuffer(out.body.numbers, "<i8").tolist() == [0, 1, 2, 3]
     for name in NAMES[:2]:
-        adder.take(name, Sums(numbers.tobytes()))
+        adder.take(name, Sums(numbers.tobytes()), 2)
     with pytest.raises(cn.errors.CountOutOfRangeError) as caught:
-        adder.take(NAMES[2], Sums(numbers[:2].tobytes()))
+        adder.take(NAMES[2], Sums(numbers[:2].tobytes()), 2)
     assert caught.value.culprit == NAMES[2]
 
 
@@ -147,3 +149,37 @@ def test_cells_between_organisations_hold_several_rows_of_a_site():
         smallest[least] = min(int(cells[cells > 0].min()) for cells in counts if cells.any())
     assert smallest[1] == 1
     assert smallest[5] >= 5
+
+
+def test_sums_of_another_round_and_an_early_ready_are_refused():
+    adder = TogetherCoordinator()
+    adder.begin(NAMES)
+    numbers = Sums(bytes(8))
+    with pytest.raises(cn.errors.UnexpectedMessageError):
+        adder.take(NAMES[0], numbers, 9)
+    with pytest.raises(cn.errors.UnexpectedMessageError) as caught:
+        adder.require_learnt(NAMES[0])
+    assert caught.value.culprit == NAMES[0]
+    for name in NAMES:
+        adder.take(name, numbers, 1)
+    adder.require_learnt(NAMES[0])
+    with pytest.raises(cn.errors.UnexpectedMessageError):  # it was ready
+        adder.take(NAMES[0], numbers, 2)
+    adder.take(NAMES[1], numbers, 2)  # one round more than the others
+    with pytest.raises(cn.errors.UnexpectedMessageError) as caught:
+        adder.require_learnt(NAMES[2])
+    assert caught.value.culprit == NAMES[1]
+
+
+def test_a_site_blames_the_coordinator_for_totals_of_no_rows():
+    spec = RunSpec.of(regime="together")
+    agent = protocol.Agent(NAMES[0], spec=spec, run_id=RUN_ID, nonce=bytes(32))
+    agent.join(FakeSite(NAMES[0], [1], 5, regime="together").facts)
+    error = cn.errors.OutcomeMismatchError("the coordinator is wrong: no rows", COORDINATOR)
+    agent.site_failed(error)
+    assert agent.error.culprit == COORDINATOR
+
+
+def test_seeds_of_128_bits_are_taken():
+    run = cn.Network(agents_of(rows(9)), regime="together", random_state=2**70 + 3)
+    assert run.run(check=False).spec.seed == 2**70 + 3

@@ -50,14 +50,15 @@ class SiteLearner:
         training = site.own_block.training
         self.rows = AgentRows(training.null_train, training.mixture.rows)
         n_columns = self.rows.values.shape[1]
-        self.learner = Learner(n_columns, len(self._party.agents), self._party.spec.seed)
+        seed = self._party.spec.seed % 2**64  # the loops have numbers of 64 bits
+        self.learner = Learner(n_columns, len(self._party.agents), seed)
         return self._answer()
 
     def go_on(self, totals: bytes) -> bytes | None:
         """Take the totals; return the numbers of the next round, None if there is none."""
         try:
             self.learner.take(np.frombuffer(totals, NUMBER).astype(np.int64))
-        except (ArithmeticError, ValueError) as error:
+        except (ArithmeticError, LookupError, ValueError) as error:
             reason = f"the coordinator is wrong: its totals are of no rows ({error})"
             raise OutcomeMismatchError(reason, COORDINATOR) from None
         return None if self.learner.is_done else self._answer()
@@ -71,7 +72,7 @@ class SiteLearner:
         site.explain_by(model, block.null_train)
         site.ranked = ranked = block.rank(model)
         edges, least = EDGES, site.least_rows(block.training)
-        if least > 1:  # no cell that leaves the site holds fewer of its rows
+        if least > 1:  # no cell of the counts that decide holds fewer of the site's rows
             edges = merged_edges(edges, np.sort(block.training.mixture.score(model)), least)
         site.cells_of = cells_of = partial(self.learner.cells, edges=edges)
         tests = np.zeros(N_CELLS, dtype=np.int64)

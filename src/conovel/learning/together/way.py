@@ -112,15 +112,17 @@ class TogetherCoordinator:
     def __init__(self) -> None:
         self._roster: tuple[str, ...] = ()
         self._numbers: dict[str, bytes] = {}
+        self._learnt: set[str] = set()  # whoever has sent READY
         self._round = 1
 
     def begin(self, roster: Sequence[str]) -> None:
         """Wait for the numbers of everybody on the roster."""
         self._roster = tuple(roster)
 
-    def take(self, sender: str, body: Body) -> Sequence[Out]:
+    def take(self, sender: str, body: Body, round_: int) -> Sequence[Out]:
         """Take the numbers of an agent; give the totals once all have come."""
-        if not isinstance(body, Sums) or sender in self._numbers or len(body.numbers) % 8:
+        is_due = round_ == self._round and sender not in {*self._numbers, *self._learnt}
+        if not isinstance(body, Sums) or not is_due or len(body.numbers) % 8:
             raise UnexpectedMessageError(f"{sender} sent numbers that are not asked for", sender)
         self._numbers[sender] = body.numbers
         if len(self._numbers) < len(self._roster):
@@ -134,14 +136,18 @@ class TogetherCoordinator:
                 )
         arrays = [np.frombuffer(numbers, NUMBER) for numbers in self._numbers.values()]
         totals = np.sum(arrays, axis=0, dtype=NUMBER).tobytes()
-        self._numbers, round_ = {}, self._round
-        self._round += 1
+        self._numbers, self._round = {}, round_ + 1
         return [Out(self._roster, Totals(totals), round_)]
 
     def require_learnt(self, sender: str) -> None:
-        """Refuse a READY while a round is under way."""
-        if self._numbers:
-            raise UnexpectedMessageError(f"{sender} is ready before all have learnt", sender)
+        """Refuse a READY before the first totals, or while a round is under way.
+
+        If others were ready before, whoever still sent numbers is at fault.
+        """
+        if self._round == 1 or self._numbers:
+            culprit = min(self._numbers) if self._learnt and self._numbers else sender
+            raise UnexpectedMessageError(f"{culprit} learns another number of rounds", culprit)
+        self._learnt.add(sender)
 
     def lost(self, name: str) -> None:
         """End the run: sums of the others would be about other rows than the totals before."""
