@@ -174,7 +174,10 @@ class CommittedCounts:
         return set(self.reveals) == set(self.participants)
 
     def add(self, agent: str, reveal: Reveal, ready: Ready | None = None) -> None:
-        """Take what an agent reveals, if it is what it committed to."""
+        """Take what an agent reveals, if it is what it committed to.
+
+        Proof: Theorem 17 (docs/theory.md#thm-liars).
+        """
         if commitment(self.run_id, agent, reveal) != self.digests[agent]:
             raise CommitmentError(f"{agent} reveals other counts than it committed to", agent)
         if ready is not None and reveal.ready != ready:
@@ -322,7 +325,10 @@ class CommittedCoordinator:
         return State.DONE, steps
 
     def lost(self, name: str) -> Next:
-        """Break the run off: a commitment that is not opened ends it."""
+        """Break the run off: a commitment that is not opened ends it.
+
+        Proof: Theorem 17 (docs/theory.md#thm-liars).
+        """
         raise SiteVanishedError(f"{name} vanished and did not reveal its counts", name)
 
     def decided(self) -> Decided:

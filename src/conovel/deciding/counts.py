@@ -235,7 +235,11 @@ class CountsCoordinator:
         return self._ask()
 
     def lost(self, name: str) -> Next:
-        """Count an agent that vanished as zero, if the settings allow it."""
+        """Count an agent that vanished as zero, if the settings allow it.
+
+        Proof: Theorem 8 (docs/theory.md#thm-dropout),
+        Theorem 9 (docs/theory.md#thm-dropout-estimate).
+        """
         if self.present.spec.on_dropout == "abort":
             self.present.require_all(name)
         # Also the count of this round: its rows will not be rejected, so none may be counted.

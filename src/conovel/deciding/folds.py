@@ -54,6 +54,8 @@ def check_counts(agent: str, ready: Ready, counts: FoldCounts, fold: int) -> Non
     ------
     CountOutOfRangeError
         If they are about other numbers of rows, or name a cell that does not exist.
+
+    Proof: Theorem 16 (docs/theory.md#thm-consensus).
     """
     sizes = fold_sizes(ready.n_tested)
     expected = (ready.n_calibration, sizes[fold], sizes[1 - fold])
@@ -67,7 +69,10 @@ def check_counts(agent: str, ready: Ready, counts: FoldCounts, fold: int) -> Non
 
 
 def check_score(counts: Mapping[str, Sequence[FoldCounts]]) -> None:
-    """Check that all agents scored with the same models; blame the first that did not."""
+    """Check that all agents scored with the same models; blame the first that did not.
+
+    Proof: Theorem 16 (docs/theory.md#thm-consensus).
+    """
     digests = {name: [one.score for one in both] for name, both in sorted(counts.items())}
     every = [digest for both in digests.values() for digest in both]
     usual = max(sorted(set(every)), key=every.count)

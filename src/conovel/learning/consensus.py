@@ -262,7 +262,10 @@ class SealCollector:
             raise UnexpectedMessageError(f"{sender} is ready before all models are sealed", sender)
 
     def lost(self, name: str) -> None:
-        """Break the run off: the score, and the worst case, are over all agents."""
+        """Break the run off: the score, and the worst case, are over all agents.
+
+        Proof: Theorem 16 (docs/theory.md#thm-consensus).
+        """
         raise SiteVanishedError(f"{name} vanished, and consensus needs every agent", name)
 
 

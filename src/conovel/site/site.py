@@ -138,7 +138,10 @@ class Site:
         return self.ranked.histogram
 
     def count_cells(self) -> CellHistogram:
-        """Count the ranked rows in each cell of a scale that all sites have in common."""
+        """Count the ranked rows in each cell of a scale that all sites have in common.
+
+        Proof: Theorem 10 (docs/theory.md#thm-joint).
+        """
         block, model, ranked = self.own_block, self.score, self.ranked
         if model is None or ranked is None:
             raise SampleError("rows have no cells before they are ranked")
@@ -220,7 +223,10 @@ class Site:
         return split_by_number(n_null, self.n_train(n_null), self.spec.seed)
 
     def cuts(self, n_blocks: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Cut known normals and test rows at random into K blocks (the paper's step 1)."""
+        """Cut known normals and test rows at random into K blocks (the paper's step 1).
+
+        Proof: Proposition 2 (docs/theory.md#prop-split).
+        """
         if len(self.test) < n_blocks:
             raise SampleError(f"{len(self.test)} test rows cannot be split among the agents")
         rng = np.random.default_rng([self.spec.seed, n_blocks])
