@@ -85,8 +85,8 @@ def test_a_federation_decides_what_one_process_decides(regime, loopback, in_proc
     assert verify(account) == []
     assert account["guarantee"] == str(expected.guarantee)
     assert account["outcome"]["n_rejected"] == expected.n_rejected
-    # Each run divides the rows in another way, and these two find little in so few rows.
-    assert expected.n_rejected > 0 or regime in ("split", "consensus")
+    # Each run divides the rows in another way, and these three find nothing in some divisions.
+    assert expected.n_rejected > 0 or regime in ("split", "consensus", "counts")
     for name in SITES:
         folder = loopback.folder / name / "results" / run_id
         written = pq.read_table(folder / "decisions.parquet")

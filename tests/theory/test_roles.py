@@ -45,8 +45,11 @@ from conovel.stats.ranks import conformal_ranks
 
 SCORERS = (None, *(name for name in NAMED if name != "automatic"))
 BITS = (None, 1, 4, "compact", "compact:200")
-# In `consensus` test rows train and calibration rows do not: tests/theory/test_consensus.py.
-MIXING = {name: regime for name, regime in REGIMES.items() if name != "consensus"}
+# In `consensus` test rows train and calibration rows do not: tests/theory/test_consensus.py. In
+# `together` no scorer is fitted: tests/learning/together/test_way.py.
+MIXING = {
+    name: regime for name, regime in REGIMES.items() if name not in ("consensus", "together")
+}
 EXCHANGING = tuple(
     name for name, regime in MIXING.items() if ways_of(regime).learning.model_rounds
 )

@@ -83,8 +83,9 @@ def claim_everything(agent):
 
     from conovel.stats.stepup import RankHistogram
 
-    ready = agent.deciding.counts
-    agent.deciding.counts = RankHistogram(np.ones(ready.size, dtype=int), ready.n_calibration)
+    side = getattr(agent.deciding, "counted", agent.deciding)  # behind commitments, or not
+    own = side.counts
+    side.counts = RankHistogram(np.ones(own.size, dtype=int), own.n_calibration)
 
 
 def sabotage_operator(plan):
