@@ -93,10 +93,9 @@ def run(
 
     Example: `conovel run --federation federation.toml --level 0.1`
     """
-    from conovel.deciding.ways import ways_of  # noqa: PLC0415
-
     require_there(federation, schema)
 
+    from conovel.deciding.ways import ways_of  # noqa: PLC0415
     from conovel.federation.session import choose_sites, connect  # noqa: PLC0415
     from conovel.federation.session import run as run_terms  # noqa: PLC0415
     from conovel.federation.settings import read_federation  # noqa: PLC0415

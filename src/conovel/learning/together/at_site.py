@@ -13,12 +13,11 @@ from conovel.errors import OutcomeMismatchError
 from conovel.learning.base import Party
 from conovel.learning.together.learner import EDGES, AgentRows, Learner
 from conovel.learning.together.moments import Whole
+from conovel.learning.together.way import NUMBER
 from conovel.scorers.base import Matrix, Scale, Vector
 from conovel.site.common_scale import merged_edges
 from conovel.spec.bodies import COORDINATOR
 from conovel.stats.cells import N_CELLS, CellHistogram
-
-NUMBER = np.dtype("<i8")  # whole numbers of 64 bits; sums are modulo 2^64
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,16 +12,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
 from conovel.errors import CountOutOfRangeError, SiteVanishedError, UnexpectedMessageError
 from conovel.learning.base import Cue, Learning, Next, Out, Party, State, Table, Work
-from conovel.learning.together.at_site import NUMBER, SiteLearner
 from conovel.spec.bodies import COORDINATOR, Body, Kind
 from conovel.spec.fields import BLOB
 from conovel.stats.cells import CellHistogram
+
+if TYPE_CHECKING:
+    from conovel.learning.together.at_site import SiteLearner
+
+NUMBER = np.dtype("<i8")  # whole numbers of 64 bits; sums are modulo 2^64
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,8 @@ class TogetherAgent:
     def __init__(self, party: Party) -> None:
         self.party, self.score = party, b""
         self.awaited: list[str] = []
+        from conovel.learning.together.at_site import SiteLearner  # noqa: PLC0415  (loads numba)
+
         self._learner = SiteLearner(party)
         self._weight, self._round = Fraction(0), 0
 
