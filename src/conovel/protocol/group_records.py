@@ -29,7 +29,8 @@ class AgentGroup:
     x : Fraction
         The share of ℓ + 1 that may lie above a floor; zero for one agent without a floor.
     level_used : Fraction
-        What is left of the level α: (1 - x)·α, or α where one agent alone took part.
+        What is left of the level α: at least (1 - x)·α, more where fewer rows can matter than
+        there is room for (Theorem 10), and α where one agent alone took part.
     share : Fraction
         The group's share of the level. Zero: by its numbers of rows, and of rows in high cells,
         it cannot expect to reject, and it takes nothing from the others.

@@ -12,20 +12,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import InputError, SampleError
 from conovel.stats.levels import Level, as_level, as_whole
-from conovel.stats.members import Member
+from conovel.stats.members import Member, Reach, level_left
 from conovel.stats.ranks import as_array
 
 # Cells of the common scale. More cells reveal more; docs/results/joint.md has power against cells.
 N_CELLS = 128
-# The room x of a group: the share of ℓ + 1 that may lie above a floor; 1 - x of the level is left.
-ROOMS = (Fraction(1, 20), Fraction(1, 10), Fraction(3, 20), Fraction(1, 5), Fraction(3, 10))
+# The room of a group: the share of ℓ + 1 that may lie above a floor.
+ROOMS = tuple(Fraction(n, 20) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10))
 
 _LEAST_ROOM = Fraction(1, 40)  # where liars are tolerated: what is above floors is subtracted
+# A larger room is only for groups that keep this share of the level with it.
+USUAL_ROOM, _KEPT = Fraction(3, 10), Fraction(7, 10)
 
 
 def allowed_rooms(liars: int) -> tuple[Fraction, ...]:
     """Return the rooms that a group may have, ascending."""
-    return (_LEAST_ROOM, *ROOMS) if liars else ROOMS
+    if liars:
+        return (_LEAST_ROOM, *(room for room in ROOMS if room <= USUAL_ROOM))
+    return ROOMS
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,28 +111,52 @@ class RoomWanted(NamedTuple):
     n_calibration: int
 
 
-def choose_room(agents: Sequence[RoomWanted], level: Fraction, liars: int = 0) -> Fraction:
-    """Choose the room x, the share of ℓ + 1 that may lie above a floor, from numbers alone.
-
-    None of the numbers depends on which rows are calibration rows. There is room for novelties
-    up to 15 % of the test rows, at every agent, together with the normal rows that the level
-    lets in beside them. Where more rows look like novelties, x is the smallest that has room for
-    nine tenths of them. A larger x lets agents with many novelties reject them all, and costs
-    everybody a share x of the level. Where liars are tolerated, all rows above the floors of so
-    many agents are subtracted from what is rejected. So only nine tenths of the likely novelties
-    count.
+def affordable_rooms(
+    agents: Sequence[RoomWanted], level: Fraction, liars: int = 0
+) -> list[Fraction]:
+    """Return the rooms that may be chosen: the usual ones, and larger ones that cost little.
 
     Proof: Theorem 10 (docs/theory.md#thm-joint).
     """
-    share = Fraction(15, 100) / (1 - level)  # of all rejected rows among the test rows
-    weight = max((Fraction(a.n_test, a.n_calibration + 1) for a in agents), default=Fraction(0))
-    by_numbers = Fraction(0) if liars else share * weight + share * level
-    total = sum(a.n_wanted for a in agents)
-    for room in allowed_rooms(liars):
-        served = sum(min(a.n_wanted, room * (a.n_calibration + 1) // 1) for a in agents)
-        if room >= by_numbers and 10 * served >= 9 * total:
+    weight = _largest_weight(agents)
+
+    def is_cheap(room: Fraction) -> bool:
+        members = [Member(m, size, most_above(size, room)) for _, m, size in agents]
+        above = sum(member.n_above for member in members)
+        reach = Reach(sum(member.n_test for member in members), above, Fraction(1))
+        return level_left(members, weight, level, reach) >= _KEPT * level
+
+    return [r for r in allowed_rooms(liars) if r <= USUAL_ROOM or is_cheap(r)]
+
+
+def choose_room(agents: Sequence[RoomWanted], level: Fraction, liars: int = 0) -> Fraction:
+    """Choose the room of a group, the share of ℓ + 1 that may lie above a floor, from numbers.
+
+    None of the numbers depends on which rows are calibration rows. There is room for novelties
+    up to 15 % of the test rows, at every agent, together with the normal rows that the level
+    lets in beside them. Where more rows look like novelties, it is the smallest room for nine
+    tenths of them, again together with normal rows. A larger room lets agents with many novelties
+    reject them all, and costs everybody a share of the level. Where liars are tolerated, all rows
+    above the floors of so many agents are subtracted from what is rejected. So only nine tenths of
+    the likely novelties count.
+
+    Proof: Theorem 10 (docs/theory.md#thm-joint).
+    """
+    weight = _largest_weight(agents)
+    # N novelties are N/(1 - α) rejected test rows, with α/w calibration rows for each of them
+    beside = 1 if liars or not weight else (1 + level / weight) / (1 - level)
+    by_numbers = Fraction(0) if liars else Fraction(15, 100) * (weight + level) / (1 - level)
+    wanted = [a.n_wanted * beside for a in agents]
+    rooms = affordable_rooms(agents, level, liars)
+    for room in rooms:
+        most = [most_above(a.n_calibration, room) for a in agents]
+        if room >= by_numbers and 10 * sum(map(min, wanted, most)) >= 9 * sum(wanted):
             return room
-    return ROOMS[-1]
+    return rooms[-1]
+
+
+def _largest_weight(agents: Sequence[RoomWanted]) -> Fraction:
+    return max((Fraction(a.n_test, a.n_calibration + 1) for a in agents), default=Fraction(0))
 
 
 @dataclass(frozen=True)
