@@ -130,9 +130,9 @@ def likely_from(null: Whole, mixture: Whole) -> float:
     """Return the lowest score of likely novelties: three spreads above the middle.
 
     Rows of null_train score a little lower than normal rows of the mixture, which the score takes
-    for what it looks for. So the middle is that of the mixture. The spread is that of the lower
-    half of the mixture or of the upper half of null_train, the larger one: novelties are in
-    neither.
+    for what it looks for. So the middle is that of the mixture. The spread is the largest of
+    three: of the lower half of the mixture, of the upper half of null_train, which have no
+    novelties, and of the mixture between the middle and its 80 % quantile, where few have.
     """
 
     def quantile(counts: Whole, share: float) -> float:
@@ -143,6 +143,10 @@ def likely_from(null: Whole, mixture: Whole) -> float:
         return cell + (place - before) / max(float(counts[min(cell, N_NARROW - 1)]), 1.0)
 
     middle = quantile(mixture, 0.5)
-    lower = middle - quantile(mixture, 0.2)
-    upper = quantile(null, 0.8) - quantile(null, 0.5)
-    return _LOWEST + (middle + 3 * max(lower, upper, 0.5) / 0.8416) / _NARROW
+    spreads = (
+        middle - quantile(mixture, 0.2),
+        quantile(null, 0.8) - quantile(null, 0.5),
+        quantile(mixture, 0.8) - middle,
+        0.5,
+    )
+    return _LOWEST + (middle + 3 * max(spreads) / 0.8416) / _NARROW
