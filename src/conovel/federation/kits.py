@@ -327,7 +327,7 @@ test = "test.parquet"     # rows to test
 [consent]
 # "consensus" sends a description of this site's normals to its peers: add it if that is agreed.
 # "together" sends sums over this site's rows to the coordinator: add it if that is agreed.
-regimes = ["joint", "full", "counts", "isolated", "split", "conservative"]
+regimes = ["together", "joint", "full", "counts", "isolated", "split", "conservative"]
 max_level = 0.2
 min_agents = {n}
 max_bytes_in = 67_108_864
