@@ -99,9 +99,10 @@ class SiteLearner:
 
         Proof: Theorem 19 (docs/theory.md#thm-together).
         """
-        training, rows = self._site.own_block.training, self.rows
+        rows = self.rows
         weight = self.learner.own_weight(len(rows.values))
         if weight > 0:
+            training = self._site.own_block.training
             self._own = own = OwnScore.of(self._site.fitted, weight, training)
             mixture = training.mixture
             of_mixture = np.repeat(own.score(mixture.distinct), np.bincount(mixture.position))

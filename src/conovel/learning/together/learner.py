@@ -294,12 +294,16 @@ class Learner:
             size = 2 * len(self.forests)
             self._round = Round(size, self._spreads, self._take_spreads, is_counted=False)
 
-    def _count_level(self, rows: AgentRows) -> Whole:
-        if self.forests[0].level == 0:
+    def _place(self, rows: AgentRows) -> None:
+        """Bring an agent's rows to the bins of all columns, and to the roots of all trees."""
+        if not rows.nodes:
             standard, centre = self._of_agent(rows)
             rows.codes = self.codes(rows.keys, standard, centre)
             n_rows = len(rows.values)
             rows.nodes = [np.zeros((one.n_trees, n_rows), dtype=np.int64) for one in self.forests]
+
+    def _count_level(self, rows: AgentRows) -> Whole:
+        self._place(rows)
         counts = []
         for forest, nodes in zip(self.forests, rows.nodes, strict=True):
             if not forest.is_grown:
@@ -317,6 +321,7 @@ class Learner:
     # --- one scale ------------------------------------------------------------------------------
     def _spreads(self, rows: AgentRows) -> Whole:
         """Add up the log-odds of the mixture, and their squares, of each forest."""
+        self._place(rows)
         mixture = rows.codes[rows.is_mixture]
         odds = [np.rint(one.score(mixture) * _STEP).astype(np.int64) for one in self.forests]
         return np.array([total for one in odds for total in (one.sum(), (one * one).sum())])

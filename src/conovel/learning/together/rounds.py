@@ -38,7 +38,7 @@ class AgentRows:
     standard: Whole = field(init=False)  # rows in standard units, null_train first
     centre: Whole = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False)
     codes: Whole = field(init=False)
-    nodes: list[Whole] = field(init=False)  # of each forest, tree by tree
+    nodes: list[Whole] = field(default_factory=list, init=False)  # of each forest, by tree
     own: Vector | None = field(default=None, init=False)  # the own score, where it counts
 
     def __post_init__(self) -> None:
