@@ -237,7 +237,7 @@ def apart_from_group(groups: Sequence[Group], ready: Mapping[str, Ready]) -> lis
     """
     divided = []
     for group in groups:
-        apart = [name for name in group.agents if name in ready and _is_crowded(ready[name])]
+        apart = [name for name in group.agents if name in ready and is_crowded(ready[name])]
         rest = tuple(name for name in group.agents if name not in apart)
         divided += [Group((name,), group.weight) for name in apart]
         divided += [Group(rest, group.weight)] if rest else []
@@ -248,7 +248,8 @@ def _wanted(ready: Ready) -> RoomWanted:
     return RoomWanted(ready.n_wanted, ready.n_tested, ready.n_calibration)
 
 
-def _is_crowded(ready: Ready) -> bool:
+def is_crowded(ready: Ready) -> bool:
+    """Tell whether an agent has more likely novelties than room, and may decide by itself."""
     size = ready.n_calibration + 1
     can_alone = ready.n_wanted * size >= 20 * ready.n_tested
     return can_alone and ready.n_wanted > ROOMS[-1] * size

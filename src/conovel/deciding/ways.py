@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from conovel.deciding.base import Deciding
-from conovel.deciding.cells import CELLS
 from conovel.deciding.counts import COUNTS
 from conovel.deciding.folds import FOLDS
 from conovel.deciding.isolated import ISOLATED, POOLED
+from conovel.deciding.masked_cells import CELLS
 from conovel.learning.alone import ALONE, POOLED_ROWS
 from conovel.learning.base import EXCHANGEABLE, Learning
 from conovel.learning.consensus import CONSENSUS

@@ -103,6 +103,14 @@ def has_counting(regime: Regime) -> bool:
     return not regime.refusal("counting")
 
 
+def choose_masks(regime: Regime | str) -> bool:
+    """Choose masks between organisations wherever agents send sums; "auto" sends none."""
+    from conovel.spec.regimes import REGIMES  # noqa: PLC0415  (imports levels alone)
+
+    chosen = REGIMES.get(regime) if isinstance(regime, str) else regime
+    return chosen is not None and not chosen.refusal("masks")
+
+
 def choose_counting(regime: Regime, pi0: object, on_dropout: str, repeats: int = 1) -> str:
     """Choose how to count between organisations: committed, wherever that is possible."""
     possible = has_counting(regime) and pi0 is None and on_dropout == "abort" and repeats == 1

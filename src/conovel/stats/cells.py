@@ -106,8 +106,32 @@ class RoomWanted(NamedTuple):
     n_calibration: int
 
 
+def room_numbers(agent: RoomWanted, liars: int = 0) -> tuple[int, ...]:
+    """Return what an agent adds to the totals that the room of its group follows from.
+
+    How many rows it would like to have above its floor, and how many of these each room has place
+    for.
+    """
+    served = (
+        min(agent.n_wanted, most_above(agent.n_calibration, room)) for room in allowed_rooms(liars)
+    )
+    return agent.n_wanted, *served
+
+
 def choose_room(agents: Sequence[RoomWanted], level: Fraction, liars: int = 0) -> Fraction:
-    """Choose the room x, the share of ℓ + 1 that may lie above a floor, from numbers alone.
+    """Choose the room x of a group from the numbers of its agents; see :func:`room_from`.
+
+    Proof: Theorem 10 (docs/theory.md#thm-joint).
+    """
+    columns = zip(*(room_numbers(agent, liars) for agent in agents), strict=True)
+    totals = [sum(column) for column in columns] or [0] * (1 + len(allowed_rooms(liars)))
+    return room_from(totals, [(a.n_test, a.n_calibration) for a in agents], level, liars)
+
+
+def room_from(
+    totals: Sequence[int], sizes: Sequence[tuple[int, int]], level: Fraction, liars: int = 0
+) -> Fraction:
+    """Choose the room x, the share of ℓ + 1 that may lie above a floor, from totals alone.
 
     None of the numbers depends on which rows are calibration rows. There is room for novelties
     up to 15 % of the test rows, at every agent, together with the normal rows that the level
@@ -118,14 +142,22 @@ def choose_room(agents: Sequence[RoomWanted], level: Fraction, liars: int = 0) -
     count.
 
     Proof: Theorem 10 (docs/theory.md#thm-joint).
+
+    Parameters
+    ----------
+    totals : sequence of int
+        The sums of :func:`room_numbers` over the agents of the group.
+    sizes : sequence of (int, int)
+        Tests m_j and calibration rows ℓ_j of every agent of the group.
+    level : Fraction
+    liars : int
     """
+    wanted, *served = totals
     share = Fraction(15, 100) / (1 - level)  # of all rejected rows among the test rows
-    weight = max((Fraction(a.n_test, a.n_calibration + 1) for a in agents), default=Fraction(0))
+    weight = max((Fraction(m, n + 1) for m, n in sizes), default=Fraction(0))
     by_numbers = Fraction(0) if liars else share * weight + share * level
-    total = sum(a.n_wanted for a in agents)
-    for room in allowed_rooms(liars):
-        served = sum(min(a.n_wanted, room * (a.n_calibration + 1) // 1) for a in agents)
-        if room >= by_numbers and 10 * served >= 9 * total:
+    for room, n in zip(allowed_rooms(liars), served, strict=True):
+        if room >= by_numbers and 10 * n >= 9 * wanted:
             return room
     return ROOMS[-1]
 

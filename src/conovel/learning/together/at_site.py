@@ -39,6 +39,7 @@ class SiteLearner:
 
     learner: Learner
     rows: AgentRows
+    _own: Whole  # its numbers of the last round
 
     def __init__(self, party: Party) -> None:
         self._party = party
@@ -56,9 +57,11 @@ class SiteLearner:
     def go_on(self, totals: bytes) -> bytes | None:
         """Take the totals; return the numbers of the next round, None if there is none."""
         try:
-            self.learner.take(np.frombuffer(totals, NUMBER).astype(np.int64))
+            self.learner.take(np.frombuffer(totals, NUMBER).astype(np.int64), self._own)
         except (ArithmeticError, LookupError, ValueError) as error:
             reason = f"the coordinator is wrong: its totals are of no rows ({error})"
+            if self._party.masks is not None:
+                reason += ". Or an agent sent numbers that are not of its rows: masks hide whose"
             raise OutcomeMismatchError(reason, COORDINATOR) from None
         return None if self.learner.is_done else self._answer()
 
@@ -81,4 +84,5 @@ class SiteLearner:
         return CellHistogram(calibration, tests, self.learner.likely or 0)
 
     def _answer(self) -> bytes:
-        return self.learner.answer(self.rows).astype(NUMBER).tobytes()
+        self._own = self.learner.answer(self.rows)
+        return self._own.astype(NUMBER).tobytes()

@@ -29,6 +29,8 @@ _DISCRIMINANT = np.sinh(np.arange(-47, 48) / 12) * 4
 # Lowest log-odds of the cells in which rows are counted, beside those of the whole sample.
 EDGES = np.arange(-N_CELLS // 4 + 2, 3 * N_CELLS // 4 + 1) / 30
 _PLAN = ("relative", "relative", "common", "common", "common")  # which direction is refined
+MOMENT_ROUNDS = 2 + 2 * len(_PLAN)
+MOST_DERIVED_BINS = max(_RELATIVE.size, _DISCRIMINANT.size) + 1
 
 
 @dataclass(frozen=True)
@@ -117,12 +119,17 @@ class Learner:
         """
         return self._round.answer(rows)
 
-    def take(self, totals: Whole) -> None:
-        """Go on with the sums over all agents; ValueError for what no rows can have."""
+    def take(self, totals: Whole, own: Whole | None = None) -> None:
+        """Go on with the sums over all agents; ValueError for what no rows can have.
+
+        `own` are numbers of an agent, which must be part of the sums.
+        """
         if totals.size != self.n_numbers:
             raise ValueError(f"{totals.size} numbers, and not {self.n_numbers}")
         if self._round.is_counted and totals.min(initial=0) < 0:
             raise ValueError("a number of rows is below zero")
+        if self._round.is_counted and own is not None and np.any(totals < own):
+            raise ValueError("a number of rows is below that of this agent")
         self.n_rounds += 1
         self._round.take(totals)
 

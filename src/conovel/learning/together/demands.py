@@ -1,0 +1,33 @@
+"""What a run of `together` asks of every site, before any row is counted.
+
+A site compares this with its consent (:mod:`conovel.federation.consent`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from conovel.learning.together import bins, learner, moments
+
+
+class Demands(NamedTuple):
+    """Rounds of sums, bins of a column, trees, and rows of all agents in the smallest leaf."""
+
+    rounds: int
+    bins: int
+    trees: int
+    least: int
+
+
+def demands_of(settings: learner.Settings | None = None) -> Demands:
+    """Return the most that learning with these settings asks for.
+
+    Examples
+    --------
+    >>> demands_of().trees
+    100
+    """
+    chosen = settings or learner.Settings()
+    n_bins = bins.MOST_BINS, learner.MOST_DERIVED_BINS, moments.CELLS.size + 1
+    rounds = bins.N_ROUNDS + learner.MOMENT_ROUNDS + chosen.depth + 1  # and one of scores
+    return Demands(rounds, max(n_bins), chosen.n_trees, chosen.least)
