@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.pooled import Agent, exact_group_fdr, random_network, reference_groups
+from support.pooled import Agent, exact_group_fdr, random_network, reference_groups, reference_left
 from support.strategies import levels
 
 from conovel.errors import InputError, SampleError
@@ -61,12 +61,15 @@ def cells_in(counts):
 def test_the_rule_equals_its_definition(network, level):
     groups = [pooled(*group, network[1]) for group in network[0]]
     shares = shares_of(groups, level)
+    most = [g.most if share else 0 for g, share in zip(groups, shares, strict=True)]
     scored = []
-    for group, share in zip(groups, shares, strict=True):
+    for group, share, own in zip(groups, shares, most, strict=True):
         several = group.room is not None and sum(b.takes_part for b in group.blocks) > 1
         taking = [b for b in group.blocks if b.takes_part or group.room is None]
         w = max((Fraction(b.n_test, b.n_calibration + 1) for b in taking), default=0)
-        a = level * (1 - group.room) if several else level
+        sizes = [(b.n_test, b.n_calibration, b.n_above) for b in taking]
+        bounds = share, group.n_test, sum(most) - own
+        a = reference_left(sizes, w, level, *bounds) if several else level
         rows = [
             cells_in([getattr(b, f"{kind}_counts") for b in group.blocks])
             for kind in ("calibration", "test")
@@ -136,7 +139,8 @@ def test_shares_add_up_and_order_does_not_matter(network, level, data):
         for group, share in zip(groups, shares, strict=True):
             assert share in (0, Fraction(group.guesses[0], max(e, 1)))
             if share:
-                assert group.w <= group.level_used(level) * min(share * most, group.n_test)
+                used = group.level_used(level, share, most - group.most)
+                assert group.w <= used * min(share * most, group.n_test)
     order = data.draw(st.permutations(range(len(groups))))
     outcomes = grouped_cut(groups, level)
     mixed = grouped_cut([groups[i] for i in order], level)
@@ -191,7 +195,7 @@ def test_groups_need_the_same_cells_and_x():
 # Every order --------------------------------------------------------------------------------
 
 
-def group_cases(seed, number):
+def group_cases(seed, number, rooms=(HALF, THIRD, Fraction(1, 4))):
     """Small networks of up to three groups, with x, a level and what they expect."""
     rng = np.random.default_rng(seed)
     for _ in range(number):
@@ -202,9 +206,7 @@ def group_cases(seed, number):
         groups = [[a for a, o in zip(agents, owner, strict=True) if o == g] for g in range(3)]
         groups = [group for group in groups if group]
         xs = [
-            None
-            if len(group) == 1 and rng.random() < 3 / 4
-            else Fraction(1, int(rng.choice([2, 3, 4])))
+            None if len(group) == 1 and rng.random() < 3 / 4 else rooms[rng.integers(len(rooms))]
             for group in groups
         ]
         n_guesses = int(rng.integers(0, 3))
@@ -227,10 +229,22 @@ def test_small_networks_of_groups_keep_the_level_for_every_order():
     assert max(found) > Fraction(3, 4)
 
 
+LARGE = Fraction(9, 10), Fraction(3, 4), Fraction(3, 5)  # fewer rows matter than there is room for
+
+
+def test_small_networks_of_groups_with_large_rooms_keep_the_level():
+    found = [
+        exact_group_fdr(groups, level, xs, expected=expected) / level
+        for groups, xs, level, expected in group_cases(1, 150, LARGE)
+    ]
+    assert max(found) <= 1
+    assert sum(r > 0 for r in found) > 50
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_many_small_networks_of_groups_keep_the_level(seed):
-    cases = group_cases(seed, 2000)
+    cases = itertools.chain(group_cases(seed, 2000), group_cases(seed, 500, LARGE))
     assert all(
         exact_group_fdr(groups, level, xs, expected=expected) <= level
         for groups, xs, level, expected in cases

@@ -152,12 +152,12 @@ def test_an_agent_without_tests_adds_its_calibration_rows():
 
 
 def test_nothing_is_rejected_where_the_counts_do_not_allow_it():
-    block = PooledBlock(3, 5, [0, 1], [0, 0])
+    block = PooledBlock(3, 5, [0, 1], [0, 0])  # one row above each floor: x = 1/6, and w = 1/2
     nothing = PooledBlock(3, 5, [0, 0], [0, 0])
     at_equality = PooledOutcome(0, 2, 0, Fraction(1, 2), Fraction(1, 4))
-    assert pooled_cut([block, block], "1/2", "1/2") == at_equality
-    outcome = pooled_cut([block, block], "0.499", "1/2")
-    assert outcome == PooledOutcome(None, 0, 0, Fraction(1, 2), Fraction(499, 2000))
+    assert pooled_cut([block, block], "3/10", "1/2") == at_equality
+    outcome = pooled_cut([block, block], "0.2999", "1/2")
+    assert outcome == PooledOutcome(None, 0, 0, Fraction(1, 2), Fraction(2999, 12000), Fraction(0))
     assert not outcome.rejects([0, 1], floor=0).any()
     assert pooled_cut([nothing, nothing], "1/2", "1/2").cell is None
 

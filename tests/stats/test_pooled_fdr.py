@@ -19,15 +19,17 @@ from support.pooled import (
     by_cut_through_ties,
     by_floor,
     exact_fdr,
+    orders,
     random_network,
 )
 
 from conovel.stats.cells import PooledBlock, floor_cell
 from conovel.stats.evidence import Evidence, e_bh
-from conovel.stats.grouped import pooled_cut
+from conovel.stats.grouped import PooledGroup, pooled_cut
 
 SHARES = [Fraction(1, 5), Fraction(1, 4), Fraction(1, 3), Fraction(1, 2), Fraction(2, 3)]
 LEVELS = [Fraction(1, 3), Fraction(1, 2), Fraction(2, 3), Fraction(9, 10)]
+HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 
 
 def cases(seed, number):
@@ -46,6 +48,21 @@ def several(agents):
     return sum(agent.n_test > 0 for agent in agents) > 1
 
 
+def roomy_cases(seed, number):
+    """Networks with large rooms in which fewer rows matter than there is room for."""
+    rng = np.random.default_rng(seed)
+    while number:
+        agents = random_network(rng)
+        x, level = Fraction(int(rng.integers(5, 10)), 10), Fraction(int(rng.integers(1, 15)), 20)
+        n_cells = 1 + max(s for agent in agents for s in (*agent.nulls, *agent.novel))
+        group = PooledGroup([next(orders(g, by_floor, x, n_cells))[0] for g in agents], x)
+        by_rows = [Fraction(b.n_above, b.n_calibration + 1) for b in group.blocks if b.takes_part]
+        used = group.level_used(level)
+        if level * (1 - max(by_rows, default=0)) < used < level and group.w <= used * group.most:
+            number -= 1
+            yield agents, x, level
+
+
 # Every order of small networks --------------------------------------------------------------
 
 
@@ -56,10 +73,17 @@ def test_small_networks_keep_the_level_for_every_order():
     assert max(found) >= Fraction(3, 4)
 
 
+def test_networks_keep_the_level_where_fewer_rows_matter_than_there_is_room_for():
+    found = [exact_fdr(net, level, x) / level for net, x, level in roomy_cases(0, 200)]
+    assert max(found) <= 1
+    assert sum(r > 0 for r in found) > 60
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 21))
 def test_many_small_networks_keep_the_level_for_every_order(seed):
     assert max(ratios(seed, 2000)) <= 1
+    assert all(exact_fdr(net, level, x) <= level for net, x, level in roomy_cases(seed, 150))
 
 
 def one_row_each(n_agents, n_calibration):
@@ -97,6 +121,26 @@ def test_one_agent_spends_its_whole_level():
     assert 0 < exact_fdr(agent, level, Fraction(1, 5)) < level
 
 
+def interleaved(n_calibration):
+    """Two agents with one null test row, whose rows take turns on the scale."""
+    places = range(2 * n_calibration + 2)
+    return [Agent(tuple(places[j::2]), n_calibration) for j in (0, 1)]
+
+
+def test_few_rows_of_an_agent_can_matter():
+    """κ = 20 and h = 4 of ℓ + 1 = 40 rows: nearly the whole level, where 1 - κ/40 is half of it.
+
+    At a = 1/40 and w = 1/40, w h > a(1 + 1 + 1) for h = 4, and α = a/(1 - 4/40) = 1/36.
+    """
+    agents, level, used = interleaved(39), Fraction(1, 36), Fraction(1, 40)
+    fdr = exact_fdr(agents, level, HALF)
+    assert fdr == exact_fdr(agents, level, HALF, a=used)
+    assert Fraction(9, 10) * level < fdr <= level
+    assert exact_fdr(agents, level, HALF, a=level / 2) < Fraction(6, 10) * level
+    with_factor, without = (exact_fdr(agents, used, HALF, a=a) for a in (used * 9 / 10, used))
+    assert with_factor <= used < without
+
+
 def test_agents_whose_nulls_come_first_or_last_on_the_scale():
     x, level = Fraction(1, 3), Fraction(1, 2)
     for order in itertools.permutations(range(3)):
@@ -116,6 +160,15 @@ def test_no_factor_is_caught_at_three_agents():
     agents = one_row_each(3, 9)
     assert exact_fdr(agents, level, x) <= level
     assert exact_fdr(agents, level, x, a=level) == Fraction(109, 1000)
+
+
+def test_no_factor_is_caught_where_fewer_rows_matter_than_there_is_room_for():
+    """ℓ = 5 and κ = 5: h = 4, so a = α/3."""
+    agents = [Agent((1, 3, 7, 8, 10, 11), 5), Agent((0, 2, 4, 5, 6, 9), 5)]
+    level, x = HALF, Fraction(9, 10)
+    fdr = exact_fdr(agents, level, x)
+    assert fdr == exact_fdr(agents, level, x, a=level / 3) <= level
+    assert exact_fdr(agents, level, x, a=level) == Fraction(5, 9)
 
 
 def test_no_factor_is_caught_with_several_rows_above_each_floor():
@@ -172,7 +225,6 @@ class Design(NamedTuple):
     n_novel: int = 0  # per agent, above all nulls
 
 
-HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 SIZES, NULLS = (2, 2, 2, 5, 5, 5, 8, 8, 8, 11, 11, 11), (1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4)
 DESIGNS = {
     "tight": Design((2,) * 30, (1,) * 30, "mixed", THIRD, HALF),

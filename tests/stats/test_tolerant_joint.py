@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.pooled import Agent, by_floor, kept_without_floor, orders, random_network
+from support.pooled import (
+    Agent,
+    by_floor,
+    kept_without_floor,
+    orders,
+    random_network,
+    reference_left,
+)
 
 from conovel.errors import InputError
 from conovel.stats.cells import PooledBlock, most_above
@@ -20,10 +27,17 @@ HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 def cells_by_definition(groups, level, liars):
     """Try every k from the largest; give the cell of each group, None where there is none."""
     shares = shares_of(groups, level)
+    most = sum(g.most for g, share in zip(groups, shares, strict=True) if share)
 
-    def cell_of(group, share, k):
-        blocks = [b for b in group.blocks if b.takes_part]
-        level_used = level * (1 - group.room) if len(blocks) > 1 else level
+    def used_by(group, share):
+        sizes = [(b.n_test, b.n_calibration, b.n_above) for b in group.blocks if b.takes_part]
+        if len(sizes) < 2 or not share:
+            return level
+        return reference_left(sizes, group.w, level, share, group.n_test, most - group.most)
+
+    used = [used_by(g, share) for g, share in zip(groups, shares, strict=True)]
+
+    def cell_of(group, share, level_used, k):
         for t in range(len(group.blocks[0].test_counts)):
             above = sum(sum(b.calibration_counts[t:]) for b in group.blocks)
             if group.w and group.w * (1 + above) <= level_used * min(share * k, group.n_test):
@@ -31,7 +45,7 @@ def cells_by_definition(groups, level, liars):
         return None
 
     for k in range(sum(sum(b.test_counts) for g in groups for b in g.blocks), -1, -1):
-        cells = [cell_of(g, share, k) for g, share in zip(groups, shares, strict=True)]
+        cells = [cell_of(*one, k) for one in zip(groups, shares, used, strict=True)]
         total, lies = 0, []
         for group, cell in zip(groups, cells, strict=True):
             claimed = [0 if cell is None else sum(b.test_counts[cell:]) for b in group.blocks]

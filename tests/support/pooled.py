@@ -62,6 +62,29 @@ def reference_threshold(agents, a, w):
     return None
 
 
+def reference_left(agents, w, level, share=1, m_g=None, others=0):
+    """The level a = α(1 - x) of Theorems 10 and 12, for (m_j, ℓ_j, κ_j) of agents that take part.
+
+    Of every h from 1 to κ_j: h calibration rows of agent j, its row i among them, can lie above a
+    threshold only if w(h - 1) <= a ψ(R + 2) for some number R of other test rows above it. The
+    rule may not run at a = α(1 - x) unless no h above x(ℓ_j + 1) can.
+    """
+    m_g = sum(m for m, *_ in agents) if m_g is None else m_g
+    paid = Fraction(0)
+    for j, (m, size, above) in enumerate(agents):
+        elsewhere = others + sum(min(a[0], a[2]) for i, a in enumerate(agents) if i != j)
+        for least in range(1, above + 1):
+            a = level * (1 - Fraction(least, size + 1))
+            if not any(
+                w * (h - 1) <= a * min(share * (elsewhere + own + 2), m_g)
+                for h in range(least + 1, above + 1)
+                for own in range(min(m - 1, above - h) + 1)
+            ):
+                break
+        paid = max(paid, Fraction(least, size + 1))
+    return level * (1 - paid)
+
+
 def reference_masks(agents, level, x):
     """Decide on the scores (calibration, tests) of all agents, in rationals."""
     floors = [reference_floor(calibration, tests, x) for calibration, tests in agents]
@@ -70,12 +93,13 @@ def reference_masks(agents, level, x):
         for (calibration, tests), floor in zip(agents, floors, strict=True)
     ]
     taking_part = [
-        (calibration, tests)
+        (len(tests), len(calibration), sum(map(len, rows)))
         for (calibration, tests), rows in zip(agents, kept, strict=True)
         if tests and any(rows)
     ]
-    w = max((Fraction(len(t), len(c) + 1) for c, t in taking_part), default=Fraction(0))
-    a = level * (1 - x) if len(taking_part) > 1 else level
+    w = max((Fraction(m, size + 1) for m, size, _ in taking_part), default=Fraction(0))
+    m_g = sum(len(tests) for _, tests in agents)
+    a = reference_left(taking_part, w, level, m_g=m_g) if len(taking_part) > 1 else level
     t = reference_threshold(kept, a, w)
     return [
         [t is not None and s >= max(t, floor) for s in tests]

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import InputError, SampleError
 from conovel.stats.levels import Level, as_level, as_whole
+from conovel.stats.members import Member
 from conovel.stats.ranks import as_array
 
 # Cells of the common scale. More cells reveal more; docs/results/joint.md has power against cells.
@@ -198,19 +199,24 @@ class PooledBlock:
         return sum(self.test_counts) + sum(self.calibration_counts)
 
     @property
+    def member(self) -> Member:
+        """The agent by its numbers of rows."""
+        return Member(self.n_test, self.n_calibration, self.n_above)
+
+    @property
     def takes_part(self) -> bool:
         """Whether the agent has tests, and rows above its floor."""
-        return self.n_test > 0 and self.n_above > 0
+        return self.member.takes_part
 
 
-def common_weight(blocks: Sequence[PooledBlock]) -> Fraction:
+def common_weight(agents: Sequence[PooledBlock | Member]) -> Fraction:
     """Return the smallest weight w that the theorem allows: the largest m_j/(ℓ_j + 1).
 
     An agent without rows above its floor rejects nothing and does not count.
 
     Proof: Theorem 10 (docs/theory.md#thm-joint).
     """
-    sizes = [(b.n_test, b.n_calibration + 1) for b in blocks if b.takes_part]
+    sizes = [(b.n_test, b.n_calibration + 1) for b in agents if b.takes_part]
     return max((Fraction(*size) for size in sizes), default=Fraction(0))
 
 

@@ -2,8 +2,9 @@
 
 The agents are divided into groups. For a cell t of the common scale let C_g(t) and R_g(t) be
 the numbers of calibration and test rows of group g at or above t and their agent's floor. Group
-g has m_g tests, a weight w_g, a room x_g, the level a_g = α(1 - x_g) and a share π_g. If there are
-k rejections in all, group g stops at the lowest cell T_g(k) with
+g has m_g tests, a weight w_g, a level a_g = α(1 - x_g) and a share π_g; x_g is at most the room of
+the group, and less where fewer rows can matter (`stats/members.py`). If there are k rejections in
+all, group g stops at the lowest cell T_g(k) with
 
     w_g (1 + C_g(t))  <=  a_g min(π_g k, m_g)
 
@@ -23,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import accumulate
 from numbers import Rational
 from typing import Any
@@ -32,7 +34,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import InputError, SampleError
 from conovel.stats.cells import PooledBlock, check_blocks, common_weight, most_above
-from conovel.stats.levels import Level, as_level, as_liars
+from conovel.stats.levels import Level, as_level, as_liars, as_whole
+from conovel.stats.members import Member, Reach, level_left
 from conovel.stats.ranks import as_array
 
 
@@ -40,7 +43,7 @@ from conovel.stats.ranks import as_array
 class PooledGroup:
     """Agents whose calibration rows count together, all on the same cells."""
 
-    blocks: Sequence[PooledBlock]  # one per agent
+    blocks: Sequence[PooledBlock]  # one per agent, or one with the totals of all: see `of_totals`
     # The room x: no agent has more than x(ℓ_j + 1) mixture rows above its floor. Where one agent
     # alone takes part, x and the floor are not needed, and all of the level is used. None: one
     # agent, without a floor.
@@ -50,18 +53,65 @@ class PooledGroup:
     # How many rejections the group may expect, by one or more guesses; None: as many as it has
     # tests. Like x and floors, it must not depend on which mixture rows are calibration rows.
     expected: Sequence[int] | None = None
+    # (m_j, ℓ_j) of every agent, where only totals of the group are given
+    sizes: Sequence[tuple[int, int]] | None = None
 
     def __post_init__(self) -> None:
         check_blocks(self.blocks)
         object.__setattr__(self, "blocks", tuple(self.blocks))
         if self.room is not None:
             object.__setattr__(self, "room", as_level(self.room, "room"))
-        elif len(self.blocks) > 1:
-            raise InputError(f"a group of {len(self.blocks)} agents needs a room and floors")
+        elif (n := len(self.sizes or self.blocks)) > 1:
+            raise InputError(f"a group of {n} agents needs a room and floors")
+        if self.sizes is not None:
+            self._check_totals()
         if self.weight is not None:
             object.__setattr__(self, "weight", _as_weight(self.weight, self._least_weight))
-        if self.is_several:
+        if self.sizes is None and self.is_several:
             self._check_floors()
+
+    @classmethod
+    def of_totals(
+        cls,
+        sizes: Sequence[tuple[int, int]],
+        test_counts: ArrayLike,
+        calibration_counts: ArrayLike,
+        room: Level | None,
+        expected: Sequence[int] | None = None,
+        weight: Rational | None = None,
+    ) -> PooledGroup:
+        """Return a group of which only totals are known: rows of all its agents in each cell.
+
+        How many rows of one agent are above its floor is not known then, only that they are at
+        most floor(x(ℓ_j + 1)). Every agent with tests and room for a row counts as taking part.
+        As the only group, and where each of them has rows above its floor, it rejects no row that
+        the same group from blocks does not reject; the same rows, where all floors are as full as
+        they may be. Where liars are tolerated the counts of each agent are needed, and totals are
+        refused.
+
+        Parameters
+        ----------
+        sizes : sequence of (int, int)
+            Tests m_j and calibration rows ℓ_j of every agent of the group.
+        test_counts, calibration_counts : array-like of int, shape (n_cells,)
+            Totals over all agents, of rows at or above their agent's floor.
+        room, expected, weight
+            As for the class.
+
+        Proof: Corollary 5 (docs/theory.md#cor-joint-totals), Theorem 12
+        (docs/theory.md#thm-groups).
+
+        Examples
+        --------
+        >>> group = PooledGroup.of_totals([(10, 69)] * 2, [0, 2, 6], [6, 0, 0], "1/10")
+        >>> [outcome] = grouped_cut([group], "1/10")
+        >>> outcome.n_rejected, outcome.cell
+        (8, 1)
+        """
+        pairs = tuple((as_whole(m, "n_test"), as_whole(n, "n_calibration")) for m, n in sizes)
+        tests, known = (sum(one) for one in zip(*pairs, strict=True)) if pairs else (0, 0)
+        total = PooledBlock(tests, known, test_counts, calibration_counts)  # type: ignore[arg-type]
+        return cls((total,), room, weight, expected, pairs)
 
     @property
     def n_test(self) -> int:
@@ -79,28 +129,42 @@ class PooledGroup:
         """The weight of a calibration row; zero if the group cannot reject a row."""
         return self._least_weight if self.weight is None else Fraction(self.weight)
 
+    @cached_property
+    def members(self) -> tuple[Member, ...]:
+        """The agents by their numbers of rows; κ_j is the most that there can be above a floor."""
+        if self.sizes is None or self.room is None:
+            return tuple(block.member for block in self.blocks)
+        above = sum(block.n_above for block in self.blocks)
+        return tuple(
+            Member(m, n, min(most_above(n, Fraction(self.room)), above)) for m, n in self.sizes
+        )
+
     @property
     def most(self) -> int:
         """The largest number of rows that the group can reject, by its numbers of rows."""
         if not self.is_several:
             return self.n_test
-        return sum(
-            min(block.n_test, most_above(block.n_calibration, Fraction(self.room or 0)))
-            for block in self.blocks
-            if block.takes_part
-        )
+        return sum(member.most for member in self.members if member.takes_part)
 
-    def level_used(self, level: Fraction) -> Fraction:
-        """Return (1 - x)·α, or α where one agent alone takes part (Corollary 3).
+    def level_used(
+        self, level: Fraction, share: Fraction = Fraction(1), others: int = 0
+    ) -> Fraction:
+        """Return α(1 - x), or α where one agent alone takes part (Corollary 3).
 
-        Proof: Theorem 10 (docs/theory.md#thm-joint), Corollary 3 (docs/theory.md#cor-joint-one).
+        x follows from the group's share of the level, and from the largest number of rows that
+        other groups can reject.
+
+        Proof: Theorem 12 (docs/theory.md#thm-groups), Corollary 3 (docs/theory.md#cor-joint-one).
         """
-        return (1 - Fraction(self.room or 0)) * level if self.is_several else level
+        if not self.is_several:
+            return level
+        above = sum(block.n_above for block in self.blocks)
+        return level_left(self.members, self.w, level, Reach(self.n_test, above, share, others))
 
     @property
     def _least_weight(self) -> Fraction:
         if self.room is not None:
-            return common_weight(self.blocks)
+            return common_weight(self.members)
         # Without a floor the counts may be cut off where no row can be rejected. That cut sees
         # the calibration rows, so the weight must not depend on what is above it.
         [block] = self.blocks
@@ -109,7 +173,7 @@ class PooledGroup:
     @property
     def is_several(self) -> bool:
         """Whether several agents take part."""
-        return self.room is not None and sum(block.takes_part for block in self.blocks) > 1
+        return self.room is not None and sum(member.takes_part for member in self.members) > 1
 
     def _check_floors(self) -> None:
         """Refuse an agent with tests that has too many mixture rows above its floor."""
@@ -120,6 +184,24 @@ class PooledGroup:
                     f"block {place} has {block.n_above} mixture rows above its floor, and a"
                     f" room of {self.room} with {block.n_calibration} calibration rows allows"
                     f" {most}: see floor_cell"
+                )
+
+    def _check_totals(self) -> None:
+        """Refuse totals that no agents of these sizes can have."""
+        if len(self.blocks) != 1:
+            raise InputError("sizes go with one block of totals: see PooledGroup.of_totals")
+        if self.room is None:
+            return
+        [total], x = self.blocks, Fraction(self.room)
+        rooms = [(m, n if m == 0 else most_above(n, x)) for m, n in self.sizes or ()]
+        for what, count, most in (
+            ("mixture rows", total.n_above, sum(room for _, room in rooms)),
+            ("test rows", sum(total.test_counts), sum(min(m, room) for m, room in rooms)),
+        ):
+            if count > most:
+                raise InputError(
+                    f"the totals have {count} {what} above floors, and a room of {x} at"
+                    f" {len(rooms)} agents allows {most}: see floor_cell"
                 )
 
 
@@ -172,7 +254,7 @@ def _shares_by(
     expected: Sequence[int], groups: Sequence[PooledGroup], level: Fraction
 ) -> list[Fraction]:
     """Return the shares by one guess of how many rejections each group may expect."""
-    used = [group.level_used(level) for group in groups]
+    used = levels_used(groups, level, [Fraction(1)] * len(groups))  # at most what shares leave
     needs = {
         g: group.w / (used[g] * expected[g])
         for g, group in enumerate(groups)
@@ -192,6 +274,20 @@ def _shares_by(
     return [Fraction(n, e) if g in needs else Fraction(0) for g, n in enumerate(expected)]
 
 
+def levels_used(
+    groups: Sequence[PooledGroup], level: Fraction, shares: Sequence[Fraction]
+) -> list[Fraction]:
+    """Return the level of each group; a group without a share rejects nothing.
+
+    Proof: Theorem 12 (docs/theory.md#thm-groups).
+    """
+    most = [group.most if share else 0 for group, share in zip(groups, shares, strict=True)]
+    return [
+        group.level_used(level, share, sum(most) - own)
+        for group, share, own in zip(groups, shares, most, strict=True)
+    ]
+
+
 def grouped_cut(
     groups: Sequence[PooledGroup], level: Level, liars: int = 0
 ) -> tuple[PooledOutcome, ...]:
@@ -209,9 +305,15 @@ def grouped_cut(
         raise SampleError(f"all groups must have the same cells, not {sorted(cells)} cells")
     if len({len(group.guesses) for group in groups}) > 1:
         raise InputError("all groups must have as many guesses of what they expect")
-    liars = as_liars(liars, sum(len(group.blocks) for group in groups))
+    liars = as_liars(liars, sum(len(group.members) for group in groups))
+    if liars and any(group.sizes is not None for group in groups):
+        raise InputError(
+            "with liars the counts of each agent are needed, to know what one could have claimed:"
+            " totals are not enough"
+        )
     shares = shares_of(groups, alpha)
-    sides = [_Side(group, alpha, share) for group, share in zip(groups, shares, strict=True)]
+    used = levels_used(groups, alpha, shares)
+    sides = [_Side(*one) for one in zip(groups, used, shares, strict=True)]
     # Every number of rejections that is possible is at most the first k. As N and N - D are
     # nondecreasing, k falls to the largest fixed point; each step but the last raises the cell of
     # a group.
@@ -256,8 +358,8 @@ def pooled_cut(
 class _Side:
     """One group in the step-up: N(k), and where it stops."""
 
-    def __init__(self, group: PooledGroup, level: Fraction, share: Fraction) -> None:
-        self.group, self.share, self.used = group, share, group.level_used(level)
+    def __init__(self, group: PooledGroup, used: Fraction, share: Fraction) -> None:
+        self.group, self.share, self.used = group, share, used
         self.rejected = _from_each_cell([b.test_counts for b in group.blocks])
         self.above = _from_each_cell([b.calibration_counts for b in group.blocks])
         # w(1 + C) <= a min(π k, m)  iff  1 + C <= min(rate k, limit), in integers
