@@ -110,7 +110,6 @@ def simulate(
     from conovel.report import network_content  # noqa: PLC0415
     from conovel.rows.storage import write_json  # noqa: PLC0415
     from conovel.runs.network import Network  # noqa: PLC0415
-    from conovel.spec.settings import choose_masks  # noqa: PLC0415
 
     regimes = split_names(regime)
     if ledger is not None and len(regimes) > 1:
@@ -143,7 +142,7 @@ def simulate(
                 privacy=privacy,
                 schema=agreed,
                 min_group_rows=None if as_deployed else 1,
-                masks=as_deployed and choose_masks(name),
+                masks=as_deployed and _has_masks(name, pi0, on_dropout),
             ).run(
                 dropouts=_read_dropouts(drop),
                 on_stage=show.stage,
@@ -162,6 +161,16 @@ def simulate(
     for path in outs:
         say(f"written to {path}; check it with: conovel verify {path}")
         say(f"a page about it: conovel report {path}")
+
+
+def _has_masks(regime: str, pi0: str | None, on_dropout: str) -> bool:
+    """Tell whether sums are hidden in a regime between organisations."""
+    from conovel.spec.regimes import choose_regime  # noqa: PLC0415
+    from conovel.spec.settings import choose_masks  # noqa: PLC0415
+
+    return choose_masks(
+        choose_regime(regime, estimates_nulls=pi0 is not None, on_dropout=on_dropout)
+    )
 
 
 def _named_by_regime(out: Path | None, regimes: Sequence[str]) -> list[Path]:

@@ -46,7 +46,7 @@ class Masked(Body):
 
 @dataclass(frozen=True)
 class Wanted(Body):
-    """Coordinator to agents: numbers of all participants, and x with what it follows from; round 1.
+    """Coordinator to agents: numbers of participants, x and what it follows from; round 1.
 
     `groups` has the first agent of each planned group of several agents, and `totals` their sums
     of :func:`conovel.stats.cells.room_numbers`, one group after the other.
@@ -64,7 +64,7 @@ class Wanted(Body):
         """The totals of each planned group of several agents."""
         starts = range(0, len(self.totals), N_WANTED)
         parts = [self.totals[at : at + N_WANTED] for at in starts]
-        return dict(zip(self.groups, parts, strict=True))
+        return dict(zip(self.groups, parts, strict=False))
 
 
 @dataclass(frozen=True)
@@ -198,9 +198,10 @@ def follows_from_totals(
             if group not in hidden
         )
     n_rejected = sum(one.outcome.n_rejected for one in decided)
-    cells = dict(zip(outcome.participants, outcome.cells, strict=True))
+    cells = dict(zip(outcome.participants, outcome.cells, strict=True))  # of their groups
     for group in hidden:
         cells[group.agents[0]] = N_CELLS
-    expected = dict(zip(outcome.participants, told_cells(decided, outcome.participants)))
+    names = outcome.participants
+    expected = dict(zip(names, told_cells(decided, names), strict=True))
     is_number = n_rejected <= outcome.n_rejected if hidden else n_rejected == outcome.n_rejected
     return is_number and cells == expected and outcome.rounds == CELLS_ROUND

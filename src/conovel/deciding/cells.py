@@ -235,8 +235,8 @@ class CellsAgent:
         return together
 
     def take(self, body: Body, round_: int) -> Next:
-        """Nothing is asked: the table of states has no such message."""
-        raise AssertionError(body)
+        """Refuse totals: without masks nothing is asked after START."""
+        raise UnexpectedMessageError(f"{body.kind.name} belongs to runs with masks", COORDINATOR)
 
     def finish(self, outcome: Outcome, *, is_ready: bool) -> None:
         """Check the lowest rejected cell against the own rows."""

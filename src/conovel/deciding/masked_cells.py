@@ -133,6 +133,8 @@ class MaskedCellsAgent(CellsAgent):
         """Derive groups and x, and add the rows above the floor to those of the group."""
         party, spec, names = self.party, self.party.spec, self._names
         insist(wanted.agents == names, "it tells numbers of others than take part")
+        n_numbers = N_WANTED * len(wanted.groups)
+        insist(len(wanted.totals) == n_numbers, "it does not tell one total of each number")
         ready = dict(zip(names, wanted.ready, strict=True))
         insist(ready[party.name] == self._ready, "it tells other numbers of this agent")
         for name, one in ready.items():
@@ -224,7 +226,7 @@ class MaskedCellsCoordinator(CellsCoordinator):
                 _refuse(f"what {', '.join(group.agents)} want adds up to what no agents have")
         self._plan = Plan.of(self._all_groups, ready, totals, present.spec.level)
         self._rooms, firsts = dict(self._plan.rooms), sorted(totals)
-        wanted = Wanted(
+        body = Wanted(
             tuple(ready),
             tuple(ready.values()),
             tuple(firsts),
@@ -232,7 +234,7 @@ class MaskedCellsCoordinator(CellsCoordinator):
             tuple(self._rooms[name] for name in ready),
         )
         self._masked, present.round = {}, CELLS_ROUND
-        return State.ASKING, [Out(present.here, wanted, WANTED_ROUND)]
+        return State.ASKING, [Out(present.here, body, WANTED_ROUND)]
 
     @property
     def _all_groups(self) -> tuple[Group, ...]:
@@ -265,7 +267,7 @@ class MaskedCellsCoordinator(CellsCoordinator):
 
     def _added(self, group: Group) -> list[int]:
         total = added([self._masked[name] for name in group.agents])
-        return np.frombuffer(total, dtype="<u8").tolist()
+        return [int(n) for n in np.frombuffer(total, dtype="<u8")]
 
     def decided(self) -> Decided:
         """Decide for all groups from their totals."""

@@ -142,7 +142,7 @@ class Party:
     agents: tuple[str, ...] = ()
     gone: set[str] = field(default_factory=set)
     secret: bytes = field(default=b"", repr=False)
-    own: Numbers = Numbers(0, 0)
+    own: Numbers = field(default=Numbers(0, 0))
     masks: Masks | None = None
     numbers: dict[str, Numbers] = field(default_factory=dict)
 

@@ -62,7 +62,9 @@ class Kind(IntEnum):
     CELLS = 28
 
 
-AMONG_AGENTS = frozenset({Kind.MODEL, Kind.KEY})  # all other messages have the coordinator at one end
+AMONG_AGENTS = frozenset(
+    {Kind.MODEL, Kind.KEY}
+)  # all other messages have the coordinator at one end
 # Everything else happens once in a run and has round 0.
 # Models have rounds in the regime `consensus` alone.
 IN_ROUNDS = frozenset(

@@ -103,12 +103,9 @@ def has_counting(regime: Regime) -> bool:
     return not regime.refusal("counting")
 
 
-def choose_masks(regime: Regime | str) -> bool:
-    """Choose masks between organisations wherever agents send sums; "auto" sends none."""
-    from conovel.spec.regimes import REGIMES  # noqa: PLC0415  (imports levels alone)
-
-    chosen = REGIMES.get(regime) if isinstance(regime, str) else regime
-    return chosen is not None and not chosen.refusal("masks")
+def choose_masks(regime: Regime) -> bool:
+    """Choose masks between organisations wherever agents send sums."""
+    return not regime.refusal("masks")
 
 
 def choose_counting(regime: Regime, pi0: object, on_dropout: str, repeats: int = 1) -> str:

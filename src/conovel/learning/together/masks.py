@@ -216,7 +216,8 @@ def agree(
 def added(parts: Sequence[bytes]) -> bytes:
     """Add up the numbers of several agents modulo 2^64: masks cancel, and no order matters."""
     arrays = [np.frombuffer(part, dtype="<u8") for part in parts]
-    return np.sum(arrays, axis=0, dtype="<u8").tobytes()
+    total: Words = np.sum(arrays, axis=0, dtype="<u8")
+    return total.tobytes()
 
 
 def _private(secret: bytes) -> Any:
