@@ -70,9 +70,9 @@ class Limits:
     max_runs_per_data: Positive = 10  # with the same rows
     # Where agents learn together, refuse runs in which the coordinator would see this site's sums.
     masks: bool = True
-    # The same: rounds of sums, bins of a column, trees, and rows of all agents in a leaf.
+    # The same: rounds of sums, bins of a column in a round, trees, and rows of all in a leaf.
     max_sum_rounds: Positive = 40
-    max_bins: Positive = 128
+    max_bins: Positive = 1024
     max_trees: Positive = 200
     min_leaf_rows: Positive = 5
     # Test rows of all other agents for each of the site's: it is told their total alone.
@@ -165,7 +165,7 @@ class Limits:
         needs = demands_of()
         for key, n, what in (
             ("max_sum_rounds", needs.rounds, "rounds of sums"),
-            ("max_bins", needs.bins, "bins of a column"),
+            ("max_bins", needs.bins, "bins of a column in a round"),
             ("max_trees", needs.trees, "trees"),
         ):
             if n > getattr(self, key):

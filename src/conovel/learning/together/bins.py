@@ -23,7 +23,9 @@ _N_QUANTILES = 32
 NORMAL = (0.5, 0.15865525393145707, 0.022750131948179195, 0.0013498980316300933)
 
 _N_TAILS = 24  # bins at either end, each with twice the rows of the one before
-MOST_BINS = _N_QUANTILES + 2 * _N_TAILS + 2 * len(NORMAL)  # of a column
+_MOST_WANTED = _N_QUANTILES + 2 * _N_TAILS + 2 * len(NORMAL)  # quantiles of a column
+# Intervals of a column in one round: the parts of those that are divided, and one between each.
+MOST_INTERVALS = max(1 << _FIRST_BITS, (_PARTS + 1) * _MOST_WANTED + 1)
 
 Keys = NDArray[np.uint64]
 

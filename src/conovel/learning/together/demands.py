@@ -11,7 +11,7 @@ from conovel.learning.together import bins, learner, moments
 
 
 class Demands(NamedTuple):
-    """Rounds of sums, bins of a column, trees, and rows of all agents in the smallest leaf."""
+    """Rounds of sums, bins of a column in a round, trees, and rows of all in the smallest leaf."""
 
     rounds: int
     bins: int
@@ -28,6 +28,6 @@ def demands_of(settings: learner.Settings | None = None) -> Demands:
     100
     """
     chosen = settings or learner.Settings()
-    n_bins = bins.MOST_BINS, learner.MOST_DERIVED_BINS, moments.CELLS.size + 1
+    n_bins = bins.MOST_INTERVALS, learner.MOST_DERIVED_BINS, moments.CELLS.size + 1
     rounds = bins.N_ROUNDS + learner.MOMENT_ROUNDS + chosen.depth + 1  # and one of scores
     return Demands(rounds, max(n_bins), chosen.n_trees, chosen.least)
