@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, Any
 
 from conovel.deciding.base import Decided, Present
 from conovel.deciding.cell_groups import (
@@ -184,6 +184,12 @@ def as_decided(
     """Return what an outcome says of these groups."""
     n_rejected = sum(group.outcome.n_rejected for group in decided)
     return Decided(n_rejected, rounds=rounds, cells=told_cells(decided, participants))
+
+
+def count_cells(site: Any, ranks: object) -> CellHistogram:
+    """Count the rows of a site in cells; their ranks do not matter."""
+    counts: CellHistogram = site.count_cells()
+    return counts
 
 
 class CellsAgent:

@@ -47,6 +47,7 @@ from conovel.deciding.cells import (
     CellsCoordinator,
     Histogram,
     as_decided,
+    count_cells,
     own_floor,
 )
 from conovel.deciding.committed import (
@@ -296,7 +297,7 @@ CELLS = Deciding(
         **TRANSITIONS,
     },
     counts_type=CellHistogram,
-    count=lambda site, ranks: site.count_cells(),
+    count=count_cells,
     needs=INDEPENDENT,
     peers_learn="the total count; the weight, x and lowest flagged cell of each group",
     coordinator_learns=(
