@@ -22,6 +22,7 @@ from conovel.learning.together.way import Sums, Totals
 from conovel.protocol.messages import decode, encode
 from conovel.protocol.replay import verify
 from conovel.report import network_content
+from conovel.report.page import render
 from conovel.spec.bodies import COORDINATOR, Outcome, Ready, Roster
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import N_CELLS, ROOMS, RoomWanted, choose_room, room_from, room_numbers
@@ -434,3 +435,14 @@ def test_masked_numbers_of_another_length_name_their_sender():
     error = fault_of(played(change), COORDINATOR)
     assert isinstance(error, UnexpectedMessageError)
     assert error.culprit == NAMES[1]
+
+
+def test_the_page_says_what_masks_hide():
+    run = network(rows_of(3), masks=True)
+    text = render(network_content(run))
+    assert "so that only totals are seen" in text
+    assert "the counts of an agent that decides by itself" in text
+    assert "a public key, to make masks with" in text
+    assert "every agent&#39;s counts" not in text
+    assert "every agent's counts" not in text
+    assert "every agent" in render(network_content(network(rows_of(3))))
