@@ -273,8 +273,8 @@ _MASKED = "adds them to those of its group under masks, so that only totals are 
 def _cells(transcript: Transcript, groups: tuple[AgentGroup, ...]) -> Section:
     words = [
         "Each site counts its calibration rows and test rows in every cell above its floor, and"
-        f" {_MASKED if transcript.group_cells else 'sends these counts'}. The calibration rows of all sites of a group count together. One"
-        " step-up decides for all groups."
+        f" {_MASKED if transcript.group_cells else 'sends these counts'}. The calibration rows of"
+        " all sites of a group count together. One step-up decides for all groups."
     ]
     if transcript.reveals:
         words += [_COMMITTED, _tolerance(transcript.settings)]
