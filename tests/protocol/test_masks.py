@@ -7,7 +7,7 @@ import pytest
 from support.fake_link import HIGH, LEVEL, LOW, NAMES, THIRD, Link, sites_for
 
 import conovel as cn
-from conovel.deciding.cell_totals import Cells, Masked, Wanted
+from conovel.deciding.cell_totals import AllSizes, Cells, Masked, Wanted
 from conovel.deciding.cells import Histogram
 from conovel.errors import (
     InputError,
@@ -92,6 +92,20 @@ def test_a_run_with_masks_scores_and_decides_as_one_without(n_agents):
     assert [g.x for g in plain.groups] == [g.x for g in masked.groups]
 
 
+def test_an_agent_with_many_novelties_leaves_its_group_as_without_masks():
+    """It says so itself, from its own rows and the numbers of the others."""
+    pairs = rows_of(3, n_null=400, n_test=100)
+    pairs[1][1][:80] += 6
+    plain, masked = (network(pairs, masks=masks) for masks in (False, True))
+    for run in (plain, masked):
+        assert [group.agents for group in run.groups] == [("001",), ("000", "002")]
+    assert plain.groups == masked.groups
+    ready = masked.transcript.all_ready
+    assert [bool(ready[name].n_wanted) for name in ("000", "001", "002")] == [False, True, False]
+    assert all(plain[n].rejected.tolist() == masked[n].rejected.tolist() for n in plain)
+    assert verify(network_content(masked)) == []
+
+
 def test_the_record_of_a_run_with_masks_does_not_depend_on_the_keys():
     pairs = rows_of(3)
     first, again = (network_content(network(pairs, masks=True)) for _ in range(2))
@@ -138,8 +152,9 @@ def test_x_from_totals_is_x_from_agents():
             RoomWanted(int(rng.integers(0, 20)), int(rng.integers(1, 40)), int(n))
             for n in rng.integers(5, 120, rng.integers(2, 6))
         ]
-        totals = np.sum([room_numbers(agent) for agent in agents], axis=0).tolist()
         sizes = [(a.n_test, a.n_calibration) for a in agents]
+        numbers = [room_numbers(agent, sizes, LEVEL) for agent in agents]
+        totals = np.sum(numbers, axis=0).tolist()
         x = room_from(totals, sizes, LEVEL)
         assert x == choose_room(agents, LEVEL)
         chosen.add(x)
@@ -341,10 +356,10 @@ TOLD = [
     (Wanted, lambda b: replace(b, rooms=(ROOMS[0],) * 3), "x does not follow"),
     (Wanted, lambda b: replace(b, totals=b.totals[1:]), "one total of each number"),
     (Wanted, lambda b: replace(b, groups=(), totals=()), "of no agents"),
-    (Wanted, lambda b: replace(b, agents=b.agents[:2]), "of others than take part"),
-    (Wanted, lambda b: replace(b, ready=b.ready[:2]), "of no agents"),
-    (Wanted, lambda b: replace(b, ready=(Ready(1, 1), *b.ready[1:])), "numbers of this agent"),
-    (Wanted, lambda b: replace(b, ready=(*b.ready[:2], Ready(1, 1))), "has not so many rows"),
+    (AllSizes, lambda b: replace(b, agents=b.agents[:2]), "of others than take part"),
+    (AllSizes, lambda b: replace(b, ready=b.ready[:2]), "of no agents"),
+    (AllSizes, lambda b: replace(b, ready=(Ready(1, 1), *b.ready[1:])), "numbers of this agent"),
+    (AllSizes, lambda b: replace(b, ready=(*b.ready[:2], Ready(1, 1))), "has not so many rows"),
     (Cells, lambda b: more_cells(b, n=-10), "fewer rows than at this agent"),
     (Cells, lambda b: more_cells(b, n=10**6), "of no agents"),
     (Cells, lambda b: Cells((), ()), "does not tell the totals of each group"),

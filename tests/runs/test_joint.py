@@ -174,10 +174,23 @@ def test_an_agent_with_more_novelties_than_room_decides_by_itself():
 
 def test_an_agent_that_could_reject_nothing_by_itself_stays_in_its_group():
     group = Group(("a", "b", "c"), Fraction(1, 2))
-    calm, crowded = Ready(150, 200, 10), Ready(150, 200, 80)
-    assert apart_from_group([group], {"a": calm, "b": Ready(150, 20, 50), "c": calm}) == [group]
-    found = apart_from_group([group], {"a": calm, "b": crowded, "c": calm})
+    calm, crowded, thin = Ready(150, 200, 10), Ready(150, 200, 101), Ready(150, 20, 50)
+    level = Fraction(1, 10)
+    assert apart_from_group([group], {"a": calm, "b": thin, "c": calm}, level) == [group]
+    found = apart_from_group([group], {"a": calm, "b": crowded, "c": calm}, level)
     assert [one.agents for one in found] == [("b",), ("a", "c")]
+
+
+def test_large_rooms_keep_agents_in_their_group_where_they_cost_little():
+    """Room for half of ℓ + 1 = 201 rows: with three agents it costs little, with twelve much."""
+    calm, wanting, level = Ready(150, 200, 10), Ready(150, 200, 80), Fraction(1, 10)
+    for n_agents, stays in ((3, True), (12, False)):
+        names = tuple(f"{i:02d}" for i in range(n_agents))
+        group, ready = Group(names, Fraction(1, 2)), dict.fromkeys(names, calm)
+        found = apart_from_group([group], ready | {"00": wanting}, level)
+        assert (found == [group]) is stays
+        # With liars all that is above a floor is subtracted, so no room is large.
+        assert apart_from_group([group], ready | {"00": wanting}, level, liars=1) != [group]
 
 
 def test_groups_of_other_regimes_are_empty():

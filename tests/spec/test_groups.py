@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from conovel.deciding.cell_groups import can_reject, divide, told_weights
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.training import Numbers, needed_calibration, planned_calibration
-from conovel.stats.cells import ROOMS, PooledBlock, RoomWanted, choose_room
+from conovel.stats.cells import ROOMS, PooledBlock, RoomWanted, affordable_rooms, choose_room
 from conovel.stats.grouped import PooledGroup, grouped_cut
 
 SPEC = RunSpec.of(regime="joint", level="1/10")
@@ -129,8 +129,9 @@ def rooms_of(group, agents, spec):
     if len(group.agents) == 1:
         return [None]
     blocks = blocks_at_best(group, agents, ROOMS[0], spec)
-    least = choose_room([RoomWanted(0, b.n_test, b.n_calibration) for b in blocks], spec.level)
-    return [x for x in ROOMS if x >= least]
+    wanted = [RoomWanted(0, b.n_test, b.n_calibration) for b in blocks]
+    least = choose_room(wanted, spec.level)
+    return [x for x in affordable_rooms(wanted, spec.level) if x >= least]
 
 
 # Sizes at which some can reject and some cannot.
@@ -146,15 +147,22 @@ specs = st.builds(
 
 @given(thin_networks | networks, specs)
 def test_a_group_can_reject_if_some_of_its_agents_can_at_best(agents, spec):
-    found = False
-    for group in divide(agents, spec, len(agents)):
-        for x in rooms_of(group, agents, spec):
-            blocks = blocks_at_best(group, agents, x, spec)
-            for n in range(1, len(blocks) + 1):
-                for some in itertools.combinations(blocks, n):
-                    [outcome] = grouped_cut([PooledGroup(some, x)], spec.level)
-                    found = found or outcome.n_rejected > 0
-    assert can_reject(agents, spec, len(agents)) is found
+    """No room costs more than half of the level: so what the whole level can, twice of it does."""
+
+    def rejects(level):
+        for group in divide(agents, spec, len(agents)):
+            for x in [None] if len(group.agents) == 1 else ROOMS:
+                blocks = blocks_at_best(group, agents, x, spec)
+                for n in range(1, len(blocks) + 1):
+                    for some in itertools.combinations(blocks, n):
+                        [outcome] = grouped_cut([PooledGroup(some, x)], level)
+                        if outcome.n_rejected:
+                            return True
+        return False
+
+    found = can_reject(agents, spec, len(agents))
+    assert found or not rejects(spec.level)
+    assert rejects(2 * spec.level) or not found
 
 
 @given(thin_networks | networks, specs, st.data())
@@ -178,8 +186,9 @@ def test_where_no_group_can_reject_none_does(agents, spec, data):
     ("sizes", "level", "expected"),
     [
         ([(60, 1), (2, 40)], "1/10", True),
-        ([(10, 3)] * 2, "1/10", False),
-        ([(10, 3)] * 30, "1/10", True),
+        ([(6, 3)] * 2, "1/10", False),
+        ([(6, 3)] * 30, "1/10", True),
+        ([(10, 3)] * 2, "1/10", True),  # ℓ + 1 = 8, w = 3/8, and six tests: 3/8 <= 6/10
         ([(5, 20)] * 3, "1/10", False),
         ([(40, 0)] * 2, "1/10", False),
     ],

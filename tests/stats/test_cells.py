@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 from conovel.stats.cells import (
     ROOMS,
     CellHistogram,
+    PooledBlock,
     RoomWanted,
+    affordable_rooms,
     allowed_rooms,
     choose_room,
     reaches,
 )
+from conovel.stats.grouped import PooledGroup
 
 TENTH = Fraction(1, 10)
 CELLS = 6
@@ -71,7 +74,8 @@ def test_a_row_in_the_cut_is_rejected():
 
 def test_where_liars_are_tolerated_there_is_a_smaller_room():
     assert allowed_rooms(0) == ROOMS == tuple(sorted(ROOMS))
-    assert allowed_rooms(1) == (Fraction(1, 40), *ROOMS)
+    assert allowed_rooms(1)[0] == Fraction(1, 40)
+    assert allowed_rooms(1)[1:] == tuple(room for room in ROOMS if room <= Fraction(3, 10))
 
 
 @pytest.mark.parametrize(
@@ -85,18 +89,37 @@ def test_where_liars_are_tolerated_there_is_a_smaller_room():
         ([(0, 50, 98)], "3/20"),
         ([(0, 50, 100)], "1/10"),
         ([(0, 0, 9), (0, 501, 999)], "3/20"),  # the agent with the most tests for its normals
-        ([(0, 900, 99)], "3/10"),  # more than there is
+        ([(0, 900, 99)], "1/2"),  # more than there is
         # By what is wanted: x(ℓ + 1), rounded down, serves nine tenths of it.
         ([(10, 0, 99)], "1/10"),
         ([(10, 0, 89)], "1/10"),  # 9 of 10 are served
         ([(10, 0, 88)], "3/20"),  # 8 of 10 would be
         ([(11, 0, 98)], "3/20"),  # 9.9 rows are 9
-        ([(100, 0, 99)], "3/10"),  # more than there is
+        ([(100, 0, 99)], "1/2"),  # more than there is
         ([(10, 0, 89), (0, 0, 1000)], "1/10"),  # nobody is served with the room of others
+        # With tests, (1 + α/w)/(1 - α) rows for each: 4/3 where w = 1/2.
+        ([(58, 100, 199)] * 3, "7/20"),  # 70 of 77.3
+        ([(59, 100, 199)] * 3, "2/5"),  # 70 of 78.7 would not be nine tenths
+        ([(60, 100, 199)] * 30, "3/10"),  # a larger room would cost thirty agents too much
+        ([(30, 100, 199)] * 30, "1/5"),  # 36 of 40 need no more than 1/5
     ],
 )
 def test_the_room_is_the_smallest_that_suffices(agents, room):
     assert choose_room([RoomWanted(*one) for one in agents], TENTH) == Fraction(room)
+
+
+def test_a_large_room_leaves_most_of_the_level():
+    """Seven tenths, with as many rows above the floors as there is room for."""
+    for n_agents in range(2, 13):
+        group, rest = [RoomWanted(0, 100, 199)] * n_agents, Fraction(7, 10) * TENTH
+        affordable = affordable_rooms(group, TENTH)
+        for room in ROOMS:
+            above = int(room * 200)
+            rows = [PooledBlock(100, 199, [min(above, 100)], [max(above - 100, 0)])] * n_agents
+            is_cheap = PooledGroup(rows, room).level_used(TENTH) >= rest
+            assert (room in affordable) is (is_cheap or room <= Fraction(3, 10))
+    assert affordable == [room for room in ROOMS if room <= Fraction(3, 10)]
+    assert affordable_rooms(group[:2], TENTH) == list(ROOMS)
 
 
 def test_with_liars_only_what_is_wanted_counts():

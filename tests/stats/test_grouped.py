@@ -12,7 +12,15 @@ from support.pooled import Agent, exact_group_fdr, random_network, reference_gro
 from support.strategies import levels
 
 from conovel.errors import InputError, SampleError
-from conovel.stats.cells import CellHistogram, PooledBlock, floor_cell
+from conovel.stats.cells import (
+    CellHistogram,
+    Member,
+    PooledBlock,
+    Reach,
+    common_weight,
+    floor_cell,
+    level_left,
+)
 from conovel.stats.grouped import PooledGroup, grouped_cut, pooled_cut, shares_of
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.stepup import step_up
@@ -84,6 +92,29 @@ def test_the_rule_equals_its_definition(network, level):
             assert outcome.n_calibration_above == sum(s >= cell for s in known)
         else:
             assert outcome.cell is None
+
+
+members = st.builds(
+    lambda m, size, above: Member(m, size, min(above, size)),
+    st.integers(0, 12),
+    st.integers(0, 30),
+    st.integers(0, 20),
+)
+
+
+@given(
+    st.lists(members, min_size=2, max_size=4),
+    st.sampled_from([Fraction(1, 10), THIRD, Fraction(9, 10)]),
+    st.sampled_from([Fraction(1), HALF, Fraction(1, 7)]),
+    st.integers(0, 20),
+    st.fractions(1, 2, max_denominator=3),
+)
+def test_what_is_left_of_the_level_equals_its_definition(agents, level, share, others, more):
+    taking = [agent for agent in agents if agent.takes_part]
+    w = more * common_weight(agents)
+    reach = Reach(sum(a.n_test for a in agents), sum(a.n_above for a in agents), share, others)
+    expected = reference_left(taking, w, level, share, reach.n_test, others)
+    assert level_left(agents, w, level, reach) == expected
 
 
 @given(grouped_networks(), exact_levels)

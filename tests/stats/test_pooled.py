@@ -16,7 +16,7 @@ from conovel.stats.cells import (
     common_weight,
     floor_cell,
 )
-from conovel.stats.grouped import PooledOutcome, pooled_cut
+from conovel.stats.grouped import PooledGroup, PooledOutcome, pooled_cut
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.stepup import step_up
 
@@ -160,6 +160,13 @@ def test_nothing_is_rejected_where_the_counts_do_not_allow_it():
     assert outcome == PooledOutcome(None, 0, 0, Fraction(1, 2), Fraction(2999, 12000), Fraction(0))
     assert not outcome.rejects([0, 1], floor=0).any()
     assert pooled_cut([nothing, nothing], "1/2", "1/2").cell is None
+
+
+def test_how_many_rows_of_an_agent_matter_at_equality():
+    """ℓ + 1 = 40, one test each: w h > 2 α(1 - h/40), and h = 2 is not enough for α = 1/38."""
+    group = PooledGroup([PooledBlock(1, 39, [1], [19])] * 2, "1/2")
+    assert group.level_used(Fraction(1, 38)) == Fraction(37, 40) / 38
+    assert group.level_used(Fraction(1000, 38001)) == Fraction(1000, 38001) * Fraction(38, 40)
 
 
 def test_unequal_agents_have_one_weight():

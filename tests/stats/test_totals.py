@@ -81,9 +81,8 @@ def test_totals_are_decided_by_bounds_on_what_is_above_each_floor(group, level):
         sum(min(m, k) for m, _, k in bounds) if len(bounds) > 1 else found.n_test
     )
     if len(bounds) > 1:
-        used = found.level_used(level)
-        assert used >= reference_left(bounds, found.w, level, m_g=found.n_test)
-        assert used <= level * (1 - Fraction(1, 1 + min(size for _, size, _ in bounds)))
+        expected = reference_left(bounds, found.w, level, m_g=found.n_test, total=total)
+        assert found.level_used(level) == expected
 
 
 def test_where_floors_are_full_totals_say_all():
@@ -111,6 +110,9 @@ def test_the_total_above_floors_bounds_every_agent():
     assert [member.n_above for member in group.members] == [3, 3]
     fuller = PooledGroup.of_totals([(12, 11)] * 2, [0, 6], [5, 1], HALF)
     assert group.level_used(HALF) > fuller.level_used(HALF)
+    # w = 1, and h = 1 suffices: 1 > α 11/12 (1 + 2), as 3 - 1 rows are left for both agents.
+    assert group.level_used(THIRD) == THIRD * Fraction(11, 12)
+    assert group.level_used(Fraction(4, 11)) == Fraction(4, 11) * Fraction(10, 12)  # 1 = 4/12 · 3
 
 
 @pytest.mark.parametrize(

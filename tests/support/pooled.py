@@ -62,21 +62,22 @@ def reference_threshold(agents, a, w):
     return None
 
 
-def reference_left(agents, w, level, share=1, m_g=None, others=0):
+def reference_left(agents, w, level, share=1, m_g=None, others=0, total=math.inf):
     """The level a = α(1 - x) of Theorems 10 and 12, for (m_j, ℓ_j, κ_j) of agents that take part.
 
     Of every h from 1 to κ_j: h calibration rows of agent j, its row i among them, can lie above a
     threshold only if w(h - 1) <= a ψ(R + 2) for some number R of other test rows above it. The
-    rule may not run at a = α(1 - x) unless no h above x(ℓ_j + 1) can.
+    rule may not run at a = α(1 - x) unless no h above x(ℓ_j + 1) can. `total` is the number of all
+    mixture rows above floors, where κ_j are only bounds.
     """
     m_g = sum(m for m, *_ in agents) if m_g is None else m_g
     paid = Fraction(0)
     for j, (m, size, above) in enumerate(agents):
-        elsewhere = others + sum(min(a[0], a[2]) for i, a in enumerate(agents) if i != j)
+        elsewhere = sum(min(a[0], a[2]) for i, a in enumerate(agents) if i != j)
         for least in range(1, above + 1):
             a = level * (1 - Fraction(least, size + 1))
             if not any(
-                w * (h - 1) <= a * min(share * (elsewhere + own + 2), m_g)
+                w * (h - 1) <= a * min(share * (others + min(elsewhere + own, total - h) + 2), m_g)
                 for h in range(least + 1, above + 1)
                 for own in range(min(m - 1, above - h) + 1)
             ):

@@ -31,7 +31,7 @@ from support.roles import assert_roles_do_not_matter, draw, in_network
 from conovel import errors
 from conovel.deciding.asking import Count, Step
 from conovel.deciding.base import Decided
-from conovel.deciding.cell_totals import Cells, Masked, Wanted
+from conovel.deciding.cell_totals import AllSizes, Cells, Masked, Wanted
 from conovel.deciding.cells import Histogram
 from conovel.deciding.ways import DECIDING, LEARNING, guarantee, ways_of
 from conovel.learning.base import State
@@ -215,7 +215,8 @@ HOSTILE_SUMS = [
     Sums(b"\xff" * 16),
     Totals(b"\xff" * 16),
     Masked(b"\xff" * 16),
-    Wanted(NAMES, (Ready(10**9, 10**9),) * 3, (), (), (Fraction(1, 2),) * 3),
+    AllSizes(NAMES, (Ready(10**9, 10**9),) * 3),
+    Wanted(NAMES, (10**9,) * 3, (Fraction(1, 2),) * 3),
     Cells(NAMES[:1], (HOSTILE[7],)),
 ]
 

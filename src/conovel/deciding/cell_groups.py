@@ -19,12 +19,17 @@ from conovel.spec.bodies import Ready
 from conovel.spec.findings import Finding
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.training import Numbers, few_rows, needed_calibration, planned_calibration
-from conovel.stats.cells import ROOMS, PooledBlock, RoomWanted, choose_room, most_above
-from conovel.stats.grouped import PooledGroup, grouped_cut
+from conovel.stats.cells import (
+    ROOMS,
+    USUAL_ROOM,
+    RoomWanted,
+    affordable_rooms,
+    choose_room,
+    most_above,
+)
 
 # The share of all tests that is expected to be rejected: groups are worth most at this share.
 _DISCOVERIES = Fraction(1, 10)
-_MOST_ROOM = ROOMS[-1]
 
 
 class _Planned(NamedTuple):
@@ -40,7 +45,7 @@ class _Planned(NamedTuple):
     def with_room(self, weight: Fraction) -> int:
         """Return for how many tests there is room above the floor, in a group of that weight."""
         kept = min(self.n_calibration, needed_calibration(self.n_test, weight))
-        return min(self.n_test, int(_MOST_ROOM * (kept + 1) // _DISCOVERIES))
+        return min(self.n_test, int(USUAL_ROOM * (kept + 1) // _DISCOVERIES))
 
 
 class Group(NamedTuple):
@@ -99,10 +104,11 @@ def divide(agents: Mapping[str, Numbers], spec: RunSpec, n_agents: int) -> tuple
 def can_reject(agents: Mapping[str, Numbers], spec: RunSpec, n_agents: int) -> bool:
     """Tell whether any group could reject a row, by its numbers of rows alone.
 
-    At best no calibration row is above a floor, and as many tests as x has room for. Each group
-    is looked at as if it were the only one: of several groups that reject, at least one rejects
-    no less than its share of all, so it could do so by itself. Agents without rows above their
-    floor do not count, so the first agents in the order of m_j/(ℓ_j + 1) may be enough.
+    If not, no row can be rejected. At best no calibration row is above a floor, as many tests as
+    the largest room has room for, and the whole level is used. Each group is looked at as if it
+    were the only one: of several groups that reject, at least one rejects no less than its share
+    of all, so it could do so by itself. Agents without rows above their floor do not count, so the
+    first agents in the order of m_j/(ℓ_j + 1) may be enough.
 
     Parameters
     ----------
@@ -112,20 +118,17 @@ def can_reject(agents: Mapping[str, Numbers], spec: RunSpec, n_agents: int) -> b
     Examples
     --------
     >>> spec = RunSpec.of(regime="joint", level=0.1)
-    >>> [can_reject({str(j): Numbers(10, 3) for j in range(K)}, spec, K) for K in (2, 30)]
+    >>> [can_reject({str(j): Numbers(6, 3) for j in range(K)}, spec, K) for K in (2, 30)]
     [False, True]
     """
     for group in divide(agents, spec, n_agents):
-        planned = sorted(
-            (_in_group(agents[name], group, spec, n_agents) for name in group.agents),
-            key=lambda agent: agent.weight,
-        )
-        rooms: list[Fraction | None] = [None]  # an agent by itself has no floor
-        if len(planned) > 1:
-            least = choose_room([RoomWanted(0, *agent) for agent in planned], spec.level)
-            rooms = [x for x in ROOMS if x >= least]
-        if any(_rejects_at_best(planned, x, spec.level) for x in rooms):
-            return True
+        is_alone, above = len(group.agents) == 1, 0
+        planned = (_in_group(agents[name], group, spec, n_agents) for name in group.agents)
+        for agent in sorted(planned, key=lambda agent: agent.weight):
+            most = agent.n_test if is_alone else most_above(agent.n_calibration, ROOMS[-1])
+            above += min(agent.n_test, most)
+            if agent.weight <= spec.level * above:
+                return True
     return False
 
 
@@ -135,18 +138,6 @@ def _in_group(rows: Numbers, group: Group, spec: RunSpec, n_agents: int) -> _Pla
     if len(group.agents) > 1 and spec.train_fraction is None:
         kept = min(kept, needed_calibration(rows.n_test, group.weight))
     return _Planned(rows.n_test, kept)
-
-
-def _rejects_at_best(agents: Sequence[_Planned], x: Fraction | None, level: Fraction) -> bool:
-    """Tell whether all agents, or the first ones, reject if only tests are above their floors."""
-    blocks = [
-        PooledBlock(m, size, (m if x is None else min(m, most_above(size, x)),), (0,))
-        for m, size in agents
-    ]
-    return any(
-        grouped_cut([PooledGroup(blocks[:stop], x)], level)[0].n_rejected
-        for stop in range(len(blocks), 0, -1)
-    )
 
 
 def told_weights(groups: Sequence[Group], agents: Sequence[str]) -> tuple[Fraction, ...]:
@@ -226,7 +217,9 @@ def warn_groups(spec: RunSpec, agents: Mapping[str, Numbers], planned: object) -
     )
 
 
-def apart_from_group(groups: Sequence[Group], ready: Mapping[str, Ready]) -> list[Group]:
+def apart_from_group(
+    groups: Sequence[Group], ready: Mapping[str, Ready], level: Fraction, liars: int = 0
+) -> list[Group]:
     """Let agents with more likely novelties than room above a floor decide by themselves.
 
     By itself an agent needs no floor. It stays in its group where it could reject nothing by
@@ -237,7 +230,10 @@ def apart_from_group(groups: Sequence[Group], ready: Mapping[str, Ready]) -> lis
     """
     divided = []
     for group in groups:
-        apart = [name for name in group.agents if name in ready and is_crowded(ready[name])]
+        present = [name for name in group.agents if name in ready]
+        wanted = [_wanted(ready[name]) for name in present]
+        room = affordable_rooms(wanted, level, liars)[-1]
+        apart = [n for n, one in zip(present, wanted, strict=True) if _is_crowded(one, room)]
         rest = tuple(name for name in group.agents if name not in apart)
         divided += [Group((name,), group.weight) for name in apart]
         divided += [Group(rest, group.weight)] if rest else []
@@ -248,24 +244,43 @@ def _wanted(ready: Ready) -> RoomWanted:
     return RoomWanted(ready.n_wanted, ready.n_tested, ready.n_calibration)
 
 
-def is_crowded(ready: Ready) -> bool:
+def _is_crowded(wanted: RoomWanted, room: Fraction) -> bool:
     """Tell whether an agent has more likely novelties than room, and may decide by itself."""
-    size = ready.n_calibration + 1
-    can_alone = ready.n_wanted * size >= 20 * ready.n_tested
-    return can_alone and ready.n_wanted > ROOMS[-1] * size
+    size = wanted.n_calibration + 1
+    can_alone = wanted.n_wanted * size >= 20 * wanted.n_test
+    return can_alone and wanted.n_wanted > room * size
+
+
+def decides_alone(
+    agent: str,
+    ready: Ready,
+    numbers: Mapping[str, Numbers],
+    spec: RunSpec,
+) -> bool:
+    """Tell whether an agent decides by itself, by its own rows and the plans of the others.
+
+    It is in a group with no other, or has more likely novelties than its group has room for.
+    """
+    groups = divide(numbers, spec, len(numbers))
+    group = next((g for g in groups if agent in g.agents), Group((agent,), Fraction(0)))
+    if len(group.agents) == 1:
+        return True
+    planned = [_in_group(numbers[name], group, spec, len(numbers)) for name in group.agents]
+    room = affordable_rooms([RoomWanted(0, *one) for one in planned], spec.level)[-1]
+    return _is_crowded(_wanted(ready), room)
 
 
 def rooms_of(
     groups: Sequence[Group], ready: Mapping[str, Ready], level: Fraction, liars: int = 0
 ) -> dict[str, Fraction]:
-    """Choose x for every group, and give it by the names of those who are ready.
+    """Choose the room of every group, and give it by the names of those who are ready.
 
     Zero, which means no floor, for whoever is in a group with no other.
 
     Proof: Theorem 12 (docs/theory.md#thm-groups).
     """
     rooms = dict.fromkeys(ready, Fraction(0))
-    for group in apart_from_group(groups, ready):
+    for group in apart_from_group(groups, ready, level, liars):
         members = [name for name in group.agents if name in ready]
         if len(members) > 1:
             room = choose_room([_wanted(ready[name]) for name in members], level, liars)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated
 
-from conovel.deciding.cell_groups import Group, apart_from_group, is_crowded
+from conovel.deciding.cell_groups import Group
 from conovel.deciding.cells import (
     GroupOutcome,
     Histogram,
@@ -21,11 +21,10 @@ from conovel.deciding.cells import (
 )
 from conovel.spec.bodies import Body, Kind, Outcome, Ready, packed
 from conovel.spec.fields import BLOB, FRACTIONS, NAMES, U64S, Field, layout_of, listed, unpack
-from conovel.stats.cells import N_CELLS, ROOMS, room_from
+from conovel.stats.cells import N_CELLS, N_WANTED, room_from
 from conovel.stats.grouped import PooledGroup, cut_at, grouped_cut
 
 WANTED_ROUND, CELLS_ROUND = 1, 2
-N_WANTED = 1 + len(ROOMS)  # numbers of one agent, see room_numbers
 _ZEROS = (0,) * N_CELLS
 
 
@@ -45,23 +44,30 @@ class Masked(Body):
 
 
 @dataclass(frozen=True)
-class Wanted(Body):
-    """Coordinator to agents: numbers of participants, x and what it follows from; round 1.
+class AllSizes(Body):
+    """Coordinator to agents: what all participants said when they were ready."""
 
-    `groups` has the first agent of each planned group of several agents, and `totals` their sums
-    of :func:`conovel.stats.cells.room_numbers`, one group after the other.
+    kind = Kind.SIZES
+    agents: Annotated[tuple[str, ...], NAMES]
+    ready: Annotated[tuple[Ready, ...], READIES_FIELD]
+
+
+@dataclass(frozen=True)
+class Wanted(Body):
+    """Coordinator to agents: x of every participant, and what it follows from; round 1.
+
+    `groups` has the first agent of each group, and `totals` the sums of
+    :func:`conovel.stats.cells.room_numbers` over its agents, one group after the other.
     """
 
     kind = Kind.WANTED
-    agents: Annotated[tuple[str, ...], NAMES]
-    ready: Annotated[tuple[Ready, ...], READIES_FIELD]
     groups: Annotated[tuple[str, ...], NAMES]
     totals: Annotated[tuple[int, ...], U64S]
     rooms: Annotated[tuple[Fraction, ...], FRACTIONS]
 
     @property
     def by_group(self) -> dict[str, tuple[int, ...]]:
-        """The totals of each planned group of several agents."""
+        """The totals of each group."""
         starts = range(0, len(self.totals), N_WANTED)
         parts = [self.totals[at : at + N_WANTED] for at in starts]
         return dict(zip(self.groups, parts, strict=False))
@@ -80,57 +86,61 @@ class Cells(Body):
     totals: Annotated[tuple[Histogram, ...], HISTOGRAMS_FIELD]
 
 
+def parts_of(planned: Sequence[Group], ready: Mapping[str, Ready]) -> tuple[Group, ...]:
+    """Return who decides with whom: the planned groups, without those who decide by themselves.
+
+    An agent of a group of several that decides by itself says so: it tells how many likely
+    novelties it has, and the others do not. Agents without tests are in no group.
+
+    Proof: Theorem 12 (docs/theory.md#thm-groups).
+    """
+    parts = []
+    for group in planned:
+        alone = [name for name in group.agents if ready[name].n_wanted]
+        rest = tuple(name for name in group.agents if name not in alone)
+        parts += [Group((name,), group.weight) for name in alone]
+        parts += [Group(rest, group.weight)] if rest else []
+    return tuple(g for g in parts if any(ready[name].n_tested for name in g.agents))
+
+
 @dataclass(frozen=True)
 class Plan:
     """Who decides with whom, at which x, and what each group may expect."""
 
     groups: tuple[Group, ...]  # only those with tests
-    rooms: Mapping[str, Fraction]
     ready: Mapping[str, Ready]
-    wanted: Mapping[str, int]  # rows that a group wants above its floors, by its first agent
+    rooms: Mapping[str, Fraction]
+    wanted: Mapping[str, int]  # likely novelties of a group, by its first agent
 
     @classmethod
     def of(
         cls,
-        planned: Sequence[Group],
+        groups: tuple[Group, ...],
         ready: Mapping[str, Ready],
         totals: Mapping[str, Sequence[int]],
         level: Fraction,
     ) -> Plan:
-        """Derive groups and x from what all parties were told.
+        """Derive x of each group from what all parties were told.
 
         Proof: Theorem 12 (docs/theory.md#thm-groups).
 
         Parameters
         ----------
-        planned : sequence of Group
-            As the roster tells them.
+        groups : tuple of Group
+            See :func:`parts_of`.
         ready : mapping of Ready
-            Of everybody. `n_wanted` is zero unless the agent decides by itself.
+            Of everybody.
         totals : mapping
-            Of each planned group of several agents, by its first agent: the sums of what those
-            want that do not decide by themselves.
+            Of each group, by its first agent: the sums of `room_numbers`.
         level : Fraction
         """
         rooms = dict.fromkeys(ready, Fraction(0))
-        wanted = {name: one.n_wanted for name, one in ready.items()}
-        groups: list[Group] = []
-        for group in planned:
-            for part in apart_from_group([group], ready):
-                groups.append(part)
-                is_rest = len(group.agents) > 1 and not is_crowded(ready[part.agents[0]])
-                if is_rest:
-                    wanted[part.agents[0]] = totals[group.agents[0]][0]
-                if len(part.agents) > 1:
-                    sizes = _sizes(part, ready)
-                    room = room_from(totals[group.agents[0]], sizes, level)
-                    rooms |= dict.fromkeys(part.agents, room)
-        tested = [g for g in groups if any(ready[name].n_tested for name in g.agents)]
-        return cls(tuple(tested), rooms, ready, wanted)
-
-    def group_of(self, agent: str) -> tuple[str, ...]:
-        """Return the agents among whom an agent's cells are added up."""
-        return next((g.agents for g in self.groups if agent in g.agents), (agent,))
+        for group in groups:
+            if len(group.agents) > 1:
+                room = room_from(totals[group.agents[0]], sizes_of(group.agents, ready), level)
+                rooms |= dict.fromkeys(group.agents, room)
+        wanted = {group.agents[0]: totals[group.agents[0]][0] for group in groups}
+        return cls(groups, ready, rooms, wanted)
 
     def pooled(self, totals: Mapping[str, Histogram], level: Fraction) -> list[PooledGroup]:
         """Return the groups with their rows; a group whose rows are not known has none.
@@ -148,7 +158,7 @@ class Plan:
         self, group: Group, totals: Mapping[str, Histogram], level: Fraction
     ) -> PooledGroup:
         first, ready = group.agents[0], self.ready
-        sizes = _sizes(group, ready)
+        sizes = sizes_of(group.agents, ready)
         guesses = expected_rejections([Ready(sum(m for m, _ in sizes), 0, self.wanted[first])])
         counts = totals.get(first, Histogram(_ZEROS, _ZEROS))
         if len(group.agents) > 1:
@@ -158,8 +168,14 @@ class Plan:
         return PooledGroup([block], None, expected=guesses)
 
 
-def _sizes(group: Group, ready: Mapping[str, Ready]) -> list[tuple[int, int]]:
-    return [(ready[name].n_tested, ready[name].n_calibration) for name in group.agents]
+def sizes_of(agents: Sequence[str], ready: Mapping[str, Ready]) -> list[tuple[int, int]]:
+    """Return the tests and calibration rows of agents."""
+    return [(ready[name].n_tested, ready[name].n_calibration) for name in agents]
+
+
+def among(agent: str, groups: Sequence[Group]) -> tuple[str, ...]:
+    """Return the agents among whom an agent's numbers are added up; empty for one in no group."""
+    return next((group.agents for group in groups if agent in group.agents), ())
 
 
 def decide_totals(

@@ -120,7 +120,7 @@ def decide_groups(
     """
     names = [
         [name for name in group.agents if name in blocks]
-        for group in apart_from_group(groups, ready)
+        for group in apart_from_group(groups, ready, level, liars)
     ]
     present = [tuple(members) for members in names if any(blocks[n].n_test for n in members)]
     if not present:

@@ -1,6 +1,7 @@
 """Deciding by cells under masks: nobody sees the cells of an agent.
 
-Agents answer twice, each time with numbers under masks that cancel in the sum over their group
+The coordinator tells everybody's numbers of rows (:class:`AllSizes`). Agents answer twice, each
+time with numbers under masks that cancel in the sum over their group
 (:mod:`conovel.learning.together.masks`). First, how many rows they want above their floors, and
 how many of these each x has place for. The coordinator tells the totals (:class:`Wanted`), and x
 of each group follows from them. Then, their rows in each cell above the floor. The coordinator
@@ -24,8 +25,8 @@ import numpy as np
 from conovel.deciding.base import Decided, Deciding, Present, either
 from conovel.deciding.cell_groups import (
     Group,
+    decides_alone,
     divide,
-    is_crowded,
     thin_groups,
     told_groups,
     told_weights,
@@ -33,14 +34,17 @@ from conovel.deciding.cell_groups import (
 )
 from conovel.deciding.cell_totals import (
     CELLS_ROUND,
-    N_WANTED,
     WANTED_ROUND,
+    AllSizes,
     Cells,
     Masked,
     Plan,
     Wanted,
+    among,
     decide_totals,
     follows_from_totals,
+    parts_of,
+    sizes_of,
 )
 from conovel.deciding.cells import (
     CellsAgent,
@@ -67,7 +71,7 @@ from conovel.learning.base import INDEPENDENT, Cue, Next, Out, Party, State, ins
 from conovel.learning.together.masks import Masks, Purpose, added
 from conovel.spec.bodies import COORDINATOR, Body, Kind, Outcome, Ready, Start, packed
 from conovel.spec.training import Numbers
-from conovel.stats.cells import N_CELLS, CellHistogram, RoomWanted, room_numbers
+from conovel.stats.cells import N_CELLS, N_WANTED, CellHistogram, RoomWanted, room_numbers
 
 _LENGTHS = {WANTED_ROUND: 8 * N_WANTED, CELLS_ROUND: 8 * 2 * N_CELLS}
 _NOBODY = ""  # masks hide who is at fault
@@ -76,6 +80,7 @@ _NOBODY = ""  # masks hide who is at fault
 class Hidden(Enum):
     """States of an agent whose counts nobody sees."""
 
+    SIZING = "sizing"  # waits for the numbers of all
     WANTING = "wanting room"  # sent how many rows it wants above its floor, waits for x
 
 
@@ -96,31 +101,33 @@ class MaskedCellsAgent(CellsAgent):
     def ready(self, counts: CellHistogram, score: bytes) -> Ready:
         """Take the rows of the site in each cell, if the groups follow from the numbers of all.
 
-        Only an agent that decides by itself tells how many likely novelties it has.
+        Only an agent that leaves a group of several to decide by itself tells how many likely
+        novelties it has.
         """
         whole, party = super().ready(counts, score), self.party
         groups = divide(party.numbers, party.spec, len(party.agents))
         follows = dict(zip(party.agents, told_weights(groups, party.agents), strict=True))
         insist(follows == self._weights, "the groups do not follow from the numbers of rows")
-        planned = told_groups(self._weights)
-        self._planned = next(group.agents for group in planned if party.name in group.agents)
-        self._is_apart = len(self._planned) == 1 or is_crowded(whole)
         self._wanted = RoomWanted(whole.n_wanted, whole.n_tested, whole.n_calibration)
-        self._ready = whole if self._is_apart else replace(whole, n_wanted=0)
+        leaves = bool(self._weights[party.name]) and decides_alone(
+            party.name, whole, party.numbers, party.spec
+        )
+        self._ready = whole if leaves else replace(whole, n_wanted=0)
         return self._ready
 
     def start(self, start: Start) -> Next:
-        """Add what this agent wants above its floor to the totals of its group."""
+        """Wait for the numbers of all agents."""
         insist(not start.rooms, "x is told before it can follow from totals")
         self._n_tests, self._names = start.n_tests, start.participants
         self.masks.hear(packed(start))
-        numbers = (0,) * N_WANTED if self._is_apart else room_numbers(self._wanted)
-        return Hidden.WANTING, [self._masked(numbers, WANTED_ROUND, self._planned)]
+        return Hidden.SIZING, []
 
     def take(self, body: Body, round_: int) -> Next:
-        """Take the totals of what agents want, or of their cells."""
+        """Take the numbers of all agents, or totals of what agents want, or of their cells."""
         try:
             match body:
+                case AllSizes():
+                    return self._want(body)
                 case Wanted() if round_ == WANTED_ROUND:
                     return self._count(body)
                 case Cells() if round_ == CELLS_ROUND:
@@ -130,32 +137,43 @@ class MaskedCellsAgent(CellsAgent):
             raise OutcomeMismatchError(reason, COORDINATOR) from None
         raise UnexpectedMessageError(f"totals of round {round_} were not due", COORDINATOR)
 
-    def _count(self, wanted: Wanted) -> Next:
-        """Derive groups and x, and add the rows above the floor to those of the group."""
-        party, spec, names = self.party, self.party.spec, self._names
-        insist(wanted.agents == names, "it tells numbers of others than take part")
-        n_numbers = N_WANTED * len(wanted.groups)
-        insist(len(wanted.totals) == n_numbers, "it does not tell one total of each number")
-        ready = dict(zip(names, wanted.ready, strict=True))
+    def _want(self, sizes: AllSizes) -> Next:
+        """Add what this agent wants above its floor to the totals of its group."""
+        party, names = self.party, self._names
+        insist(sizes.agents == names, "it tells numbers of others than take part")
+        self._all = ready = dict(zip(names, sizes.ready, strict=True))
         insist(ready[party.name] == self._ready, "it tells other numbers of this agent")
         for name, one in ready.items():
             rows = party.numbers[name]
             is_right = one.n_tested == rows.n_test and one.n_calibration <= rows.n_null
             insist(is_right, f"{name} has not so many rows")
-        plan = Plan.of(told_groups(self._weights), ready, wanted.by_group, spec.level)
-        self._rooms = dict(zip(names, wanted.rooms, strict=True))
-        insist(self._rooms == plan.rooms, "x does not follow from what agents want")
-        self._plan, group = plan, plan.group_of(party.name)
-        room, is_alone = self._rooms[party.name], len(group) == 1
-        self.floor = own_floor(self._cells, room, is_alone=is_alone, level=spec.level)
+        self._parts = parts_of(told_groups(self._weights), ready)
+        self._among = among(party.name, self._parts)
+        self.masks.hear(packed(sizes))
+        numbers: Sequence[int] = (0,) * N_WANTED
+        if self._among:
+            of_group = sizes_of(self._among, ready)
+            numbers = room_numbers(self._wanted, of_group, party.spec.level)
+        return Hidden.WANTING, [self._masked(numbers, WANTED_ROUND)]
+
+    def _count(self, wanted: Wanted) -> Next:
+        """Derive x, and add the rows above the floor to those of the group."""
+        party, level = self.party, self.party.spec.level
+        n_numbers = N_WANTED * len(wanted.groups)
+        insist(len(wanted.totals) == n_numbers, "it does not tell one total of each number")
+        self._plan = Plan.of(self._parts, self._all, wanted.by_group, level)
+        self._rooms = dict(zip(self._names, wanted.rooms, strict=True))
+        insist(self._rooms == self._plan.rooms, "x does not follow from what agents want")
+        room, is_alone = self._rooms[party.name], len(self._among) == 1
+        self.floor = own_floor(self._cells, room, is_alone=is_alone, level=level)
         self._above = self._cells.above(self.floor)
         self.masks.hear(packed(wanted))
         numbers = [*self._above.calibration.tolist(), *self._above.tests.tolist()]
-        return State.COUNTING, [self._masked(numbers, CELLS_ROUND, group)]
+        return State.COUNTING, [self._masked(numbers, CELLS_ROUND)]
 
-    def _masked(self, numbers: Sequence[int], round_: int, among: Sequence[str]) -> Out:
+    def _masked(self, numbers: Sequence[int], round_: int) -> Out:
         data = np.array(numbers, dtype="<u8").tobytes()
-        masked = self.masks.masked(data, Purpose.DECIDE, round_, among)
+        masked = self.masks.masked(data, Purpose.DECIDE, round_, self._among)
         return Out([COORDINATOR], Masked(masked), round_)
 
     def _derive(self, cells: Cells) -> Next:
@@ -168,9 +186,9 @@ class MaskedCellsAgent(CellsAgent):
         due = {one for one, agents in first.items() if len(agents) > 1 or one == name}
         insist(due <= set(self._totals), "it does not tell the totals of each group")
         plan.pooled(self._totals, self.party.spec.level)  # refuses what no agents can have
-        group = plan.group_of(name)
-        total, own = self._totals.get(group[0]), self._above
-        if total is not None:
+        group, own = self._among, self._above
+        if group:
+            total = self._totals[group[0]]
             left = np.array([total.calibration, total.tests]) - [own.calibration, own.tests]
             insist(left.min() >= 0, "fewer rows than at this agent")
             insist(len(group) > 1 or not left.any(), "other rows than at this agent")
@@ -201,8 +219,14 @@ class MaskedCellsCoordinator(CellsCoordinator):
 
     def begin(self) -> Next:
         """Ask everybody what it wants above its floor."""
-        self.present.round = WANTED_ROUND
-        return State.ASKING, [Out(self.present.here, self.present.start())]
+        present = self.present
+        present.round = WANTED_ROUND
+        self._all_ready = ready = {name: present.ready[name] for name in present.here}
+        weights = told_weights(self._groups, present.here)
+        planned = told_groups(dict(zip(present.here, weights, strict=True)))
+        self._parts = parts_of(planned, ready)
+        sizes = AllSizes(tuple(ready), tuple(ready.values()))
+        return State.ASKING, [Out(present.here, present.start()), Out(present.here, sizes)]
 
     def take(self, sender: str, body: Body, round_: int) -> Next:
         """Take the numbers of an agent; tell the totals once all have come."""
@@ -217,32 +241,22 @@ class MaskedCellsCoordinator(CellsCoordinator):
 
     def _tell_wanted(self) -> Next:
         """Tell x of each group and what it follows from."""
-        present, several = self.present, [g for g in self._groups if len(g.agents) > 1]
-        totals = {group.agents[0]: self._added(group) for group in several}
-        ready = {name: present.ready[name] for name in present.here}
-        for group in several:
-            wanted, *served = totals[group.agents[0]]
-            most = sum(ready[name].n_tested + ready[name].n_calibration for name in group.agents)
-            if not 0 <= max(served) <= wanted <= most or served != sorted(served):
+        present, ready = self.present, self._all_ready
+        totals = {group.agents[0]: self._added(group) for group in self._parts}
+        for group in self._parts:
+            wanted, rows, *served = totals[group.agents[0]]
+            most = sum(m + n for m, n in sizes_of(group.agents, ready))
+            if not max(served) <= rows >= wanted <= most or served != sorted(served):
                 _refuse(f"what {', '.join(group.agents)} want adds up to what no agents have")
-        self._plan = Plan.of(self._all_groups, ready, totals, present.spec.level)
+        self._plan = Plan.of(self._parts, ready, totals, present.spec.level)
         self._rooms, firsts = dict(self._plan.rooms), sorted(totals)
         body = Wanted(
-            tuple(ready),
-            tuple(ready.values()),
             tuple(firsts),
             tuple(n for first in firsts for n in totals[first]),
             tuple(self._rooms[name] for name in ready),
         )
         self._masked, present.round = {}, CELLS_ROUND
         return State.ASKING, [Out(present.here, body, WANTED_ROUND)]
-
-    @property
-    def _all_groups(self) -> tuple[Group, ...]:
-        """The groups as the roster tells them: every agent is in one."""
-        roster = sorted(self.present.ready)
-        weights = told_weights(self._groups, roster)
-        return told_groups(dict(zip(roster, weights, strict=True)))
 
     def _tell_cells(self) -> Next:
         """Tell the totals of each group, those of one agent to this agent alone."""
@@ -286,8 +300,9 @@ CELLS = Deciding(
     at_coordinator=either(CellsCoordinator, CommittedCoordinator, MaskedCellsCoordinator),
     transitions={
         (State.READY, Kind.START): frozenset(
-            {State.COUNTING, Committing.COMMITTED, Hidden.WANTING}
+            {State.COUNTING, Committing.COMMITTED, Hidden.SIZING}
         ),
+        (Hidden.SIZING, Kind.SIZES): frozenset({Hidden.WANTING}),
         (Hidden.WANTING, Kind.WANTED): frozenset({State.COUNTING}),
         (State.COUNTING, Kind.CELLS): frozenset({State.COUNTING}),
         (State.COUNTING, Kind.OUTCOME): frozenset({State.DONE}),

@@ -43,6 +43,7 @@ QUESTIONS = frozenset(
         Kind.SEALED,
         Kind.TOTALS,
         Kind.START,
+        Kind.SIZES,
         Kind.WANTED,
         Kind.COMMITMENTS,
         Kind.BELOW,

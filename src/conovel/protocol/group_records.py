@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from conovel.deciding.cell_groups import divide, told_groups
-from conovel.deciding.cell_totals import Plan, decide_totals, follows_from_totals
+from conovel.deciding.cell_totals import Plan, decide_totals, follows_from_totals, parts_of
 from conovel.deciding.cells import GroupOutcome, block_of, decide_groups
 from conovel.protocol.transcript import Transcript
 from conovel.spec.bodies import Outcome
@@ -34,7 +34,8 @@ class AgentGroup:
     x : Fraction
         The share of ℓ + 1 that may lie above a floor; zero for one agent without a floor.
     level_used : Fraction
-        What is left of the level α: (1 - x)·α, or α where one agent alone took part.
+        What is left of the level α: at least (1 - x)·α, more where fewer rows can matter than
+        there is room for (Theorem 10), and α where one agent alone took part.
     share : Fraction
         The group's share of the level. Zero: by its numbers of rows, and of rows in high cells,
         it cannot expect to reject, and it takes nothing from the others.
@@ -95,8 +96,9 @@ def groups_of(
 
 def plan_in(transcript: Transcript) -> Plan:
     """Derive the groups and x of a run with masks, as its agents did."""
-    planned, level = told_groups(transcript.weights), transcript.settings.level
-    return Plan.of(planned, transcript.all_ready, transcript.group_wanted, level)
+    ready, level = transcript.all_ready, transcript.settings.level
+    groups = parts_of(told_groups(transcript.weights), ready)
+    return Plan.of(groups, ready, transcript.group_wanted, level)
 
 
 def total_findings(transcript: Transcript, name: str, outcome: Outcome) -> Iterator[str]:

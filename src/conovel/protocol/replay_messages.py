@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from conovel.deciding.asking import Count
-from conovel.deciding.cell_totals import CELLS_ROUND, N_WANTED, WANTED_ROUND, Cells, Masked, Wanted
+from conovel.deciding.cell_totals import CELLS_ROUND, WANTED_ROUND, AllSizes, Cells, Masked, Wanted
 from conovel.deciding.committed import Commit, Commitments, Reveals
 from conovel.deciding.ways import ways_of
 from conovel.errors import GuaranteeWarning, InputError
@@ -34,7 +34,7 @@ from conovel.protocol.transcript import Entry, Transcript
 from conovel.spec.bodies import COORDINATOR, Body, Hello, Kind, Left, Message, Model, Roster, Start
 from conovel.spec.facts import Facts
 from conovel.spec.fields import MAX_MODEL_BYTES
-from conovel.stats.cells import N_CELLS
+from conovel.stats.cells import N_CELLS, N_WANTED
 from conovel.stats.stepup import RankHistogram
 
 _DIGEST = bytes(32)  # stands for a digest that no record holds
@@ -175,6 +175,8 @@ def _received(record: Transcript) -> Iterator[tuple[Body, int]]:
         rooms = tuple(record.rooms[name] for name in began if name in record.rooms)
         yield Start(began, record.n_tests, () if record.all_ready else rooms), 0
     if record.all_ready:
+        names = sorted(record.all_ready)
+        yield AllSizes(tuple(names), tuple(record.all_ready[name] for name in names)), 0
         yield _wanted(record), WANTED_ROUND
         groups, cells = sorted(record.group_cells), record.group_cells
         yield Cells(tuple(groups), tuple(cells[name] for name in groups)), CELLS_ROUND
@@ -192,14 +194,9 @@ def _received(record: Transcript) -> Iterator[tuple[Body, int]]:
 
 
 def _wanted(record: Transcript) -> Wanted:
-    agents, groups = sorted(record.all_ready), sorted(record.group_wanted)
-    return Wanted(
-        tuple(agents),
-        tuple(record.all_ready[name] for name in agents),
-        tuple(groups),
-        tuple(n for name in groups for n in record.group_wanted[name]),
-        tuple(record.rooms[name] for name in agents),
-    )
+    groups = sorted(record.group_wanted)
+    totals = tuple(n for name in groups for n in record.group_wanted[name])
+    return Wanted(tuple(groups), totals, tuple(record.rooms[n] for n in sorted(record.all_ready)))
 
 
 def key_entries(roster: Sequence[str]) -> list[Entry]:

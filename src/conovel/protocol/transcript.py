@@ -17,7 +17,7 @@ from operator import index
 from typing import Any, NamedTuple
 
 from conovel.deciding.asking import Below, Count, Question, Step
-from conovel.deciding.cell_totals import CELLS_ROUND, Cells, Wanted
+from conovel.deciding.cell_totals import CELLS_ROUND, AllSizes, Cells, Wanted
 from conovel.deciding.cells import Histogram
 from conovel.deciding.committed import Commit, Commitments, Reveal, Reveals
 from conovel.deciding.folds import FoldCounts
@@ -64,6 +64,8 @@ class Entry(NamedTuple):
         stage = Kind.BELOW if is_counting else kind
         if kind in (Kind.SEAL, Kind.SEALED, Kind.KEY):
             stage = Kind.MODEL
+        if kind is Kind.SIZES:
+            stage = Kind.START
         return stage, self.round, kind, self.sender, self.receiver
 
 
@@ -124,8 +126,7 @@ class Transcript:
     all_ready : dict of Ready
         With masks, what agents said when they were ready, as it was told to all of them.
     group_wanted : dict of tuple
-        With masks, what each planned group of several agents wants above its floors, by the first
-        agent of the group.
+        With masks, what each group wants above its floors, by its first agent.
     group_cells : dict of Histogram
         With masks, the rows of each group in each cell above floors, by its first agent.
     rounds : dict of Round
@@ -246,10 +247,11 @@ class Transcript:
             case Start():
                 self.n_tests = body.n_tests
                 self.rooms = dict(zip(body.participants, body.rooms, strict=False))
-            case Wanted():
+            case AllSizes():
                 self.all_ready = dict(zip(body.agents, body.ready, strict=False))
+            case Wanted():
                 self.group_wanted = body.by_group
-                self.rooms = dict(zip(body.agents, body.rooms, strict=False))
+                self.rooms = dict(zip(sorted(self.all_ready), body.rooms, strict=False))
             case Cells():
                 self.group_cells |= dict(zip(body.groups, body.totals, strict=False))
             case Histogram():

@@ -37,6 +37,7 @@ MEANING = {
     "STEP": "asks for p-values within the step-up",
     "COUNT": "answers with one number",
     "HISTOGRAM": "counts the rows in each cell",
+    "SIZES": "tells everybody's numbers of rows",
     "MASKED": "adds hidden counts to those of a group",
     "WANTED": "tells what the groups want, and x",
     "CELLS": "tells the counts of the groups",

@@ -57,9 +57,10 @@ class Kind(IntEnum):
     SUMS = 23
     TOTALS = 24
     KEY = 25
-    MASKED = 26
-    WANTED = 27
-    CELLS = 28
+    SIZES = 26
+    MASKED = 27
+    WANTED = 28
+    CELLS = 29
 
 
 AMONG_AGENTS = frozenset(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
+from numbers import Rational
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,20 +16,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import InputError, SampleError
 from conovel.stats.levels import Level, as_level, as_whole
-from conovel.stats.members import Member
 from conovel.stats.ranks import as_array
 
 # Cells of the common scale. More cells reveal more; docs/results/joint.md has power against cells.
 N_CELLS = 128
-# The room x of a group: the share of ℓ + 1 that may lie above a floor; 1 - x of the level is left.
-ROOMS = (Fraction(1, 20), Fraction(1, 10), Fraction(3, 20), Fraction(1, 5), Fraction(3, 10))
+# The room of a group: the share of ℓ + 1 that may lie above a floor.
+ROOMS = tuple(Fraction(n, 20) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10))
 
 _LEAST_ROOM = Fraction(1, 40)  # where liars are tolerated: what is above floors is subtracted
+# A larger room is only for groups that keep this share of the level with it.
+USUAL_ROOM, _KEPT = Fraction(3, 10), Fraction(7, 10)
+N_WANTED = 2 + len(ROOMS)  # numbers of one agent, see room_numbers
 
 
 def allowed_rooms(liars: int) -> tuple[Fraction, ...]:
     """Return the rooms that a group may have, ascending."""
-    return (_LEAST_ROOM, *ROOMS) if liars else ROOMS
+    if liars:
+        return (_LEAST_ROOM, *(room for room in ROOMS if room <= USUAL_ROOM))
+    return ROOMS
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,41 +114,78 @@ class RoomWanted(NamedTuple):
     n_test: int
     n_calibration: int
 
-
-def room_numbers(agent: RoomWanted, liars: int = 0) -> tuple[int, ...]:
-    """Return what an agent adds to the totals that the room of its group follows from.
-
-    How many rows it would like to have above its floor, and how many of these each room has place
-    for.
-    """
-    served = (
-        min(agent.n_wanted, most_above(agent.n_calibration, room)) for room in allowed_rooms(liars)
-    )
-    return agent.n_wanted, *served
+    @property
+    def member(self) -> Member:
+        """The agent in a group, with at least one row above its floor."""
+        return Member(self.n_test, self.n_calibration, 1)
 
 
-def choose_room(agents: Sequence[RoomWanted], level: Fraction, liars: int = 0) -> Fraction:
-    """Choose the room x of a group from the numbers of its agents; see :func:`room_from`.
+def affordable_rooms(
+    agents: Sequence[RoomWanted], level: Fraction, liars: int = 0
+) -> list[Fraction]:
+    """Return the rooms that may be chosen: the usual ones, and larger ones that cost little.
 
     Proof: Theorem 10 (docs/theory.md#thm-joint).
     """
-    columns = zip(*(room_numbers(agent, liars) for agent in agents), strict=True)
-    totals = [sum(column) for column in columns] or [0] * (1 + len(allowed_rooms(liars)))
-    return room_from(totals, [(a.n_test, a.n_calibration) for a in agents], level, liars)
+    weight = common_weight([agent.member for agent in agents])
+
+    def is_cheap(room: Fraction) -> bool:
+        members = [Member(m, size, most_above(size, room)) for _, m, size in agents]
+        above = sum(member.n_above for member in members)
+        reach = Reach(sum(member.n_test for member in members), above, Fraction(1))
+        return level_left(members, weight, level, reach) >= _KEPT * level
+
+    return [r for r in allowed_rooms(liars) if r <= USUAL_ROOM or is_cheap(r)]
+
+
+def choose_room(agents: Sequence[RoomWanted], level: Fraction, liars: int = 0) -> Fraction:
+    """Choose the room of a group from the numbers of its agents; see :func:`room_from`.
+
+    Proof: Theorem 10 (docs/theory.md#thm-joint).
+    """
+    sizes = [(agent.n_test, agent.n_calibration) for agent in agents]
+    columns = zip(*(room_numbers(agent, sizes, level, liars) for agent in agents), strict=True)
+    totals = [sum(column) for column in columns] or [0] * N_WANTED
+    return room_from(totals, sizes, level, liars)
+
+
+def room_numbers(
+    agent: RoomWanted, sizes: Sequence[tuple[int, int]], level: Fraction, liars: int = 0
+) -> tuple[int, ...]:
+    """Return what an agent adds to the totals that the room of its group follows from.
+
+    Its likely novelties; these together with the normal rows that the level lets in beside them;
+    and how many of these rows each of `ROOMS` has place for, or each room with liars, then zeros.
+
+    Parameters
+    ----------
+    agent : RoomWanted
+    sizes : sequence of (int, int)
+        Tests m_j and calibration rows ℓ_j of every agent of the group.
+    level : Fraction
+    liars : int
+    """
+    weight = _weight_of(sizes)
+    # N novelties are N/(1 - α) rejected test rows, with α/w calibration rows for each of them
+    beside = Fraction(1) if liars or not weight else (1 + level / weight) / (1 - level)
+    rows = math.floor(agent.n_wanted * beside)
+    rooms = allowed_rooms(liars)
+    served = [min(rows, most_above(agent.n_calibration, room)) for room in rooms]
+    return agent.n_wanted, rows, *served, *[0] * (len(ROOMS) - len(rooms))
 
 
 def room_from(
     totals: Sequence[int], sizes: Sequence[tuple[int, int]], level: Fraction, liars: int = 0
 ) -> Fraction:
-    """Choose the room x, the share of ℓ + 1 that may lie above a floor, from totals alone.
+    """Choose the room of a group, the share of ℓ + 1 that may lie above a floor, from totals.
 
     None of the numbers depends on which rows are calibration rows. There is room for novelties
     up to 15 % of the test rows, at every agent, together with the normal rows that the level
-    lets in beside them. Where more rows look like novelties, x is the smallest that has room for
-    nine tenths of them. A larger x lets agents with many novelties reject them all, and costs
-    everybody a share x of the level. Where liars are tolerated, all rows above the floors of so
-    many agents are subtracted from what is rejected. So only nine tenths of the likely novelties
-    count.
+    lets in beside them. Where more rows look like novelties, it is the smallest room for nine
+    tenths of them, again together with normal rows. A larger room lets agents with many novelties
+    reject them all, and costs everybody a share of the level. Where liars are tolerated, all rows
+    above the floors of so many agents are subtracted from what is rejected. So only nine tenths of
+    the likely novelties count.
 
     Proof: Theorem 10 (docs/theory.md#thm-joint).
 
@@ -148,19 +193,40 @@ def room_from(
     ----------
     totals : sequence of int
         The sums of :func:`room_numbers` over the agents of the group.
-    sizes : sequence of (int, int)
-        Tests m_j and calibration rows ℓ_j of every agent of the group.
-    level : Fraction
-    liars : int
+    sizes, level, liars
+        As there.
     """
-    wanted, *served = totals
-    share = Fraction(15, 100) / (1 - level)  # of all rejected rows among the test rows
-    weight = max((Fraction(m, n + 1) for m, n in sizes), default=Fraction(0))
-    by_numbers = Fraction(0) if liars else share * weight + share * level
-    for room, n in zip(allowed_rooms(liars), served, strict=True):
-        if room >= by_numbers and 10 * n >= 9 * wanted:
+    _, rows, *served = totals
+    by_numbers = Fraction(15, 100) * (_weight_of(sizes) + level) / (1 - level)
+    least = Fraction(0) if liars else by_numbers
+    rooms = affordable_rooms([RoomWanted(0, *size) for size in sizes], level, liars)
+    places = dict(zip(allowed_rooms(liars), served, strict=False))
+    for room in rooms:
+        if room >= least and 10 * places[room] >= 9 * rows:
             return room
-    return ROOMS[-1]
+    return rooms[-1]
+
+
+def _weight_of(sizes: Sequence[tuple[int, int]]) -> Fraction:
+    return common_weight([RoomWanted(0, *size).member for size in sizes])
+
+
+class Member(NamedTuple):
+    """One agent of a group: all its tests and calibration rows, and those above its floor."""
+
+    n_test: int
+    n_calibration: int
+    n_above: int  # the number κ_j of all mixture rows at or above the floor, or a bound on it
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether the agent has tests, and rows above its floor."""
+        return self.n_test > 0 and self.n_above > 0
+
+    @property
+    def most(self) -> int:
+        """The largest number of rows that the agent can reject."""
+        return min(self.n_test, self.n_above)
 
 
 @dataclass(frozen=True)
@@ -218,6 +284,72 @@ def common_weight(agents: Sequence[PooledBlock | Member]) -> Fraction:
     """
     sizes = [(b.n_test, b.n_calibration + 1) for b in agents if b.takes_part]
     return max((Fraction(*size) for size in sizes), default=Fraction(0))
+
+
+def as_weight(weight: Any, lowest: Fraction) -> Fraction:
+    """Return a weight as a fraction, if it is at least the lowest that the theorem allows."""
+    if not isinstance(weight, Rational) or isinstance(weight, bool):
+        raise InputError(f"weight must be an integer or a Fraction, not {weight!r}")
+    if weight < lowest or weight <= 0:
+        raise InputError(
+            f"weight must be above 0 and at least {lowest}, the largest m/(ℓ + 1) of an agent,"
+            f" not {weight}: see common_weight"
+        )
+    return Fraction(weight)
+
+
+class Reach(NamedTuple):
+    """What bounds the rejections of a group: a group g rejects where w(1 + C) <= a min(π k, m_g).
+
+    k is at most the rows of the group and `others` rows of other groups.
+    """
+
+    n_test: int  # m_g, those below the floors included
+    n_above: int  # all mixture rows of the group above their floors
+    share: Fraction  # π
+    others: int = 0
+
+    def right_side(self, n: int) -> Fraction:
+        """Return min(π k, m_g) for n rows of the group and all rows of the others."""
+        return min(self.share * (n + self.others), Fraction(self.n_test))
+
+
+def level_left(
+    members: Sequence[Member], weight: Fraction, level: Fraction, reach: Reach
+) -> Fraction:
+    """Return a = α(1 - x), with x the largest h_j/(ℓ_j + 1) of the agents that take part.
+
+    h_j bounds how many of the ℓ_j calibration rows of an agent and one of its test rows can lie at
+    or above a threshold at which rows are rejected. There are κ_j mixture rows of the agent above
+    its floor. But many calibration rows above a threshold need many rejections, and there are
+    only so many tests. So h_j is the smallest whole number from 1 on with h_j = κ_j, or with
+
+        w h_j  >  α(1 - h_j/(ℓ_j + 1)) min(π k, m_g),
+
+    where k - 1 is the largest number of rejections beside h_j + 1 rows of the agent that are none:
+    min(m_j, κ_j - h_j) of the agent, min(m_a, κ_a) of every other one, and those of other groups.
+    None of these numbers depends on which mixture rows are calibration rows.
+
+    Proof: Theorem 10 (docs/theory.md#thm-joint), Theorem 12 (docs/theory.md#thm-groups).
+    """
+    taking = [member for member in members if member.takes_part]
+    most = sum(member.most for member in taking)
+    x = Fraction(0)
+    for agent in taking:
+        suffices = partial(_suffices, agent, most - agent.most, weight, level, reach)
+        # Its left side grows with h and its right side does not, so the first one is searched for
+        h = 1 + bisect_left(range(1, agent.n_above), True, key=suffices)
+        x = max(x, Fraction(h, agent.n_calibration + 1))
+    return level * (1 - x)
+
+
+def _suffices(
+    agent: Member, of_others: int, weight: Fraction, level: Fraction, reach: Reach, h: int
+) -> bool:
+    size = agent.n_calibration + 1
+    own = min(agent.n_test, agent.n_above - h)
+    beside = min(of_others + own, reach.n_above - h)
+    return weight * h > level * Fraction(size - h, size) * reach.right_side(1 + beside)
 
 
 def floor_cell(mixture_counts: ArrayLike, n_calibration: int, room: Level) -> int:

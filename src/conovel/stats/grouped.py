@@ -3,8 +3,8 @@
 The agents are divided into groups. For a cell t of the common scale let C_g(t) and R_g(t) be
 the numbers of calibration and test rows of group g at or above t and their agent's floor. Group
 g has m_g tests, a weight w_g, a level a_g = α(1 - x_g) and a share π_g; x_g is at most the room of
-the group, and less where fewer rows can matter (`stats/members.py`). If there are k rejections in
-all, group g stops at the lowest cell T_g(k) with
+the group, and less where fewer rows can matter (`level_left` in `stats/cells.py`). If there are k
+rejections in all, group g stops at the lowest cell T_g(k) with
 
     w_g (1 + C_g(t))  <=  a_g min(π_g k, m_g)
 
@@ -27,15 +27,22 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 from numbers import Rational
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import InputError, SampleError
-from conovel.stats.cells import PooledBlock, check_blocks, common_weight, most_above
+from conovel.stats.cells import (
+    Member,
+    PooledBlock,
+    Reach,
+    as_weight,
+    check_blocks,
+    common_weight,
+    level_left,
+    most_above,
+)
 from conovel.stats.levels import Level, as_level, as_liars, as_whole
-from conovel.stats.members import Member, Reach, level_left
 from conovel.stats.ranks import as_array
 
 
@@ -66,7 +73,7 @@ class PooledGroup:
         if self.sizes is not None:
             self._check_totals()
         if self.weight is not None:
-            object.__setattr__(self, "weight", _as_weight(self.weight, self._least_weight))
+            object.__setattr__(self, "weight", as_weight(self.weight, self._least_weight))
         if self.sizes is None and self.is_several:
             self._check_floors()
 
@@ -109,8 +116,8 @@ class PooledGroup:
         (8, 1)
         """
         pairs = tuple((as_whole(m, "n_test"), as_whole(n, "n_calibration")) for m, n in sizes)
-        tests, known = (sum(one) for one in zip(*pairs, strict=True)) if pairs else (0, 0)
-        total = PooledBlock(tests, known, test_counts, calibration_counts)  # type: ignore[arg-type]
+        n_test, n_calibration = (sum(one) for one in zip(*pairs, strict=True)) if pairs else (0, 0)
+        total = PooledBlock(n_test, n_calibration, test_counts, calibration_counts)  # type: ignore[arg-type]
         return cls((total,), room, weight, expected, pairs)
 
     @property
@@ -396,14 +403,3 @@ def _from_each_cell(counts: Sequence[Sequence[int]]) -> list[int]:
     """Add up the rows of all agents from each cell on."""
     by_cell = [sum(cell) for cell in zip(*counts, strict=True)]
     return list(accumulate(reversed(by_cell)))[::-1]
-
-
-def _as_weight(weight: Any, lowest: Fraction) -> Fraction:
-    if not isinstance(weight, Rational) or isinstance(weight, bool):
-        raise InputError(f"weight must be an integer or a Fraction, not {weight!r}")
-    if weight < lowest or weight <= 0:
-        raise InputError(
-            f"weight must be above 0 and at least {lowest}, the largest m/(ℓ + 1) of an agent,"
-            f" not {weight}: see common_weight"
-        )
-    return Fraction(weight)
