@@ -117,7 +117,7 @@ def test_a_large_room_leaves_most_of_the_level():
             above = int(room * 200)
             rows = [PooledBlock(100, 199, [min(above, 100)], [max(above - 100, 0)])] * n_agents
             is_cheap = PooledGroup(rows, room).level_used(TENTH) >= rest
-            assert (room in affordable) is (is_cheap or room <= Fraction(3, 10))
+            assert (room in affordable) is is_cheap
     assert affordable == [room for room in ROOMS if room <= Fraction(3, 10)]
     assert affordable_rooms(group[:2], TENTH) == list(ROOMS)
 

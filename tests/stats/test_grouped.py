@@ -86,6 +86,7 @@ def test_the_rule_equals_its_definition(network, level):
     cells, rejected = reference_groups(scored, level)
     found = grouped_cut(groups, level)
     assert [outcome.n_rejected for outcome in found] == rejected
+    assert [outcome.level_used for outcome in found] == [a for *_, a, _, _ in scored]
     for outcome, cell, (known, tests, *_) in zip(found, cells, scored, strict=True):
         if outcome.n_rejected:  # the same rows: empty cells may lie between
             assert [s >= outcome.cell for s in tests] == [s >= cell for s in tests]

@@ -24,8 +24,8 @@ N_CELLS = 128
 ROOMS = tuple(Fraction(n, 20) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10))
 
 _LEAST_ROOM = Fraction(1, 40)  # where liars are tolerated: what is above floors is subtracted
-# A larger room is only for groups that keep this share of the level with it.
-USUAL_ROOM, _KEPT = Fraction(3, 10), Fraction(7, 10)
+# A larger room is only for groups that keep as much of the level with it as this one leaves.
+USUAL_ROOM = Fraction(3, 10)
 N_WANTED = 2 + len(ROOMS)  # numbers of one agent, see room_numbers
 
 
@@ -123,7 +123,7 @@ class RoomWanted(NamedTuple):
 def affordable_rooms(
     agents: Sequence[RoomWanted], level: Fraction, liars: int = 0
 ) -> list[Fraction]:
-    """Return the rooms that may be chosen: the usual ones, and larger ones that cost little.
+    """Return the rooms that may be chosen: those that leave most of the level, if all are filled.
 
     Proof: Theorem 10 (docs/theory.md#thm-joint).
     """
@@ -133,9 +133,9 @@ def affordable_rooms(
         members = [Member(m, size, most_above(size, room)) for _, m, size in agents]
         above = sum(member.n_above for member in members)
         reach = Reach(sum(member.n_test for member in members), above, Fraction(1))
-        return level_left(members, weight, level, reach) >= _KEPT * level
+        return level_left(members, weight, level, reach) >= (1 - USUAL_ROOM) * level
 
-    return [r for r in allowed_rooms(liars) if r <= USUAL_ROOM or is_cheap(r)]
+    return [room for room in allowed_rooms(liars) if is_cheap(room)]
 
 
 def choose_room(agents: Sequence[RoomWanted], level: Fraction, liars: int = 0) -> Fraction:
