@@ -113,18 +113,11 @@ class RunSpec:
         if self.repeats > 1:
             self._check_repeats()
         check_counting(self)
-        self._check_masks()
 
     def _refuse(self, setting: str, error: type[InputError] = InputError, **words: Any) -> None:
         """Raise if the regime refuses a setting."""
         if reason := self.regime.refusal(setting):
             raise error(reason.format(**words) if words else reason)
-
-    def _check_masks(self) -> None:
-        if not isinstance(self.masks, bool):
-            raise InputError(f"masks must be true or false, not {briefly(self.masks)}")
-        if self.masks:
-            self._refuse("masks")
 
     def _check_repeats(self) -> None:
         """Refuse what is not proven for evidence averaged over several runs."""
