@@ -145,7 +145,7 @@ def either(
     """Return what makes a side of a run: behind commitments, or under masks, if it asks so."""
 
     def make(about: Party | Present) -> Any:
-        if hidden is not None and about.spec.hides_counts:
+        if hidden is not None and about.spec.masks and not about.spec.is_committed:
             return hidden(about)
         side = plain(about)
         return committed(about, side) if about.spec.is_committed else side
