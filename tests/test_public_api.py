@@ -163,7 +163,7 @@ ModelError(InputError) is raised
 Network(agents, *, regime='auto', composite='auto', bits='compact', level=0.1, scorer=None,
     random_state=0, train_fraction=None, pi0=None, on_dropout='abort', repeats=1, ledger=None,
     liars=0, counting='rounds', reveal_to='coordinator', schema=None, privacy=None,
-    min_group_rows=1)
+    min_group_rows=1, masks=False)
 Network.run(*, dropouts=None, on_stage=None, on_finding=None, check=True)
 Network.spec()
 NetworkRun(sites, transcript, guarantee, spec, n_null, lost=(), runs=(), evidence_rounds=(),
@@ -260,8 +260,8 @@ TrainingSet(null_train, mixture)
 TrainingSet.labelled()
 Transcript(run_id='', spec=None, agents=<factory>, roster=(), n_tests=0, left=<factory>,
     weights=<factory>, rooms=<factory>, histograms=<factory>, folds=<factory>,
-    commitments=<factory>, reveals=<factory>, rounds=<factory>, outcome=None, abort=None,
-    entries=<factory>)
+    commitments=<factory>, reveals=<factory>, all_ready=<factory>, group_wanted=<factory>,
+    group_cells=<factory>, rounds=<factory>, outcome=None, abort=None, entries=<factory>)
 Transcript.cell_counts
 Transcript.charged(entry)
 Transcript.from_dict(plain)

@@ -35,6 +35,7 @@
     │       ├── SpecMismatchError        other settings of the run
     │       ├── SchemaMismatchError      other columns
     │       ├── ModelRefusedError        a model that cannot be decoded
+    │       ├── KeyRefusedError          a public key that masks cannot be made with
     │       ├── CountOutOfRangeError     more rows than the agent has
     │       ├── CountRisingError         counts that no ranks can give
     │       ├── OutcomeMismatchError     an outcome that does not follow from the run
@@ -217,6 +218,10 @@ class SchemaMismatchError(RemoteProtocolError):
 
 class ModelRefusedError(RemoteProtocolError):
     """A party sent a model that cannot be decoded."""
+
+
+class KeyRefusedError(RemoteProtocolError):
+    """A party sent a public key that masks cannot be made with."""
 
 
 class CountOutOfRangeError(RemoteProtocolError):

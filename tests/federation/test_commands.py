@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from conovel.errors import InputError
 from conovel.federation import kits, processes
 from conovel.federation.loopback import free_ports
 from conovel.federation.processes import PID_FILE
@@ -174,6 +175,7 @@ def test_a_deployment_refuses_to_pool_rows(conovel, folder):
         (("--on-dropout", "conservative"), "not possible with --on-dropout conservative"),
         (("--counting", "rounds"), "not possible with --counting rounds"),
         (("--list", "april", "--liars", "0"), "no connection"),
+        (("--regime", "together", "--counting", "rounds"), "not possible with --counting rounds"),
     ],
 )
 def test_from_four_sites_on_no_tolerance_is_said_in_writing(conovel, folder, options, said):
@@ -182,3 +184,38 @@ def test_from_four_sites_on_no_tolerance_is_said_in_writing(conovel, folder, opt
     ended = conovel("run", "--federation", file, *options)
     assert ended.returncode == 2
     assert said in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("sites", "options", "expected"),
+    [
+        ("abc", ("--regime", "together"), (True, "rounds", 0)),  # counts are hidden
+        ("abcd", ("--regime", "together"), (True, "committed", 1)),  # a liar is tolerated
+        ("abcd", ("--regime", "together", "--liars", "0"), (True, "rounds", 0)),
+        ("abc", ("--regime", "together", "--no-masks"), (False, "committed", 0)),
+        ("abc", ("--regime", "together", "--counting", "committed"), (True, "committed", 0)),
+        ("abc", ("--regime", "joint"), (False, "committed", 0)),
+    ],
+)
+def test_sums_are_hidden_unless_the_operator_says_otherwise(
+    conovel, folder, monkeypatch, sites, options, expected
+):
+    file = folder / OPERATOR / "federation.toml"
+    names = ", ".join(f'"{name}"' for name in sites)
+    file.write_text(file.read_text().replace('"north", "south"', names))
+    proposed = []
+
+    def note(names, spec, **more):
+        proposed.append((spec.masks, spec.counting, spec.liars))
+        raise InputError("as far as this test goes")
+
+    monkeypatch.setattr("conovel.federation.terms.Terms", note)
+    assert "as far as this test goes" in conovel("run", "--federation", file, *options).stderr
+    assert proposed == [expected]
+
+
+def test_masks_are_refused_where_there_are_no_sums(conovel, folder):
+    file = folder / OPERATOR / "federation.toml"
+    ended = conovel("run", "--federation", file, "--regime", "full", "--masks")
+    assert ended.returncode == 2
+    assert "use the regime 'together'" in " ".join(ended.stderr.split())

@@ -46,6 +46,11 @@ def message(body):
         {"model_families": "forest"},
         {"composites": ["sum"]},
         {"min_group_rows": 0},
+        {"masks": 1},
+        {"max_sum_rounds": 0},
+        {"max_bins": 0},
+        {"max_trees": "many"},
+        {"min_leaf_rows": 0},
         {"max_peer_share": -1},
         {"max_epsilon": 0},
         {"max_epsilon": True},
@@ -107,10 +112,20 @@ def test_equal_limits_are_equal_however_they_are_written():
         ({}, {"counting": "committed", "reveal_to": "members"}, "revealed to all members"),
         ({"reveal_to": "members"}, {"counting": "committed", "reveal_to": "members"}, ""),
         ({"reveal_to": "members"}, {"counting": "committed"}, ""),
+        ({}, {"regime": "together"}, "the coordinator would see sums over its rows"),
+        ({}, {"regime": "together", "masks": True}, ""),
+        ({"masks": False}, {"regime": "together"}, ""),
+        ({"max_sum_rounds": 29}, {"regime": "together", "masks": True}, ""),
+        ({"max_sum_rounds": 28}, {"regime": "together", "masks": True}, "29 rounds of sums"),
+        ({"max_bins": 20}, {"regime": "together", "masks": True}, "bins of a column"),
+        ({"max_trees": 99}, {"regime": "together", "masks": True}, "100 trees"),
+        ({"min_leaf_rows": 6}, {"regime": "together", "masks": True}, "it asks for 6"),
+        ({"max_trees": 1, "min_leaf_rows": 99}, {"regime": "counts"}, ""),  # grows no trees
     ],
 )
 def test_terms_are_taken_up_to_the_limit(limits, asked, words):
-    objection = Limits(**limits).objection(terms(**asked))
+    named = {"regimes": ["together"]} if asked.get("regime") == "together" else {}
+    objection = Limits(**named, **limits).objection(terms(**asked))
     assert words in objection
     assert bool(objection) is bool(words)
 

@@ -36,6 +36,7 @@ def in_process(rows, loopback):
     def make(account):
         terms = account["terms"]
         options = {"regime": terms["spec"]["regime"], "composite": "mean", "bits": 4}
+        options["masks"] = terms["spec"].get("masks", False)
         return in_one_process(
             rows,
             states,
@@ -63,6 +64,7 @@ def account_of(submit, done):
         if regime not in done:
             seed = dict(RUNS)[regime]
             terms = {"regime": regime, "composite": "mean", "bits": 4, "train_fraction": "1/2"}
+            terms["masks"] = regime == "together"
             done[regime] = submit(**terms, level="0.1", seed=seed)
         return done[regime]
 
@@ -105,7 +107,7 @@ def test_a_federation_decides_what_one_process_decides(regime, loopback, in_proc
             if run["run_id"] == run_id
         ]
         assert record["seed"] == network.agents[SITES.index(name)].seed  # to repeat it there
-        counted = {"joint": "HISTOGRAM", "together": "HISTOGRAM", "consensus": "FOLD"}.get(
+        counted = {"joint": "HISTOGRAM", "together": "MASKED", "consensus": "FOLD"}.get(
             regime, "COUNT"
         )
         senders = {row[1] for row in own["transcript"]["messages"] if row[3] == counted}

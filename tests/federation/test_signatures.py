@@ -36,7 +36,9 @@ from conovel.federation.signatures import (
     sign_terms,
     verify,
 )
-from conovel.spec.bodies import COORDINATOR
+from conovel.learning.together.masks import Key, public_key
+from conovel.protocol.messages import decode, encode
+from conovel.spec.bodies import COORDINATOR, Message
 
 RUN, OTHER = "ab" * 16, "cd" * 16
 MESSAGE = b"a model of south" * 4
@@ -104,6 +106,20 @@ def test_no_bit_can_be_changed():
     for n in range(0, len(data), step):
         refused(data[:n])
     refused(data + b"\x00")
+
+
+def test_a_key_for_masks_cannot_be_replaced():
+    """A relay with keys of its own in the middle would know the masks of both sites."""
+    theirs, its_own = (Key(public_key(bytes(31) + end), 100, 10) for end in (b"s", b"r"))
+    run_id = bytes.fromhex(RUN)
+    messages = [encode(Message(run_id, "south", "north", 0, key)) for key in (theirs, its_own)]
+    data = sent(message=messages[0])
+    assert decode(opened(data)).body == theirs
+    error = refused(data.replace(messages[0], messages[1]))
+    assert error.culprit == COORDINATOR
+    assert "may have replaced it" in str(error)
+    refused(sent(message=messages[1], own=credentials("west")))  # signed by another member
+    refused(data, run_id=OTHER)  # a key of an earlier run
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from support.fake_link import table_of
 
 from conovel.deciding.asking import Count, Step
+from conovel.deciding.cell_totals import HISTOGRAMS_FIELD, READIES_FIELD
+from conovel.deciding.cells import Histogram
 from conovel.deciding.committed import REVEALS_FIELD, Reveal
 from conovel.errors import (
     InputError,
@@ -41,22 +43,27 @@ from conovel.stats.cells import N_CELLS
 text = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), max_size=12)
 names = st.lists(text, max_size=4, unique=True).map(lambda n: tuple(sorted(n)))
 levels = st.fractions(min_value="1/1000", max_value="999/1000")
-specs = st.builds(
-    RunSpec.of,
-    regime=st.sampled_from([name for name in REGIMES if name != "consensus"]),
-    level=levels,
-    composite=st.sampled_from(COMPOSITES),
-    bits=st.sampled_from([None, 1, 16, "compact", "compact:300"]),
-    seed=st.integers(0, 2**64),
-    train_fraction=st.none() | levels,
-    on_dropout=st.sampled_from(["abort", "conservative"]),
-) | st.builds(
-    RunSpec.of,
-    regime=st.sampled_from(["counts", "full", "joint"]),
-    counting=st.just("committed"),
-    liars=st.integers(0, 9),
-    reveal_to=st.sampled_from(["coordinator", "members"]),
+specs = (
+    st.builds(
+        RunSpec.of,
+        regime=st.sampled_from([n for n, r in REGIMES.items() if not r.refusal("on_dropout")]),
+        level=levels,
+        composite=st.sampled_from(COMPOSITES),
+        bits=st.sampled_from([None, 1, 16, "compact", "compact:300"]),
+        seed=st.integers(0, 2**64),
+        train_fraction=st.none() | levels,
+        on_dropout=st.sampled_from(["abort", "conservative"]),
+    )
+    | st.builds(
+        RunSpec.of,
+        regime=st.sampled_from(["counts", "full", "joint"]),
+        counting=st.just("committed"),
+        liars=st.integers(0, 9),
+        reveal_to=st.sampled_from(["coordinator", "members"]),
+    )
+    | st.builds(RunSpec.of, regime=st.just("together"), masks=st.booleans())
 )
+specs |= st.builds(RunSpec.of, regime=st.sampled_from(sorted(REGIMES)), level=levels)
 VALUES = {
     fields.U16: st.integers(0, 2**16 - 1),
     fields.U32: st.integers(0, 2**32 - 1),
@@ -79,6 +86,9 @@ VALUES |= {
 }
 reveals = st.builds(Reveal, *(VALUES[code] for code in layout_of(Reveal)))
 VALUES |= {REVEALS_FIELD: st.lists(reveals, max_size=2).map(tuple)}
+for field, kind in ((READIES_FIELD, Ready), (HISTOGRAMS_FIELD, Histogram)):
+    some = st.builds(kind, *(VALUES[code] for code in layout_of(kind)))
+    VALUES[field] = st.lists(some, max_size=2).map(tuple)
 bodies = st.one_of(
     *(st.builds(body, *(VALUES[code] for code in layout_of(body))) for body in BODIES.values())
 )
@@ -280,7 +290,12 @@ def test_the_layout_in_the_documentation():
     forms |= {fields.NAMES: "names", fields.BLOB: "blob", fields.SPEC: "settings"}
     forms |= {fields.COUNTS: "counts", fields.FRACTIONS: "fractions", fields.U32S: "u32s"}
     forms |= {fields.U32S_OF_FOLDS: "u32s of folds", fields.DIGESTS: "digests"}
-    forms |= {fields.U64S: "u64s", REVEALS_FIELD: "bodies"}
+    forms |= {
+        fields.U64S: "u64s",
+        REVEALS_FIELD: "bodies",
+        READIES_FIELD: "readies",
+        HISTOGRAMS_FIELD: "histograms",
+    }
     rows = table_of("protocol.md", "kind", "message", "from → to", "body")
     assert [(number, name, body) for number, name, _, body in rows] == [
         (

@@ -65,6 +65,7 @@ def test_every_published_value_is_checked_or_named(regime):
         {"regime": "counts", "dropouts": {"west": "models"}},
         {"regime": "full", "dropouts": {"west": "counts"}, "on_dropout": "conservative"},
         {"regime": "joint", "dropouts": {"west": "models"}},
+        {"regime": "together", "masks": True},
     ],
     ids=lambda options: ", ".join(map(str, options.values())),
 )
@@ -102,6 +103,38 @@ def test_every_value_of_groups_is_checked():
             holder = holder[step]
         holder[path[-1]] = value
         assert any(found in sentence for sentence in verify(changed))
+
+
+def test_every_value_of_groups_under_masks_is_checked():
+    """A group of which only totals are in the record, and an agent by itself."""
+    rng = np.random.default_rng(5)
+    agents = []
+    for name, n_null, m in (("a", 60, 20), ("b", 60, 20), ("c", 60, 20), ("odd", 40, 400)):
+        X_test = rng.normal(size=(m, 2))
+        X_test[:5] += 6
+        agents.append(cn.Agent(name, rng.normal(size=(n_null, 2)), X_test))
+    run = cn.Network(agents, regime="together", level=0.2, masks=True).run()
+    assert [len(group.agents) for group in run.groups] == [3, 1]
+    assert run.n_rejected
+    plain = json.loads(json.dumps(network_content(run)))
+    assert_every_forgery_is_found(plain)
+    assert not plain["transcript"]["histograms"]
+    assert sorted(plain["transcript"]["group_cells"]) == ["a", "odd"]
+    for path, value, found in [
+        (("weights", "a"), "1/2", "weights.a is '1/2', and follows to be"),
+        (("rooms", "b"), "1/20", "rooms.b is '1/20'"),
+        (("outcome", "cells", 0), 1, "outcome.cells.0 is 1"),
+        (("outcome", "cells", 3), 1, "outcome.cells.3 is 1"),
+        (("group_cells", "a", "tests", 127), 10**6, "counts add up to what no agents have"),
+        (("group_wanted", "a", 0), 10**6, "adds up to what no agents have"),
+        (("group_wanted", "a"), [1], "not asked for"),
+    ]:
+        changed = copy.deepcopy(plain)
+        holder = changed["transcript"]
+        for step in path[:-1]:
+            holder = holder[step]
+        holder[path[-1]] = value
+        assert any(found in sentence for sentence in verify(changed)), verify(changed)
 
 
 def test_a_removed_value_is_no_way_out():

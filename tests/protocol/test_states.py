@@ -144,7 +144,7 @@ def test_a_question_is_a_limit_on_ranks(block, p_value):
 # The table
 
 
-def play(scenario, slow_sites=False):
+def play(scenario, slow_sites=False, **more):
     """A run with a given number of deliveries before an agent is lost."""
     regime, on_dropout, victim, when, pi0 = scenario
     link = Link(
@@ -155,6 +155,7 @@ def play(scenario, slow_sites=False):
         pi0=pi0,
         seed=when,
         slow_sites=slow_sites,
+        **more,
     )
     for _ in range(when):
         link.step()
@@ -183,6 +184,7 @@ def test_every_row_of_the_table_happens_and_nothing_else(monkeypatch):
             play(("consensus", "abort", None, when, None), slow_sites=slow_sites)
             if when < 3:
                 play(("together", "abort", None, when, None), slow_sites=slow_sites)
+                play(("together", "abort", None, when, None), slow_sites=slow_sites, masks=True)
     # What only happens when the one who vanishes is the last one waited for.
     for regime, kind, n in [
         ("full", Kind.HELLO, 2),

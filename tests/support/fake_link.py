@@ -183,6 +183,7 @@ class Link:
                 software="1.0",
                 wire_version=1,
                 nonce=nonce_of(name),
+                secret=nonce_of(f"secret of {name}"),
             )
             for name in sites
         }

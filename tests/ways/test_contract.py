@@ -31,11 +31,15 @@ from support.roles import assert_roles_do_not_matter, draw, in_network
 from conovel import errors
 from conovel.deciding.asking import Count, Step
 from conovel.deciding.base import Decided
+from conovel.deciding.cell_totals import AllSizes, Cells, Masked, Wanted
 from conovel.deciding.cells import Histogram
 from conovel.deciding.ways import DECIDING, LEARNING, guarantee, ways_of
 from conovel.learning.base import State
+from conovel.learning.together.masks import Key
+from conovel.learning.together.way import Sums, Totals
 from conovel.protocol.coordinator import Coordinator
 from conovel.spec.bodies import (
+    AMONG_AGENTS,
     COORDINATOR,
     IN_ROUNDS,
     Kind,
@@ -57,6 +61,7 @@ VARIANTS = [(name, {}) for name in RUN] + [
     for name in RUN
     if not REGIMES[name].refusal("counting")
 ]
+VARIANTS += [(name, {"masks": True}) for name in RUN if not REGIMES[name].refusal("masks")]
 BLOCKS = [LOW, HIGH, THIRD]
 # In this way calibration rows take no part in learning: tests/theory/test_consensus.py.
 WITHOUT_CALIBRATION = {"consensus"}
@@ -205,17 +210,26 @@ HOSTILE = [
     Histogram((10**9,) * N_CELLS, (10**9,) * N_CELLS),
     Outcome(10**9, 10**9, Fraction(1), 99, NAMES, (), ()),
 ]
+HOSTILE_SUMS = [
+    Key(bytes(32), 10**6, 10**6),
+    Sums(b"\xff" * 16),
+    Totals(b"\xff" * 16),
+    Masked(b"\xff" * 16),
+    AllSizes(NAMES, (Ready(10**9, 10**9),) * 3),
+    Wanted(NAMES, (10**9,) * 3, (Fraction(1, 2),) * 3),
+    Cells(NAMES[:1], (HOSTILE[7],)),
+]
 
 
 @pytest.mark.parametrize("target", [COORDINATOR, NAMES[0]])
 @pytest.mark.parametrize(("name", "more"), VARIANTS)
 def test_a_hostile_message_ends_the_run_or_is_one_that_was_due(name, more, target):
     """Wrong kind, wrong round, out of range, unknown sender: at every moment of a run."""
-    link = play(name, **more)
+    link, by_cells = play(name, **more), ways_of(REGIMES[name]).deciding.name == "cells"
     sender = NAMES[1] if target == COORDINATOR else COORDINATOR
     while True:
         machine = link.machines[target]
-        for body in HOSTILE:
+        for body in HOSTILE + (HOSTILE_SUMS if by_cells else []):
             for round_ in (0, 77) if body.kind in IN_ROUNDS else (0,):
                 for author in (sender, "stranger"):
                     victim = copy.deepcopy(machine)
@@ -223,7 +237,7 @@ def test_a_hostile_message_ends_the_run_or_is_one_that_was_due(name, more, targe
                     victim.receive(forge(author, target, body, round_), author)
                     survived = victim.state is not State.ABORTED
                     # Before the roster anybody may be a peer; the roster settles who was.
-                    is_early = before is State.JOINING and body.kind is Kind.MODEL
+                    is_early = before is State.JOINING and body.kind in AMONG_AGENTS
                     assert author == sender or is_early or not survived
                     assert before is State.DONE or not has_outcome(victim)
                     # A LEFT, and a model from a peer, may come at a time when they are expected.

@@ -49,6 +49,8 @@ _FEDERATION = typer.Option("--federation", help="The operator's federation.toml.
     " committed if not given, or rounds where it is not possible: with --pi0, with --on-dropout"
     " conservative, or in consensus.",
     reveal_to="Who sees revealed counts: coordinator, or all members.",
+    masks="In together, hide the sums of each site from the coordinator. On if not given. Without"
+    " liars the counts of each site are hidden, too.",
     privacy="ε of differential privacy for the models that sites send, or ε,δ: every site adds"
     " noise to its own. δ is 1/1000000 if not given.",
     list_name=typer.Option(
@@ -76,6 +78,7 @@ def run(
     liars: int | None = None,
     counting: str | None = None,
     reveal_to: str = "coordinator",
+    masks: bool | None = None,
     privacy: str | None = None,
     schema: Path | None = None,
     list_name: str | None = None,
@@ -105,8 +108,10 @@ def run(
     from conovel.spec.regimes import choose_regime  # noqa: PLC0415
     from conovel.spec.run_spec import RunSpec, of_batch  # noqa: PLC0415
     from conovel.spec.settings import (  # noqa: PLC0415
+        ROUNDS,
         choose_counting,
         choose_liars,
+        choose_masks,
         exposure_note,
     )
 
@@ -119,11 +124,14 @@ def run(
     _silence_nvflare()
     file = read_federation(federation)
     names = choose_sites(file.sites, split_names(sites) if sites else None)
-    counting = counting or choose_counting(chosen, pi0, on_dropout, repeats)
+    masks = choose_masks(chosen) if masks is None else masks
+    counted = counting or choose_counting(chosen, pi0, on_dropout, repeats)
     if liars is None:
         excluded = {"--pi0": pi0 is not None, "--list": list_name is not None}
         excluded["--on-dropout conservative"] = on_dropout != "abort"
-        liars = choose_liars(chosen, len(names), counting, excluded)
+        liars = choose_liars(chosen, len(names), counted, excluded)
+    if counting is None and masks and not liars:
+        counted = ROUNDS  # in which masks hide the counts of each site
     spec = RunSpec.of(
         regime=chosen,
         level=level,
@@ -135,8 +143,9 @@ def run(
         on_dropout=on_dropout,
         repeats=repeats,
         liars=liars,
-        counting=counting,
+        counting=counted,
         reveal_to=reveal_to,
+        masks=masks,
         privacy=privacy,
         schema=as_whole_schema(schema),
     )

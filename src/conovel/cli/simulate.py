@@ -66,7 +66,8 @@ if TYPE_CHECKING:
     privacy="ε of differential privacy for the models that are sent, or ε,δ: noise is added to"
     " them. δ is 1/1000000 if not given.",
     as_deployed="Let scores of peers and counts tell no fewer than 5 rows of an agent apart, or 3"
-    " with fewer than 400 rows, as sites between organisations do by default.",
+    " with fewer than 400 rows, and hide sums behind masks in together, as sites between"
+    " organisations do by default.",
     out="Where to write the run (.json); `conovel verify` reads it. With several regimes each has"
     " a file of its own: run.counts.json, run.joint.json.",
     check="As in `conovel detect`, for every agent.",
@@ -109,6 +110,7 @@ def simulate(
     from conovel.report import network_content  # noqa: PLC0415
     from conovel.rows.storage import write_json  # noqa: PLC0415
     from conovel.runs.network import Network  # noqa: PLC0415
+    from conovel.spec.settings import choose_masks  # noqa: PLC0415
 
     regimes = split_names(regime)
     if ledger is not None and len(regimes) > 1:
@@ -121,7 +123,7 @@ def simulate(
             participants, truth = _read_agents(agent, options, agreed), None
         else:
             participants, truth = _draw_agents(delta, seed, agents, nulls, tests)
-        runs = [
+        networks = [
             Network(
                 participants,
                 regime=name,
@@ -141,13 +143,19 @@ def simulate(
                 privacy=privacy,
                 schema=agreed,
                 min_group_rows=None if as_deployed else 1,
-            ).run(
+            )
+            for name in regimes
+        ]
+        for network in networks if as_deployed else ():
+            network.masks = choose_masks(network.spec().regime)
+        runs = [
+            network.run(
                 dropouts=_read_dropouts(drop),
                 on_stage=show.stage,
                 on_finding=show.finding,
                 check=check,
             )
-            for name in regimes
+            for network in networks
         ]
     for path, run in zip(outs, runs, strict=False):
         write_json(path, network_content(run, truth))

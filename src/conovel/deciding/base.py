@@ -138,11 +138,15 @@ class DecidingCoordinator(Protocol):
 
 
 def either(
-    plain: Callable[[Any], Any], committed: Callable[[Any, Any], Any]
+    plain: Callable[[Any], Any],
+    committed: Callable[[Any, Any], Any],
+    hidden: Callable[[Any], Any] | None = None,
 ) -> Callable[[Any], Any]:
-    """Return what makes a side of a run, behind commitments where its settings ask for them."""
+    """Return what makes a side of a run: behind commitments, or under masks, if it asks so."""
 
     def make(about: Party | Present) -> Any:
+        if hidden is not None and about.spec.masks and not about.spec.is_committed:
+            return hidden(about)
         side = plain(about)
         return committed(about, side) if about.spec.is_committed else side
 

@@ -245,9 +245,29 @@ def _wanted(ready: Ready) -> RoomWanted:
 
 
 def _is_crowded(wanted: RoomWanted, room: Fraction) -> bool:
+    """Tell whether an agent has more likely novelties than room, and may decide by itself."""
     size = wanted.n_calibration + 1
     can_alone = wanted.n_wanted * size >= 20 * wanted.n_test
     return can_alone and wanted.n_wanted > room * size
+
+
+def decides_alone(
+    agent: str,
+    ready: Ready,
+    numbers: Mapping[str, Numbers],
+    spec: RunSpec,
+) -> bool:
+    """Tell whether an agent decides by itself, by its own rows and the plans of the others.
+
+    It is in a group with no other, or has more likely novelties than its group has room for.
+    """
+    groups = divide(numbers, spec, len(numbers))
+    group = next((g for g in groups if agent in g.agents), Group((agent,), Fraction(0)))
+    if len(group.agents) == 1:
+        return True
+    planned = [_in_group(numbers[name], group, spec, len(numbers)) for name in group.agents]
+    room = affordable_rooms([RoomWanted(0, *one) for one in planned], spec.level)[-1]
+    return _is_crowded(_wanted(ready), room)
 
 
 def rooms_of(

@@ -5,30 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, Any
 
-from conovel.deciding.base import Decided, Deciding, Present, either
+from conovel.deciding.base import Decided, Present
 from conovel.deciding.cell_groups import (
     Group,
     apart_from_group,
     divide,
     group_of,
     rooms_of,
-    thin_groups,
     told_groups,
     told_weights,
-    warn_groups,
 )
-from conovel.deciding.committed import (
-    ROUND,
-    TRANSITIONS,
-    CommittedAgent,
-    CommittedCoordinator,
-    Committing,
-    Reveal,
-)
+from conovel.deciding.committed import ROUND, Reveal
 from conovel.errors import CountOutOfRangeError, UnexpectedMessageError
-from conovel.learning.base import INDEPENDENT, Cue, Next, Out, Party, State, insist
+from conovel.learning.base import Next, Out, Party, State, insist
 from conovel.spec.bodies import COORDINATOR, Body, Kind, Outcome, Ready, Start
 from conovel.spec.fields import COUNTS
 from conovel.spec.run_spec import RunSpec
@@ -184,12 +175,21 @@ def decide_revealed(
         for name, reveal in reveals.items()
     }
     decided = decide_groups(groups, blocks, rooms, ready, spec.level, spec.liars)
-    return _as_decided(decided, sorted(reveals))
+    return as_decided(decided, sorted(reveals))
 
 
-def _as_decided(decided: Sequence[GroupOutcome], participants: Sequence[str]) -> Decided:
+def as_decided(
+    decided: Sequence[GroupOutcome], participants: Sequence[str], rounds: int = ROUND
+) -> Decided:
+    """Return what an outcome says of these groups."""
     n_rejected = sum(group.outcome.n_rejected for group in decided)
-    return Decided(n_rejected, rounds=ROUND, cells=told_cells(decided, participants))
+    return Decided(n_rejected, rounds=rounds, cells=told_cells(decided, participants))
+
+
+def count_cells(site: Any, ranks: object) -> CellHistogram:
+    """Count the rows of a site in cells; their ranks do not matter."""
+    counts: CellHistogram = site.count_cells()
+    return counts
 
 
 class CellsAgent:
@@ -241,8 +241,8 @@ class CellsAgent:
         return together
 
     def take(self, body: Body, round_: int) -> Next:
-        """Nothing is asked: the table of states has no such message."""
-        raise AssertionError(body)
+        """Refuse totals: without masks nothing is asked after START."""
+        raise UnexpectedMessageError(f"{body.kind.name} belongs to runs with masks", COORDINATOR)
 
     def finish(self, outcome: Outcome, *, is_ready: bool) -> None:
         """Check the lowest rejected cell against the own rows."""
@@ -329,31 +329,4 @@ class CellsCoordinator:
         """Decide for all groups."""
         present, level = self.present, self.present.spec.level
         decided = decide_groups(self._groups, self._blocks, self._rooms, present.ready, level)
-        return _as_decided(decided, present.here)
-
-
-CELLS = Deciding(
-    name="cells",
-    at_agent=either(CellsAgent, CommittedAgent),
-    at_coordinator=either(CellsCoordinator, CommittedCoordinator),
-    transitions={
-        (State.READY, Kind.START): frozenset({State.COUNTING, Committing.COMMITTED}),
-        (State.COUNTING, Kind.OUTCOME): frozenset({State.DONE}),
-        (State.ASKING, Kind.HISTOGRAM): frozenset({State.ASKING, State.DONE}),
-        (State.ASKING, Cue.DROP): frozenset(),  # ends the run
-        **TRANSITIONS,
-    },
-    counts_type=CellHistogram,
-    count=lambda site, ranks: site.count_cells(),
-    needs=INDEPENDENT,
-    peers_learn="the total count; the weight, x and lowest flagged cell of each group",
-    coordinator_learns=(
-        "every agent's counts of calibration rows and test rows in each cell above its floor, and"
-        " the number of rows in high cells"
-    ),
-    shares_ranks=False,
-    whose="",
-    by_cells=True,
-    thin=thin_groups,
-    warn_thin=warn_groups,
-)
+        return as_decided(decided, present.here)

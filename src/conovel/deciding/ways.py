@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from conovel.deciding.base import Deciding
-from conovel.deciding.cells import CELLS
 from conovel.deciding.counts import COUNTS
 from conovel.deciding.folds import FOLDS
 from conovel.deciding.isolated import ISOLATED, POOLED
+from conovel.deciding.masked_cells import CELLS
 from conovel.learning.alone import ALONE, POOLED_ROWS
 from conovel.learning.base import EXCHANGEABLE, Learning
 from conovel.learning.consensus import CONSENSUS
@@ -36,6 +36,10 @@ _NEW_NOISE = (
     " do with the rows."
 )
 
+_OF_TOTALS = (
+    "which agents decide by themselves, and their numbers of rows in high cells; of each group of"
+    " several agents the total of rows in high cells, and in each cell above floors"
+)
 _PLAIN_NEEDS = (
     "the data of the sites are independent of one another",
     "at each site, the known normals and the normal rows under test are exchangeable, for"
@@ -86,6 +90,27 @@ def ways_of(regime: Regime) -> Ways:
     ('exchange', 'cells')
     """
     return Ways(LEARNING[regime.learning], DECIDING[regime.deciding])
+
+
+def revealed_by(spec: RunSpec) -> tuple[str, str]:
+    """Return what peers and what the coordinator learn in a run with these settings.
+
+    Examples
+    --------
+    >>> revealed_by(RunSpec.of(regime="together", masks=True))[1].split("; ")[-1]
+    'the counts of an agent that decides by itself'
+    """
+    ways = ways_of(spec.regime)
+    if not spec.masks:
+        return ways.peers_learn, ways.coordinator_learns
+    sums, counts = ways.learning.models_in_words, ways.deciding
+    if not spec.hides_counts:
+        return ways.peers_learn, f"{sums}; {counts.coordinator_learns}"
+    both = f"{sums}; {_OF_TOTALS}"
+    return (
+        f"{both}; {counts.peers_learn}",
+        f"{both}; the counts of an agent that decides by itself",
+    )
 
 
 def network_over_time(spec: RunSpec) -> Guarantee:

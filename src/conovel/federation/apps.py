@@ -40,7 +40,7 @@ from conovel.errors import (
 )
 from conovel.federation.calls import MAX_REASON, Delivery, Sites
 from conovel.federation.certificates import Authority, read_credentials
-from conovel.federation.coordinator_driver import MAX_BYTES, CoordinatorDriver
+from conovel.federation.coordinator_driver import CoordinatorDriver
 from conovel.federation.processes import ENVIRONMENT, state_of
 from conovel.federation.run_records import DONE, FAILED, RunRecords, account_of
 from conovel.federation.session import OUTCOME_FILE, TOPIC
@@ -193,7 +193,8 @@ class CoordinatorApp:
         """Take one message; answer with the reason if that is not possible."""
         if self._driver is None:
             return "its run has not begun"
-        _take_signed(self._driver, self._verify, collab.caller, _as_bytes(data), MAX_BYTES)
+        most = self._driver.most_bytes
+        _take_signed(self._driver, self._verify, collab.caller, _as_bytes(data), most)
         return ""
 
     @collab.main  # type: ignore[untyped-decorator]

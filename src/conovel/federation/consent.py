@@ -68,6 +68,13 @@ class Limits:
     min_group_rows: int | str = OWN_RULE
     max_runs_per_day: Positive = 24  # that send a model or counts
     max_runs_per_data: Positive = 10  # with the same rows
+    # Where agents learn together, refuse runs in which the coordinator would see this site's sums.
+    masks: bool = True
+    # The same: rounds of sums, bins of a column in a round, trees, and rows of all in a leaf.
+    max_sum_rounds: Positive = 40
+    max_bins: Positive = 1024
+    max_trees: Positive = 200
+    min_leaf_rows: Positive = 5
     # Test rows of all other agents for each of the site's: it is told their total alone.
     max_peer_share: Annotated[float, Meta(ge=0)] = 100.0
     # The sum of ε over all runs with models of the data set. With a bound, no model leaves
@@ -124,6 +131,7 @@ class Limits:
             )
         return (
             self._objection_to_composite(terms)
+            or self._objection_to_sums(terms)
             or self._objection_to_counting(terms)
             or self._too_few(len(terms.agents))
         )
@@ -142,6 +150,36 @@ class Limits:
             f" ({', '.join(self.composites) or 'none'}): leave out --composite, or the site adds"
             f" {composite!r} to composites in its site.toml"
         )
+
+    def _objection_to_sums(self, terms: Terms) -> str:
+        """Return why sums over this site's rows may not leave it, or not so many."""
+        if not ways_of(terms.spec.regime).learning.by_sums:
+            return ""
+        if self.masks and not terms.spec.masks:
+            return (
+                "the coordinator would see sums over its rows: leave out --no-masks, or the site"
+                " sets masks = false in its site.toml"
+            )
+        from conovel.learning.together.demands import demands_of  # noqa: PLC0415  (loads numba)
+
+        needs = demands_of()
+        for key, n, what in (
+            ("max_sum_rounds", needs.rounds, "rounds of sums"),
+            ("max_bins", needs.bins, "bins of a column in a round"),
+            ("max_trees", needs.trees, "trees"),
+        ):
+            if n > getattr(self, key):
+                return (
+                    f"a run has up to {n} {what}, and it agrees to {getattr(self, key)}: choose"
+                    f" another regime, or the site raises {key} in its site.toml"
+                )
+        if needs.least < self.min_leaf_rows:
+            return (
+                f"a leaf may have {needs.least} rows of all sites, and it asks for"
+                f" {self.min_leaf_rows}: choose another regime, or the site lowers min_leaf_rows"
+                " in its site.toml"
+            )
+        return ""
 
     def _objection_to_counting(self, terms: Terms) -> str:
         spec = terms.spec

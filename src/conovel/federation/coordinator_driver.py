@@ -29,17 +29,29 @@ from conovel.learning.base import State
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.messages import decode
 from conovel.protocol.plain_bodies import as_plain
+from conovel.protocol.replay_messages import key_entries
 from conovel.protocol.states import Outbox, as_text, messages_of
 from conovel.protocol.transcript import Entry, Transcript
 from conovel.spec.bodies import Kind
-from conovel.spec.fields import MAX_TEXT_BYTES
+from conovel.spec.fields import MAX_MODEL_BYTES, MAX_TEXT_BYTES
 from conovel.stats.levels import is_finite_number
 
 # Messages that a site has to answer.
 QUESTIONS = frozenset(
-    {Kind.ROSTER, Kind.SEALED, Kind.START, Kind.COMMITMENTS, Kind.BELOW, Kind.STEP}
+    {
+        Kind.ROSTER,
+        Kind.SEALED,
+        Kind.TOTALS,
+        Kind.START,
+        Kind.SIZES,
+        Kind.WANTED,
+        Kind.COMMITMENTS,
+        Kind.BELOW,
+        Kind.STEP,
+    }
 )
 MAX_BYTES = 1 << 20  # of a message to the coordinator; the largest is a REVEAL
+MAX_SUMS_BYTES = MAX_MODEL_BYTES + 1024  # the same, where agents send sums
 TICK_SECONDS = 0.1
 # Sends messages; returns the receivers that could not be reached, and why.
 Deliver: TypeAlias = Callable[[Outbox], Mapping[str, str]]
@@ -103,6 +115,8 @@ class CoordinatorDriver:
 
     def __init__(self, terms: Terms, deliver: Deliver) -> None:
         self.terms = terms
+        by_sums = ways_of(terms.spec.regime).learning.by_sums
+        self.most_bytes = MAX_SUMS_BYTES if by_sums else MAX_BYTES  # of a message
         self.transcript = Transcript()
         self._deliver = deliver
         self._coordinator = Coordinator(terms.agents, spec=terms.spec, run_id=terms.run_bytes)
@@ -116,12 +130,12 @@ class CoordinatorDriver:
 
     def take(self, data: bytes, sender: str) -> None:
         """Take a message of a site whose name the transport has checked."""
-        if len(data) <= MAX_BYTES:
+        if len(data) <= self.most_bytes:
             self._worker.do(self._step, lambda: self._receive(data, sender))
         else:
             text = (
                 f"{sender} sent {len(data):,} bytes, and a message to the coordinator has at most"
-                f" {MAX_BYTES:,}"
+                f" {self.most_bytes:,}"
             )
             error = MalformedMessageError(text, sender)
             self._worker.do(self._step, lambda: self._coordinator.abort(error))
@@ -219,6 +233,8 @@ class CoordinatorDriver:
         try:
             for name, rows in sorted(replies.values.items()):
                 self.transcript.entries += self._entries(name, rows)
+            if self.terms.spec.masks:  # no key passes the coordinator's machine in the clear
+                self.transcript.entries += key_entries(self.transcript.roster)
         except MalformedMessageError as error:
             self._abort(error)
             return {}

@@ -17,7 +17,7 @@ from conovel.stats.words import counted
 
 DAY = timedelta(hours=24)
 # Messages that follow from no row but the number of rows: a run that sends no other revealed none.
-REVEAL_NOTHING = frozenset({"HELLO", "READY", "ABORT"})
+REVEAL_NOTHING = frozenset({"HELLO", "READY", "ABORT", "KEY"})
 
 
 @dataclass

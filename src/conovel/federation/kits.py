@@ -326,7 +326,7 @@ test = "test.parquet"     # rows to test
 
 [consent]
 # "consensus" sends a description of this site's normals to its peers: add it if that is agreed.
-# "together" sends sums over this site's rows to the coordinator: add it if that is agreed.
+# "together" adds sums over this site's rows to those of others, under masks.
 regimes = ["together", "joint", "full", "counts", "isolated", "split", "conservative"]
 max_level = 0.2
 min_agents = {n}
@@ -343,6 +343,11 @@ model_families = ["forest", "linear", "dense"]   # of models that may leave or c
 composites = ["auto", "mean", "stacked"]   # with "max" or "min" one peer decides a score
 max_nodes_in = 16384           # of a model that comes in
 min_group_rows = "own rule"    # rows that a peer's model or a cell of counts stands for: 5, or 3
+masks = true                   # in "together" nobody may see this site's sums
+max_sum_rounds = 40            # in "together": rounds of sums,
+max_bins = 1024                # bins of a column in a round,
+max_trees = 200                # trees,
+min_leaf_rows = 5              # and rows of all sites in the smallest leaf
 max_runs_per_day = 24          # runs that send a model or counts, within 24 hours
 max_runs_per_data = 10         # the same, with the rows of the same files
 max_peer_share = 100           # test rows of all other sites for each one of this site

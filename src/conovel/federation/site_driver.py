@@ -43,6 +43,7 @@ from conovel.federation.site_list import SiteList
 from conovel.federation.terms import Terms
 from conovel.learning.base import State
 from conovel.learning.consensus import opens_seal
+from conovel.learning.together.masks import SECRET_BYTES
 from conovel.models.wire.header import VERSION as WIRE_VERSION
 from conovel.protocol.agent import Agent
 from conovel.protocol.messages import decode
@@ -80,6 +81,7 @@ class SiteDriver:
             software=__version__,
             wire_version=WIRE_VERSION,
             nonce=secrets.token_bytes(NONCE_BYTES),
+            secret=secrets.token_bytes(SECRET_BYTES),
         )
         self.transcript = Transcript()  # what this site sent and received, and nothing else
         self._bytes_in, self._counting = 0, threading.Lock()

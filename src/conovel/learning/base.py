@@ -14,11 +14,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from conovel.errors import OutcomeMismatchError
 from conovel.spec.bodies import COORDINATOR, Body, Kind
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.training import Numbers
+
+if TYPE_CHECKING:
+    from conovel.learning.together.masks import Masks
 
 EXCHANGEABLE = (
     "each agent's nulls are exchangeable given its novelties and its scores do not depend on"
@@ -120,6 +124,15 @@ class Party:
         The roster, in canonical order; empty before it has come.
     gone : set of str
         Whoever vanished.
+    secret : bytes
+        32 bytes for masks, which nobody else ever knows; `nonce` may be revealed.
+    own : Numbers
+        Its numbers of rows, as its HELLO has them.
+    masks : Masks or None
+        What hides its numbers from the coordinator, see :mod:`conovel.learning.together.masks`;
+        None before the keys have come, and in a run without masks.
+    numbers : dict of Numbers
+        Of everybody on the roster, as they told it with their keys; empty without masks.
     """
 
     name: str
@@ -128,6 +141,10 @@ class Party:
     nonce: bytes
     agents: tuple[str, ...] = ()
     gone: set[str] = field(default_factory=set)
+    secret: bytes = field(default=b"", repr=False)
+    own: Numbers = field(default=Numbers(0, 0))
+    masks: Masks | None = None
+    numbers: dict[str, Numbers] = field(default_factory=dict)
 
     @property
     def index(self) -> int:
@@ -239,6 +256,8 @@ class Learning:
         Whether the numbers of models are on grids of their own precision, the same bits for all.
     combines : bool
         Whether an agent puts the models of its peers together with its own (`composite`).
+    by_sums : bool
+        Whether agents send sums over their rows, which masks can hide.
     simulated : bool
         Whether raw rows would have to leave their site: for simulations only.
     """
@@ -255,4 +274,5 @@ class Learning:
     learnt_from: Callable[[int, int], int | None] = int.__add__
     on_grids: bool = False
     combines: bool = False
+    by_sums: bool = False
     simulated: bool = False

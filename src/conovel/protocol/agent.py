@@ -40,6 +40,7 @@ from conovel.spec.bodies import (
 from conovel.spec.facts import Facts
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec
+from conovel.spec.training import Numbers
 
 
 class Agent(Machine):
@@ -59,6 +60,8 @@ class Agent(Machine):
         Version of the model format; all agents must have the same.
     nonce : bytes
         32 bytes that nobody else knows, for committed counting and for seals. A driver draws them.
+    secret : bytes
+        32 bytes that nobody else ever knows, for masks. A driver draws them for this run alone.
 
     Attributes
     ----------
@@ -77,11 +80,12 @@ class Agent(Machine):
         software: str = "",
         wire_version: int = 0,
         nonce: bytes = b"",
+        secret: bytes = b"",
     ) -> None:
         super().__init__(as_name(name), run_id, State.NEW)
         self.spec, self.regime = spec, as_deployable(spec.regime)
         self._versions = (software, wire_version)
-        self.party = Party(name, spec, self.run_id, nonce, gone=self._gone)
+        self.party = Party(name, spec, self.run_id, nonce, gone=self._gone, secret=secret)
         self._ways = ways_of(self.regime)
         self.learning = self._ways.learning.at_agent(self.party)
         self.deciding = self._ways.deciding.at_agent(self.party)
@@ -114,7 +118,7 @@ class Agent(Machine):
         """Say hello, with the row numbers and columns of the site: the first thing to call."""
         if self.state is not State.NEW:
             raise LocalProtocolError(f"{self.name} has joined already")
-        self._facts = facts
+        self._facts, self.party.own = facts, Numbers(facts.n_null, facts.n_test)
         return self._advance(Cue.JOIN, self._say_hello, self.name)
 
     def work_done(self, result: Any) -> Sequence[Event]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
-from conovel.deciding.cell_groups import divide
-from conovel.deciding.cells import block_of, decide_groups
+import numpy as np
+
+from conovel.deciding.cell_groups import divide, told_groups
+from conovel.deciding.cell_totals import Plan, decide_totals, follows_from_totals, parts_of
+from conovel.deciding.cells import GroupOutcome, block_of, decide_groups
 from conovel.protocol.transcript import Transcript
+from conovel.spec.bodies import Outcome
 from conovel.spec.training import Numbers
+from conovel.stats.cells import N_CELLS
 
 _UNKNOWN: Mapping[str, int] = MappingProxyType({})
 
@@ -79,13 +84,65 @@ def groups_of(
     floors : mapping of int
         The floor of each agent, where it is known: no message tells it.
     """
+    groups = []
+    for one in _decided(transcript):
+        end, reached = one.outcome, list[str]()
+        if one.room and end.cell is not None:
+            reached = [name for name in one.agents if floors.get(name, 0) > end.cell]
+        group = one.agents, end.weight, one.room, end.level_used, end.share, end.cell
+        groups.append(AgentGroup(*group, end.n_rejected, tuple(reached)))
+    return tuple(groups)
+
+
+def plan_in(transcript: Transcript) -> Plan:
+    """Derive the groups and x of a run with masks, as its agents did."""
+    ready, level = transcript.all_ready, transcript.settings.level
+    groups = parts_of(told_groups(transcript.weights), ready)
+    return Plan.of(groups, ready, transcript.group_wanted, level)
+
+
+def total_findings(transcript: Transcript, name: str, outcome: Outcome) -> Iterator[str]:
+    """Check that x and outcome of a run with masks follow from what a site was told."""
+    plan, level = plan_in(transcript), transcript.settings.level
+    if plan.ready.get(name) != transcript.agents[name].ready:
+        yield f"what {name} said when it was ready is not what was told of it"
+    if dict(plan.rooms) != transcript.rooms:
+        yield "x does not follow from what agents want"
+    if not follows_from_totals(plan, transcript.group_cells, level, outcome):
+        yield "the outcome does not follow from the totals"
+
+
+def group_findings(transcript: Transcript, decisions: Mapping[str, Any]) -> Iterator[str]:
+    """Check that the totals of each group are those of the rows of its agents, as far as known."""
+    for group in plan_in(transcript).groups:
+        names, totals = group.agents, transcript.group_cells.get(group.agents[0])
+        here = [decisions[name] for name in names if name in decisions]
+        if totals is None or not here:
+            continue
+        rows = [(np.asarray(own["cells"], dtype=np.int64), own["floor"]) for own in here]
+        tests = sum(np.bincount(c[c >= floor], minlength=N_CELLS) for c, floor in rows)
+        is_right = np.array_equal(tests, totals.tests)
+        if len(here) < len(names):
+            is_right = bool(np.all(tests <= np.array(totals.tests)))
+        if not is_right:
+            yield f"the totals of the group of {names[0]} are not those of its rows above floors"
+        lowest = min(floor for _, floor in rows)
+        if len(here) == len(names) and any(totals.calibration[:lowest]):
+            yield f"the group of {names[0]} counts calibration rows below all floors"
+
+
+def _decided(transcript: Transcript) -> Sequence[GroupOutcome]:
     outcome, rooms, counts = transcript.outcome, transcript.rooms, transcript.cell_counts
     if outcome is None or not rooms:
         return ()
     agents, members = transcript.agents, set(outcome.participants)
-    if not set(transcript.roster) <= agents.keys() or not members <= counts.keys():
+    if not set(transcript.roster) <= agents.keys():
         return ()
     spec = transcript.settings
+    if transcript.all_ready:
+        return decide_totals(plan_in(transcript), transcript.group_cells, spec.level)
+    if not members <= counts.keys():
+        return ()
     numbers = {n: Numbers(agents[n].n_null, agents[n].n_test) for n in transcript.roster}
     planned = divide(numbers, spec, len({*members, *outcome.left_out, *outcome.dropped}))
     ready = {name: agents[name].ready for name in outcome.participants}
@@ -93,11 +150,4 @@ def groups_of(
         name: block_of(name, one, counts[name], rooms[name], spec.level)
         for name, one in ready.items()
     }
-    groups = []
-    for one in decide_groups(planned, blocks, rooms, ready, spec.level, spec.liars):
-        end, reached = one.outcome, list[str]()
-        if one.room and end.cell is not None:
-            reached = [name for name in one.agents if floors.get(name, 0) > end.cell]
-        group = one.agents, end.weight, one.room, end.level_used, end.share, end.cell
-        groups.append(AgentGroup(*group, end.n_rejected, tuple(reached)))
-    return tuple(groups)
+    return decide_groups(planned, blocks, rooms, ready, spec.level, spec.liars)

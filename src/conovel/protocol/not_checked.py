@@ -24,6 +24,12 @@ _CELL_COUNTS = {
     "agent": "limit n_rejected transcript.histograms transcript.outcome.cells transcript.rooms"
     " transcript.weights",
 }
+# What runs with masks have instead of histograms: totals of groups.
+_TOTALS = {
+    "network": "transcript.group_wanted transcript.group_cells.*.calibration",
+    "run": "transcript.group_wanted transcript.group_cells",
+    "agent": "transcript.all_ready transcript.group_wanted transcript.group_cells",
+}
 # What runs with folds have besides.
 _FOLDS = "decisions.*.cells decisions.*.folds decisions.*.normal_at"
 _FOLD_COUNTS = {
@@ -81,6 +87,8 @@ def not_checked(run: Mapping[str, Any]) -> list[str]:
         patterns += _BEHIND_THE_RANKS
     if transcript.get("rooms"):
         patterns += [*_CELLS.split(), *_CELL_COUNTS[kind].split()]
+    if transcript.get("all_ready"):
+        patterns += _TOTALS[kind].split()
     if transcript.get("folds"):
         patterns += [*_FOLDS.split(), *_FOLD_COUNTS[kind].split()]
     if kind == "agent" and transcript.get("commitments") and spec["reveal_to"] == TO_COORDINATOR:

@@ -22,7 +22,7 @@ from conovel.deciding.committed import commitment
 from conovel.deciding.counts import step_of
 from conovel.deciding.ways import guarantee
 from conovel.errors import ConovelError
-from conovel.protocol.group_records import groups_of
+from conovel.protocol.group_records import group_findings, groups_of, total_findings
 from conovel.protocol.not_checked import FORMATS, kind_of
 from conovel.protocol.recompute import (
     differences,
@@ -168,6 +168,8 @@ class _Finished:
             digest = commitment(bytes.fromhex(transcript.run_id), agent, reveal)
             if digest != transcript.commitments.get(agent):
                 yield f"{agent} reveals other counts than it committed to"
+        if transcript.all_ready:
+            yield from total_findings(transcript, name, outcome)
 
     def decided(self, outcome: Outcome, decisions: Mapping[str, Any]) -> Iterator[str]:
         """Check that the counts follow from ranks or cells, and the decisions from the outcome."""
@@ -192,6 +194,8 @@ class _Finished:
                 yield from _cell_findings(self.transcript, outcome, name, own)
             else:
                 yield from self.by_ranks(name, given, rejected)
+        if self.transcript.all_ready:
+            yield from group_findings(self.transcript, decisions)
         if self.has_counts and self.site is None and total != outcome.n_rejected:
             yield f"{counted(total, 'row')} rejected, and the outcome says {outcome.n_rejected}"
 
@@ -310,7 +314,9 @@ def _cell_findings(
         return
     counts = np.bincount(cells[cells >= floor].astype(np.int64), minlength=N_CELLS)
     histogram = transcript.cell_counts.get(name)
-    if histogram is None or counts.tolist() != list(histogram.tests):
+    if transcript.all_ready:
+        pass  # only totals are in the record: see group_findings
+    elif histogram is None or counts.tolist() != list(histogram.tests):
         yield f"the histogram of {name} is not that of its rows above cell {floor}"
     elif any(histogram.calibration[:floor]):
         yield f"the histogram of {name} counts calibration rows below its floor"

@@ -14,13 +14,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import TypeAlias
 
+import numpy as np
+
 from conovel.deciding.asking import Count
+from conovel.deciding.cell_totals import CELLS_ROUND, WANTED_ROUND, AllSizes, Cells, Masked, Wanted
 from conovel.deciding.committed import Commit, Commitments, Reveals
 from conovel.deciding.ways import ways_of
 from conovel.errors import GuaranteeWarning, InputError
 from conovel.learning.base import RankRows
 from conovel.learning.consensus import Seal, Sealed
 from conovel.learning.exchange import FitModels
+from conovel.learning.together.masks import Key
 from conovel.learning.together.way import Sums, Totals
 from conovel.protocol.agent import Agent
 from conovel.protocol.coordinator import Coordinator
@@ -30,6 +34,7 @@ from conovel.protocol.transcript import Entry, Transcript
 from conovel.spec.bodies import COORDINATOR, Body, Hello, Kind, Left, Message, Model, Roster, Start
 from conovel.spec.facts import Facts
 from conovel.spec.fields import MAX_MODEL_BYTES
+from conovel.stats.cells import N_CELLS, N_WANTED
 from conovel.stats.stepup import RankHistogram
 
 _DIGEST = bytes(32)  # stands for a digest that no record holds
@@ -73,6 +78,7 @@ def _script(record: Transcript) -> Iterator[Step]:
         yield from _stage(record, number, {n: Count(count) for n, count in round_.counts.items()})
     if not record.rounds:
         yield from _stage(record, 1, {})
+    yield from _masked(record)
     yield from ((name, histogram, 1) for name, histogram in sorted(record.histograms.items()))
     for name, folds in sorted(record.folds.items()):
         yield from ((name, counts, number) for number, counts in enumerate(folds, 1))
@@ -91,6 +97,20 @@ def _zeros(record: Transcript, kind: type[Sums] | type[Totals]) -> list[tuple[En
             raise InputError(f"a message with {entry.n_bytes} bytes cannot be {entry.kind}")
         bodies.append((entry, kind(bytes(size))))
     return bodies
+
+
+def _masked(record: Transcript) -> Iterator[Step]:
+    """Give numbers that add up to the recorded totals: no record has those under masks.
+
+    The first agent of a group sends all of them, and the others send zeros.
+    """
+    cells = {n: (*one.calibration, *one.tests) for n, one in record.group_cells.items()}
+    rounds = ((WANTED_ROUND, record.group_wanted, N_WANTED), (CELLS_ROUND, cells, 2 * N_CELLS))
+    for number, totals, size in rounds:
+        for entry in sorted(record.entries, key=lambda e: e.sender):
+            if (entry.kind, entry.round) == (Kind.MASKED.name, number):
+                numbers = totals.get(entry.sender, (0,) * size)
+                yield entry.sender, Masked(np.array(numbers, dtype="<u8").tobytes()), number
 
 
 def _stage(record: Transcript, number: int, bodies: Mapping[str, Body]) -> Iterator[Step]:
@@ -153,7 +173,13 @@ def _received(record: Transcript) -> Iterator[tuple[Body, int]]:
     if "START" in kinds:
         began = tuple(name for name in roster if record.left.get(name) != 0)
         rooms = tuple(record.rooms[name] for name in began if name in record.rooms)
-        yield Start(began, record.n_tests, rooms), 0
+        yield Start(began, record.n_tests, () if record.all_ready else rooms), 0
+    if record.all_ready:
+        names = sorted(record.all_ready)
+        yield AllSizes(tuple(names), tuple(record.all_ready[name] for name in names)), 0
+        yield _wanted(record), WANTED_ROUND
+        groups, cells = sorted(record.group_cells), record.group_cells
+        yield Cells(tuple(groups), tuple(cells[name] for name in groups)), CELLS_ROUND
     for number, round_ in sorted(record.rounds.items()):
         yield round_.question, number
         yield from ((Left(lost), number) for lost in _lost_in(record, number))
@@ -165,6 +191,21 @@ def _received(record: Transcript) -> Iterator[tuple[Body, int]]:
         yield Reveals(agents, reveals), 1
     if record.outcome is not None:
         yield record.outcome, max(record.rounds, default=record.n_rounds)
+
+
+def _wanted(record: Transcript) -> Wanted:
+    groups = sorted(record.group_wanted)
+    totals = tuple(n for name in groups for n in record.group_wanted[name])
+    return Wanted(tuple(groups), totals, tuple(record.rooms[n] for n in sorted(record.all_ready)))
+
+
+def key_entries(roster: Sequence[str]) -> list[Entry]:
+    """List the keys that agents send one another: no record has them, and all have one size."""
+    entries = []
+    for sender, receiver in permutations(roster, 2):
+        message = Message(bytes(16), sender, receiver, 0, Key(bytes(32), 0, 0))
+        entries.append(Entry(0, sender, receiver, Kind.KEY.name, len(encode(message))))
+    return entries
 
 
 def replay_site(record: Transcript, name: str) -> Transcript:
@@ -254,6 +295,9 @@ def message_findings(
         )
         for transcript in (record, replayed)
     )
+    if record.settings.masks:
+        ends = [e for e in key_entries(record.roster) if site in (None, e.sender, e.receiver)]
+        follows.update(ends)
     wrong = [("does not follow", entry) for entry in (listed - follows).elements()]
     wrong += [("is missing", entry) for entry in (follows - listed).elements()]
     # Whoever was given up for lost is turned away; nobody else hears an ABORT before an outcome.

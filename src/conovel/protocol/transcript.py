@@ -17,6 +17,7 @@ from operator import index
 from typing import Any, NamedTuple
 
 from conovel.deciding.asking import Below, Count, Question, Step
+from conovel.deciding.cell_totals import CELLS_ROUND, AllSizes, Cells, Wanted
 from conovel.deciding.cells import Histogram
 from conovel.deciding.committed import Commit, Commitments, Reveal, Reveals
 from conovel.deciding.folds import FoldCounts
@@ -59,10 +60,12 @@ class Entry(NamedTuple):
         """Where it is listed: by stage, round, kind and names, whatever came in first."""
         kind = Kind[self.kind]
         counts = Kind.HISTOGRAM <= kind <= Kind.REVEALS or Kind.MODEL < kind <= Kind.COUNT
-        is_counting = self.round and counts
+        is_counting = self.round and (counts or Kind.MASKED <= kind <= Kind.CELLS)
         stage = Kind.BELOW if is_counting else kind
-        if kind in (Kind.SEAL, Kind.SEALED):
+        if kind in (Kind.SEAL, Kind.SEALED, Kind.KEY):
             stage = Kind.MODEL
+        if kind is Kind.SIZES:
+            stage = Kind.START
         return stage, self.round, kind, self.sender, self.receiver
 
 
@@ -120,6 +123,12 @@ class Transcript:
         In committed counting, the commitment of each agent.
     reveals : dict of Reveal
         In committed counting, the counts that each agent revealed.
+    all_ready : dict of Ready
+        With masks, what agents said when they were ready, as it was told to all of them.
+    group_wanted : dict of tuple
+        With masks, what each group wants above its floors, by its first agent.
+    group_cells : dict of Histogram
+        With masks, the rows of each group in each cell above floors, by its first agent.
     rounds : dict of Round
         Questions and counts by round, from 1.
     outcome : Outcome or None
@@ -148,6 +157,9 @@ class Transcript:
     folds: dict[str, list[FoldCounts]] = field(default_factory=dict)
     commitments: dict[str, bytes] = field(default_factory=dict)
     reveals: dict[str, Reveal] = field(default_factory=dict)
+    all_ready: dict[str, Ready] = field(default_factory=dict)
+    group_wanted: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    group_cells: dict[str, Histogram] = field(default_factory=dict)
     rounds: dict[int, Round] = field(default_factory=dict)
     outcome: Outcome | None = None
     abort: Abort | None = None
@@ -164,6 +176,8 @@ class Transcript:
     def n_rounds(self) -> int:
         """How many rounds of counts there were; histograms are one, and folds one each."""
         n_folds = max(map(len, self.folds.values()), default=0)
+        if self.all_ready:
+            return CELLS_ROUND
         return len(self.rounds) or int(bool(self.histograms or self.reveals)) or n_folds
 
     @property
@@ -233,6 +247,13 @@ class Transcript:
             case Start():
                 self.n_tests = body.n_tests
                 self.rooms = dict(zip(body.participants, body.rooms, strict=False))
+            case AllSizes():
+                self.all_ready = dict(zip(body.agents, body.ready, strict=False))
+            case Wanted():
+                self.group_wanted = body.by_group
+                self.rooms = dict(zip(sorted(self.all_ready), body.rooms, strict=False))
+            case Cells():
+                self.group_cells |= dict(zip(body.groups, body.totals, strict=False))
             case Histogram():
                 self.histograms[sender] = body
             case FoldCounts():
@@ -280,6 +301,7 @@ class Transcript:
         tables = {
             key: {name: write(value) for name, value in sorted(getattr(self, key).items())}
             for key, (write, _) in _TABLES.items()
+            if key not in _OF_MASKS or getattr(self, key)
         }
         return {
             "format": FORMAT,
@@ -315,11 +337,12 @@ class Transcript:
                 )
             if plain["format"] != FORMAT:
                 raise ValueError(f"its format is {plain['format']!r}")
-            if max(len(plain[key]) for key in ("roster", *_TABLES)) > MAX_AGENTS:
+            listed = [key for key in _TABLES if key not in _OF_MASKS or key in plain]
+            if max(len(plain[key]) for key in ("roster", *listed)) > MAX_AGENTS:
                 raise ValueError(f"it names more than {MAX_AGENTS} agents")
             tables = {
-                key: {as_text(name): read(value) for name, value in plain[key].items()}
-                for key, (_, read) in _TABLES.items()
+                key: {as_text(name): _TABLES[key][1](value) for name, value in plain[key].items()}
+                for key in listed
             }
             return cls(
                 run_id=as_text(plain["run_id"]),
@@ -379,4 +402,8 @@ _TABLES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     ),
     "commitments": (bytes.hex, lambda digits: bytes.fromhex(as_text(digits))),
     "reveals": (as_plain, partial(as_body, Reveal)),
+    "all_ready": (as_plain, partial(as_body, Ready)),
+    "group_wanted": (list, lambda numbers: tuple(map(index, numbers))),
+    "group_cells": (as_plain, partial(as_body, Histogram)),
 }
+_OF_MASKS = ("all_ready", "group_wanted", "group_cells")  # only runs with masks have them

@@ -227,7 +227,7 @@ def _groups(run: Checked, transcript: Transcript) -> tuple[AgentGroup, ...]:
 
 
 def _counting(transcript: Transcript, groups: tuple[AgentGroup, ...]) -> list[Section]:
-    if transcript.cell_counts:
+    if transcript.cell_counts or transcript.group_cells:
         return [_cells(transcript, groups)]
     if transcript.folds:
         return [fold_section(transcript)]
@@ -267,11 +267,14 @@ def _reveals(transcript: Transcript) -> Section:
     return Section(table.caption, words, tables=[table])
 
 
+_MASKED = "adds them to those of its group under masks, so that only totals are seen"
+
+
 def _cells(transcript: Transcript, groups: tuple[AgentGroup, ...]) -> Section:
     words = [
         "Each site counts its calibration rows and test rows in every cell above its floor, and"
-        " sends these counts. The calibration rows of all sites of a group count together. One"
-        " step-up decides for all groups."
+        f" {_MASKED if transcript.group_cells else 'sends these counts'}. The calibration rows of"
+        " all sites of a group count together. One step-up decides for all groups."
     ]
     if transcript.reveals:
         words += [_COMMITTED, _tolerance(transcript.settings)]
@@ -313,7 +316,7 @@ def _named(names: Sequence[str]) -> str:
 
 def _messages(transcript: Transcript) -> list[Section]:
     regime = transcript.settings.regime
-    revealed = revealed_rows(regime)
+    revealed = revealed_rows(transcript.settings)
     words = f"What left each site in the regime “{regime.name}”."
     sections = [Section(revealed.caption, [words], tables=[revealed])]
     if transcript.entries:

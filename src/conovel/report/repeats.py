@@ -97,7 +97,7 @@ def repeated_network_story(run: Checked) -> Story:
     n_tested = sum(sites.object(name).integer("n_tested") for name in sites)
     n_bytes = [transcript.totals()["bytes"] for transcript in transcripts]
     rounds = run.objects("evidence_rounds")
-    revealed = revealed_rows(spec.regime)
+    revealed = revealed_rows(spec)
     words = realised(truth)
     return Story(
         kind="Several sites",

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from conovel.deciding.asking import Question, Step
 from conovel.deciding.counts import step_of
-from conovel.deciding.ways import ways_of
+from conovel.deciding.ways import revealed_by, ways_of
 from conovel.protocol.group_records import AgentGroup
 from conovel.protocol.transcript import Transcript
 from conovel.report.picture import shortened
 from conovel.report.plots import spelled
 from conovel.report.view import MOST_SITES, Picture, Table
 from conovel.spec.bodies import COORDINATOR
-from conovel.spec.regimes import Regime
+from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import N_CELLS
 
 MOST_MESSAGES = 300
@@ -27,6 +27,9 @@ MEANING = {
     "MODEL": "a score model, as bytes",
     "SEAL": "commits to the second models",
     "SEALED": "tells everybody's commitments",
+    "KEY": "a public key, to make masks with",
+    "SUMS": "adds numbers to a sum",
+    "TOTALS": "tells the sums",
     "READY": "says that the ranks are ready",
     "LEFT": "says who vanished",
     "START": "says how many tests there are",
@@ -34,6 +37,10 @@ MEANING = {
     "STEP": "asks for p-values within the step-up",
     "COUNT": "answers with one number",
     "HISTOGRAM": "counts the rows in each cell",
+    "SIZES": "tells everybody's numbers of rows",
+    "MASKED": "adds hidden counts to those of a group",
+    "WANTED": "tells what the groups want, and x",
+    "CELLS": "tells the counts of the groups",
     "OUTCOME": "says where the counts ended",
     "ABORT": "breaks the run off",
 }
@@ -180,7 +187,8 @@ def cell_rows(transcript: Transcript) -> Table:
     outcome = transcript.outcome
     lowest = dict(zip(outcome.participants, outcome.cells, strict=False)) if outcome else {}
     rows = []
-    for name, counts in sorted(transcript.cell_counts.items()):
+    counted = transcript.cell_counts or transcript.group_cells  # of sites, or of groups
+    for name, counts in sorted(counted.items()):
         cut = lowest.get(name, N_CELLS)
         flagged = sum(counts.tests[cut:])
         above = [
@@ -191,7 +199,7 @@ def cell_rows(transcript: Transcript) -> Table:
         ]
         rows.append([shortened(name, 24), *(f"{n:,}" for n in above)])
     columns = [
-        "site",
+        "first site of a group" if transcript.group_cells else "site",
         "calibration rows above the floor",
         "test rows above the floor",
         "calibration rows in flagged cells",
@@ -274,14 +282,14 @@ def message_rows(transcript: Transcript) -> list[Table]:
     ]
 
 
-def revealed_rows(regime: Regime) -> Table:
+def revealed_rows(spec: RunSpec) -> Table:
     """Show what was revealed to which party (docs/revealed.md)."""
-    ways = ways_of(regime)
-    rows = [["what this regime sends", ways.peers_learn, ways.coordinator_learns]]
-    if not ways.learning.simulated:
+    rows = [["what this regime sends", *revealed_by(spec)]]
+    if not ways_of(spec.regime).learning.simulated:
+        to_peers = "of each site" if spec.masks else "totals over all sites"
         rows += [
             ["names of the sites", "all", "all"],
-            ["numbers of rows", "totals over all sites", "of each site"],
+            ["numbers of rows", to_peers, "of each site"],
             ["names of the columns", "that they are equal", "their number and a digest"],
             ["who vanished, and when", "yes", "yes"],
             ["rows, scores, ranks, p-values", "nothing", "nothing"],

@@ -93,6 +93,11 @@ class Network(Shown):
         regime `joint`, hold at least. In one process nothing leaves an agent, so it is 1. Between
         organisations each site has its own number. None is what a site has by default: 5, or 3
         with fewer than 400 rows.
+    masks : bool
+        In the regime `together`, hide each agent's numbers from the coordinator: pairs of agents
+        add random numbers that cancel in the sum. The decisions are the same. In one process
+        nothing leaves an agent, so it is off. Between organisations it is on. Needs the extra
+        ``masks``.
 
     See Also
     --------
@@ -130,6 +135,7 @@ class Network(Shown):
         schema: SchemaLike = None,
         privacy: PrivacyLike = None,
         min_group_rows: int | None = 1,
+        masks: bool = False,
     ) -> None:
         self.agents = agents
         self.regime = regime
@@ -149,6 +155,7 @@ class Network(Shown):
         self.schema = schema
         self.privacy = privacy
         self.min_group_rows = min_group_rows
+        self.masks = masks
 
     def spec(self) -> RunSpec:
         """Check the settings and give them as the one record that all agents agree on."""
@@ -167,6 +174,7 @@ class Network(Shown):
             reveal_to=self.reveal_to,
             schema=None if self.schema is None else as_whole_schema(self.schema),
             privacy=self.privacy,
+            masks=self.masks,
             names_models=name_models(self.agents, self.scorer),
         )
 

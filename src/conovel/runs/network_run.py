@@ -6,6 +6,7 @@ machine to the next is written down.
 
 from __future__ import annotations
 
+import secrets
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -20,6 +21,7 @@ from conovel.deciding.folds import agreed_of
 from conovel.deciding.ways import guarantee, ways_of
 from conovel.errors import ConovelError, InputError, RunAbortedError, SiteFailedError, WireError
 from conovel.learning.base import Work
+from conovel.learning.together.masks import SECRET_BYTES
 from conovel.models.wire import paper_bits
 from conovel.models.wire.header import VERSION as WIRE_VERSION
 from conovel.protocol import agent as protocol
@@ -78,6 +80,7 @@ def run_network(
             software=__version__,
             wire_version=WIRE_VERSION,
             nonce=nonce_of(run_id, name),
+            secret=secrets.token_bytes(SECRET_BYTES),
         )
         for name in sites
     }

@@ -56,9 +56,16 @@ class Kind(IntEnum):
     LISTED = 22
     SUMS = 23
     TOTALS = 24
+    KEY = 25
+    SIZES = 26
+    MASKED = 27
+    WANTED = 28
+    CELLS = 29
 
 
-AMONG_AGENTS = frozenset({Kind.MODEL})  # all other messages have the coordinator at one end
+AMONG_AGENTS = frozenset(
+    {Kind.MODEL, Kind.KEY}
+)  # all other messages have the coordinator at one end
 # Everything else happens once in a run and has round 0.
 # Models have rounds in the regime `consensus` alone.
 IN_ROUNDS = frozenset(
@@ -79,6 +86,9 @@ IN_ROUNDS = frozenset(
         Kind.LISTED,
         Kind.SUMS,
         Kind.TOTALS,
+        Kind.MASKED,
+        Kind.WANTED,
+        Kind.CELLS,
     }
 )
 

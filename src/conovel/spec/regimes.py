@@ -68,6 +68,12 @@ class Regime:
         return n_null, n_test // self.n_blocks(n_agents)
 
 
+_NO_SUMS = {
+    "masks": (
+        "masks hide what agents add to a sum, and in the regime {name} agents learn from no sums:"
+        " leave masks out, or use the regime 'together'"
+    )
+}
 _NO_COUNTS = {
     "liars": ("the regime {name} has no counts that an agent could lie about: leave liars at 0"),
     "counting": "the regime {name} has no counts: leave counting at 'rounds'",
@@ -75,7 +81,7 @@ _NO_COUNTS = {
         "in the regime {name} nobody learns how many rows others reject, which a ledger needs: use"
         " 'joint' or 'full'"
     ),
-}
+} | _NO_SUMS
 _OTHERS_SEND_MODELS = "use 'joint', 'full', 'conservative' or 'split'"
 _NO_MODELS = {
     "privacy": (
@@ -88,7 +94,7 @@ _ONE_STEP_UP = {
         "repeats needs runs with a proven bound, and pi0={{pi0!r}} has none for several sites: use"
         " pi0='storey', or leave it out"
     )
-}
+} | _NO_SUMS
 _CELLS = {
     "pi0": ("pi0 is not proven for the regime {name}: leave it out, or use the regime 'full'"),
     "on_dropout": (
@@ -135,7 +141,7 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
                 "conservative", "Conservative Model Exchange", "exchange", "isolated", _NO_COUNTS
             ),
             Regime("full", "(ours)", "exchange", "counts", _ONE_STEP_UP),
-            Regime("joint", "(ours)", "exchange", "cells", _CELLS),
+            Regime("joint", "(ours)", "exchange", "cells", _CELLS | _NO_SUMS),
             Regime("together", "(ours)", "together", "cells", _CELLS | _NO_MODELS),
             Regime(
                 "consensus",
@@ -143,6 +149,7 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
                 "consensus",
                 "folds",
                 _CELLS
+                | _NO_SUMS
                 | {
                     "liars": _NO_LIARS,
                     "counting": _NO_LIARS,

@@ -80,6 +80,7 @@ class RunSpec:
     reveal_to: str = TO_COORDINATOR  # who sees the counts in committed counting
     schema: Schema | SchemaDigest | None = None  # None where all columns are plain numbers
     privacy: Privacy | None = None  # ε and δ of the models that each site sends
+    masks: bool = False  # hide what each agent adds to a sum, where agents learn together
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -160,6 +161,7 @@ class RunSpec:
         """Give the settings as plain JSON types, fractions as text."""
         columns = {} if self.schema is None else {"schema": _schema_as_plain(self.schema)}
         privacy = {} if self.privacy is None else {"privacy": str(self.privacy)}
+        masks = {"masks": True} if self.masks else {}
         return {
             "regime": self.regime.name,
             "level": str(self.level),
@@ -175,6 +177,7 @@ class RunSpec:
             "reveal_to": self.reveal_to,
             **columns,
             **privacy,
+            **masks,
         }
 
     @classmethod
@@ -185,7 +188,7 @@ class RunSpec:
         names = {field.name for field in fields(cls)}
         if unknown := sorted(map(str, set(plain) - names)):
             raise InputError(f"a run has no setting called {', '.join(unknown)}")
-        if missing := sorted(names - {"schema", "privacy"} - set(plain)):
+        if missing := sorted(names - {"schema", "privacy", "masks"} - set(plain)):
             raise InputError(f"the settings of the run lack {', '.join(missing)}")
         for name in ("regime", "level", "composite", "on_dropout", "counting", "reveal_to"):
             _check_text(name, plain[name])
@@ -205,6 +208,11 @@ class RunSpec:
     def is_committed(self) -> bool:
         """Whether agents commit to their counts before they reveal them."""
         return self.counting != ROUNDS
+
+    @property
+    def hides_counts(self) -> bool:
+        """Whether agents decide from totals alone: with commitments, counts are revealed."""
+        return self.masks and not self.is_committed
 
     @property
     def told(self) -> RunSpec:

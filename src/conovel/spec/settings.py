@@ -103,6 +103,11 @@ def has_counting(regime: Regime) -> bool:
     return not regime.refusal("counting")
 
 
+def choose_masks(regime: Regime) -> bool:
+    """Choose masks between organisations wherever agents send sums."""
+    return not regime.refusal("masks")
+
+
 def choose_counting(regime: Regime, pi0: object, on_dropout: str, repeats: int = 1) -> str:
     """Choose how to count between organisations: committed, wherever that is possible."""
     possible = has_counting(regime) and pi0 is None and on_dropout == "abort" and repeats == 1
@@ -132,7 +137,9 @@ def choose_liars(
 
 
 def check_counting(spec: RunSpec) -> None:
-    """Refuse settings of the counts that are not proven, with the reason."""
+    """Refuse settings of the counts that are not proven, and masks where there are no sums."""
+    if spec.masks is not False:
+        _check_masks(spec)
     _as_one_of("counting", spec.counting, COUNTING)
     _as_one_of("reveal_to", spec.reveal_to, REVEAL_TO)
     for setting, is_given in (("liars", spec.liars), ("counting", spec.counting == COMMITTED)):
@@ -155,6 +162,13 @@ def check_counting(spec: RunSpec) -> None:
             "counts in rounds are not revealed to members: leave reveal_to at 'coordinator', or"
             " take counting='committed'"
         )
+
+
+def _check_masks(spec: RunSpec) -> None:
+    if not isinstance(spec.masks, bool):
+        raise InputError(f"masks must be true or false, not {briefly(spec.masks)}")
+    if reason := spec.regime.refusal("masks"):
+        raise InputError(reason)
 
 
 def _check_committed(spec: RunSpec) -> None:

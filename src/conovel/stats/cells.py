@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ ROOMS = tuple(Fraction(n, 20) for n in (1, 2, 3, 4, 5, 6, 7, 8, 10))
 _LEAST_ROOM = Fraction(1, 40)  # where liars are tolerated: what is above floors is subtracted
 # A larger room is only for groups that keep as much of the level with it as this one leaves.
 USUAL_ROOM = Fraction(3, 10)
+N_WANTED = 2 + len(ROOMS)  # numbers of one agent, see room_numbers
 
 
 def allowed_rooms(liars: int) -> tuple[Fraction, ...]:
@@ -137,7 +139,45 @@ def affordable_rooms(
 
 
 def choose_room(agents: Sequence[RoomWanted], level: Fraction, liars: int = 0) -> Fraction:
-    """Choose the room of a group, the share of ℓ + 1 that may lie above a floor, from numbers.
+    """Choose the room of a group from the numbers of its agents; see :func:`room_from`.
+
+    Proof: Theorem 10 (docs/theory.md#thm-joint).
+    """
+    sizes = [(agent.n_test, agent.n_calibration) for agent in agents]
+    columns = zip(*(room_numbers(agent, sizes, level, liars) for agent in agents), strict=True)
+    totals = [sum(column) for column in columns] or [0] * N_WANTED
+    return room_from(totals, sizes, level, liars)
+
+
+def room_numbers(
+    agent: RoomWanted, sizes: Sequence[tuple[int, int]], level: Fraction, liars: int = 0
+) -> tuple[int, ...]:
+    """Return what an agent adds to the totals that the room of its group follows from.
+
+    Its likely novelties; these together with the normal rows that the level lets in beside them;
+    and how many of these rows each of `ROOMS` has place for, or each room with liars, then zeros.
+
+    Parameters
+    ----------
+    agent : RoomWanted
+    sizes : sequence of (int, int)
+        Tests m_j and calibration rows ℓ_j of every agent of the group.
+    level : Fraction
+    liars : int
+    """
+    weight = _weight_of(sizes)
+    # N novelties are N/(1 - α) rejected test rows, with α/w calibration rows for each of them
+    beside = Fraction(1) if liars or not weight else (1 + level / weight) / (1 - level)
+    rows = math.floor(agent.n_wanted * beside)
+    rooms = allowed_rooms(liars)
+    served = [min(rows, most_above(agent.n_calibration, room)) for room in rooms]
+    return agent.n_wanted, rows, *served, *[0] * (len(ROOMS) - len(rooms))
+
+
+def room_from(
+    totals: Sequence[int], sizes: Sequence[tuple[int, int]], level: Fraction, liars: int = 0
+) -> Fraction:
+    """Choose the room of a group, the share of ℓ + 1 that may lie above a floor, from totals.
 
     None of the numbers depends on which rows are calibration rows. There is room for novelties
     up to 15 % of the test rows, at every agent, together with the normal rows that the level
@@ -148,18 +188,27 @@ def choose_room(agents: Sequence[RoomWanted], level: Fraction, liars: int = 0) -
     the likely novelties count.
 
     Proof: Theorem 10 (docs/theory.md#thm-joint).
+
+    Parameters
+    ----------
+    totals : sequence of int
+        The sums of :func:`room_numbers` over the agents of the group.
+    sizes, level, liars
+        As there.
     """
-    weight = common_weight([agent.member for agent in agents])
-    # N novelties are N/(1 - α) rejected test rows, with α/w calibration rows for each of them
-    beside = 1 if liars or not weight else (1 + level / weight) / (1 - level)
-    by_numbers = Fraction(0) if liars else Fraction(15, 100) * (weight + level) / (1 - level)
-    wanted = [a.n_wanted * beside for a in agents]
-    rooms = affordable_rooms(agents, level, liars)
+    _, rows, *served = totals
+    by_numbers = Fraction(15, 100) * (_weight_of(sizes) + level) / (1 - level)
+    least = Fraction(0) if liars else by_numbers
+    rooms = affordable_rooms([RoomWanted(0, *size) for size in sizes], level, liars)
+    places = dict(zip(allowed_rooms(liars), served, strict=False))
     for room in rooms:
-        most = [most_above(a.n_calibration, room) for a in agents]
-        if room >= by_numbers and 10 * sum(map(min, wanted, most)) >= 9 * sum(wanted):
+        if room >= least and 10 * places[room] >= 9 * rows:
             return room
     return rooms[-1]
+
+
+def _weight_of(sizes: Sequence[tuple[int, int]]) -> Fraction:
+    return common_weight([RoomWanted(0, *size).member for size in sizes])
 
 
 class Member(NamedTuple):

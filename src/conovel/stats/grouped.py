@@ -330,6 +330,19 @@ def grouped_cut(
     return tuple(side.outcome(k) for side in sides)
 
 
+def cut_at(groups: Sequence[PooledGroup], level: Level, k: int) -> tuple[PooledOutcome, ...]:
+    """Return where every group stops if there are k rejections in all.
+
+    Whoever knows k and the rows of some groups can so check the cells of these groups.
+
+    Proof: Theorem 12 (docs/theory.md#thm-groups).
+    """
+    alpha = as_level(level)
+    shares = shares_of(groups, alpha)
+    used = levels_used(groups, alpha, shares)
+    return tuple(_Side(*one).outcome(k) for one in zip(groups, used, shares, strict=True))
+
+
 def _relied_on(sides: Sequence[_Side], k: int, liars: int) -> int:
     """Return Σ_g N_g(k) - D_f(k), and zero if it is negative."""
     lies = sorted(n for side in sides for n in side.could_claim(k)) if liars else []

@@ -5,8 +5,8 @@ import pytest
 
 from conovel.learning.together import bins
 from conovel.learning.together.forest import Forest
-from conovel.learning.together.learner import Learner, learn, sum_of
-from conovel.learning.together.rounds import AgentRows, Settings
+from conovel.learning.together.learner import Learner, learn
+from conovel.learning.together.rounds import AgentRows, Settings, sum_of
 from conovel.spec.fields import MAX_MODEL_BYTES
 
 SMALL = Settings(n_trees=12, n_plain_trees=6, depth=5, least=3)

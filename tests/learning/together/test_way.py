@@ -9,8 +9,9 @@ from conovel.errors import SiteVanishedError
 from conovel.experiments.gaussian import gaussian_design
 from conovel.learning.base import Party
 from conovel.learning.together.at_site import SiteLearner
-from conovel.learning.together.learner import learn
-from conovel.learning.together.rounds import AgentRows
+from conovel.learning.together.demands import demands_of
+from conovel.learning.together.learner import Learner, learn
+from conovel.learning.together.rounds import AgentRows, sum_of
 from conovel.learning.together.scale import own_weight
 from conovel.learning.together.way import Sums, TogetherCoordinator
 from conovel.protocol import agent as protocol
@@ -210,3 +211,16 @@ def test_a_site_blames_the_coordinator_for_totals_of_no_rows():
 def test_seeds_of_128_bits_are_taken():
     run = cn.Network(agents_of(rows(9)), regime="together", random_state=2**70 + 3)
     assert run.run(check=False).spec.seed == 2**70 + 3
+
+
+def test_no_run_asks_for_more_than_it_says():
+    """What sites compare with their consent bounds every round of a run."""
+    asked = demands_of()
+    run = cn.Network(agents_of(rows(4, n_null=400, n_test=200)), regime="together")
+    entries = [e for e in run.run(check=False).transcript.entries if e.kind == "SUMS"]
+    assert max(e.round for e in entries) == asked.rounds
+    parts = [AgentRows(*pair) for pair in rows(4, n_null=3000, n_test=900)]
+    learner = Learner(3, 3, 0)
+    while not learner.bins:
+        assert learner.n_numbers <= 2 + 3 * asked.bins
+        learner.take(sum_of([learner.answer(part) for part in parts]))

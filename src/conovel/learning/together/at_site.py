@@ -50,6 +50,7 @@ class SiteLearner:
 
     learner: Learner
     rows: AgentRows
+    _numbers: Whole  # of its last round
 
     def __init__(self, party: Party) -> None:
         self._party = party
@@ -69,9 +70,11 @@ class SiteLearner:
     def go_on(self, totals: bytes) -> bytes | None:
         """Take the totals; return the numbers of the next round, None if there is none."""
         try:
-            self.learner.take(np.frombuffer(totals, NUMBER).astype(np.int64))
+            self.learner.take(np.frombuffer(totals, NUMBER).astype(np.int64), self._numbers)
         except (ArithmeticError, LookupError, ValueError) as error:
             reason = f"the coordinator is wrong: its totals are of no rows ({error})"
+            if self._party.masks is not None:
+                reason += ". Or an agent sent numbers that are not of its rows: masks hide whose"
             raise OutcomeMismatchError(reason, COORDINATOR) from None
         return None if self.learner.is_done else self._answer()
 
@@ -111,4 +114,5 @@ class SiteLearner:
     def _answer(self) -> bytes:
         if self.learner.is_scaled:
             self._fit_own()
-        return self.learner.answer(self.rows).astype(NUMBER).tobytes()
+        self._numbers = self.learner.answer(self.rows)
+        return self._numbers.astype(NUMBER).tobytes()

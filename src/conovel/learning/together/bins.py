@@ -22,6 +22,11 @@ _N_QUANTILES = 32
 # Quantiles at 0, 1, 2 and 3 standard deviations of a normal column, for its centre and unit.
 NORMAL = (0.5, 0.15865525393145707, 0.022750131948179195, 0.0013498980316300933)
 
+_N_TAILS = 24  # bins at either end, each with twice the rows of the one before
+_MOST_WANTED = _N_QUANTILES + 2 * _N_TAILS + 2 * len(NORMAL)  # quantiles of a column
+# Intervals of a column in one round: the parts of those that are divided, and one between each.
+MOST_INTERVALS = max(1 << _FIRST_BITS, (_PARTS + 1) * _MOST_WANTED + 1)
+
 Keys = NDArray[np.uint64]
 
 
@@ -105,7 +110,7 @@ def _wanted_places(n_rows: int, least: int) -> NDArray[np.int64]:
     if n_rows == 0:
         return np.ones(1, dtype=np.int64)
     even = np.arange(1, _N_QUANTILES) * n_rows // _N_QUANTILES
-    tails = least * 2 ** np.arange(24)
+    tails = least * 2 ** np.arange(_N_TAILS)
     tails = tails[tails < n_rows]
     normal = np.array([q for p in NORMAL for q in (p, 1 - p)]) * n_rows
     places = np.concatenate([even, tails, n_rows - tails, normal.astype(np.int64)])

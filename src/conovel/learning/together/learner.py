@@ -11,13 +11,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from conovel.learning.together import bins as binning
 from conovel.learning.together import moments
 from conovel.learning.together.forest import MOST_ODDS, Forest
 from conovel.learning.together.moments import Discriminants, Whole
-from conovel.learning.together.rounds import AgentRows, Round, Settings
+from conovel.learning.together.rounds import (
+    AgentRows,
+    Round,
+    Settings,
+    by_kind,
+    require_rows,
+    sum_of,
+)
 from conovel.learning.together.scale import (
     N_NARROW,
     edges_from,
@@ -36,6 +42,9 @@ _PLAN = ("relative", "relative", "common", "common", "common")  # which directio
 _PLAIN_SHRINKAGE = 10.0  # of trees without discriminants
 _PLAIN_WEIGHT = 0.5  # of their log-odds, in standard units
 _STEP = 1024.0  # log-odds are added up in such parts
+MOMENT_ROUNDS = 2 + 2 * len(_PLAN)
+SCORE_ROUNDS = 2  # spreads of the forests, and counts by the whole score
+MOST_DERIVED_BINS = max(_RELATIVE.size, _DISCRIMINANT.size) + 1
 
 
 class Learner:
@@ -100,12 +109,17 @@ class Learner:
         """
         return self._round.answer(rows)
 
-    def take(self, totals: Whole) -> None:
-        """Go on with the sums over all agents; ValueError for what no rows can have."""
+    def take(self, totals: Whole, own: Whole | None = None) -> None:
+        """Go on with the sums over all agents; ValueError for what no rows can have.
+
+        `own` are numbers of an agent, which must be part of the sums.
+        """
         if totals.size != self.n_numbers:
             raise ValueError(f"{totals.size} numbers, and not {self.n_numbers}")
         if self._round.is_counted and totals.min(initial=0) < 0:
             raise ValueError("a number of rows is below zero")
+        if self._round.is_counted and own is not None and np.any(totals < own):
+            raise ValueError("a number of rows is below that of this agent")
         self.n_rounds += 1
         self._round.take(totals)
 
@@ -126,7 +140,7 @@ class Learner:
         stops = np.cumsum([cuts.size + 1 for cuts in self._cuts])[:-1]
         counts = np.split(totals[2:], stops)
         for column in counts:
-            _require_rows(column, self._n_null + self._n_mixture)
+            require_rows(column, self._n_null + self._n_mixture)
         least = self.settings.least
         if self.n_rounds < binning.N_ROUNDS:
             self._cuts = [
@@ -159,8 +173,8 @@ class Learner:
     def _of_kinds(self, totals: Whole) -> tuple[Whole, Whole]:
         """Return the counts of null_train and of the mixture; each row is in one cell."""
         null, mixture = np.split(totals, 2)
-        _require_rows(null, self._n_null)
-        _require_rows(mixture, self._n_mixture)
+        require_rows(null, self._n_null)
+        require_rows(mixture, self._n_mixture)
         return null, mixture
 
     # --- moments --------------------------------------------------------------------------------
@@ -207,7 +221,7 @@ class Learner:
 
     def _cells(self, rows: AgentRows) -> Whole:
         cells = moments.cells_of(self._columns(rows)[:, -1])
-        return _by_kind(cells, rows.is_mixture, moments.CELLS.size + 1)
+        return by_kind(cells, rows.is_mixture, moments.CELLS.size + 1)
 
     def _take_cells(self, totals: Whole) -> None:
         self._weights = moments.weights_of(*self._of_kinds(totals))
@@ -340,7 +354,7 @@ class Learner:
         scores = self._added(rows.codes)
         if rows.own is not None:
             scores = scores + rows.own
-        return _by_kind(narrow_cells(scores), rows.is_mixture, N_NARROW)
+        return by_kind(narrow_cells(scores), rows.is_mixture, N_NARROW)
 
     def _take_scores(self, totals: Whole) -> None:
         null, mixture = self._of_kinds(totals)
@@ -375,28 +389,9 @@ class Learner:
         return np.searchsorted(edges, scores, side="right").astype(np.int64)
 
 
-def _by_kind(cells: Whole, is_mixture: NDArray[np.bool_], n_cells: int) -> Whole:
-    """Count the rows of null_train in each cell, then those of the mixture."""
-    kinds = (cells[~is_mixture], cells[is_mixture])
-    counts = [np.bincount(kind, minlength=n_cells) for kind in kinds]
-    return np.concatenate(counts).astype(np.int64)
-
-
-def _require_rows(counts: Whole, n_rows: int) -> None:
-    """Check that each of `n_rows` is counted once."""
-    if counts.max(initial=0) > n_rows or int(counts.sum()) != n_rows:
-        raise ValueError(f"not each of {n_rows} rows is counted once")
-
-
 def learn(agents: Sequence[AgentRows], seed: int, settings: Settings | None = None) -> Learner:
     """Learn the score of agents in one process, from sums alone."""
     learner = Learner(agents[0].values.shape[1], len(agents), seed, settings)
     while not learner.is_done:
         learner.take(sum_of([learner.answer(rows) for rows in agents]))
     return learner
-
-
-def sum_of(answers: Sequence[Whole]) -> Whole:
-    """Add up the numbers of all agents; whole numbers, so that no order matters."""
-    total: Whole = np.sum(np.stack(answers), axis=0, dtype=np.int64)
-    return total

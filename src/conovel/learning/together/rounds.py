@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from conovel.learning.together import bins as binning
 from conovel.learning.together.moments import Whole
@@ -54,3 +55,22 @@ class Round(NamedTuple):
     answer: Callable[[AgentRows], Whole]
     take: Callable[[Whole], None]
     is_counted: bool = True  # whether all its numbers are numbers of rows
+
+
+def by_kind(cells: Whole, is_mixture: NDArray[np.bool_], n_cells: int) -> Whole:
+    """Count the rows of null_train in each cell, then those of the mixture."""
+    kinds = (cells[~is_mixture], cells[is_mixture])
+    counts = [np.bincount(kind, minlength=n_cells) for kind in kinds]
+    return np.concatenate(counts).astype(np.int64)
+
+
+def require_rows(counts: Whole, n_rows: int) -> None:
+    """Check that each of `n_rows` is counted once."""
+    if counts.max(initial=0) > n_rows or int(counts.sum()) != n_rows:
+        raise ValueError(f"not each of {n_rows} rows is counted once")
+
+
+def sum_of(answers: Sequence[Whole]) -> Whole:
+    """Add up the numbers of all agents; whole numbers, so that no order matters."""
+    total: Whole = np.sum(np.stack(answers), axis=0, dtype=np.int64)
+    return total

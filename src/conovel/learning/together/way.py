@@ -3,6 +3,9 @@
 An agent sends whole numbers that it computed from its rows (:class:`Sums`). When those of all are
 in, the coordinator sends their totals to everybody (:class:`Totals`). What is counted next follows
 from the totals, at every agent by itself (:mod:`conovel.learning.together.learner`).
+
+With masks, agents first send one another public keys (:class:`Key`), and then numbers that say
+nothing by themselves (:mod:`conovel.learning.together.masks`). The totals are the same.
 """
 
 from __future__ import annotations
@@ -16,10 +19,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from conovel.errors import CountOutOfRangeError, SiteVanishedError, UnexpectedMessageError
-from conovel.learning.base import Cue, Learning, Next, Out, Party, State, Table, Work
+from conovel.errors import (
+    CountOutOfRangeError,
+    SiteVanishedError,
+    UnexpectedMessageError,
+    UnknownSenderError,
+)
+from conovel.learning.base import Cue, Learning, Next, Out, Party, State, Step, Table, Work, insist
+from conovel.learning.together.masks import Key, Purpose, added, agree, public_key
 from conovel.spec.bodies import COORDINATOR, Body, Kind
 from conovel.spec.fields import BLOB
+from conovel.spec.training import Numbers
 from conovel.stats.cells import CellHistogram
 
 if TYPE_CHECKING:
@@ -47,6 +57,7 @@ class Totals(Body):
 class Together(Enum):
     """States of an agent that learns with the others."""
 
+    AGREEING = "agreeing"  # sent its key, waits for those of its peers
     COUNTING_ROWS = "counting rows"  # waits for its site
     ADDING = "adding"  # sent its numbers, waits for the totals
 
@@ -83,21 +94,39 @@ class TogetherAgent:
 
     def __init__(self, party: Party) -> None:
         self.party, self.score = party, b""
-        self.awaited: list[str] = []
         from conovel.learning.together.at_site import SiteLearner  # noqa: PLC0415  (loads numba)
 
         self._learner = SiteLearner(party)
         self._weight, self._round = Fraction(0), 0
+        self._keys: dict[str, Key] = {}  # of the peers
+        self._is_agreed = not party.spec.masks
+
+    @property
+    def awaited(self) -> list[str]:
+        """The peers whose keys have not come."""
+        return [] if self._is_agreed else sorted(self.party.peers - self._keys.keys())
 
     def begin(self, weight: Fraction) -> Next:
-        """Count for the first round."""
-        self._weight = weight
-        return Together.COUNTING_ROWS, [CountRows(self._learner, weight)]
+        """Count for the first round; with masks, send the own key first."""
+        self._weight, party = weight, self.party
+        if not party.spec.masks:
+            return self._count()
+        for sender in sorted(self._keys.keys() - set(party.agents)):
+            raise UnknownSenderError(f"{sender} sent a key and is not on the roster", sender)
+        insist(len(party.agents) > 1, "an agent alone has nobody to hide its numbers among")
+        key = Key(public_key(party.secret), *party.own)
+        state, steps = self._when_agreed()
+        return state, [Out(party.peers, key), *steps]
 
     def take(self, sender: str, body: Body, round_: int, state: Enum) -> Next:
-        """Take the totals of the round that was sent last."""
+        """Take the key of a peer, or the totals of the round that was sent last."""
+        if isinstance(body, Key) and self.party.spec.masks:
+            self._keys[sender] = body
+            return (state, []) if state is State.JOINING else self._when_agreed()
         if not isinstance(body, Totals) or round_ != self._round:
             raise UnexpectedMessageError(f"{sender} sent totals of round {round_}", sender)
+        if self.party.masks is not None:
+            self.party.masks.hear(body.numbers)
         return Together.COUNTING_ROWS, [CountRows(self._learner, self._weight, body.numbers)]
 
     def work_done(self, result: bytes | None) -> Next:
@@ -105,11 +134,29 @@ class TogetherAgent:
         if result is None:
             return State.RANKING, [RankTogether(self._learner)]
         self._round += 1
+        if self.party.masks is not None:
+            agents = self.party.agents
+            result = self.party.masks.masked(result, Purpose.LEARN, self._round, agents)
         return Together.ADDING, [Out([COORDINATOR], Sums(result), self._round)]
 
     def lost(self, state: Enum) -> Next:
         """Nothing: without an agent the coordinator ends the run."""
         return state, []
+
+    def _when_agreed(self) -> Next:
+        """Count for the first round, once the keys of all peers have come."""
+        if self.awaited:
+            return Together.AGREEING, []
+        party, self._is_agreed = self.party, True
+        keys = {name: key.public for name, key in self._keys.items()}
+        party.masks = agree(party.name, party.secret, party.run_id, party.agents, keys)
+        numbers = {name: Numbers(key.n_null, key.n_test) for name, key in self._keys.items()}
+        party.numbers = dict(sorted({**numbers, party.name: party.own}.items()))
+        return self._count()
+
+    def _count(self) -> Next:
+        steps: list[Step] = [CountRows(self._learner, self._weight)]
+        return Together.COUNTING_ROWS, steps
 
 
 class TogetherCoordinator:
@@ -140,8 +187,7 @@ class TogetherCoordinator:
                 raise CountOutOfRangeError(
                     f"{name} sent {size // 8} numbers, not {usual // 8}", name
                 )
-        arrays = [np.frombuffer(numbers, NUMBER) for numbers in self._numbers.values()]
-        totals = np.sum(arrays, axis=0, dtype=NUMBER).tobytes()
+        totals = added(list(self._numbers.values()))
         self._numbers, self._round = {}, round_ + 1
         return [Out(self._roster, Totals(totals), round_)]
 
@@ -161,7 +207,9 @@ class TogetherCoordinator:
 
 
 TRANSITIONS: Table = {
-    (State.JOINING, Kind.ROSTER): frozenset({Together.COUNTING_ROWS}),
+    (State.JOINING, Kind.KEY): frozenset({State.JOINING}),  # a peer had its roster sooner
+    (State.JOINING, Kind.ROSTER): frozenset({Together.AGREEING, Together.COUNTING_ROWS}),
+    (Together.AGREEING, Kind.KEY): frozenset({Together.AGREEING, Together.COUNTING_ROWS}),
     (Together.COUNTING_ROWS, Cue.WORK_DONE): frozenset({Together.ADDING, State.RANKING}),
     (Together.ADDING, Kind.TOTALS): frozenset({Together.COUNTING_ROWS}),
     (State.WAITING, Kind.SUMS): frozenset({State.WAITING}),
@@ -173,4 +221,5 @@ TOGETHER = Learning(
     transitions=TRANSITIONS,
     models_in_words="the totals of the numbers that all agents send while they learn",
     coordinator_learns="the numbers of rows, and sums over rows, that every agent sends",
+    by_sums=True,
 )
