@@ -2,11 +2,14 @@
 
     python -m benchmarks together [--draws 6] [--only WORD ...] [--regimes ...] [--data FOLDER]
 
-Designs: the paper's Gaussian one over 3, 30 and 100 agents; the same over three agents with 2 %
+Designs: the paper's Gaussian one over 3, 9, 30 and 100 agents; the same over three agents with 2 %
 and with 40 % novelties; and, with FOLDER, tables: thin agents (100 known normals, 33 tests with 3
-novelties), and tables with sites of their own (600 known normals, 200 tests with at most 20
-novelties). Powers are means over draws with standard errors. The last column is the processor time
-of a run, divided by that of one plain random forest of 100 trees for each agent.
+novelties); three agents with rows of one source (500 known normals, 200 tests with 20 novelties;
+"rare": 1,000 and 330 with 7); three agents that prefer some clusters of the normals; and tables
+with sites of their own (600 known normals, 200 tests with at most 20 novelties; "many rows": up to
+1,500, and 330 tests with 33). Powers are means over draws with standard errors. The last column is
+the processor time of a run, divided by that of one plain random forest of 100 trees for each
+agent.
 """
 
 import argparse
@@ -20,9 +23,12 @@ from sklearn.ensemble import RandomForestClassifier
 
 import conovel as cn
 from benchmarks._real_sets import Site, files, load
+from benchmarks._real_sets import draw as draw_trial
 from conovel.experiments.gaussian import gaussian_design
 
 Draw = Callable[[int], list[Site]]
+_ALIKE = ("shuttle", "mammography", "satellite", "PageBlocks", "annthyroid", "mnist", "donors")
+_CLUSTERS = (*_ALIKE, "skin", "gasdrift")
 
 
 def gaussian(n_agents: int, shift: float) -> Draw:
@@ -72,8 +78,35 @@ def thin(path: Path, n_agents: int) -> Draw:
     return draw
 
 
-def by_site(path: Path) -> Draw:
-    """Return the sites of a table: 600 known normals, 200 tests with at most 20 novelties."""
+def alike(path: Path, n_null: int, n_test: int, n_novel: int) -> Draw:
+    """Return three agents with rows of one source; no row is at two of them."""
+
+    def draw(seed: int) -> list[Site]:
+        data, rng = load(path), np.random.default_rng([13, seed])
+        normal, novel = (
+            data.X[rng.permutation(np.flatnonzero(m))] for m in (~data.is_novel, data.is_novel)
+        )
+        n_normal = n_null + n_test - n_novel
+        if len(normal) < 3 * n_normal or len(novel) < 3 * n_novel:
+            raise ValueError(f"{path.name} has too few rows for three agents")
+        sites = []
+        for j in range(3):
+            own = normal[n_normal * j : n_normal * (j + 1)]
+            rows = np.vstack([own[n_null:], novel[n_novel * j : n_novel * (j + 1)]])
+            order = rng.permutation(n_test)
+            sites.append(Site(own[:n_null], rows[order], order >= n_test - n_novel))
+        return sites
+
+    return draw
+
+
+def by_cluster(path: Path) -> Draw:
+    """Return three agents, each with more rows of some clusters of the normals."""
+    return lambda seed: draw_trial(path, "three sites", 600, seed).sites
+
+
+def by_site(path: Path, most_null: int = 600, n_test: int = 200, most_novel: int = 20) -> Draw:
+    """Return the sites of a table."""
 
     def draw(seed: int) -> list[Site]:
         data, rng = load(path), np.random.default_rng([11, seed])
@@ -81,11 +114,12 @@ def by_site(path: Path) -> Draw:
         for site in np.unique(data.site):
             parts = (data.X[(data.site == site) & m] for m in (~data.is_novel, data.is_novel))
             normal, novel = (part[rng.permutation(len(part))] for part in parts)
-            n_novel = min(20, len(novel))
-            n_null = min(600, len(normal) - (200 - n_novel))
-            rows = np.vstack([normal[n_null : n_null + 200 - n_novel], novel[:n_novel]])
+            n_novel = min(most_novel, len(novel))
+            n_normal = n_test - n_novel
+            n_null = min(most_null, len(normal) - n_normal)
+            rows = np.vstack([normal[n_null : n_null + n_normal], novel[:n_novel]])
             order = rng.permutation(len(rows))
-            sites.append(Site(normal[:n_null], rows[order], order >= 200 - n_novel))
+            sites.append(Site(normal[:n_null], rows[order], order >= n_normal))
         return sites
 
     return draw
@@ -95,7 +129,7 @@ def designs(folder: Path | None) -> dict[str, Draw]:
     """Name all designs that can be drawn."""
     named: dict[str, Draw] = {
         f"gaussian, {k} agents, shift {shift}": gaussian(k, float(shift))
-        for k in (3, 30, 100)
+        for k in (3, 9, 30, 100)
         for shift in (0, 2, 4)
     }
     named |= {f"2 % novel, shift {shift}": with_share(0.02, float(shift)) for shift in (0, 2)}
@@ -107,6 +141,16 @@ def designs(folder: Path | None) -> dict[str, Draw]:
     for name in ("netflow", "beijing_air", "gas_turbine", "gusto"):
         if name in paths:
             named[f"{name}, its sites"] = by_site(paths[name])
+    if "netflow" in paths:
+        named["netflow, its sites, many rows"] = by_site(paths["netflow"], 1500, 330, 33)
+    if "shuttle" in paths:
+        named["shuttle, three alike, rare"] = alike(paths["shuttle"], 1000, 330, 7)
+    for name in _ALIKE:
+        if name in paths:
+            named[f"{name}, three alike"] = alike(paths[name], 500, 200, 20)
+    for name in _CLUSTERS:
+        if name in paths:
+            named[f"{name}, three by cluster"] = by_cluster(paths[name])
     return named
 
 
@@ -137,7 +181,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=6)
     parser.add_argument("--only", nargs="+", default=[])
-    parser.add_argument("--regimes", nargs="+", default=["together", "joint"])
+    parser.add_argument("--regimes", nargs="+", default=["together", "joint", "full", "counts"])
     parser.add_argument("--data", type=Path)
     options = parser.parse_args()
     warnings.simplefilter("ignore", cn.ConovelWarning)

@@ -204,11 +204,10 @@ def test_a_site_that_leaves_out_a_column_has_another_schema(mixed):
 
 
 def test_the_defaults_are_those_of_one_process(files, rows):
-    network = in_one_process(rows, states_of(files), 0, scorer=SCORER)
+    network = in_one_process(rows, states_of(files), 0, scorer=SCORER, regime="together")
     expected = network.run()
-    assert expected.spec.regime.name == "joint"
     asked = make_terms(SITES, run_id=run_id_of_network(network))
-    account = FakeNVFlare(asked, files, agreeing_to("joint")).run()
+    account = FakeNVFlare(asked, files, agreeing_to("together")).run()
     assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
 
 

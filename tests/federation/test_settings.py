@@ -158,7 +158,7 @@ def test_a_federation_file(tmp_path):
 def test_terms_have_the_defaults_of_a_network():
     network = inspect.signature(Network).parameters
     plain = Terms(("north", "south")).to_dict()["spec"]
-    assert plain["regime"] == Network([]).spec().regime.name == "joint"
+    assert plain["regime"] == Network([]).spec().regime.name == "together"
     for name in ("composite", "bits", "on_dropout", "pi0", "train_fraction"):
         assert plain[name] == network[name].default, name
     assert plain["seed"] == network["random_state"].default
@@ -242,17 +242,17 @@ def test_consent_has_a_reason(limits, said):
 
 
 def test_the_default_regime_must_be_named_by_a_site():
-    """A histogram says more than a total, so files from before it do not agree to it."""
+    """Sums over rows say more than a total, so files from before them do not agree to them."""
     default = Terms(("north", "south"))
-    assert "the site adds 'joint' to regimes in its site.toml" in Limits().objection(default)
-    assert Limits(regimes=("joint",)).objection(default) == ""
+    assert "the site adds 'together' to regimes in its site.toml" in Limits().objection(default)
+    assert Limits(regimes=("together",)).objection(default) == ""
 
 
 def training(n_train, n_null=1000, n_by_rule=500, n_mixture=600):
     return TrainingRows(n_null, n_train, n_by_rule, n_mixture, 100_000)
 
 
-TENTH = make_terms(("north", "south"), train_fraction="1/10")
+TENTH = make_terms(("north", "south"), train_fraction="1/10", regime="joint")
 
 
 @pytest.mark.parametrize(

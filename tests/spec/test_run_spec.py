@@ -76,9 +76,12 @@ def test_plain_values_from_anybody_are_read_or_refused(name, value):
 @pytest.mark.parametrize(
     ("asked", "chosen"),
     [
-        ({}, "joint"),
-        ({"regime": "auto"}, "joint"),
-        ({"regime": "auto", "pi0": None, "repeats": 5}, "joint"),
+        ({}, "together"),
+        ({"regime": "auto"}, "together"),
+        ({"regime": "auto", "pi0": None, "repeats": 5}, "together"),
+        ({"composite": "mean"}, "joint"),
+        ({"bits": 4}, "joint"),
+        ({"privacy": 4}, "joint"),
         ({"regime": "auto", "pi0": "storey"}, "full"),
         ({"pi0": cn.Quantile(), "on_dropout": "conservative"}, "full"),
         ({"on_dropout": "conservative"}, "full"),
@@ -90,6 +93,22 @@ def test_auto_is_resolved_when_the_settings_are_made(asked, chosen):
     spec = RunSpec.of(**asked)
     assert spec.regime.name == spec.to_dict()["regime"] == chosen
     assert cn.Network([], **asked).spec() == spec
+
+
+@pytest.mark.parametrize(
+    ("network", "agent", "chosen"),
+    [
+        ({"scorer": None}, {}, "together"),
+        ({"scorer": ["automatic"]}, {"scorer": "automatic"}, "together"),
+        ({"scorer": "logistic"}, {}, "joint"),
+        ({}, {"scorer": "logistic"}, "joint"),
+        ({}, {"bits": 4}, "joint"),
+        ({"regime": "together", "scorer": "logistic"}, {}, "together"),
+    ],
+)
+def test_settings_about_models_ask_for_models(network, agent, chosen):
+    agents = [cn.Agent("a", [[0.0]], [[0.0]], **agent)]
+    assert cn.Network(agents, **network).spec().regime.name == chosen
 
 
 def test_an_unknown_regime_is_told_what_may_be_asked_for():

@@ -115,7 +115,12 @@ def run(
         exposure_note,
     )
 
-    chosen = choose_regime(regime, estimates_nulls=pi0 is not None, on_dropout=on_dropout)
+    chosen = choose_regime(
+        regime,
+        estimates_nulls=pi0 is not None,
+        on_dropout=on_dropout,
+        names_models=composite != "auto" or bits != "compact" or privacy is not None,
+    )
     _silence_nvflare()
     file = read_federation(federation)
     names = choose_sites(file.sites, split_names(sites) if sites else None)

@@ -110,6 +110,7 @@ def simulate(
     from conovel.report import network_content  # noqa: PLC0415
     from conovel.rows.storage import write_json  # noqa: PLC0415
     from conovel.runs.network import Network  # noqa: PLC0415
+    from conovel.spec.settings import choose_masks  # noqa: PLC0415
 
     regimes = split_names(regime)
     if ledger is not None and len(regimes) > 1:
@@ -122,7 +123,7 @@ def simulate(
             participants, truth = _read_agents(agent, options, agreed), None
         else:
             participants, truth = _draw_agents(delta, seed, agents, nulls, tests)
-        runs = [
+        networks = [
             Network(
                 participants,
                 regime=name,
@@ -142,14 +143,19 @@ def simulate(
                 privacy=privacy,
                 schema=agreed,
                 min_group_rows=None if as_deployed else 1,
-                masks=as_deployed and _has_masks(name, pi0, on_dropout),
-            ).run(
+            )
+            for name in regimes
+        ]
+        for network in networks if as_deployed else ():
+            network.masks = choose_masks(network.spec().regime)
+        runs = [
+            network.run(
                 dropouts=_read_dropouts(drop),
                 on_stage=show.stage,
                 on_finding=show.finding,
                 check=check,
             )
-            for name in regimes
+            for network in networks
         ]
     for path, run in zip(outs, runs, strict=False):
         write_json(path, network_content(run, truth))
@@ -161,16 +167,6 @@ def simulate(
     for path in outs:
         say(f"written to {path}; check it with: conovel verify {path}")
         say(f"a page about it: conovel report {path}")
-
-
-def _has_masks(regime: str, pi0: str | None, on_dropout: str) -> bool:
-    """Tell whether sums are hidden in a regime between organisations."""
-    from conovel.spec.regimes import choose_regime  # noqa: PLC0415
-    from conovel.spec.settings import choose_masks  # noqa: PLC0415
-
-    return choose_masks(
-        choose_regime(regime, estimates_nulls=pi0 is not None, on_dropout=on_dropout)
-    )
 
 
 def _named_by_regime(out: Path | None, regimes: Sequence[str]) -> list[Path]:

@@ -326,8 +326,8 @@ test = "test.parquet"     # rows to test
 
 [consent]
 # "consensus" sends a description of this site's normals to its peers: add it if that is agreed.
-# "together" adds sums over this site's rows to those of others: add it if that is agreed.
-regimes = ["joint", "full", "counts", "isolated", "split", "conservative"]
+# "together" adds sums over this site's rows to those of others, under masks.
+regimes = ["together", "joint", "full", "counts", "isolated", "split", "conservative"]
 max_level = 0.2
 min_agents = {n}
 max_bytes_in = 67_108_864

@@ -18,7 +18,6 @@ from conovel.spec.fields import MAX_AGENTS
 from conovel.spec.records import as_record, check_fields
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec, of_list, require_listable, run_id_of_terms
-from conovel.spec.settings import COMMITTED
 from conovel.stats.levels import as_liars
 
 MAX_SECONDS = 7 * 24 * 3600
@@ -32,7 +31,7 @@ class Terms:
     """The terms of one run, as every site gets them; checked when they are made."""
 
     agents: tuple[str, ...]  # in canonical order
-    spec: RunSpec = field(default_factory=lambda: RunSpec.of(counting=COMMITTED))
+    spec: RunSpec = field(default_factory=lambda: RunSpec.of(masks=True))
     # It follows from all other values here, the nonce included: other terms have another id. With
     # an id that is given instead, there is no nonce, and no site takes part.
     run_id: _Digits = ""

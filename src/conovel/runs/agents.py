@@ -76,6 +76,23 @@ def is_inherited(setting: Any) -> bool:
     return isinstance(setting, str) and setting == INHERIT
 
 
+def name_models(agents: Any, scorer: Any) -> bool:
+    """Tell whether agents, or their network, say what models are learnt or how they are sent."""
+    agents = agents if isinstance(agents, list | tuple) else ()  # others are refused later
+    scorers = [scorer, *(getattr(agent, "scorer", INHERIT) for agent in agents)]
+    bits = [getattr(agent, "bits", INHERIT) for agent in agents]
+    return not all(map(is_inherited, bits)) or not all(map(_is_default, scorers))
+
+
+def _is_default(scorer: Any) -> bool:
+    given = scorer if isinstance(scorer, list | tuple) else [scorer]
+    return all(one is None or is_inherited(one) or _names_automatic(one) for one in given)
+
+
+def _names_automatic(scorer: Any) -> bool:
+    return isinstance(scorer, str) and scorer == "automatic"
+
+
 def as_agents(agents: Any) -> list[Agent]:
     """Check the agents and sort them by name."""
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from conovel.rows.schemas import SchemaLike, as_whole_schema
-from conovel.runs.agents import Agent, as_agents, open_sites, read_agents
+from conovel.runs.agents import Agent, as_agents, name_models, open_sites, read_agents
 from conovel.runs.ledger_network import as_folder, network_facts_of, run_with_ledger
 from conovel.runs.network_run import Phase, as_dropouts, check_sites, run_network, with_checks
 from conovel.runs.repeats import run_repeatedly
@@ -34,9 +34,11 @@ class Network(Shown):
     regime : str
         "auto", "joint", "together", "consensus", "full", "counts", "isolated", "split",
         "conservative" or "pooled": who tests what at which level, see
-        :mod:`conovel.spec.regimes`. "auto" is
-        `joint`, or `full` if `pi0` is given. The settings of the result name the regime that was
-        chosen. In `consensus` a row that is normal at some agent is no novelty, wherever it is.
+        :mod:`conovel.spec.regimes`. "auto" is `together`: agents learn one score from sums. It is
+        `joint` if `scorer`, `composite`, `bits` or `privacy` is given, which are about models that
+        agents exchange, and `full` if `pi0` is. The settings of the result name the regime that
+        was chosen. In `consensus` a row that is normal at some agent is no novelty, wherever it
+        is.
     composite : {"auto", "mean", "max", "min", "stacked"}
         How an agent's own score and its peers' models are combined. "max" is the paper's. With
         "auto" each agent chooses for itself; its own score alone is one of the choices.
@@ -49,7 +51,8 @@ class Network(Shown):
     level : float, str or Fraction
         Target false discovery rate over all agents together.
     scorer : classifier, OneClass, str, list of these, or None
-        What tells known normals from the rest, unless an agent has its own.
+        What tells known normals from the rest, unless an agent has its own. In `together` it is
+        the score that stays at the agent, and counts where agents differ and have many rows.
     random_state : int, RandomState, Generator, SeedSequence or None
         Seed of every split and scorer that leaves its own open. From a generator of numpy, each
         run draws its own seed; None draws a fresh one. The settings of the result name the seed.
@@ -59,8 +62,8 @@ class Network(Shown):
     pi0 : None, "storey", "quantile", Storey or Quantile
         Adapt to the proportion of nulls, from counts alone.
     on_dropout : {"abort", "conservative"}
-        When an agent is lost during the counts: end the run, or count it as zero. `joint` and
-        `consensus` can only end it, so that "auto" is `full` with "conservative".
+        When an agent is lost during the counts: end the run, or count it as zero. `together`,
+        `joint` and `consensus` can only end it, so that "auto" is `full` with "conservative".
     repeats : int
         The number B of runs, from 1 to 100. With more than one, the whole protocol runs B times,
         each time with seeds of its own and at level 2α/5, and e-BH at level α decides by counts on
@@ -172,6 +175,7 @@ class Network(Shown):
             schema=None if self.schema is None else as_whole_schema(self.schema),
             privacy=self.privacy,
             masks=self.masks,
+            names_models=name_models(self.agents, self.scorer),
         )
 
     def _shown(self) -> dict[str, str]:

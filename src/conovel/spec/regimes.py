@@ -5,10 +5,11 @@ The ways are in :mod:`conovel.learning` and :mod:`conovel.deciding`;
 each regime refuses, and what follows for numbers of rows before any row is read.
 
 Users may also ask for `auto`, which is the default. It is a request and not a regime:
-:func:`choose_regime` answers it with `joint`, or with `full` for what is not proven for `joint`:
-an estimate of the proportion of nulls (`pi0`), and going on without an agent that is lost during
-the counts (`on_dropout`). Settings, messages, transcripts and reports have the regime that was
-chosen.
+:func:`choose_regime` answers it with `together`; with `joint` where a setting is about models that
+agents exchange (a scorer, a composite, the precision of models, privacy); and with `full` for what
+is not proven for these: an estimate of the proportion of nulls (`pi0`), and going on without an
+agent that is lost during the counts (`on_dropout`). Settings, messages, transcripts and reports
+have the regime that was chosen.
 """
 
 from __future__ import annotations
@@ -168,17 +169,23 @@ AUTO = "auto"  # what users ask for by default, see choose_regime
 
 
 def choose_regime(
-    regime: str | Regime, *, estimates_nulls: bool, on_dropout: str = "abort"
+    regime: str | Regime,
+    *,
+    estimates_nulls: bool,
+    on_dropout: str = "abort",
+    names_models: bool = False,
 ) -> Regime:
     """Read a regime by its name, or choose one where `auto` is asked for.
 
-    It is `joint`, or `full` where that is not proven. `estimates_nulls` says whether `pi0` is
-    given.
+    It is `together`. It is `joint` where settings are about models that agents exchange
+    (`names_models`), and `full` for what is not proven for either: an estimate of the proportion
+    of nulls (`estimates_nulls`), and going on without an agent that is lost.
     """
     if not isinstance(regime, str) or regime != AUTO:
         return _read(regime, (AUTO, *REGIMES))
-    counts_losses = isinstance(on_dropout, str) and on_dropout == "conservative"
-    return REGIMES["full" if estimates_nulls or counts_losses else "joint"]
+    if estimates_nulls or (isinstance(on_dropout, str) and on_dropout == "conservative"):
+        return REGIMES["full"]
+    return REGIMES["joint" if names_models else "together"]
 
 
 def as_regime(regime: str | Regime) -> Regime:

@@ -134,14 +134,23 @@ class RunSpec:
         """Read settings in the forms that users write: names, floats, texts.
 
         The regime "auto", which is the default, is resolved here:
-        :func:`conovel.spec.regimes.choose_regime`. With liars, counts are committed: in rounds a
-        lying agent could fit its counts to those of the others.
+        :func:`conovel.spec.regimes.choose_regime`. `names_models` says whether agents have scorers
+        or precisions of their users' choice. With liars, counts are committed: in rounds a lying
+        agent could fit its counts to those of the others.
         """
         regime = settings.pop("regime", AUTO_REGIME)
         given, lost = settings.get("pi0") is not None, settings.get("on_dropout", "abort")
+        about_models = (
+            settings.pop("names_models", False),
+            settings.get("composite", AUTO) != AUTO,
+            settings.get("bits", COMPACT) != COMPACT,
+            settings.get("privacy") is not None,
+        )
         if settings.get("liars") and settings.get("counting", ROUNDS) == ROUNDS:
             settings["counting"] = COMMITTED
-        chosen = choose_regime(regime, estimates_nulls=given, on_dropout=lost)
+        chosen = choose_regime(
+            regime, estimates_nulls=given, on_dropout=lost, names_models=any(about_models)
+        )
         return cls(regime=chosen, **settings)
 
     def test_level(self, n_agents: int) -> Fraction:

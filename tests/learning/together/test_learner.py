@@ -5,10 +5,11 @@ import pytest
 
 from conovel.learning.together import bins
 from conovel.learning.together.forest import Forest
-from conovel.learning.together.learner import AgentRows, Learner, Settings, learn, sum_of
+from conovel.learning.together.learner import Learner, learn
+from conovel.learning.together.rounds import AgentRows, Settings, sum_of
 from conovel.spec.fields import MAX_MODEL_BYTES
 
-SMALL = Settings(n_trees=12, depth=5, least=3)
+SMALL = Settings(n_trees=12, n_plain_trees=6, depth=5, least=3)
 
 
 def rows_of(n_agents, seed, n_null=24, n_mixture=30, n_columns=4):
@@ -30,8 +31,9 @@ def rows_of(n_agents, seed, n_null=24, n_mixture=30, n_columns=4):
 
 def state(learner):
     """Return everything that the score is made of, as bytes."""
-    forest = learner.forest
-    parts = [forest.column, forest.cut, forest.left, forest.value]
+    parts = [learner.edges, np.array(learner.likely)]
+    for forest in learner.forests:
+        parts += [forest.column, forest.cut, forest.left, forest.value]
     parts += [one.edges for one in learner.bins]
     parts += [np.array([one.centre, one.unit]) for one in learner.bins]
     return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
@@ -142,10 +144,13 @@ def test_no_bin_holds_fewer_rows_than_allowed():
 def test_leaves_hold_at_least_the_agreed_number_of_rows():
     agents = rows_of(3, 9)
     learner = learn([AgentRows(*pair) for pair in agents], 0, SMALL)
-    forest = learner.forest
-    sizes = forest.counts.sum(axis=2)
-    assert sizes[sizes > 0].min() >= SMALL.least
-    assert (forest.column >= 0).sum() > 50
+    assert len(learner.forests) == 2  # heavy tails: a second forest without discriminants
+    for forest in learner.forests:
+        sizes = forest.counts.sum(axis=2)
+        assert sizes[sizes > 0].min() >= SMALL.least
+        assert (forest.column >= 0).sum() > 50
+    assert learner.forests[0].column.max() >= 2 * 4  # columns, relative ones, discriminants
+    assert learner.forests[1].column.max() < 2 * 4
 
 
 @pytest.mark.parametrize("share", [0.3, 0.9, 1.0])
@@ -195,12 +200,24 @@ def test_products_of_other_rows_are_refused():
 
 def test_a_side_of_a_split_with_more_rows_than_its_node_is_refused():
     """Otherwise shares are below 0 or above 1, and scores are no numbers."""
-    assert_refused(wrapped, lambda learner: learner.forest and learner.forest.level == 1)
+    assert_refused(wrapped, lambda learner: learner.forests and learner.forests[0].level == 1)
+
+
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_spreads_that_no_log_odds_have_are_refused(number):
+    def change(totals):
+        totals[number] = -(1 << 62)
+
+    assert_refused(change, lambda learner: grown(learner) and not learner.is_scaled)
+
+
+def grown(learner):
+    return learner.forests and all(forest.is_grown for forest in learner.forests)
 
 
 @pytest.mark.parametrize("change", [more_rows, all_rows_gone, wrapped])
 def test_scores_of_other_rows_are_refused(change):
-    assert_refused(change, lambda learner: learner.forest and learner.forest.is_grown)
+    assert_refused(change, lambda learner: learner.is_scaled)
 
 
 def assert_refused(change, is_now):
@@ -216,5 +233,33 @@ def assert_refused(change, is_now):
 
 def test_the_counts_of_the_widest_tables_fit_in_a_message():
     size, tree = Settings(), Forest((2,) * 2000, np.ones(2000), 1, 8, 5, 0)
-    most_nodes = size.n_trees * 2 ** (size.depth - 1)
+    most_nodes = (size.n_trees + size.n_plain_trees) * 2 ** (size.depth - 1)
     assert most_nodes * 2 * tree.n_tried * 2 * 8 <= MAX_MODEL_BYTES
+
+
+def test_gaussian_normals_need_no_trees_without_discriminants():
+    rng = np.random.default_rng(0)
+    agents = [AgentRows(rng.normal(size=(300, 5)), rng.normal(size=(200, 5))) for _ in range(3)]
+    assert len(learn(agents, 0, SMALL).forests) == 1
+    heavy = [AgentRows(np.exp(one.null_train), np.exp(one.mixture)) for one in agents]
+    assert len(learn(heavy, 0, SMALL).forests) == 2
+
+
+@pytest.mark.parametrize("shift", [0.0, 3.0])
+def test_the_own_score_counts_where_normals_of_agents_differ(shift):
+    rng = np.random.default_rng(1)
+    agents = [
+        AgentRows(*(rng.normal(shift * (j == column), 1, (n, 5)) for n in (400, 600)))
+        for j, column in enumerate([0, 0, 9])
+    ]
+    if shift:
+        agents[0] = AgentRows(agents[0].null_train + shift, agents[0].mixture + shift)
+    learner = learn(agents, 0, SMALL)
+    assert learner.own_weight(1000) == (1.0 if shift else 0.0)
+    assert learner.own_weight(150) == 0.0
+    assert learner.own_weight(600) == (0.5 if shift else 0.0)
+
+
+def test_a_single_agent_trusts_its_own_score():
+    [pair] = rows_of(1, 12)
+    assert learn([AgentRows(*pair)], 0, SMALL).own_weight(1000) == 1.0

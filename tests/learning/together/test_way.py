@@ -10,7 +10,9 @@ from conovel.experiments.gaussian import gaussian_design
 from conovel.learning.base import Party
 from conovel.learning.together.at_site import SiteLearner
 from conovel.learning.together.demands import demands_of
-from conovel.learning.together.learner import AgentRows, Learner, learn, sum_of
+from conovel.learning.together.learner import Learner, learn
+from conovel.learning.together.rounds import AgentRows, sum_of
+from conovel.learning.together.scale import own_weight
 from conovel.learning.together.way import Sums, TogetherCoordinator
 from conovel.protocol import agent as protocol
 from conovel.runs.agents import open_sites, read_agents
@@ -62,6 +64,31 @@ def test_calibration_rows_and_test_rows_may_change_places():
     third, _ = scores(back)
     assert third["b"][:6].tobytes() == before["b"][:6].tobytes()
     assert third["b"][6:].tobytes() == after["b"][6:].tobytes()
+
+
+def test_roles_may_change_places_where_the_own_score_counts():
+    """Agents that differ, with rows enough for scores of their own."""
+    rng = np.random.default_rng(5)
+    pairs = [tuple(rng.normal(4 * j, 1, (n, 3)).round(1) for n in (400, 200)) for j in range(3)]
+    for _, test in pairs:
+        test[:20] += 3
+    before, run = scores(pairs)
+    site = sites_of(pairs, run)["b"]
+    n_rows = site.own_block.training.mixture.position.size + len(site.own_block.null_train)
+    assert own_weight(n_rows, 9.0) > 0.3
+    _, calibration = site.split(400)
+    places = calibration[:50]
+    changed = [tuple(some.copy() for some in pair) for pair in pairs]
+    changed[1][0][places], changed[1][1][:50] = pairs[1][1][:50], pairs[1][0][places]
+    after, _ = scores(changed)
+    assert before["a"].tobytes() == after["a"].tobytes()
+    assert before["b"][50:].tobytes() == after["b"][50:].tobytes()
+    back = [tuple(some.copy() for some in pair) for pair in changed]
+    back[1][1][:25], back[1][0][places[:25]] = changed[1][0][places[:25]], changed[1][1][:25]
+    third, _ = scores(back)
+    assert third["b"][:25].tobytes() == before["b"][:25].tobytes()
+    assert third["b"][25:].tobytes() == after["b"][25:].tobytes()
+    assert run["a"].rejected.sum() > 10
 
 
 def test_rows_that_train_do_change_the_score():

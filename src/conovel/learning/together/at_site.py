@@ -11,8 +11,10 @@ import numpy as np
 
 from conovel.errors import OutcomeMismatchError
 from conovel.learning.base import Party
-from conovel.learning.together.learner import EDGES, AgentRows, Learner
+from conovel.learning.together.learner import Learner
 from conovel.learning.together.moments import Whole
+from conovel.learning.together.rounds import AgentRows
+from conovel.learning.together.scale import OwnScore
 from conovel.learning.together.way import NUMBER
 from conovel.scorers.base import Matrix, Scale, Vector
 from conovel.site.common_scale import merged_edges
@@ -22,16 +24,25 @@ from conovel.stats.cells import N_CELLS, CellHistogram
 
 @dataclass(frozen=True, eq=False)
 class TogetherScore:
-    """The score of one agent's rows: the one that all learnt, beside the centre of its normals."""
+    """The score of one agent's rows: what all learnt together, and the agent's own score.
+
+    `centre` is that of the agent's normals. The own score is None where it does not count.
+    """
 
     learner: Learner
     centre: Whole
-    scale: Scale = "log-odds"
-    by_row: bool = True  # scores each row by itself, in a fixed order of operations
+    own: OwnScore | None = None
+    scale: Scale = "ordinal"
+
+    @property
+    def by_row(self) -> bool:
+        """Whether a row has the same score in any batch."""
+        return self.own is None or self.own.by_row
 
     def score(self, rows: Matrix) -> Vector:
         """Score each row."""
-        return self.learner.score(rows, self.centre)
+        scores = self.learner.score(rows, self.centre)
+        return scores if self.own is None else scores + self.own.score(rows)
 
 
 class SiteLearner:
@@ -39,14 +50,16 @@ class SiteLearner:
 
     learner: Learner
     rows: AgentRows
-    _own: Whole  # its numbers of the last round
+    _numbers: Whole  # of its last round
 
     def __init__(self, party: Party) -> None:
         self._party = party
+        self._site: Any = None
+        self._own: OwnScore | None = None
 
     def begin(self, site: Any, weight: Fraction) -> bytes:
         """Return the numbers of the first round; `weight` is that of the site's group."""
-        site.weight = weight
+        self._site, site.weight = site, weight
         training = site.own_block.training
         self.rows = AgentRows(training.null_train, training.mixture.rows)
         n_columns = self.rows.values.shape[1]
@@ -57,7 +70,7 @@ class SiteLearner:
     def go_on(self, totals: bytes) -> bytes | None:
         """Take the totals; return the numbers of the next round, None if there is none."""
         try:
-            self.learner.take(np.frombuffer(totals, NUMBER).astype(np.int64), self._own)
+            self.learner.take(np.frombuffer(totals, NUMBER).astype(np.int64), self._numbers)
         except (ArithmeticError, LookupError, ValueError) as error:
             reason = f"the coordinator is wrong: its totals are of no rows ({error})"
             if self._party.masks is not None:
@@ -70,10 +83,11 @@ class SiteLearner:
 
         Proof: Theorem 19 (docs/theory.md#thm-together).
         """
-        block, model = site.own_block, TogetherScore(self.learner, self.rows.centre)
+        block, model = site.own_block, TogetherScore(self.learner, self.rows.centre, self._own)
         site.explain_by(model, block.null_train)
         site.ranked = ranked = block.rank(model)
-        edges, least = EDGES, site.least_rows(block.training)
+        edges, least = self.learner.edges, site.least_rows(block.training)
+        assert edges is not None  # noqa: S101  (the score is learnt)
         if least > 1:  # no cell of the counts that decide holds fewer of the site's rows
             edges = merged_edges(edges, np.sort(block.training.mixture.score(model)), least)
         site.cells_of = cells_of = partial(self.learner.cells, edges=edges)
@@ -81,8 +95,24 @@ class SiteLearner:
         for part in ranked.parts():
             tests += np.bincount(cells_of(part.scores), minlength=N_CELLS)
         calibration = np.bincount(cells_of(ranked.calibration_scores), minlength=N_CELLS)
-        return CellHistogram(calibration, tests, self.learner.likely or 0)
+        return CellHistogram(calibration, tests, self.learner.likely)
+
+    def _fit_own(self) -> None:
+        """Fit the own score where it counts; it stays at the site.
+
+        Proof: Theorem 19 (docs/theory.md#thm-together).
+        """
+        rows = self.rows
+        weight = self.learner.own_weight(len(rows.values))
+        if weight > 0:
+            training = self._site.own_block.training
+            self._own = own = OwnScore.of(self._site.fitted, weight, training)
+            mixture = training.mixture
+            of_mixture = np.repeat(own.score(mixture.distinct), np.bincount(mixture.position))
+            rows.own = np.concatenate([own.score(training.null_train), of_mixture])
 
     def _answer(self) -> bytes:
-        self._own = self.learner.answer(self.rows)
-        return self._own.astype(NUMBER).tobytes()
+        if self.learner.is_scaled:
+            self._fit_own()
+        self._numbers = self.learner.answer(self.rows)
+        return self._numbers.astype(NUMBER).tobytes()

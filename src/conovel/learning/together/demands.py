@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from conovel.learning.together import bins, learner, moments
+from conovel.learning.together.rounds import Settings
 
 
 class Demands(NamedTuple):
@@ -19,15 +20,15 @@ class Demands(NamedTuple):
     least: int
 
 
-def demands_of(settings: learner.Settings | None = None) -> Demands:
+def demands_of(settings: Settings | None = None) -> Demands:
     """Return the most that learning with these settings asks for.
 
     Examples
     --------
     >>> demands_of().trees
-    100
+    150
     """
-    chosen = settings or learner.Settings()
+    chosen = settings or Settings()
     n_bins = bins.MOST_INTERVALS, learner.MOST_DERIVED_BINS, moments.CELLS.size + 1
-    rounds = bins.N_ROUNDS + learner.MOMENT_ROUNDS + chosen.depth + 1  # and one of scores
-    return Demands(rounds, max(n_bins), chosen.n_trees, chosen.least)
+    rounds = bins.N_ROUNDS + learner.MOMENT_ROUNDS + chosen.depth + learner.SCORE_ROUNDS
+    return Demands(rounds, max(n_bins), chosen.n_trees + chosen.n_plain_trees, chosen.least)

@@ -9,7 +9,7 @@ shrinkage"), so that deep trees do not learn single rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from conovel.learning.together.loops import add_leaves, count_left, draw, move_down
 from conovel.scorers.base import Vector
 
-_SHRINKAGE = 50.0  # rows that the parent's share counts for
-# Candidates that are compared: 100 trees of depth 8 stay below the 16 MiB of a message.
-_MOST_TRIED = 40
+# Candidates that are compared: 150 trees of depth 8 stay below the 16 MiB of a message.
+_MOST_TRIED = 26
+_CLOSEST = 1e-6
+MOST_ODDS = 14.0  # no log-odds are beyond
 Whole = NDArray[np.int64]
 
 
@@ -32,10 +33,14 @@ class Forest:
     n_bins : sequence of int
         Bins of each column.
     shares : array
-        How often each column is drawn, relative to the others.
+        How often each column is drawn, relative to the others; never, if it is zero.
     n_trees, depth, least : int
         `least` is the smallest number of rows of a side of a split.
     seed : int
+    shrinkage : float
+        As many rows the share of a parent counts for.
+    first : int
+        The number of the first tree: trees of other numbers are drawn otherwise.
     """
 
     n_bins: tuple[int, ...]
@@ -44,7 +49,9 @@ class Forest:
     depth: int
     least: int
     seed: int
-    level: int = 0
+    shrinkage: float = 50.0
+    first: int = 0
+    level: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         n_nodes = 2 ** (self.depth + 1)
@@ -59,7 +66,8 @@ class Forest:
         self._lowest = np.zeros((*shape, len(self.n_bins)), dtype=np.int16)
         self._highest = np.zeros_like(self._lowest)
         self._highest[:, 0] = np.array(self.n_bins) - 1
-        self.n_tried = min(max(1, int(np.sqrt(len(self.n_bins)))), _MOST_TRIED)
+        n_drawn = np.count_nonzero(self.shares)
+        self.n_tried = min(max(1, int(np.sqrt(n_drawn))), _MOST_TRIED)
         self.candidates: Whole = np.zeros((0, 2 * self.n_tried, 2), dtype=np.int64)
 
     def begin(self, n_null: int, n_mixture: int) -> None:
@@ -110,7 +118,7 @@ class Forest:
             # Hierarchical shrinkage: a step counts less where the parent has few rows.
             n_rows = parent.sum(axis=1)
             step = own[:, 1] / own.sum(axis=1) - parent[:, 1] / n_rows
-            shrunken = self.value[trees, nodes] + step / (1 + _SHRINKAGE / n_rows)
+            shrunken = self.value[trees, nodes] + step / (1 + self.shrinkage / n_rows)
             self.value[trees, child + side] = shrunken
         self._highest[trees, child, column] = cut
         self._lowest[trees, child + 1, column] = cut + 1
@@ -124,6 +132,7 @@ class Forest:
     def score(self, codes: Whole) -> Vector:
         """Return the log-odds of the mean share of mixture rows in the leaves of each row."""
         share = add_leaves(codes, self.column, self.cut, self.left, self.value)
+        share = np.clip(share, _CLOSEST, 1 - _CLOSEST)  # where all rows are of one kind
         odds: Vector = np.log(share / (1 - share))
         return odds
 
@@ -135,7 +144,7 @@ class Forest:
         box = (some[self._trees, self._nodes] for some in (self._lowest, self._highest))
         draw(
             np.uint64(self.seed),
-            self._trees,
+            self._trees + self.first,
             self._nodes,
             self._cumulated,
             *box,

@@ -8,70 +8,43 @@ coordinator chooses nothing: it adds. Nothing is asked of one agent that is not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 
 from conovel.learning.together import bins as binning
 from conovel.learning.together import moments
-from conovel.learning.together.forest import Forest
+from conovel.learning.together.forest import MOST_ODDS, Forest
 from conovel.learning.together.moments import Discriminants, Whole
+from conovel.learning.together.rounds import (
+    AgentRows,
+    Round,
+    Settings,
+    by_kind,
+    require_rows,
+    sum_of,
+)
+from conovel.learning.together.scale import (
+    N_NARROW,
+    edges_from,
+    likely_from,
+    narrow_cells,
+    own_weight,
+)
 from conovel.scorers.base import Matrix, Vector
-from conovel.stats.cells import N_CELLS
 
 MOST_ROWS = 1 << 31  # of all agents: no sum of theirs is above 2^63
 _MOST_MOMENTS = 200  # columns; a table that is wider has no discriminants
 # Bins of columns in standard units, and of discriminants.
 _RELATIVE = np.rint(np.sinh(np.arange(-31, 32) / 8) * 0.5 * moments.UNIT).astype(np.int64)
 _DISCRIMINANT = np.sinh(np.arange(-47, 48) / 12) * 4
-# Lowest log-odds of the cells in which rows are counted, beside those of the whole sample.
-EDGES = np.arange(-N_CELLS // 4 + 2, 3 * N_CELLS // 4 + 1) / 30
 _PLAN = ("relative", "relative", "common", "common", "common")  # which direction is refined
+_PLAIN_SHRINKAGE = 10.0  # of trees without discriminants
+_PLAIN_WEIGHT = 0.5  # of their log-odds, in standard units
+_STEP = 1024.0  # log-odds are added up in such parts
 MOMENT_ROUNDS = 2 + 2 * len(_PLAN)
+SCORE_ROUNDS = 2  # spreads of the forests, and counts by the whole score
 MOST_DERIVED_BINS = max(_RELATIVE.size, _DISCRIMINANT.size) + 1
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What all agents agree on: how many trees, how deep, and the smallest leaf."""
-
-    n_trees: int = 100
-    depth: int = 8
-    least: int = 5
-
-
-@dataclass(eq=False)
-class AgentRows:
-    """The rows of one agent, and what it remembers of them from round to round.
-
-    Parameters
-    ----------
-    null_train, mixture : matrices
-        The mixture in any order: only sums over it are used.
-    """
-
-    null_train: Matrix
-    mixture: Matrix
-    standard: Whole = field(init=False)  # rows in standard units, null_train first
-    centre: Whole = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False)
-    codes: Whole = field(init=False)
-    nodes: Whole = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.values = np.vstack([self.null_train, self.mixture])
-        self.keys = binning.keys_of(self.values)
-        self.is_mixture = np.arange(len(self.values)) >= len(self.null_train)
-
-
-class Round(NamedTuple):
-    """One round: how many numbers it has, what an agent sends, and what the totals mean."""
-
-    n_numbers: int
-    answer: Callable[[AgentRows], Whole]
-    take: Callable[[Whole], None]
-    is_counted: bool = True  # whether all its numbers are numbers of rows
 
 
 class Learner:
@@ -93,19 +66,36 @@ class Learner:
         self.settings = settings or Settings()
         self.n_rounds = 0
         self.bins: tuple[binning.Bins, ...] = ()
-        self.forest: Forest | None = None
-        self.likely: int | None = None  # the lowest cell whose rows are likely novelties
+        self.forests: tuple[Forest, ...] = ()
+        self.edges: Vector | None = None  # the lowest score of each cell but the first
+        self.likely = 0  # the lowest cell whose rows are likely novelties
         self._cuts = [binning.first_cuts()] * n_columns
         self._n_null = self._n_mixture = 0
         self._refined = 0  # directions so far
         self._discriminants: Discriminants | None = None
+        self._is_gaussian = True
+        self._units: list[tuple[float, float, float]] = []  # mean, spread, weight of each forest
         self._round: Round
         self._ask_for_intervals()
 
     @property
     def is_done(self) -> bool:
         """Whether the score is learnt."""
-        return self.likely is not None
+        return self.edges is not None
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether an agent's own score is due: the last round counts rows by the whole score."""
+        return bool(self._units) and not self.is_done
+
+    def own_weight(self, n_rows: int) -> float:
+        """Return how much the own score of an agent with so many rows counts.
+
+        Proof: Theorem 19 (docs/theory.md#thm-together).
+        """
+        if self.n_agents == 1 or self._discriminants is None:
+            return own_weight(n_rows, np.inf)
+        return own_weight(n_rows, float(self.centres.between.max(initial=0.0)))
 
     @property
     def n_numbers(self) -> int:
@@ -150,7 +140,7 @@ class Learner:
         stops = np.cumsum([cuts.size + 1 for cuts in self._cuts])[:-1]
         counts = np.split(totals[2:], stops)
         for column in counts:
-            _require_rows(column, self._n_null + self._n_mixture)
+            require_rows(column, self._n_null + self._n_mixture)
         least = self.settings.least
         if self.n_rounds < binning.N_ROUNDS:
             self._cuts = [
@@ -183,8 +173,8 @@ class Learner:
     def _of_kinds(self, totals: Whole) -> tuple[Whole, Whole]:
         """Return the counts of null_train and of the mixture; each row is in one cell."""
         null, mixture = np.split(totals, 2)
-        _require_rows(null, self._n_null)
-        _require_rows(mixture, self._n_mixture)
+        require_rows(null, self._n_null)
+        require_rows(mixture, self._n_mixture)
         return null, mixture
 
     # --- moments --------------------------------------------------------------------------------
@@ -204,17 +194,23 @@ class Learner:
     def _take_sums(self, totals: Whole) -> None:
         self._require_same(int(totals[1]))
         self.centres = moments.centres_from(totals, self.n_columns)
-        size = 1 + self.n_columns * (self.n_columns + 1) // 2
+        size = 1 + 4 * self.n_columns + self.n_columns * (self.n_columns + 1) // 2
         self._round = Round(size, self._products, self._take_products, is_counted=False)
+
+    def _centre_of(self, null: Whole) -> Whole:
+        return self.centres.of_agent(null.sum(axis=0), len(null))
 
     def _products(self, rows: AgentRows) -> Whole:
         null = rows.standard[~rows.is_mixture]
-        rows.centre = self.centres.of_agent(null.sum(axis=0), len(null))
+        rows.centre = self._centre_of(null)
         about = null - rows.centre
-        return np.concatenate([[len(null)], moments.packed(about.T @ about)])
+        crossed = moments.packed(about.T @ about)
+        return np.concatenate([moments.powers_of(about), [len(null)], crossed])
 
     def _take_products(self, totals: Whole) -> None:
+        powers, totals = np.split(totals, [4 * self.n_columns])
         self._require_same(int(totals[0]))
+        self._is_gaussian = moments.look_gaussian(powers, self._n_null)
         inverse = moments.covariance_from(totals, self.n_columns)
         self._discriminants = Discriminants(inverse)
         self._ask_for_cells()
@@ -225,11 +221,7 @@ class Learner:
 
     def _cells(self, rows: AgentRows) -> Whole:
         cells = moments.cells_of(self._columns(rows)[:, -1])
-        size = moments.CELLS.size + 1
-        kinds = (cells[~rows.is_mixture], cells[rows.is_mixture])
-        return np.concatenate([np.bincount(kind, minlength=size) for kind in kinds]).astype(
-            np.int64
-        )
+        return by_kind(cells, rows.is_mixture, moments.CELLS.size + 1)
 
     def _take_cells(self, totals: Whole) -> None:
         self._weights = moments.weights_of(*self._of_kinds(totals))
@@ -263,21 +255,39 @@ class Learner:
 
     # --- trees ----------------------------------------------------------------------------------
     def _begin_trees(self) -> None:
+        """Open the forests: one that draws all columns, and one without discriminants.
+
+        Discriminants are nearly the best score where normals are Gaussian. Elsewhere trees that
+        never see them err in other rows, and the sum of both finds more.
+        """
         n_bins = [one.edges.size + 1 for one in self.bins]
-        shares = np.ones(self.n_columns)
+        shares, size = np.ones(self.n_columns), self.settings
+        has_plain = False
         if self._discriminants is not None:
             if self.n_agents > 1:
                 n_bins += [_RELATIVE.size + 1] * self.n_columns
                 shares = np.ones(2 * self.n_columns)
             n_bins += [_DISCRIMINANT.size + 1] * 3
             shares = np.append(shares, np.full(3, max(1.0, self.n_columns / 6)))
-        size = self.settings
-        self.forest = Forest(
-            tuple(n_bins), shares, size.n_trees, size.depth, size.least, self.seed
-        )
-        self.forest.begin(self._n_null, self._n_mixture)
-        self._prior = float(np.log(max(self._n_mixture, 1) / max(self._n_null, 1)))
-        self._round = Round(self.forest.n_numbers, self._count_level, self._take_level)
+            has_plain = not self._is_gaussian and size.n_plain_trees > 0
+        fixed = size.depth, size.least, self.seed
+        forests = [Forest(tuple(n_bins), shares, size.n_trees, *fixed)]
+        if has_plain:
+            plain = np.append(shares[:-3], np.zeros(3))
+            forests.append(
+                Forest(
+                    tuple(n_bins),
+                    plain,
+                    size.n_plain_trees,
+                    *fixed,
+                    shrinkage=_PLAIN_SHRINKAGE,
+                    first=size.n_trees,
+                )
+            )
+        self.forests = tuple(forests)
+        for forest in forests:
+            forest.begin(self._n_null, self._n_mixture)
+        self._ask_for_level()
 
     def codes(self, keys: binning.Keys, standard: Whole, centre: Whole) -> Whole:
         """Return the bins of rows in all columns: their own, relative ones, and discriminants."""
@@ -289,34 +299,67 @@ class Learner:
             codes += list(np.searchsorted(_DISCRIMINANT, columns, side="right").T)
         return np.stack(codes, axis=1).astype(np.int64)
 
-    def _count_level(self, rows: AgentRows) -> Whole:
-        forest = self.forest
-        assert forest is not None  # noqa: S101
-        if forest.level == 0:
+    def _ask_for_level(self) -> None:
+        self._growing = [forest for forest in self.forests if not forest.is_grown]
+        if self._growing:
+            size = sum(forest.n_numbers for forest in self._growing)
+            self._round = Round(size, self._count_level, self._take_level)
+        else:
+            size = 2 * len(self.forests)
+            self._round = Round(size, self._spreads, self._take_spreads, is_counted=False)
+
+    def _place(self, rows: AgentRows) -> None:
+        """Bring an agent's rows to the bins of all columns, and to the roots of all trees."""
+        if not rows.nodes:
             standard, centre = self._of_agent(rows)
             rows.codes = self.codes(rows.keys, standard, centre)
-            rows.nodes = np.zeros((forest.n_trees, len(rows.values)), dtype=np.int64)
-        else:
-            forest.move(rows.codes, rows.nodes)
-        return forest.count(rows.codes, rows.is_mixture, rows.nodes)
+            n_rows = len(rows.values)
+            rows.nodes = [np.zeros((one.n_trees, n_rows), dtype=np.int64) for one in self.forests]
+
+    def _count_level(self, rows: AgentRows) -> Whole:
+        self._place(rows)
+        counts = []
+        for forest, nodes in zip(self.forests, rows.nodes, strict=True):
+            if not forest.is_grown:
+                if forest.level:
+                    forest.move(rows.codes, nodes)
+                counts.append(forest.count(rows.codes, rows.is_mixture, nodes))
+        return np.concatenate(counts)
 
     def _take_level(self, totals: Whole) -> None:
-        assert self.forest is not None  # noqa: S101
-        self.forest.split(totals)
-        if self.forest.is_grown:
-            self._round = Round(2 * N_CELLS, self._count_scores, self._take_scores)
-        else:
-            self._round = Round(self.forest.n_numbers, self._count_level, self._take_level)
+        stops = np.cumsum([forest.n_numbers for forest in self._growing])[:-1]
+        for forest, counts in zip(self._growing, np.split(totals, stops), strict=True):
+            forest.split(counts)
+        self._ask_for_level()
+
+    # --- one scale ------------------------------------------------------------------------------
+    def _spreads(self, rows: AgentRows) -> Whole:
+        """Add up the log-odds of the mixture, and their squares, of each forest."""
+        self._place(rows)
+        mixture = rows.codes[rows.is_mixture]
+        odds = [np.rint(one.score(mixture) * _STEP).astype(np.int64) for one in self.forests]
+        return np.array([total for one in odds for total in (one.sum(), (one * one).sum())])
+
+    def _take_spreads(self, totals: Whole) -> None:
+        n_rows, most = max(self._n_mixture, 1), (MOST_ODDS * _STEP) ** 2
+        for place, (first, second) in enumerate((totals.reshape(-1, 2) / n_rows).tolist()):
+            if not first * first <= second + 1 <= most:
+                raise ValueError(f"log-odds of rows cannot have mean squares of {second}")
+            spread = float(np.sqrt(max(second - first * first, 1.0)))
+            weight = _PLAIN_WEIGHT if place else 1.0
+            self._units.append((first / _STEP, spread / _STEP, weight))
+        self._round = Round(2 * N_NARROW, self._count_scores, self._take_scores)
 
     def _count_scores(self, rows: AgentRows) -> Whole:
-        assert self.forest is not None  # noqa: S101
-        cells = self.cells(self.forest.score(rows.codes) - self._prior)
-        kinds = (cells[~rows.is_mixture], cells[rows.is_mixture])
-        counts = [np.bincount(kind, minlength=N_CELLS) for kind in kinds]
-        return np.concatenate(counts).astype(np.int64)
+        scores = self._added(rows.codes)
+        if rows.own is not None:
+            scores = scores + rows.own
+        return by_kind(narrow_cells(scores), rows.is_mixture, N_NARROW)
 
     def _take_scores(self, totals: Whole) -> None:
-        self.likely = likely_cell(*self._of_kinds(totals))
+        null, mixture = self._of_kinds(totals)
+        self.edges = edges_from(mixture)
+        self.likely = int(self.cells(np.array([likely_from(null, mixture)]))[0])
 
     def _of_agent(self, rows: AgentRows) -> tuple[Whole, Whole]:
         none = np.zeros((len(rows.values), 0), dtype=np.int64), np.zeros(0, dtype=np.int64)
@@ -324,50 +367,26 @@ class Learner:
 
     # --- the score ------------------------------------------------------------------------------
     def score(self, values: Matrix, centre: Whole) -> Vector:
-        """Score rows of an agent whose normals have this centre.
+        """Score rows of an agent whose normals have this centre, without its own score.
 
-        The log-odds of the mixture, beside those of the whole sample: 0 is a row that tells
-        nothing.
+        Log-odds of the mixture in standard units, added up over the forests.
         """
-        assert self.forest is not None  # noqa: S101
         standard = np.zeros((len(values), 0), dtype=np.int64)
         if self._discriminants is not None:
             standard = self.standard(values)
-        codes = self.codes(binning.keys_of(values), standard, centre)
-        return self.forest.score(codes) - self._prior
+        return self._added(self.codes(binning.keys_of(values), standard, centre))
 
-    @staticmethod
-    def cells(scores: Vector, edges: Vector = EDGES) -> Whole:
+    def _added(self, codes: Whole) -> Vector:
+        total: Vector = np.zeros(len(codes))
+        for forest, (mean, spread, weight) in zip(self.forests, self._units, strict=True):
+            total += weight * ((forest.score(codes) - mean) / spread)
+        return total
+
+    def cells(self, scores: Vector, edges: Vector | None = None) -> Whole:
         """Return the cell of each score, from 0 to N_CELLS - 1."""
+        edges = self.edges if edges is None else edges
+        assert edges is not None  # noqa: S101  (the score is learnt)
         return np.searchsorted(edges, scores, side="right").astype(np.int64)
-
-
-def _require_rows(counts: Whole, n_rows: int) -> None:
-    """Check that each of `n_rows` is counted once."""
-    if counts.max(initial=0) > n_rows or int(counts.sum()) != n_rows:
-        raise ValueError(f"not each of {n_rows} rows is counted once")
-
-
-def likely_cell(null: Whole, mixture: Whole) -> int:
-    """Return the lowest cell whose rows are likely novelties: three spreads above the middle.
-
-    Rows of null_train score a little lower than normal rows of the mixture, which the score takes
-    for what it looks for. So the middle is that of the mixture. The spread is that of the lower
-    half of the mixture or of the upper half of null_train, the larger one: novelties are in
-    neither.
-    """
-
-    def quantile(counts: Whole, share: float) -> float:
-        above = np.cumsum(counts)
-        place = share * float(above[-1])
-        cell = int(np.searchsorted(above, place))
-        before = float(above[cell - 1]) if cell else 0.0
-        return cell + (place - before) / max(float(counts[min(cell, N_CELLS - 1)]), 1.0)
-
-    middle = quantile(mixture, 0.5)
-    lower = middle - quantile(mixture, 0.2)
-    upper = quantile(null, 0.8) - quantile(null, 0.5)
-    return min(int(middle + 3 * max(lower, upper, 0.5) / 0.8416) + 1, N_CELLS)
 
 
 def learn(agents: Sequence[AgentRows], seed: int, settings: Settings | None = None) -> Learner:
@@ -376,9 +395,3 @@ def learn(agents: Sequence[AgentRows], seed: int, settings: Settings | None = No
     while not learner.is_done:
         learner.take(sum_of([learner.answer(rows) for rows in agents]))
     return learner
-
-
-def sum_of(answers: Sequence[Whole]) -> Whole:
-    """Add up the numbers of all agents; whole numbers, so that no order matters."""
-    total: Whole = np.sum(np.stack(answers), axis=0, dtype=np.int64)
-    return total

@@ -27,6 +27,8 @@ UNIT = 1024  # a standard unit, in whole numbers
 LIMIT = 8 * UNIT  # values beyond eight units are clipped
 # Cells in which rows are counted by a discriminant, about 1/12 wide near zero.
 CELLS = np.sinh(np.arange(-119, 120) / 24) * 2
+_STEP = UNIT // 16
+_MOST_BY_CHANCE = 30.0  # of Jarque and Bera's statistic: more once in 3 million Gaussian columns
 _RIDGE = 1e-3
 _LEAST_WEIGHT = 0.05  # rows that are less likely novelties than this do not count
 Whole = NDArray[np.int64]
@@ -110,6 +112,33 @@ def covariance_from(totals: Whole, size: int) -> Matrix:
     share = 0.01 + size / n_rows * 0.1
     inverse: Matrix = inverse_of(_with_ridge(unpacked(totals[1:] / n_rows, size), share))
     return inverse
+
+
+def powers_of(about: Whole) -> Whole:
+    """Return the sums of the first four powers of each column, in sixteenths of a unit.
+
+    Values beyond eight units are clipped: 2^31 rows have sums below 2^60.
+    """
+    steps = np.clip(np.rint(about / _STEP), -LIMIT // _STEP, LIMIT // _STEP).astype(np.int64)
+    return np.concatenate([(steps**power).sum(axis=0) for power in range(1, 5)])
+
+
+def look_gaussian(totals: Whole, n_rows: int) -> bool:
+    """Tell whether all columns of null_train may be Gaussian, from sums of their powers.
+
+    By Jarque and Bera's statistic (1987), n/6 (skewness² + (kurtosis - 3)²/4), of each column that
+    varies.
+    """
+    means = totals.reshape(4, -1) / max(n_rows, 1)
+    varies = means[1] - means[0] * means[0] > 1e-9
+    mean, second, third, fourth = means[:, varies]
+    square = mean * mean
+    variance = second - square
+    skewness = (third - 3 * mean * second + 2 * mean * square) / (variance * np.sqrt(variance))
+    powers = fourth - 4 * mean * third + 6 * square * second - 3 * square * square
+    excess = powers / (variance * variance) - 3
+    statistic = n_rows / 6 * (skewness * skewness + excess * excess / 4)
+    return bool(np.all(statistic <= _MOST_BY_CHANCE))
 
 
 @dataclass(frozen=True, eq=False)
