@@ -24,6 +24,7 @@ from conovel.federation.consent import Limits
 from conovel.federation.processes import wait_for
 from conovel.federation.session import checked
 from conovel.federation.settings import read_site
+from conovel.federation.terms import Terms
 from conovel.protocol.replay import verify
 from conovel.rows.storage import write_table
 from conovel.spec.run_spec import site_seed
@@ -204,9 +205,11 @@ def test_a_site_that_leaves_out_a_column_has_another_schema(mixed):
 
 
 def test_the_defaults_are_those_of_one_process(files, rows):
-    network = in_one_process(rows, states_of(files), 0, scorer=SCORER, regime="together")
+    options = {"scorer": SCORER, "regime": "together", "masks": True}
+    network = in_one_process(rows, states_of(files), 0, **options)
     expected = network.run()
-    asked = make_terms(SITES, run_id=run_id_of_network(network))
+    asked = make_terms(SITES, run_id=run_id_of_network(network), masks=True)
+    assert asked.spec == Terms(SITES).spec
     account = FakeNVFlare(asked, files, agreeing_to("together")).run()
     assert json.dumps(account["transcript"]) == json.dumps(expected.transcript.to_dict())
 
