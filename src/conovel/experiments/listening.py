@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import norm
 
 from conovel.experiments.sums import PARTS, Design, Probe, listen, ratios
 from conovel.learning.together import bins as binning
@@ -29,7 +27,7 @@ ALL = "all"
 KINDS = ("trains", "normal test", "novelty", "outlier trains", "outlier tested")
 _OUTLYING, _WIDTHS = 6.0, (1, 5)  # standard deviations, and columns of an outlier
 _MOST = 30  # rows of a kind that are attacked in a trial
-_N_SECRETS, _N_VALUES = 8, 8  # rows whose first column is secret, and how many values it may have
+_N_SECRETS, _N_VALUES = 8, 8  # rows whose first column is secret, and values to choose from
 _FAR = 8.0  # standard deviations: wider intervals count as so wide
 
 
@@ -68,11 +66,10 @@ def trial(
     agents[0] = AgentRows(null, mixture)
     references = _references(design, n_references, rng)
     members, others = _candidates(design, agents[0], rng)
-    secret = _variants(design, null[len(_WIDTHS) :][:_N_SECRETS])
+    secret = _variants(design, null[len(_WIDTHS) :][:_N_SECRETS], rng)
     attacked = [*members, *others, Probe(secret, False)]
     run = listen(agents, design, references, attacked, seed, settings)
     found = Trial()
-    truth = _value_of(design, null[len(_WIDTHS) :][:_N_SECRETS, 0])
     for n_heard in heard:
         for part in (*PARTS, ALL):
             parts = list(run.values()) if part == ALL else [run[part]]
@@ -81,7 +78,7 @@ def trial(
                 found.members[n_heard, part, kind] = statistics[k]
                 found.others[n_heard, part, kind] = statistics[k + len(KINDS)]
         guess = statistics[-1].reshape(-1, _N_VALUES).argmax(axis=1)
-        found.secrets[n_heard] = float((guess == truth).mean())
+        found.secrets[n_heard] = float((guess == _N_VALUES - 1).mean())
     return found
 
 
@@ -125,18 +122,11 @@ def _candidates(
     )
 
 
-def _value_of(design: Design, values: Vector) -> NDArray[np.int64]:
-    """Return which eighth of the normals of the target each value of the first column is in."""
-    centre = design.normals_centre(0)[0]
-    eighth = np.minimum(norm.cdf(values - centre) * _N_VALUES, _N_VALUES - 1)
-    return np.asarray(eighth, dtype=np.int64)
-
-
-def _variants(design: Design, rows: Matrix) -> Matrix:
-    """Return each row with each of the values that its first column may have."""
-    middle = norm.ppf((np.arange(_N_VALUES) + 0.5) / _N_VALUES) + design.normals_centre(0)[0]
+def _variants(design: Design, rows: Matrix, rng: np.random.Generator) -> Matrix:
+    """Return each row with other values of its first column, the true one last."""
     wide = np.repeat(rows, _N_VALUES, axis=0)
-    wide[:, 0] = np.tile(middle, len(rows))
+    is_other = np.arange(len(wide)) % _N_VALUES < _N_VALUES - 1
+    wide[is_other, 0] = design.normals(0, len(wide), rng)[is_other, 0]
     return wide
 
 

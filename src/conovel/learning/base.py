@@ -225,6 +225,8 @@ class Learning:
         The rows of the table of states that this way adds.
     model_rounds : tuple of int
         The rounds in which an agent sends a MODEL to every peer; empty where it sends none.
+    sends_sums : bool
+        Whether an agent sends sums over the rows it learns from.
     models_in_words : str
         What peers receive; empty where they receive nothing.
     needs : str
@@ -248,6 +250,7 @@ class Learning:
     at_coordinator: Callable[[], LearningCoordinator]
     transitions: Table
     model_rounds: tuple[int, ...] = ()
+    sends_sums: bool = False
     models_in_words: str = ""
     coordinator_learns: str = ""  # beyond names and row numbers, while agents learn
     needs: str = INDEPENDENT
@@ -256,3 +259,8 @@ class Learning:
     on_grids: bool = False
     combines: bool = False
     simulated: bool = False
+
+    @property
+    def spends(self) -> bool:
+        """Whether what an agent learns from its rows leaves it, and costs ε with `privacy`."""
+        return bool(self.model_rounds) or self.sends_sums

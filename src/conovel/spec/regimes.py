@@ -75,7 +75,7 @@ _NO_COUNTS = {
         " 'joint' or 'full'"
     ),
 }
-_OTHERS_SEND_MODELS = "use 'joint', 'full', 'conservative' or 'split'"
+_OTHERS_SEND_MODELS = "use 'joint', 'together', 'full', 'conservative' or 'split'"
 _NO_MODELS = {
     "privacy": (
         "privacy is about models, and the regime {name} sends none; its counts are exact. Leave"
@@ -135,7 +135,7 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
             ),
             Regime("full", "(ours)", "exchange", "counts", _ONE_STEP_UP),
             Regime("joint", "(ours)", "exchange", "cells", _CELLS),
-            Regime("together", "(ours)", "together", "cells", _CELLS | _NO_MODELS),
+            Regime("together", "(ours)", "together", "cells", _CELLS),
             Regime(
                 "consensus",
                 "(ours)",
