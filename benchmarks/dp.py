@@ -8,8 +8,8 @@ agents. All cells see the same rows; the noise is secret and differs. ``joint ε
 models that say nothing: its distance from `counts` is what the common calibration gains. ``known``
 has a schema that says that all columns lie from -4 to 4, so that no ε is spent on their units.
 ``together ε=4 masks`` has the noise of a run with masks, of which half of the agents are honest;
-without masks each agent adds all of it. With --tables, agents have 100 known normals of a table and
-33 tests, 3 of them novel.
+without masks each agent adds all of it. With ``--tables``, agents have 100 known normals of a
+table and 33 tests, 3 of them novel.
 Each trial is a line of JSON in FILE; what was broken off goes on from there, and ``--trials 0``
 only prints.
 """

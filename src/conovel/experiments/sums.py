@@ -158,8 +158,11 @@ class Ear:
         size = self.learner.n_columns
         if self.learner.n_rounds < binning.N_ROUNDS:
             return slice(2, None)
+        n_products = size * (size + 1) // 2
         if n_numbers == moments.n_sums(size):
-            return slice(3, 3 + size + size * (size + 1) // 2)
+            return slice(3, 3 + size + n_products)
+        if self.learner.forest is None and n_numbers == 1 + n_products:
+            return slice(0, 0)  # follows from the sums before and the centres
         return slice(None)
 
     def _follow(self, totals: Whole) -> None:
