@@ -13,7 +13,8 @@ strongest of four parts of what is heard); the share of outlying rows that are d
 false alarms; and how often the secret first column of a row that trains is told among eight
 values. The second table: the share of values that are told to 0.01 standard deviations; what two
 runs tell about a row that only the second has; in how many of `repeat` networks a lying agent
-tells that a person is there, and by mistake that an absent one is. `--out` gets all as JSON.
+tells that a person is there, and by mistake that an absent one is. `--out` gets all as JSON. With
+`--privacy 4` the first table is about sums with that much noise, shared if several are heard.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ import numpy as np
 
 from conovel.experiments import listening
 from conovel.experiments.attacks import area, detected_at
-from conovel.experiments.listening import ALL, KINDS, Trial
-from conovel.experiments.sums import PARTS, Design
+from conovel.experiments.listening import KINDS, Trial
+from conovel.experiments.sums import Design
+from conovel.spec.settings import Privacy, as_privacy
 
 VIEWS = {3: (1, 2, 3), 10: (10,)}  # agents, and of how many the sums are heard
 FALSE_ALARMS = 0.01
@@ -40,10 +42,14 @@ def mean_and_error(values: Any) -> tuple[float, float]:
     return float(found.mean()), float(found.std(ddof=1) / len(found) ** 0.5)
 
 
+def parts_of(trials: list[Trial]) -> list[str]:
+    return sorted({part for _, part, _ in trials[0].members})
+
+
 def strongest(trials: list[Trial], heard: int, kind: str) -> tuple[float, float, str]:
     """Return the largest AUC over the parts of what is heard, its error, and which part it is."""
     found = []
-    for part in (*PARTS, ALL):
+    for part in parts_of(trials):
         key = heard, part, kind
         areas = [area(one.others[key], one.members[key]) for one in trials]
         found.append((*mean_and_error(areas), part))
@@ -53,7 +59,7 @@ def strongest(trials: list[Trial], heard: int, kind: str) -> tuple[float, float,
 def detected(trials: list[Trial], heard: int, kind: str) -> tuple[float, float]:
     """Return the largest share of planted rows that are found, and its error."""
     found = []
-    for part in (*PARTS, ALL):
+    for part in parts_of(trials):
         key = heard, part, kind
         members = np.concatenate([one.members[key] for one in trials])
         others = np.concatenate([one.others[key] for one in trials])
@@ -62,10 +68,15 @@ def detected(trials: list[Trial], heard: int, kind: str) -> tuple[float, float]:
     return max(found)
 
 
-def membership(n_rows: int, n_trials: int, n_references: int) -> Iterator[dict[str, Any]]:
+def membership(
+    n_rows: int, n_trials: int, n_references: int, privacy: Privacy | None
+) -> Iterator[dict[str, Any]]:
     for n_agents, views in VIEWS.items():
         design = Design(n_rows, n_agents)
-        trials = [listening.trial(design, views, seed, n_references) for seed in range(n_trials)]
+        trials = [
+            listening.trial(design, views, seed, n_references, privacy=privacy)
+            for seed in range(n_trials)
+        ]
         for heard in views:
             line: dict[str, Any] = {"rows": n_rows, "agents": n_agents, "heard": heard}
             line |= {kind: strongest(trials, heard, kind) for kind in KINDS[:3]}
@@ -111,14 +122,16 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=4)
     parser.add_argument("--references", type=int, default=100, help="rows of each kind and agent")
     parser.add_argument("--repeat", type=int, default=10)
+    parser.add_argument("--privacy", help="ε: attack sums with noise")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    privacy = as_privacy(options.privacy)
     kept: list[dict[str, Any]] = []
     if options.trials > 1:
         print("| rows | agents | heard |", " | ".join(KINDS), "| secret |")
         print("|" + "---:|" * (len(KINDS) + 4))
     for n_rows in options.rows if options.trials > 1 else []:
-        for line in membership(n_rows, options.trials, options.references):
+        for line in membership(n_rows, options.trials, options.references, privacy):
             cells = [f"{line[k][0]:.2f} ± {line[k][1]:.2f}" for k in (*KINDS, "secret")]
             print(
                 f"| {n_rows} | {line['agents']} | {line['heard']} |",

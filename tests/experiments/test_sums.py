@@ -12,6 +12,7 @@ from conovel.learning.together import bins
 from conovel.learning.together.learner import AgentRows, Learner, Settings, sum_of
 from conovel.learning.together.way import TOGETHER
 from conovel.spec.bodies import Kind
+from conovel.spec.settings import as_privacy
 
 SMALL = Settings(n_trees=5, depth=3)
 
@@ -73,6 +74,16 @@ def test_rows_are_counted_at_the_candidates_of_their_nodes():
     assert sums[0] < null.sum()  # all rows are counted as if of one kind
     assert sums[1] < mixture.sum()
     assert (null[::2] == exact[::2] + exact[1::2]).all()
+
+
+def test_noise_hides_who_took_part():
+    design = Design(60, 3)
+    found = [
+        [listening.trial(design, [1], seed, 30, privacy=as_privacy(e)) for seed in range(3)]
+        for e in (1, 1000)
+    ]
+    auc = [benchmark.strongest(some, 1, KINDS[0])[0] for some in found]
+    assert auc[0] < 0.7 < 0.8 < auc[1]
 
 
 # Values ------------------------------------------------------------------------------------------

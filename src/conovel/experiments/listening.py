@@ -17,11 +17,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from conovel.experiments.sums import PARTS, Design, Probe, listen, ratios
+from conovel.experiments.private_sums import listen_private
+from conovel.experiments.sums import Design, Probe, listen, ratios
 from conovel.learning.together import bins as binning
 from conovel.learning.together import moments
 from conovel.learning.together.learner import AgentRows, Learner, Settings, sum_of
 from conovel.scorers.base import Matrix, Vector
+from conovel.spec.settings import Privacy
 
 ALL = "all"
 KINDS = ("trains", "normal test", "novelty", "outlier trains", "outlier tested")
@@ -55,6 +57,7 @@ def trial(
     seed: int,
     n_references: int = 150,
     settings: Settings | None = None,
+    privacy: Privacy | None = None,
 ) -> Trial:
     """Attack one network, with the sums of the first so many agents, for each of `heard`."""
     rng = np.random.default_rng([seed, design.n_known, design.n_agents])
@@ -68,10 +71,13 @@ def trial(
     members, others = _candidates(design, agents[0], rng)
     secret = _variants(design, null[len(_WIDTHS) :][:_N_SECRETS], rng)
     attacked = [*members, *others, Probe(secret, False)]
-    run = listen(agents, design, references, attacked, seed, settings)
+    some = agents, design, references, attacked, seed
+    run = listen(*some, settings) if privacy is None else {}
     found = Trial()
     for n_heard in heard:
-        for part in (*PARTS, ALL):
+        if privacy is not None:
+            run = listen_private(*some, privacy, n_heard)
+        for part in (*run, ALL):
             parts = list(run.values()) if part == ALL else [run[part]]
             statistics = ratios(parts, n_heard, design, references, attacked)
             for k, kind in enumerate(KINDS):

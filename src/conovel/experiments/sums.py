@@ -237,20 +237,29 @@ class Products(NamedTuple):
     with_expected: Matrix  # of shape (n_probes, number of different agents)
 
 
-def products_of(one: Round, is_reference: NDArray[np.bool_]) -> Products:
-    """Scale the numbers of a round to equal spread over reference rows, and multiply."""
+def products_of(one: Round, is_reference: NDArray[np.bool_], noise: float = 0.0) -> Products:
+    """Scale the numbers of a round to equal spread over reference rows, and multiply.
+
+    `noise` is the variance of what is added to each number, divided by the number of rows.
+    """
     added = sparse.vstack(one.added, format="csr")
     references = added[is_reference]
     mean = np.asarray(references.mean(axis=0)).ravel()
     variance = np.asarray(references.multiply(references).mean(axis=0)).ravel() - mean**2
     # A number to which no reference row adds may still have a row in many.
-    unit = 1 / np.sqrt(np.maximum(variance, 0) + 1 / references.shape[0])
+    unit = 1 / np.sqrt(np.maximum(variance, 0) + 1 / references.shape[0] + noise)
     scaled = (added @ sparse.diags(unit)).tocsr()
     return Products(
         (scaled @ scaled.T).toarray(),
         scaled @ (one.sums * unit).T,
         scaled @ (one.expected * unit).T,
     )
+
+
+def reference_mask(references: Sequence[Probe], probes: Sequence[Probe]) -> NDArray[np.bool_]:
+    """Return which rows of the probes are reference rows, which come first."""
+    n_references = sum(len(probe.values) for probe in references)
+    return np.arange(sum(len(probe.values) for probe in probes)) < n_references
 
 
 def listen(
@@ -264,9 +273,7 @@ def listen(
     """Run the rounds of these agents; return what is heard in each part of the run."""
     learner = Learner(agents[0].values.shape[1], len(agents), seed, settings)
     probes = [*references, *attacked]
-    is_reference = np.repeat(
-        np.arange(len(probes)) < len(references), [len(p.values) for p in probes]
-    )
+    is_reference = reference_mask(references, probes)
     heard: dict[str, Products] = {}
     for one in Ear(learner, design, probes).rounds(agents, seed):
         new = products_of(one, is_reference)
