@@ -80,10 +80,10 @@ def test_noise_hides_who_took_part():
     design = Design(60, 3)
     found = [
         [listening.trial(design, [1], seed, 30, privacy=as_privacy(e)) for seed in range(3)]
-        for e in (1, 1000)
+        for e in (1, 100)
     ]
     auc = [benchmark.strongest(some, 1, KINDS[0])[0] for some in found]
-    assert auc[0] < 0.7 < 0.8 < auc[1]
+    assert auc[0] + 0.15 < auc[1]
 
 
 # Values ------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def trial(
     attacked = [*members, *others, Probe(secret, False)]
     some = agents, design, references, attacked, seed
     run = listen(*some, settings) if privacy is None else {}
-    found = Trial()
+    results = Trial()
     for n_heard in heard:
         if privacy is not None:
             run = listen_private(*some, privacy, n_heard)
@@ -81,11 +81,11 @@ def trial(
             parts = list(run.values()) if part == ALL else [run[part]]
             statistics = ratios(parts, n_heard, design, references, attacked)
             for k, kind in enumerate(KINDS):
-                found.members[n_heard, part, kind] = statistics[k]
-                found.others[n_heard, part, kind] = statistics[k + len(KINDS)]
+                results.members[n_heard, part, kind] = statistics[k]
+                results.others[n_heard, part, kind] = statistics[k + len(KINDS)]
         guess = statistics[-1].reshape(-1, _N_VALUES).argmax(axis=1)
-        found.secrets[n_heard] = float((guess == _N_VALUES - 1).mean())
-    return found
+        results.secrets[n_heard] = float((guess == _N_VALUES - 1).mean())
+    return results
 
 
 def _references(design: Design, n_rows: int, rng: np.random.Generator) -> list[Probe]:
@@ -218,9 +218,9 @@ def one_row_more(design: Design, seed: int, *, is_split_again: bool) -> tuple[Di
     for j, one in enumerate(agents):
         null, mixture = one.null_train, one.mixture
         if is_split_again:
-            known = rng.permutation(np.vstack([null, mixture[:n_calibration]]))
-            null = known[:n_train]
-            mixture = np.vstack([known[n_train:], mixture[n_calibration:]])
+            normals = rng.permutation(np.vstack([null, mixture[:n_calibration]]))
+            null = normals[:n_train]
+            mixture = np.vstack([normals[n_train:], mixture[n_calibration:]])
         again.append(AgentRows(np.vstack([null, row]) if j == 0 else null, mixture))
     return difference(publish(agents, seed), publish(again, seed)), row[0]
 

@@ -147,11 +147,13 @@ class Ear:
         if not learner.forest.is_grown:
             forest = learner.forest
             return "trees", [counted_by(forest, p.all_rows, p.is_mixture) for p in self.probes]
-        found = []
+        cells_of_probes = []
         for p in self.probes:
             cells = learner.cells(learner.score(p.values, p.all_rows.centre))
-            found.append(one_hot(cells[:, np.newaxis] + N_CELLS * p.is_mixture, 2 * N_CELLS))
-        return "trees", found
+            cells_of_probes.append(
+                one_hot(cells[:, np.newaxis] + N_CELLS * p.is_mixture, 2 * N_CELLS)
+            )
+        return "trees", cells_of_probes
 
     def _linear(self, n_numbers: int) -> slice:
         """Leave out what is no sum over rows: numbers of rows, their squares, squares of sums."""
@@ -203,11 +205,11 @@ def _width(cuts: Sequence[binning.Keys]) -> int:
 def _places(cuts: Sequence[binning.Keys], probe: Probe) -> NDArray[np.int64]:
     starts = 2 + np.cumsum([0, *(one.size + 1 for one in cuts)])[:-1]
     keys = probe.all_rows.keys.T
-    found = [
+    at_columns = [
         start + np.searchsorted(one, column, side="right")
         for start, one, column in zip(starts, cuts, keys, strict=True)
     ]
-    return np.stack(found, axis=1)
+    return np.stack(at_columns, axis=1)
 
 
 def counted_by(forest: Forest, rows: AgentRows, is_mixture: bool) -> sparse.csr_matrix:
@@ -319,11 +321,11 @@ def ratios(
     explained = inner[np.ix_(at, at)] * np.multiply.outer(weight, weight)
     ridge = _RIDGE * sum(sizes) * n_heard
     factor = cho_factor(explained + ridge * np.eye(at.size))
-    found = []
+    statistics = []
     for span in spans[len(references) :]:
         across = inner[span, at] * weight
         solved = cho_solve(factor, across.T)
         to_sums = (surprise[span] - solved.T @ (surprise[at] * weight)) / ridge
         to_self = (np.diag(inner)[span] - (solved.T * across).sum(axis=1)) / ridge
-        found.append(to_sums - to_self / 2)
-    return found
+        statistics.append(to_sums - to_self / 2)
+    return statistics

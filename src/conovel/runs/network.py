@@ -82,9 +82,9 @@ class Network(Shown):
         that their models are about the same features; :func:`conovel.infer_schema` makes one, and
         says from which rows.
     privacy : float, str or None
-        ε of differential privacy for the models that each agent sends, or a text "ε,δ"; δ is 1e-6
-        if it is not given. Noise from the operating system is added to what the models are made
-        of, so that two runs differ. Counts stay exact. Needs the extra ``privacy``.
+        ε of differential privacy for the models that each agent sends, or in the regime `together`
+        for its sums; or a text "ε,δ"; δ is 1e-6 if it is not given. Noise from the operating
+        system is added to what the models are made of, so that two runs differ. Counts stay exact. Needs the extra ``privacy``.
     min_group_rows : int or None
         How many rows of an agent each level of a peer's score, and each cell of counts in the
         regime `joint`, hold at least. In one process nothing leaves an agent, so it is 1. Between
