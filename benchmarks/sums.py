@@ -4,7 +4,7 @@
 
 Rows are those of the paper's Gaussian design at shift 2. An agent has `rows` known normals, of
 which half train, and a third as many tests, a tenth of them novel. The first agent is attacked
-(conovel.experiments.sums, conovel.experiments.listening). The attacker hears the sums of one agent
+(benchmarks._sums, benchmarks._listening). The attacker hears the sums of one agent
 of three (a coordinator without masks, or a peer of one other), of two of three (a peer that
 subtracts its own), of all three, or of all ten (totals).
 
@@ -27,10 +27,10 @@ from typing import Any
 
 import numpy as np
 
-from conovel.experiments import listening
+from benchmarks import _listening as listening
+from benchmarks._listening import KINDS, Trial
+from benchmarks._sums import Design
 from conovel.experiments.attacks import area, detected_at
-from conovel.experiments.listening import KINDS, Trial
-from conovel.experiments.sums import Design
 from conovel.spec.settings import Privacy, as_privacy
 
 VIEWS = {3: (1, 2, 3), 10: (10,)}  # agents, and of how many the sums are heard

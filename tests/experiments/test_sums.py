@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from benchmarks import _listening as listening
 from benchmarks import sums as benchmark
-from conovel.experiments import listening
+from benchmarks._listening import ALL, KINDS
+from benchmarks._sums import Design, Ear, Probe, Products, counted_by, listen, ratios
 from conovel.experiments.attacks import area
-from conovel.experiments.listening import ALL, KINDS
-from conovel.experiments.sums import Design, Ear, Probe, Products, counted_by, listen, ratios
 from conovel.learning.together import bins
 from conovel.learning.together.learner import AgentRows, Learner, Settings, sum_of
 from conovel.learning.together.way import TOGETHER

@@ -84,7 +84,8 @@ class Network(Shown):
     privacy : float, str or None
         ε of differential privacy for the models that each agent sends, or in the regime `together`
         for its sums; or a text "ε,δ"; δ is 1e-6 if it is not given. Noise from the operating
-        system is added to what the models are made of, so that two runs differ. Counts stay exact. Needs the extra ``privacy``.
+        system is added to what the models are made of, so that two runs differ. Counts stay exact.
+        Needs the extra ``privacy``.
     min_group_rows : int or None
         How many rows of an agent each level of a peer's score, and each cell of counts in the
         regime `joint`, hold at least. In one process nothing leaves an agent, so it is 1. Between

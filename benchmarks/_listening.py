@@ -4,7 +4,7 @@ Everything here is one *trial*: agents are drawn, learn together, and the first 
 
 Examples
 --------
->>> from conovel.experiments.sums import Design
+>>> from benchmarks._sums import Design
 >>> found = trial(Design(30, 3), [3], seed=0, n_references=20)
 >>> sorted(found.members) == sorted(found.others), len(found.secrets)
 (True, 1)
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from conovel.experiments.private_sums import listen_private
-from conovel.experiments.sums import Design, Probe, listen, ratios
+from benchmarks._private_sums import listen_private
+from benchmarks._sums import Design, Probe, listen, ratios
 from conovel.learning.together import bins as binning
 from conovel.learning.together import moments
 from conovel.learning.together.learner import AgentRows, Learner, Settings, sum_of

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import sparse
 
-from conovel.experiments.sums import (
+from benchmarks._sums import (
     Design,
     Probe,
     Products,
