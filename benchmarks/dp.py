@@ -91,9 +91,10 @@ def run(row: Row, folder: Path | None = None) -> Row:
     options = {"schema": KNOWN} if known else {}
     agents = []
     for i, site in enumerate(sites):
-        samples = site.X_null, site.X_test
-        tables = [pa.table(dict(zip(NAMES, X.T, strict=True))) for X in samples]
-        agents.append(cn.Agent(f"a{i:03d}", *(tables if known else samples)))
+        samples = [site.X_null, site.X_test]
+        if known:
+            samples = [pa.table(dict(zip(NAMES, X.T, strict=True))) for X in samples]
+        agents.append(cn.Agent(f"a{i:03d}", *samples))
     result = cn.Network(agents, regime=regime, privacy=epsilon or None, **options).run(check=False)
     rejected = np.concatenate([result[agent.name].rejected for agent in agents])
     is_novel = np.concatenate([site.is_novel for site in sites])
