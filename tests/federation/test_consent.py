@@ -195,6 +195,16 @@ def test_epsilon_and_delta_add_up_over_runs(most, privacy, spent, words):
     assert bool(objection) is bool(words)
 
 
+def test_sums_cost_epsilon_as_models_do():
+    spent, site = EpsilonSpent(), Limits(max_epsilon=3)
+    said, _ = site.objection_to_epsilon(terms(regime="together"), spent, n_rows=1000)
+    assert "with differential privacy only" in said
+    asked = terms(regime="together", privacy="2,1e-9")
+    assert site.objection_to_epsilon(asked, spent, n_rows=1000) == NONE
+    said, _ = site.objection_to_epsilon(asked, EpsilonSpent(Fraction(2)), n_rows=1000)
+    assert "is spent" in said
+
+
 def test_no_model_costs_no_epsilon():
     spent = EpsilonSpent(Fraction(100))
     assert Limits(max_epsilon=1).objection_to_epsilon(terms(regime="counts"), spent, 10) == NONE

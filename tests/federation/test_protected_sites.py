@@ -384,6 +384,15 @@ def test_a_site_with_a_bound_on_epsilon_sends_no_model_without_privacy(files):
     assert spent_at(files["west"]) == (Fraction(1, 2), Fraction(1, 10**6), 1, 0)
 
 
+def test_epsilon_of_sums_is_charged(files):
+    limits = Limits(max_epsilon=5, regimes=("together",))
+    both = dict.fromkeys(files, limits)
+    assert "with differential privacy only" in run(files, both, regime="together")[0]["message"]
+    assert run(files, both, regime="together", privacy="4")[0]["state"] == "done"
+    assert spent_at(files["west"]) == (4, Fraction(1, 10**6), 1, 0)
+    assert "is spent" in run(files, both, regime="together", privacy="4")[0]["message"]
+
+
 def test_no_bound_holds_after_a_model_without_privacy(files):
     assert run(files)[0]["state"] == "done"
     assert spent_at(files["west"]).n_open == 1

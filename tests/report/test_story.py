@@ -17,7 +17,7 @@ from conovel.spec.run_spec import RunSpec
 
 def test_differential_privacy_is_among_the_settings():
     said = settings_of(RunSpec.of(regime="full", privacy=4))["privacy"]
-    assert said == "ε = 4, δ = 1/1000000, for every row in the models of each site"
+    assert said == "ε = 4, δ = 1/1000000, for every row in what each site learns and sends"
     assert "privacy" not in settings_of(RunSpec.of(regime="full"))
 
 

@@ -228,6 +228,7 @@ THEOREMS = {
         "plain": "Theorem 19",
         "repeats": "Lemma 9",
         "liars": "Theorem 18",
+        "privacy": "Theorem 12",
         "list": "Theorem 14",
     },
     "consensus": {"plain": "Theorem 16", "repeats": "Lemma 9", "list": "Theorem 14"},

@@ -73,7 +73,7 @@ def test_regimes_that_it_would_not_cover_are_refused(regime):
         RunSpec.of(regime=regime, privacy=4)
 
 
-@pytest.mark.parametrize("regime", ["joint", "full", "split", "conservative"])
+@pytest.mark.parametrize("regime", ["joint", "together", "full", "split", "conservative"])
 def test_regimes_that_send_one_model_for_each_row_take_it(regime):
     assert RunSpec.of(regime=regime, privacy="2,1e-9").privacy.epsilon == 2
 

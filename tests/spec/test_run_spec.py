@@ -81,7 +81,7 @@ def test_plain_values_from_anybody_are_read_or_refused(name, value):
         ({"regime": "auto", "pi0": None, "repeats": 5}, "together"),
         ({"composite": "mean"}, "joint"),
         ({"bits": 4}, "joint"),
-        ({"privacy": 4}, "joint"),
+        ({"privacy": 4}, "together"),
         ({"regime": "auto", "pi0": "storey"}, "full"),
         ({"pi0": cn.Quantile(), "on_dropout": "conservative"}, "full"),
         ({"on_dropout": "conservative"}, "full"),

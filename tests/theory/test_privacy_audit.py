@@ -20,6 +20,7 @@ from scipy.optimize import brentq
 from scipy.stats import beta, norm
 from support.noise import NoNoise
 
+from conovel.learning.together.private import PrivateLearner, PrivateRows
 from conovel.models.wire import decode
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.sent.compact import Units, public_units
@@ -68,8 +69,27 @@ def says_first(rows, role, units, privacy, noise, look):
         blob = make_private_surrogate(rows, N_ROWS, units, privacy, noise)
         first, second = decode(blob).score(np.array(CANARIES))
         return first > second
-    _, sums, _ = noisy_sums(rows, N_ROWS, units, privacy, noise)
+    if look == "totals":
+        sums = totals_of(rows, units, privacy, noise)
+    else:
+        _, sums, _ = noisy_sums(rows, N_ROWS, units, privacy, noise)
     return difference(sums, role) > MIDDLE[role]
+
+
+def totals_of(rows, units, privacy, noise):
+    """Let the site learn together with two others, of which one is honest and has no tails.
+
+    The third added no noise, and subtracts what it added.
+    """
+    learner = PrivateLearner(units, privacy, n_honest=2)
+    none = np.zeros((N_ROWS, 2))
+    honest = [
+        PrivateRows(rows.null_train, rows.mixture.rows, N_ROWS),
+        PrivateRows(none, none, N_ROWS),
+    ]
+    while not learner.is_done:
+        learner.take(sum(learner.answer(one, noise) for one in honest))
+    return learner.sums
 
 
 def attack(privacy, role, n_runs, *, units=KNOWN, noise=None, look="sums"):
@@ -142,17 +162,31 @@ def test_noise_that_is_too_small_by_four_is_caught(epsilon, n_runs):
     assert gaussian(*found, n_runs) > epsilon
 
 
+@pytest.mark.parametrize("role", ["null_train", "mixture"])
+@pytest.mark.parametrize("epsilon", [1, 4])
+def test_totals_with_shared_noise_give_away_no_more(epsilon, role):
+    found = attack(as_privacy(epsilon), role, 500, look="totals")
+    assert any_mechanism(*found, 500) <= epsilon
+    assert gaussian(*found, 500) <= epsilon
+
+
+def test_shared_noise_that_is_too_small_by_four_is_caught():
+    found = attack(as_privacy(4), "mixture", 500, noise=TooSmall(4), look="totals")
+    assert gaussian(*found, 500) > 4
+
+
 def test_the_bytes_give_away_no_more():
     found = attack(as_privacy(8), "mixture", 100, look="bytes")
     assert gaussian(*found, 100) <= 8
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("look", ["sums", "totals"])
 @pytest.mark.parametrize("role", ["null_train", "mixture"])
 @pytest.mark.parametrize("epsilon", [1, 2, 4, 8])
-def test_an_auditor_with_many_runs_proves_no_more_than_epsilon(epsilon, role):
+def test_an_auditor_with_many_runs_proves_no_more_than_epsilon(epsilon, role, look):
     n = 5000
-    found = attack(as_privacy(epsilon), role, n)
+    found = attack(as_privacy(epsilon), role, n, look=look)
     bound = gaussian(*found, n)
     assert max(bound, any_mechanism(*found, n)) <= epsilon
     if epsilon > 2:  # the noise is not much larger than needed, either

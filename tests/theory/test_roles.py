@@ -205,7 +205,11 @@ def fixed_noise(monkeypatch):
 
 @pytest.mark.parametrize(
     ("regime", "bits", "kind"),
-    [("joint", "compact", "duplicates"), ("full", 4, "integers"), ("split", None, "float32")],
+    [
+        ("joint", "compact", "duplicates"),
+        ("full", 4, "integers"),
+        ("split", None, "float32"),
+    ],
 )
 def test_roles_with_private_models(tmp_path, regime, bits, kind, fixed_noise):
     splits_rows, samples = regime == "split", draw(kind, 2)

@@ -119,7 +119,7 @@ def run(
         regime,
         estimates_nulls=pi0 is not None,
         on_dropout=on_dropout,
-        names_models=composite != "auto" or bits != "compact" or privacy is not None,
+        names_models=composite != "auto" or bits != "compact",
     )
     _silence_nvflare()
     file = read_federation(federation)

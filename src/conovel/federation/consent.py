@@ -271,13 +271,13 @@ class Limits:
         return NONE
 
     def objection_to_epsilon(self, terms: Terms, spent: EpsilonSpent, n_rows: int) -> Objection:
-        """Return why a model must not leave a data set of which so much was spent.
+        """Return why a model, or a sum, must not leave a data set of which so much was spent.
 
         `n_rows` is the number of rows of the site, for the bound on δ.
         """
         privacy, bounded = terms.spec.privacy, self.max_epsilon != NO_BOUND
-        sends_models = bool(ways_of(terms.spec.regime).learning.model_rounds)
-        if not sends_models or (privacy is None and not bounded):
+        spends = ways_of(terms.spec.regime).learning.spends
+        if not spends or (privacy is None and not bounded):
             return NONE
         more = "the site brings other rows under another [data] set, or raises max_epsilon"
         if privacy is None:

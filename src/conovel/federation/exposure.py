@@ -36,8 +36,10 @@ class LoggedRun:
     n_test: int = 0
     n_train: int = 0
     models: dict[str, int] = field(default_factory=dict)  # bytes of models, by receiver
-    # Models that left, other messages that left and follow from rows, messages that came in.
+    # Models that left, sums over rows that left while agents learnt together, other messages that
+    # left and follow from rows, messages that came in.
     n_models: int = 0
+    n_sums: int = 0
     n_counts: int = 0
     n_received: int = 0
     # How it ended; `state` is ``"running"`` if no end is noted.
@@ -46,8 +48,9 @@ class LoggedRun:
 
     @property
     def spends(self) -> bool:
-        """Whether it counts as a run: it sent a model or counts, or still may."""
-        return bool(self.n_models or self.n_counts or (self.data and self.state == "running"))
+        """Whether it counts as a run: it sent a model, sums or counts, or still may."""
+        n_sent = self.n_models + self.n_sums + self.n_counts
+        return bool(n_sent or (self.data and self.state == "running"))
 
     def take(self, entry: Mapping[str, Any]) -> None:
         """Add an entry of this run."""
@@ -61,6 +64,8 @@ class LoggedRun:
                 self.n_models += 1
                 self.models[to] = self.models.get(to, 0) + entry["bytes"]
                 self.n_train = max(self.n_train, entry["n_train"])
+            case {"entry": "sent", "kind": "SUMS"}:
+                self.n_sums += 1
             case {"entry": "sent", "kind": kind} if kind not in REVEAL_NOTHING:
                 self.n_counts += 1
             case {"entry": "received"}:
@@ -163,12 +168,12 @@ def epsilon_spent(runs: Iterable[LoggedRun], data_set: str) -> EpsilonSpent:
     """Add up what runs with the rows of a data set have spent.
 
     A run counts from the moment at which its rows are written down, and no longer if it ended
-    before a model left.
+    before a model or a sum left.
     """
     spent = EpsilonSpent()
     for run in runs:
         under_way = bool(run.data) and run.state == "running" and _sends_models(run)
-        if run.data_set == data_set and (run.n_models or under_way):
+        if run.data_set == data_set and (run.n_models or run.n_sums or under_way):
             spent = spent.plus(privacy_of(run))
     return spent
 
@@ -195,7 +200,7 @@ def shown(epsilon: Fraction) -> str:
 
 def _sends_models(run: LoggedRun) -> bool:
     regime = REGIMES.get(str(spec_of(run).get("regime")))
-    return regime is None or bool(ways_of(regime).learning.model_rounds)
+    return regime is None or ways_of(regime).learning.spends
 
 
 def spec_of(run: LoggedRun) -> dict[str, object]:

@@ -276,3 +276,8 @@ class Learning:
     combines: bool = False
     by_sums: bool = False
     simulated: bool = False
+
+    @property
+    def spends(self) -> bool:
+        """Whether what an agent learns from its rows leaves it, and costs ε with `privacy`."""
+        return bool(self.model_rounds) or self.by_sums

@@ -90,7 +90,9 @@ def settings_of(spec: RunSpec) -> dict[str, Any]:
     if not spec.is_committed:
         del settings["reveal_to"]
     if spec.privacy is not None:
-        settings["privacy"] = f"{spec.privacy.in_words}, for every row in the models of each site"
+        settings["privacy"] = (
+            f"{spec.privacy.in_words}, for every row in what each site learns and sends"
+        )
     return settings
 
 

@@ -35,8 +35,8 @@ class Network(Shown):
         "auto", "joint", "together", "consensus", "full", "counts", "isolated", "split",
         "conservative" or "pooled": who tests what at which level, see
         :mod:`conovel.spec.regimes`. "auto" is `together`: agents learn one score from sums. It is
-        `joint` if `scorer`, `composite`, `bits` or `privacy` is given, which are about models that
-        agents exchange, and `full` if `pi0` is. The settings of the result name the regime that
+        `joint` if `scorer`, `composite` or `bits` is given, which are about models that agents
+        exchange, and `full` if `pi0` is. The settings of the result name the regime that
         was chosen. In `consensus` a row that is normal at some agent is no novelty, wherever it
         is.
     composite : {"auto", "mean", "max", "min", "stacked"}
@@ -85,9 +85,10 @@ class Network(Shown):
         that their models are about the same features; :func:`conovel.infer_schema` makes one, and
         says from which rows.
     privacy : float, str or None
-        ε of differential privacy for the models that each agent sends, or a text "ε,δ"; δ is 1e-6
-        if it is not given. Noise from the operating system is added to what the models are made
-        of, so that two runs differ. Counts stay exact. Needs the extra ``privacy``.
+        ε of differential privacy for the models that each agent sends, or in the regime `together`
+        for its sums; or a text "ε,δ"; δ is 1e-6 if it is not given. Noise from the operating
+        system is added to what the models are made of, so that two runs differ. Counts stay exact.
+        Needs the extra ``privacy``.
     min_group_rows : int or None
         How many rows of an agent each level of a peer's score, and each cell of counts in the
         regime `joint`, hold at least. In one process nothing leaves an agent, so it is 1. Between

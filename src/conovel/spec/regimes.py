@@ -6,7 +6,7 @@ each regime refuses, and what follows for numbers of rows before any row is read
 
 Users may also ask for `auto`, which is the default. It is a request and not a regime:
 :func:`choose_regime` answers it with `together`; with `joint` where a setting is about models that
-agents exchange (a scorer, a composite, the precision of models, privacy); and with `full` for what
+agents exchange (a scorer, a composite, the precision of models); and with `full` for what
 is not proven for these: an estimate of the proportion of nulls (`pi0`), and going on without an
 agent that is lost during the counts (`on_dropout`). Settings, messages, transcripts and reports
 have the regime that was chosen.
@@ -82,7 +82,7 @@ _NO_COUNTS = {
         " 'joint' or 'full'"
     ),
 } | _NO_SUMS
-_OTHERS_SEND_MODELS = "use 'joint', 'full', 'conservative' or 'split'"
+_OTHERS_SEND_MODELS = "use 'together', 'joint', 'full', 'conservative' or 'split'"
 _NO_MODELS = {
     "privacy": (
         "privacy is about models, and the regime {name} sends none; its counts are exact. Leave"
@@ -142,7 +142,7 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
             ),
             Regime("full", "(ours)", "exchange", "counts", _ONE_STEP_UP),
             Regime("joint", "(ours)", "exchange", "cells", _CELLS | _NO_SUMS),
-            Regime("together", "(ours)", "together", "cells", _CELLS | _NO_MODELS),
+            Regime("together", "(ours)", "together", "cells", _CELLS),
             Regime(
                 "consensus",
                 "(ours)",

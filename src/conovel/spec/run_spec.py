@@ -144,7 +144,6 @@ class RunSpec:
             settings.pop("names_models", False),
             settings.get("composite", AUTO) != AUTO,
             settings.get("bits", COMPACT) != COMPACT,
-            settings.get("privacy") is not None,
         )
         if settings.get("liars") and settings.get("counting", ROUNDS) == ROUNDS:
             settings["counting"] = COMMITTED

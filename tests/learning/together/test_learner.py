@@ -141,6 +141,15 @@ def test_no_bin_holds_fewer_rows_than_allowed():
     assert learner.bins[0].edges.size > 30
 
 
+@pytest.mark.parametrize(("n_rows", "is_divided"), [(9, False), (10, True)])
+def test_an_interval_is_divided_while_it_holds_the_rows_of_two_bins(n_rows, is_divided):
+    """Its ends stay: otherwise it would join its neighbours, and be divided elsewhere."""
+    cuts = bins.keys_of(np.array([0.0, 1.0, 2.0, 3.0]))
+    after = bins.refined(cuts, np.array([0, 0, n_rows, 0, 0]), least=5)
+    assert set(cuts[1:3]) <= set(after)
+    assert after.size == 2 + 7 * is_divided
+
+
 def test_leaves_hold_at_least_the_agreed_number_of_rows():
     agents = rows_of(3, 9)
     learner = learn([AgentRows(*pair) for pair in agents], 0, SMALL)

@@ -2,8 +2,9 @@
 
 Every float64 has its place in one order of 64-bit whole numbers, its *key*. The first round counts
 rows in 256 intervals of keys. Each later round divides the intervals in which a wanted quantile
-lies into eight parts. So edges are fixed fractions of the range of all numbers, and no row's own
-value is an edge. Heavy tails, zeros and columns of few values need no special case.
+lies into eight parts, as long as they hold the rows of two bins: the values of fewer rows are told
+no closer. So edges are fixed fractions of the range of all numbers, and no row's own value is an
+edge. Heavy tails, zeros and columns of few values need no special case.
 """
 
 from __future__ import annotations
@@ -84,8 +85,9 @@ def refined(cuts: Keys, counts: NDArray[np.int64], least: int) -> Keys:
     low = np.append(np.uint64(0), cuts)
     high = np.append(cuts, ~np.uint64(0))
     width = (high - low) // np.uint64(_PARTS)
-    wanted &= width > 0
-    inner = low[wanted, None] + width[wanted, None] * np.arange(1, _PARTS, dtype=np.uint64)
+    # A bin holds `least` rows. Dividing fewer than those of two bins would only tell their values.
+    divided = wanted & (width > 0) & (counts >= 2 * least)
+    inner = low[divided, None] + width[divided, None] * np.arange(1, _PARTS, dtype=np.uint64)
     beside = wanted[1:] | wanted[:-1]  # a cut stays if a wanted interval is at one side of it
     return np.sort(np.concatenate([cuts[beside], inner.ravel()]))
 

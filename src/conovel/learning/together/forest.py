@@ -88,11 +88,15 @@ class Forest:
 
     def count(self, codes: Whole, is_mixture: NDArray[np.bool_], nodes: Whole) -> Whole:
         """Count an agent's rows for every candidate of this level."""
+        counts = np.zeros((*self.candidates.shape[:2], 2), dtype=np.int64)
+        count_left(codes, is_mixture, nodes, self.places(), self.candidates, counts)
+        return counts.ravel()
+
+    def places(self) -> Whole:
+        """Return the line in `candidates` of each open node of each tree, -1 of all others."""
         places = np.full(self.column.shape, -1, dtype=np.int64)
         places[self._trees, self._nodes] = np.arange(self._nodes.size)
-        counts = np.zeros((*self.candidates.shape[:2], 2), dtype=np.int64)
-        count_left(codes, is_mixture, nodes, places, self.candidates, counts)
-        return counts.ravel()
+        return places
 
     def split(self, totals: Whole) -> None:
         """Split the open nodes by the totals of all agents, and open their children."""

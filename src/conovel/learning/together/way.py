@@ -34,6 +34,7 @@ from conovel.stats.cells import CellHistogram
 
 if TYPE_CHECKING:
     from conovel.learning.together.at_site import SiteLearner
+    from conovel.learning.together.private_site import PrivateSiteLearner
 
 NUMBER = np.dtype("<i8")  # whole numbers of 64 bits; sums are modulo 2^64
 
@@ -66,7 +67,7 @@ class Together(Enum):
 class CountRows(Work):
     """Count the rows for the first round, or for the round that follows from these totals."""
 
-    learner: SiteLearner
+    learner: SiteLearner | PrivateSiteLearner
     weight: Fraction
     totals: bytes | None = None
 
@@ -82,11 +83,22 @@ class RankTogether(Work):
     """Rank the tested rows by the score that was learnt."""
 
     phase = "score"
-    learner: SiteLearner
+    learner: SiteLearner | PrivateSiteLearner
 
     def at(self, site: Any) -> CellHistogram:
         """Return the counts of the rows."""
         return self.learner.ranks(site)
+
+
+def _learner_of(party: Party) -> SiteLearner | PrivateSiteLearner:
+    """Return what a site learns with; the modules are loaded late, one of them loads numba."""
+    if party.spec.privacy is not None:
+        from conovel.learning.together.private_site import PrivateSiteLearner  # noqa: PLC0415
+
+        return PrivateSiteLearner(party)
+    from conovel.learning.together.at_site import SiteLearner  # noqa: PLC0415
+
+    return SiteLearner(party)
 
 
 class TogetherAgent:
@@ -94,9 +106,7 @@ class TogetherAgent:
 
     def __init__(self, party: Party) -> None:
         self.party, self.score = party, b""
-        from conovel.learning.together.at_site import SiteLearner  # noqa: PLC0415  (loads numba)
-
-        self._learner = SiteLearner(party)
+        self._learner = _learner_of(party)
         self._weight, self._round = Fraction(0), 0
         self._keys: dict[str, Key] = {}  # of the peers
         self._is_agreed = not party.spec.masks

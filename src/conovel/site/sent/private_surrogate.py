@@ -49,7 +49,7 @@ _VARIANCE = 0.1  # of the reach of one row: 0.07 for normal numbers, up to 1/4 f
 _CUTS = np.arange(0.25, LENGTH, 0.5)  # thresholds of the model, from the start of a tail
 # Beyond, a model is mostly noise and costs its receivers power. A share of 4 % novelties that
 # reach 1.5 units into a tail makes a difference of 0.06. The noise follows from public numbers.
-_MOST_NOISE = 0.07
+MOST_NOISE = 0.07
 _MOST_TAILS = 40  # in a model: about 250 bytes
 _THRESHOLD_BITS, _LEAF_BITS = 5, 5
 
@@ -74,9 +74,9 @@ def make_private_surrogate(
     n_null = len(training.null_train)
     units, sums, scale = noisy_sums(training, n_mixture, public, privacy, noise)
     tails = heavier_tails(sums, n_null, n_mixture)
-    if noise_of_means(scale, n_null, n_mixture) > _MOST_NOISE:
+    if noise_of_means(scale, n_null, n_mixture) > MOST_NOISE:
         tails = tails.first(0)
-    return _encode(tails, units, n_mixture / n_null, bits, schema)
+    return encode_tails(tails, units, n_mixture / n_null, bits, schema)
 
 
 def noisy_sums(
@@ -250,7 +250,7 @@ _CONSTANT = Tree(
 )  # the same for all rows
 
 
-def _encode(tails: Tails, units: Units, odds: float, bits: Bits, schema: bytes) -> bytes:
+def encode_tails(tails: Tails, units: Units, odds: float, bits: Bits, schema: bytes) -> bytes:
     """Encode a model; where bytes are limited, the first tails that fit."""
     if not isinstance(bits, str):
         return wire.encode(as_forest(tails, units, odds), bits=bits, schema=schema)
