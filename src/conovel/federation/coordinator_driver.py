@@ -36,9 +36,7 @@ from conovel.spec.fields import MAX_TEXT_BYTES
 from conovel.stats.levels import is_finite_number
 
 # Messages that a site has to answer.
-QUESTIONS = frozenset(
-    {Kind.ROSTER, Kind.SEALED, Kind.START, Kind.COMMITMENTS, Kind.BELOW, Kind.STEP}
-)
+QUESTIONS = frozenset({Kind.ROSTER, Kind.START, Kind.COMMITMENTS, Kind.BELOW, Kind.STEP})
 MAX_BYTES = 1 << 20  # of a message to the coordinator; the largest is a REVEAL
 TICK_SECONDS = 0.1
 # Sends messages; returns the receivers that could not be reached, and why.

@@ -25,8 +25,6 @@ MEANING = {
     "HELLO": "says who takes part, with how many rows",
     "ROSTER": "says who takes part",
     "MODEL": "a score model, as bytes",
-    "SEAL": "commits to the second models",
-    "SEALED": "tells everybody's commitments",
     "READY": "says that the ranks are ready",
     "LEFT": "says who vanished",
     "START": "says how many tests there are",

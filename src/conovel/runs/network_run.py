@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from conovel.deciding.folds import agreed_of
+from conovel.deciding.types import limits_of
 from conovel.deciding.ways import guarantee, ways_of
 from conovel.errors import ConovelError, InputError, RunAbortedError, SiteFailedError, WireError
 from conovel.learning.base import Work
@@ -34,7 +34,6 @@ from conovel.site.blocks import Ranked
 from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.site import Site
 from conovel.spec.bodies import COORDINATOR, Body, Kind, Model, Start
-from conovel.spec.consensus import Agreed
 from conovel.spec.findings import Finding
 from conovel.spec.guarantee import Guarantee
 from conovel.spec.run_spec import RunSpec, nonce_of, run_id_of
@@ -90,8 +89,9 @@ def run_network(
     losses = {"left_out": outcome.left_out, "dropped": outcome.dropped}
     promise = guarantee(spec, **losses, uncovered=transcript.uncovered)
     floors = {name: machine.floor for name, machine in machines.items()}
-    agreed = agreed_of(outcome) if outcome.conforms else None
-    return _result(spec, members, sites, limits, transcript, promise, lost, floors, agreed)
+    return _result(
+        spec, members, sites, limits, transcript, promise, lost, floors, limits_of(outcome)
+    )
 
 
 def _run_pooled(
@@ -129,7 +129,7 @@ def _result(
     promise: Guarantee,
     lost: tuple[str, ...] = (),
     floors: Mapping[str, int] = MappingProxyType({}),
-    agreed: Agreed | None = None,
+    conforming: Mapping[str, int] = MappingProxyType({}),
 ) -> NetworkRun:
     results = {
         name: decide(
@@ -138,7 +138,7 @@ def _result(
             members[name].ids,
             name,
             floors.get(name, 0),
-            None if name in lost else agreed,
+            {} if name in lost else conforming,
         )
         for name, site in sites.items()
     }

@@ -1,0 +1,103 @@
+"""The score of the regime `consensus`, learnt from sums: the same function of a row at all agents.
+
+It is that of :mod:`conovel.learning.together.learner` but for one thing: no agent's own centre
+enters it. So it depends on the mixtures of all agents through their sum alone. Exchanging a test
+row of one agent with a calibration row of another changes nothing (Theorem 16, docs/theory.md).
+
+A last round has no part in the score. Each agent tells a rounded centre of its null_train, so that
+rows can be said to conform to the normals of one agent or another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from conovel.learning.together import moments
+from conovel.learning.together.learner import AgentRows, Learner, Round
+from conovel.learning.together.moments import Whole
+from conovel.scorers.base import Matrix, Vector
+from conovel.stats.cells import N_CELLS
+
+# What is told of an agent's normals: their centre in sixteenths of a standard unit, if it has at
+# least so many rows of null_train. A row beyond eight units moves it by a quarter unit at most.
+_STEP = moments.UNIT // 16
+_FEWEST_DESCRIBED = 30
+# Cells of the distance from a centre, relative to the usual one: each 4 % wide.
+_DISTANCES = 0.05 * 1.04 ** np.arange(N_CELLS - 1)
+
+
+@dataclass(eq=False)
+class PlacedRows(AgentRows):
+    """The rows of one agent, and its place on the roster."""
+
+    place: int
+
+
+class CommonLearner(Learner):
+    """The score as far as it is learnt; its parameters are those of :class:`Learner`."""
+
+    def __init__(self, n_columns: int, n_agents: int, seed: int) -> None:
+        super().__init__(
+            n_columns, 1, seed
+        )  # one agent has no columns relative to its own normals
+        self._n_described = n_agents
+        self.described: Whole = np.zeros(
+            (0, 1), dtype=np.int64
+        )  # of each agent: 1, and its centre
+
+    @property
+    def centre(self) -> Whole:
+        """The centre of the normals of all agents; no number where there are no moments."""
+        if self._discriminants is None:
+            return np.zeros(0, dtype=np.int64)
+        return np.rint(self.centres.grand).astype(np.int64)
+
+    def _products(self, rows: AgentRows) -> Whole:
+        null = rows.standard[~rows.is_mixture]
+        rows.centre = np.rint(self.centres.grand).astype(np.int64)
+        about = null - rows.centre
+        return np.concatenate([[len(null)], moments.packed(about.T @ about)])
+
+    def _take_scores(self, totals: Whole) -> None:
+        self._of_scores = totals
+        size = self._n_described * (1 + self.n_columns)
+        self._round = Round(size, self._describe, self._take_described, is_counted=False)
+
+    # --- whose normals a row conforms to --------------------------------------------------------
+    def _describe(self, rows: AgentRows) -> Whole:
+        assert isinstance(rows, PlacedRows)  # noqa: S101
+        told = np.zeros((self._n_described, 1 + self.n_columns), dtype=np.int64)
+        if len(rows.null_train) >= _FEWEST_DESCRIBED:
+            mean = self.standard(rows.null_train).sum(axis=0) / len(rows.null_train)
+            told[rows.place] = np.append(1, np.rint(mean / _STEP))
+        return told.ravel()
+
+    def _take_described(self, totals: Whole) -> None:
+        self.described = totals.reshape(self._n_described, -1)
+        super()._take_scores(self._of_scores)
+
+    def distances(self, values: Matrix) -> list[Whole | None]:
+        """Return the cell of each row's distance from the normals of each agent.
+
+        None for an agent that told nothing of its normals.
+        """
+        root = np.eye(self.n_columns) * moments.UNIT
+        if self._discriminants is not None:
+            root = self.centres.root
+        rows = moments.forward(root, self.standard(values).T.astype(np.float64))
+        cells: list[Whole | None] = []
+        for is_told, *centre in self.described.tolist():
+            cells.append(None)
+            if is_told == 1:
+                told = np.array(centre, dtype=np.float64)[:, np.newaxis] * _STEP
+                cells[-1] = self._cells_of(rows - moments.forward(root, told))
+        return cells
+
+    def _cells_of(self, away: Matrix) -> Whole:
+        squares: Vector = np.zeros(away.shape[1])
+        for column in away:  # in a fixed order: no numerical library decides about bits
+            squares += column * column
+        relative = np.sqrt(squares / self.n_columns)
+        return np.searchsorted(_DISTANCES, relative, side="right").astype(np.int64)
