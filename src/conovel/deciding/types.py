@@ -12,12 +12,20 @@ from conovel.errors import CountOutOfRangeError, OutcomeMismatchError, Unexpecte
 from conovel.learning.base import Cue, Next, Out, Party, State, insist
 from conovel.spec.bodies import COORDINATOR, Body, Kind, Outcome, Ready, Start
 from conovel.spec.consensus import told_types, types_of
-from conovel.spec.fields import COUNTS, DIGEST, U32
+from conovel.spec.fields import COUNTS, DIGEST, U32, U32S
 from conovel.spec.run_spec import RunSpec
 from conovel.spec.training import Numbers, planned_calibration
 from conovel.stats.cells import N_CELLS
-from conovel.stats.consensus import Calibration, Consensus, SharedHistogram, decide_worst_case
-from conovel.stats.levels import Level
+from conovel.stats.consensus import (
+    Calibration,
+    Consensus,
+    Group,
+    SharedHistogram,
+    decide_groups,
+    grouped_types,
+    shared_level,
+)
+from conovel.stats.levels import Level, as_level
 from conovel.stats.resolution import warn_resolution
 
 
@@ -25,19 +33,23 @@ from conovel.stats.resolution import warn_resolution
 class SharedCounts(Body):
     """Agent to coordinator: its rows in each cell of the score that all agents share.
 
-    `conforms` is the lowest cell, by the distance from the agent's normals, in which a row does
-    not conform to them. `score` is the digest of all totals that the score follows from: the same
-    at every agent.
+    The fields are those of :class:`conovel.stats.consensus.SharedHistogram`. `score` is the digest
+    of all totals that the score follows from: the same at every agent.
     """
 
     kind = Kind.SHARED
     calibration: Annotated[tuple[int, ...], COUNTS]
     tests: Annotated[tuple[int, ...], COUNTS]
+    floor: Annotated[int, U32]
+    near_calibration: Annotated[tuple[int, ...], U32S]
+    near_tests: Annotated[tuple[int, ...], U32S]
+    near_trained: Annotated[tuple[int, ...], U32S]
+    n_tail: Annotated[int, U32]
     conforms: Annotated[int, U32]
     score: Annotated[bytes, DIGEST]
 
 
-def check_counts(agent: str, ready: Ready, counts: SharedCounts) -> None:
+def check_counts(agent: str, ready: Ready, counts: SharedCounts, n_agents: int) -> None:
     """Check the counts of an agent against the numbers that it gave before.
 
     Raises
@@ -49,11 +61,19 @@ def check_counts(agent: str, ready: Ready, counts: SharedCounts) -> None:
     """
     expected = (ready.n_calibration, ready.n_tested)
     totals = (sum(counts.calibration), sum(counts.tests))
-    if totals != expected or counts.conforms > N_CELLS:
+    if totals != expected:
         raise CountOutOfRangeError(
             f"{agent} counts {totals} rows, and has {expected}: calibration rows, test rows",
             agent,
         )
+    below = (sum(counts.calibration[: counts.floor]), sum(counts.tests[: counts.floor]))
+    near = (counts.near_calibration, counts.near_tests, counts.near_trained)
+    if (
+        max(counts.conforms, counts.floor) > N_CELLS
+        or {*map(len, near)} != {n_agents}
+        or any(sum(some) > most for some, most in zip(near[:2], below, strict=True))
+    ):
+        raise CountOutOfRangeError(f"{agent} counts rows in cells or regions with fewer", agent)
 
 
 def check_score(counts: Mapping[str, SharedCounts]) -> None:
@@ -61,33 +81,70 @@ def check_score(counts: Mapping[str, SharedCounts]) -> None:
 
     Proof: Theorem 16 (docs/theory.md#thm-consensus).
     """
-    digests = [one.score for _, one in sorted(counts.items())]
-    usual = max(sorted(set(digests)), key=digests.count)
+    scores = [(one.score, one.floor) for _, one in sorted(counts.items())]
+    usual = max(sorted(set(scores)), key=scores.count)
     for name, one in sorted(counts.items()):
-        if one.score != usual:
+        if (one.score, one.floor) != usual:
             raise OutcomeMismatchError(
                 f"{name} has another score than the others: it took other totals", name
             )
 
 
+def groups_of(
+    counts: Mapping[str, SharedCounts], types: Sequence[str], level: Level
+) -> list[Group]:
+    """Put types into groups, and give each a region and a part of the level.
+
+    Groups and levels follow from counts of null_train alone.
+
+    Proof: Theorem 16 (docs/theory.md#thm-consensus).
+    """
+    roster = sorted(counts)
+    ordered = [counts[name] for name in roster]
+    places = [roster.index(name) for name in types]
+    members = grouped_types([one.near_trained for one in ordered], places)
+    if not members:
+        return []
+    tails = [
+        max(
+            Fraction(one.n_tail, sum(one.near_trained) or 1) for one in map(ordered.__getitem__, g)
+        )
+        for g in members
+    ]
+    if len(members) == 1:  # one region: all rows below the floor
+        return [
+            Group(
+                as_level(level),
+                sum(sum(one.tests[: one.floor]) for one in ordered),
+                tuple(
+                    Calibration(one.calibration, sum(one.calibration[: one.floor]))
+                    for one in map(ordered.__getitem__, places)
+                ),
+            )
+        ]
+    return [
+        Group(
+            share,
+            sum(one.near_tests[k] for one in ordered for k in places_of_group),
+            tuple(
+                Calibration(one.calibration, sum(one.near_calibration[k] for k in places_of_group))
+                for one in map(ordered.__getitem__, places_of_group)
+            ),
+        )
+        for share, places_of_group in zip(shared_level(tails, level), members, strict=True)
+    ]
+
+
 def decide_consensus(
-    counts: Mapping[str, SharedCounts],
-    ready: Mapping[str, Ready],
-    types: Sequence[str],
-    level: Level,
+    counts: Mapping[str, SharedCounts], types: Sequence[str], level: Level
 ) -> Consensus:
     """Add up the test rows of all agents, keep calibration rows apart by type, and decide.
 
     Proof: Theorem 16 (docs/theory.md#thm-consensus).
     """
-    n_test = sum(one.n_tested for one in ready.values())
-    if not n_test:
-        return Consensus(N_CELLS, 0, None)
     tests = tuple(map(sum, zip(*(one.tests for one in counts.values()), strict=True)))
-    calibrations = [
-        Calibration(ready[name].n_calibration, counts[name].calibration) for name in types
-    ]
-    return decide_worst_case(n_test, tests, calibrations, level)
+    floor = max(one.floor for one in counts.values())
+    return decide_groups(tests, groups_of(counts, types, level), floor)
 
 
 def limits_of(outcome: Outcome) -> dict[str, int]:
@@ -141,7 +198,7 @@ class TypesAgent:
         insist(not start.rooms, f"{len(start.rooms)} x are told, and not 0")
         self._n_tests = start.n_tests
         counts = self._counts
-        body = SharedCounts(counts.calibration, counts.tests, counts.conforms, self._score)
+        body = SharedCounts(**vars(counts), score=self._score)
         return State.COUNTING, [Out([COORDINATOR], body, 1)]
 
     def take(self, body: Body, round_: int) -> Next:
@@ -184,7 +241,7 @@ class TypesCoordinator:
         """Take the rows of an agent."""
         if not isinstance(body, SharedCounts) or round_ != 1 or sender in self._counts:
             raise UnexpectedMessageError(f"{sender} sent counts that are not asked for", sender)
-        check_counts(sender, self.present.ready[sender], body)
+        check_counts(sender, self.present.ready[sender], body, len(self.present.here))
         self._counts[sender] = body
         if set(self.present.here) - set(self._counts):
             return State.ASKING, []
@@ -199,7 +256,7 @@ class TypesCoordinator:
     def decided(self) -> Decided:
         """Decide about the rows of all agents."""
         present = self.present
-        decided = decide_consensus(self._counts, present.ready, self._types, present.spec.level)
+        decided = decide_consensus(self._counts, self._types, present.spec.level)
         limits = tuple(self._counts[name].conforms for name in present.here)
         return Decided(decided.n_rejected, rounds=1, cells=(decided.cell,), conforms=limits)
 
@@ -242,7 +299,6 @@ TYPES = Deciding(
         "every agent's counts of calibration rows and of test rows in each cell of the score"
     ),
     false_alarm="A row counts as a false alarm if it is normal at any agent, not only its own.",
-    bound_by_nulls=True,
     by_cells=True,
     warn_thin=_warn_types,
     fewest_calibration=0,

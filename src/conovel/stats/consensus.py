@@ -1,14 +1,18 @@
 """Rows that are novel to everybody: the rule of the regime `consensus`, in integers.
 
 A row is null if it is normal at some agent, wherever it is tested. One score for all agents
-compares the test rows with the calibration rows of every agent. With C_k(t) the calibration rows
-of agent k in cell t or above, and ℓ_k all of them,
+compares the test rows with the calibration rows of every agent that is a type. C_k(t) calibration
+rows of type k, and R(t) test rows, are in cell t or above.
 
-    p(t)  =  max_k (1 + C_k(t))/(ℓ_k + 1)
+Types whose normals lie apart are in different groups. A group g has a share α_g of the level, and
+a region: the rows below a floor that are nearest to the normals of its types. With N_g test rows
+and c_k calibration rows of type k in that region, about N_g/c_k · C_k(t) normal rows of type k are
+expected in cell t or above. The rows from the lowest cell T on, not below the floor, are rejected
+for which
 
-is the worst case over agents. The test rows from the lowest cell T on are rejected for which
-p(T) ≤ α R(T)/m, where R(t) of the m test rows are in cell t or above. That is the step-up of
-Benjamini and Hochberg on the p-values of all rows (docs/theory.md, Theorem 16).
+    (1 + N_g)/c_k · (1 + C_k(T))  ≤  α_g R(T)      for every type k of every group g
+
+(docs/theory.md, Theorem 16). With one group this is the worst case over all types.
 """
 
 from __future__ import annotations
@@ -21,18 +25,28 @@ from itertools import accumulate
 from conovel.errors import InputError, SampleError
 from conovel.stats.levels import Level, as_level
 
+# Types are in one group if, of the rows of null_train of one of them, those nearest to the other
+# are at least so many for each one nearest to itself.
+_TOGETHER = Fraction(1, 4)
+_ALIKE = Fraction(1, 2)  # of the level, what groups share equally; the rest goes by their tails
+
 
 @dataclass(frozen=True)
 class SharedHistogram:
-    """The rows of one agent in each cell of a score that all agents share, the lowest cell first.
+    """The rows of one agent, by a score that all agents share.
 
-    From the cell `conforms` on, by the distance from the agent's normals, a row does not conform
-    to them.
+    Rows are counted in each cell, the lowest first. `near_...` counts those below the cell `floor`
+    by the agent whose normals are nearest, in the order of the roster; of null_train, all rows.
     """
 
     calibration: tuple[int, ...]
     tests: tuple[int, ...]
-    conforms: int
+    floor: int
+    near_calibration: tuple[int, ...]
+    near_tests: tuple[int, ...]
+    near_trained: tuple[int, ...]
+    n_tail: int  # rows of null_train with a score as high as few have
+    conforms: int  # the lowest cell, by distances, of rows that do not conform to its normals
 
     @property
     def size(self) -> int:
@@ -50,73 +64,100 @@ class SharedHistogram:
 
 
 @dataclass(frozen=True)
+class Group:
+    """Types that share a region and a part of the level."""
+
+    level: Fraction
+    n_region: int  # test rows in its region
+    types: tuple[Calibration, ...]
+
+
+@dataclass(frozen=True)
 class Calibration:
-    """The calibration rows of one agent: all, and how many in each cell.
+    """The calibration rows of one type: how many in each cell, and in the region of its group."""
 
-    Rows that lie below all cells may be left out of `counts`.
-    """
-
-    size: int
     counts: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        _check_counts(self.counts, self.size)
+    n_region: int
 
 
 @dataclass(frozen=True)
 class Consensus:
-    """What was decided: the lowest rejected cell, its rows, and its p-value.
+    """What was decided: the lowest rejected cell, and how many rows it rejects.
 
     Where no row is rejected, the cell is the number of cells.
     """
 
     cell: int
     n_rejected: int
-    p_value: Fraction | None
 
 
-def worst_p_values(types: Sequence[Calibration], n_cells: int) -> tuple[Fraction, ...]:
-    """Return the p-value of a row in each cell; 1 where no agent has calibration rows.
-
-    Proof: Theorem 16 (docs/theory.md#thm-consensus).
-
-    Examples
-    --------
-    >>> [str(p) for p in worst_p_values([Calibration(3, (3, 0)), Calibration(9, (5, 4))], 2)]
-    ['1', '1/2']
-    """
-    each = [
-        [Fraction(1 + above, one.size + 1) for above in count_above(one.counts)] for one in types
-    ]
-    return tuple(map(max, zip(*each, strict=True))) if each else (Fraction(1),) * n_cells
-
-
-def decide_worst_case(
-    n_test: int, tests: Sequence[int], types: Sequence[Calibration], level: Level
-) -> Consensus:
-    """Decide about the test rows of all agents: so many in each cell, `n_test` in all.
-
-    Rows that lie below all cells may be left out of `tests`.
+def decide_groups(tests: Sequence[int], groups: Sequence[Group], floor: int) -> Consensus:
+    """Decide about the test rows of all agents: so many in each cell.
 
     Proof: Theorem 16 (docs/theory.md#thm-consensus).
 
     Examples
     --------
-    >>> decide_worst_case(10, (6, 4), [Calibration(19, (19, 0))], "1/5").n_rejected
+    >>> group = Group(Fraction(1, 5), 6, (Calibration((19, 0), 19),))
+    >>> decide_groups((6, 4), [group], 1).n_rejected
     4
     """
-    alpha = as_level(level)
-    if n_test == 0:
-        raise SampleError("there is nothing to test")
-    _check_counts(tests, n_test)
-    cells = {len(tests), *(len(one.counts) for one in types)}
+    if not tests or min(tests) < 0:
+        raise InputError("counts must be whole numbers from 0 on")
+    cells = {len(tests), *(len(one.counts) for group in groups for one in group.types)}
     if len(cells) > 1:
         raise SampleError(f"all counts must have the same cells, not {sorted(cells)}")
     rejected = count_above(tests)
-    for cell, p_value in enumerate(worst_p_values(types, len(tests))):
-        if rejected[cell] and p_value * n_test <= alpha * rejected[cell]:
-            return Consensus(cell, rejected[cell], p_value)
-    return Consensus(len(tests), 0, None)
+    types = [(group, one, count_above(one.counts)) for group in groups for one in group.types]
+    for cell in range(floor, len(tests)):
+        if (
+            types
+            and rejected[cell]
+            and all(
+                one.n_region
+                and (1 + group.n_region) * (1 + above[cell])
+                <= group.level * rejected[cell] * one.n_region
+                for group, one, above in types
+            )
+        ):
+            return Consensus(cell, rejected[cell])
+    return Consensus(len(tests), 0)
+
+
+def grouped_types(near_trained: Sequence[Sequence[int]], types: Sequence[int]) -> list[list[int]]:
+    """Put types together whose rows of null_train are nearest to one another, or to nobody.
+
+    `near_trained[k]` counts the rows of null_train of agent k by the agent they are nearest to.
+
+    Proof: Theorem 16 (docs/theory.md#thm-consensus).
+
+    Examples
+    --------
+    >>> grouped_types([[9, 1, 0], [0, 6, 4], [0, 5, 5]], [0, 1, 2])
+    [[0], [1, 2]]
+    """
+    group = {k: k for k in types}
+    for k in types:
+        for other in types:
+            if near_trained[k][other] >= _TOGETHER * near_trained[k][k]:
+                first, last = sorted((group[k], group[other]))
+                group = {one: first if of == last else of for one, of in group.items()}
+    return [[k for k in types if group[k] == of] for of in sorted(set(group.values()))]
+
+
+def shared_level(tails: Sequence[Fraction], level: Level) -> list[Fraction]:
+    """Divide the level among groups: half of it equally, and half by the tails of null_train.
+
+    Proof: Theorem 16 (docs/theory.md#thm-consensus).
+
+    Examples
+    --------
+    >>> [str(one) for one in shared_level([Fraction(1, 50), Fraction(0)], "1/10")]
+    ['3/40', '1/40']
+    """
+    alpha, total = as_level(level), sum(tails)
+    by_tails = [tail / total if total else Fraction(1, len(tails)) for tail in tails]
+    return [alpha * (_ALIKE / len(tails) + (1 - _ALIKE) * one) for one in by_tails]
 
 
 def conforming_limit(calibration: Sequence[int], level: Level) -> int:
@@ -134,11 +175,3 @@ def conforming_limit(calibration: Sequence[int], level: Level) -> int:
 def count_above(counts: Sequence[int]) -> list[int]:
     """Return how many are in each cell or above it."""
     return list(accumulate(reversed(counts)))[::-1]
-
-
-def _check_counts(counts: Sequence[int], total: int) -> None:
-    if not counts or min(counts) < 0 or sum(counts) > total:
-        raise InputError(
-            f"counts must be whole numbers from 0 on that add up to at most {total}, not"
-            f" {sum(counts)}"
-        )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conovel.learning.base import Party, insist
-from conovel.learning.consensus.learner import CommonLearner, PlacedRows
+from conovel.learning.consensus.learner import CommonLearner, PlacedRows, distance_cells
 from conovel.learning.together.at_site import SiteLearner, TogetherScore
 from conovel.learning.together.way import NUMBER
 from conovel.scorers.base import Matrix
@@ -61,34 +61,59 @@ class ConsensusLearner(SiteLearner):
 
         Proof: Theorem 16 (docs/theory.md#thm-consensus).
         """
-        block, learner, level = site.own_block, self.learner, site.spec.level
+        block, learner = site.own_block, self.learner
         model = TogetherScore(learner, learner.centre)
         site.explain_by(model, block.null_train)
-        site.ranked = ranked = block.rank(model)
-        site.cells_of = learner.cells
-        tests = np.zeros(N_CELLS, dtype=np.int64)
-        for part in ranked.parts():
-            tests += np.bincount(learner.cells(part.scores), minlength=N_CELLS)
-        site.cells_by_agent = self._cells_by_agent(site)
-        calibration = np.bincount(learner.cells(ranked.calibration_scores), minlength=N_CELLS)
-        own = np.zeros(N_CELLS, dtype=np.int64)
-        for rows in taken(site.null, self._calibration):
-            cells = learner.distances(rows)[self._party.index]
-            if cells is not None:
-                own += np.bincount(cells, minlength=N_CELLS)
-        limit = conforming_limit(own.tolist(), level)
-        return SharedHistogram(tuple(calibration.tolist()), tuple(tests.tolist()), limit)
-
-    def _cells_by_agent(self, site: Any) -> dict[str, NDArray[np.uint8]]:
-        """Return the cell of each test row's distance from the normals of each agent."""
-        names = self._party.agents
-        # A row is as far as can be from the normals of an agent that told nothing of them.
-        cells = {name: np.full(len(site.test), N_CELLS, dtype=np.uint8) for name in names}
+        site.ranked, site.cells_of = block.rank(model), learner.cells
+        site.cells_by_agent = cells = {
+            name: np.zeros(len(site.test), dtype=np.uint8) for name in self._party.agents
+        }
+        tests, calibration = (RowCounts(learner) for _ in range(2))
         for start, rows in site.test.chunks():
-            for name, own in zip(names, self.learner.distances(rows), strict=True):
-                if own is not None:
-                    cells[name][start : start + len(rows)] = own
-        return cells
+            by_agent = distance_cells(tests.add(rows))
+            for name, own in zip(self._party.agents, by_agent, strict=True):
+                cells[name][start : start + len(rows)] = own
+        conforming = np.zeros(N_CELLS + 1, dtype=np.int64)
+        for rows in taken(site.null, self._calibration):
+            own = distance_cells(calibration.add(rows)[self._party.index])
+            conforming += np.bincount(own, minlength=N_CELLS + 1)
+        return self._histogram(site, tests, calibration, conforming[:N_CELLS].tolist())
+
+    def _histogram(
+        self, site: Any, tests: RowCounts, calibration: RowCounts, conforming: Sequence[int]
+    ) -> SharedHistogram:
+        trained = RowCounts(self.learner, N_CELLS)  # of null_train all rows count, wherever
+        trained.add(site.own_block.null_train)
+        return SharedHistogram(
+            tuple(calibration.cells.tolist()),
+            tuple(tests.cells.tolist()),
+            self.learner.floor,
+            tuple(calibration.near.tolist()),
+            tuple(tests.near.tolist()),
+            tuple(trained.near.tolist()),
+            int(trained.cells[self.learner.tail :].sum()),
+            conforming_limit(conforming, site.spec.level),
+        )
+
+
+class RowCounts:
+    """Rows in each cell, and below a floor by the agent whose normals are nearest."""
+
+    def __init__(self, learner: CommonLearner, floor: int | None = None) -> None:
+        self._learner, self._floor = learner, learner.floor if floor is None else floor
+        self.cells = np.zeros(N_CELLS, dtype=np.int64)
+        self.near = np.zeros(len(learner.described), dtype=np.int64)
+
+    def add(self, rows: Matrix) -> Matrix:
+        """Count rows; return their distances from the normals of each agent."""
+        learner = self._learner
+        cells = learner.cells(learner.score(rows, learner.centre))
+        self.cells += np.bincount(cells, minlength=N_CELLS)
+        distances = learner.distances(rows)
+        if np.isfinite(distances).any():
+            nearest = distances.argmin(axis=0)[cells < self._floor]
+            self.near += np.bincount(nearest, minlength=self.near.size)
+        return distances
 
 
 def split(site: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

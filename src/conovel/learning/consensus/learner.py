@@ -5,7 +5,8 @@ enters it. So it depends on the mixtures of all agents through their sum alone. 
 row of one agent with a calibration row of another changes nothing (Theorem 16, docs/theory.md).
 
 A last round has no part in the score. Each agent tells a rounded centre of its null_train, so that
-rows can be said to conform to the normals of one agent or another.
+rows can be said to conform to the normals of one agent or another, and counted by the agent whose
+normals are nearest.
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ class CommonLearner(Learner):
             n_columns, 1, seed
         )  # one agent has no columns relative to its own normals
         self._n_described = n_agents
-        self.described: Whole = np.zeros(
-            (0, 1), dtype=np.int64
-        )  # of each agent: 1, and its centre
+        # Of each agent that told of its normals: 1, and the centre
+        self.described: Whole = np.zeros((0, 1), dtype=np.int64)
+        # The lowest cells from which on a third of the mixture, and a hundredth of null_train, lie
+        self.floor = self.tail = N_CELLS
 
     @property
     def centre(self) -> Whole:
@@ -76,28 +78,38 @@ class CommonLearner(Learner):
 
     def _take_described(self, totals: Whole) -> None:
         self.described = totals.reshape(self._n_described, -1)
+        null, mixture = self._of_kinds(self._of_scores)
+        self.floor, self.tail = _lowest(mixture, 1 / 3), _lowest(null, 1 / 100)
         super()._take_scores(self._of_scores)
 
-    def distances(self, values: Matrix) -> list[Whole | None]:
-        """Return the cell of each row's distance from the normals of each agent.
+    def distances(self, values: Matrix) -> Matrix:
+        """Return each row's distance from the normals of each agent, one line for each agent.
 
-        None for an agent that told nothing of its normals.
+        Infinity for an agent that told nothing of its normals.
         """
         root = np.eye(self.n_columns) * moments.UNIT
         if self._discriminants is not None:
             root = self.centres.root
         rows = moments.forward(root, self.standard(values).T.astype(np.float64))
-        cells: list[Whole | None] = []
-        for is_told, *centre in self.described.tolist():
-            cells.append(None)
+        distances: Matrix = np.full((len(self.described), len(values)), np.inf)
+        for place, (is_told, *centre) in enumerate(self.described.tolist()):
             if is_told == 1:
                 told = np.array(centre, dtype=np.float64)[:, np.newaxis] * _STEP
-                cells[-1] = self._cells_of(rows - moments.forward(root, told))
-        return cells
+                away = rows - moments.forward(root, told)
+                squares: Vector = np.zeros(len(values))
+                for column in away:  # in a fixed order: no numerical library decides about bits
+                    squares += column * column
+                distances[place] = np.sqrt(squares / self.n_columns)
+        return distances
 
-    def _cells_of(self, away: Matrix) -> Whole:
-        squares: Vector = np.zeros(away.shape[1])
-        for column in away:  # in a fixed order: no numerical library decides about bits
-            squares += column * column
-        relative = np.sqrt(squares / self.n_columns)
-        return np.searchsorted(_DISTANCES, relative, side="right").astype(np.int64)
+
+def distance_cells(distances: Matrix) -> Whole:
+    """Return the cell of each distance; none has that of infinity."""
+    cells = np.searchsorted(_DISTANCES, distances, side="right")
+    return np.where(np.isfinite(distances), cells, N_CELLS).astype(np.int64)
+
+
+def _lowest(counts: Whole, share: float) -> int:
+    """Return the lowest cell from which on at most this share of the rows lies."""
+    above = np.cumsum(counts[::-1])[::-1]
+    return int(np.count_nonzero(above > share * above[0]))
