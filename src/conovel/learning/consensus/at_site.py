@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from conovel.learning.base import Party, insist
 from conovel.learning.consensus.learner import CommonLearner, PlacedRows, distance_cells
 from conovel.learning.together.at_site import SiteLearner, TogetherScore
+from conovel.learning.together.moments import Whole
 from conovel.learning.together.way import NUMBER
 from conovel.scorers.base import Matrix
 from conovel.scorers.content import content_hash
@@ -36,7 +37,7 @@ class ConsensusLearner(SiteLearner):
         """Return how many mixture rows the site has; `weight` says who is a type, nothing more."""
         self._site = site
         train, self._calibration = split(site)
-        site.own_block = site.block_of(train, self._calibration, np.arange(len(site.test)))
+        self._block = site.block_of(train, self._calibration, np.arange(len(site.test)))
         self._n_mixture = self._calibration.size + len(site.test)
         return np.array([self._n_mixture], NUMBER).tobytes()
 
@@ -50,7 +51,7 @@ class ConsensusLearner(SiteLearner):
         insist(n_rows >= self._n_mixture, "the mixtures of all have fewer rows than this one")
         party, site = self._party, self._site
         mixture = sampled(site, self._calibration, min(1.0, _MOST_LEARNT / max(n_rows, 1)))
-        self.rows = PlacedRows(site.own_block.null_train, mixture, party.index)
+        self.rows = PlacedRows(self._block.null_train, mixture, party.index)
         self.learner = CommonLearner(
             self.rows.values.shape[1], len(party.agents), party.spec.seed % 2**64
         )
@@ -61,38 +62,37 @@ class ConsensusLearner(SiteLearner):
 
         Proof: Theorem 16 (docs/theory.md#thm-consensus).
         """
-        block, learner = site.own_block, self.learner
+        block, learner, party = self._block, self.learner, self._party
         model = TogetherScore(learner, learner.centre)
         site.explain_by(model, block.null_train)
         site.ranked, site.cells_of = block.rank(model), learner.cells
-        site.cells_by_agent = cells = {
-            name: np.zeros(len(site.test), dtype=np.uint8) for name in self._party.agents
-        }
-        tests, calibration = (RowCounts(learner) for _ in range(2))
-        for start, rows in site.test.chunks():
-            by_agent = distance_cells(tests.add(rows))
-            for name, own in zip(self._party.agents, by_agent, strict=True):
-                cells[name][start : start + len(rows)] = own
+        tests, calibration, trained = (RowCounts(learner, n) for n in (None, None, N_CELLS))
+        cells = np.concatenate([learner.cells(part.scores) for part in site.ranked.parts()])
+        away = [
+            distance_cells(tests.add(rows, cells[start : start + len(rows)]))
+            for start, rows in site.test.chunks()
+        ]
+        by_agent = np.concatenate(away, axis=1).astype(np.uint8)
+        site.cells_by_agent = dict(zip(party.agents, by_agent, strict=True))
+        cells, start = learner.cells(site.ranked.calibration_scores), 0
         conforming = np.zeros(N_CELLS + 1, dtype=np.int64)
         for rows in taken(site.null, self._calibration):
-            own = distance_cells(calibration.add(rows)[self._party.index])
-            conforming += np.bincount(own, minlength=N_CELLS + 1)
-        return self._histogram(site, tests, calibration, conforming[:N_CELLS].tolist())
-
-    def _histogram(
-        self, site: Any, tests: RowCounts, calibration: RowCounts, conforming: Sequence[int]
-    ) -> SharedHistogram:
-        trained = RowCounts(self.learner, N_CELLS)  # of null_train all rows count, wherever
-        trained.add(site.own_block.null_train)
+            distances = calibration.add(rows, cells[start : start + len(rows)])
+            conforming += np.bincount(
+                distance_cells(distances[party.index]), minlength=N_CELLS + 1
+            )
+            start += len(rows)
+        # Of null_train all rows are counted by the agent that is nearest, wherever their score is.
+        trained.add(block.null_train, learner.cells(model.score(block.null_train)))
         return SharedHistogram(
-            tuple(calibration.cells.tolist()),
-            tuple(tests.cells.tolist()),
-            self.learner.floor,
-            tuple(calibration.near.tolist()),
-            tuple(tests.near.tolist()),
-            tuple(trained.near.tolist()),
-            int(trained.cells[self.learner.tail :].sum()),
-            conforming_limit(conforming, site.spec.level),
+            calibration=tuple(calibration.cells.tolist()),
+            tests=tuple(tests.cells.tolist()),
+            floor=learner.floor,
+            near_calibration=tuple(calibration.near.tolist()),
+            near_tests=tuple(tests.near.tolist()),
+            near_trained=tuple(trained.near.tolist()),
+            n_tail=int(trained.cells[learner.tail :].sum()),
+            conforms=conforming_limit(conforming[:N_CELLS].tolist(), party.spec.level),
         )
 
 
@@ -104,12 +104,10 @@ class RowCounts:
         self.cells = np.zeros(N_CELLS, dtype=np.int64)
         self.near = np.zeros(len(learner.described), dtype=np.int64)
 
-    def add(self, rows: Matrix) -> Matrix:
-        """Count rows; return their distances from the normals of each agent."""
-        learner = self._learner
-        cells = learner.cells(learner.score(rows, learner.centre))
+    def add(self, rows: Matrix, cells: Whole) -> Matrix:
+        """Count rows in these cells; return their distances from the normals of each agent."""
         self.cells += np.bincount(cells, minlength=N_CELLS)
-        distances = learner.distances(rows)
+        distances = self._learner.distances(rows)
         if np.isfinite(distances).any():
             nearest = distances.argmin(axis=0)[cells < self._floor]
             self.near += np.bincount(nearest, minlength=self.near.size)
