@@ -81,7 +81,7 @@ def tampered(change, kind, link=None, sender=NAMES[0], receiver=None):
 
 
 def test_an_agent_that_was_told_other_totals_has_another_score():
-    """A coordinator that tells one agent of one centre more: the score is not that of the others."""
+    """A coordinator that tells one agent another centre: its score is not that of the others."""
 
     def other(message):
         numbers = np.frombuffer(message.body.numbers, "<i8").copy()

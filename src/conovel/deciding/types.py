@@ -296,7 +296,8 @@ TYPES = Deciding(
         " cell"
     ),
     coordinator_learns=(
-        "every agent's counts of calibration rows and of test rows in each cell of the score"
+        "every agent's counts of calibration rows and of test rows in each cell of the score, and"
+        " by the agent whose normals are nearest; the same of null_train"
     ),
     false_alarm="A row counts as a false alarm if it is normal at any agent, not only its own.",
     by_cells=True,

@@ -27,7 +27,8 @@ _CELL_COUNTS = {
 # What runs with types have besides.
 _TYPES = "decisions.*.cells decisions.*.normal_at"
 _TYPE_COUNTS = {
-    "network": "transcript.shared.*.calibration",
+    "network": "transcript.shared.*.calibration transcript.shared.*.n_tail"
+    " transcript.shared.*.near_trained",
     "run": "transcript.shared",
     "agent": "limit n_rejected transcript.shared transcript.outcome.cells"
     " transcript.outcome.conforms transcript.weights",

@@ -43,20 +43,20 @@ class ConsensusAgent(TogetherAgent):
         )
 
         self._learner: ConsensusLearner = ConsensusLearner(party)
-        self._heard = hashlib.sha256()
+        self._heard = b""  # a digest of all totals so far
 
     def take(self, sender: str, body: Body, round_: int, state: Enum) -> Next:
         """Take the totals of the round that was sent last."""
         after = super().take(sender, body, round_, state)
         if isinstance(body, Totals):
-            self._heard.update(len(body.numbers).to_bytes(8, "big") + body.numbers)
+            self._heard = hashlib.sha256(self._heard + body.numbers).digest()
         return after
 
     def work_done(self, result: bytes | None) -> Next:
         """Send the numbers, or ask for the counts once the score is learnt."""
         if result is not None:
             return super().work_done(result)
-        self.score = self._heard.digest()
+        self.score = self._heard
         return State.RANKING, [CompareRows(self._learner)]
 
 
