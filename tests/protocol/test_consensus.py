@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.fake_link import LEVEL, NAMES, Link, forge, quietly, sites_for
 
-from conovel.deciding.types import SharedCounts, check_score, groups_of, limits_of
+from conovel.deciding.types import SharedCounts, check_score, groups_of
 from conovel.errors import (
     CountOutOfRangeError,
     OutcomeMismatchError,
@@ -50,7 +50,7 @@ def test_sums_go_round_and_counts_once(seed):
     assert outcome.n_rejected == sum(agent.n_rejected for agent in link.agents.values())
     assert outcome.n_rejected >= 6
     assert len(outcome.cells) == 1
-    assert limits_of(outcome) == dict.fromkeys(NAMES, 0)  # ten rows tell nothing of normals
+    assert outcome.conforming == dict.fromkeys(NAMES, 0)  # ten rows tell nothing of normals
 
 
 def tampered(change, kind, link=None, sender=NAMES[0], receiver=None):

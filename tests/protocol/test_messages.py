@@ -278,7 +278,7 @@ def test_the_layout_in_the_documentation():
     forms |= {getattr(fields, form): form.lower() for form in ("NAME", "TEXT", "FRACTION")}
     forms |= {fields.NAMES: "names", fields.BLOB: "blob", fields.SPEC: "settings"}
     forms |= {fields.COUNTS: "counts", fields.FRACTIONS: "fractions", fields.U32S: "u32s"}
-    forms |= {fields.U64S: "u64s", REVEALS_FIELD: "bodies"}
+    forms |= {fields.U64S: "u64s", REVEALS_FIELD: "bodies", fields.DIGESTS: "digests"}
     rows = table_of("protocol.md", "kind", "message", "from → to", "body")
     assert [(number, name, body) for number, name, _, body in rows] == [
         (

@@ -147,14 +147,6 @@ def decide_consensus(
     return decide_groups(tests, groups_of(counts, types, level), floor)
 
 
-def limits_of(outcome: Outcome) -> dict[str, int]:
-    """Return from which cell of distances on rows do not conform to each agent's normals.
-
-    Empty in other regimes than `consensus`.
-    """
-    return dict(zip(outcome.participants, outcome.conforms, strict=bool(outcome.conforms)))
-
-
 def outcome_faults(
     counts: SharedHistogram, outcome: Outcome, agent: str, n_tests: int
 ) -> Iterator[str]:

@@ -10,7 +10,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from conovel.deciding.types import limits_of
 from conovel.deciding.ways import ways_of
 from conovel.errors import FileError
 from conovel.federation.run_records import guarantee_of, own_secret
@@ -114,7 +113,7 @@ class SiteFiles:
         if site.store is not None:
             n_flagged = agent.n_rejected
             reasons = explain_files(site, agent.limit, _MOST_EXPLAINED)
-            written = DecisionFile(site, agent.limit, limits_of(agent.outcome))
+            written = DecisionFile(site, agent.limit, agent.outcome.conforming)
             written.write(decisions, reasons)
             self._folder.cleanup()
             thin = self._thin(site, site.n_calibration, agent)
@@ -140,7 +139,7 @@ class SiteFiles:
 
     def decide(self, site: Site, agent: Agent) -> SiteResult:
         """Decide about the rows in memory, as the run by itself does."""
-        told = agent.floor, limits_of(agent.outcome)
+        told = agent.floor, agent.outcome.conforming
         return decide(site, agent.limit, self._ids, self.file.name, *told)
 
     def _findings(self, site: Site, result: SiteResult, agent: Agent) -> tuple[Finding, ...]:

@@ -16,7 +16,6 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from conovel.deciding.types import limits_of
 from conovel.deciding.ways import guarantee, ways_of
 from conovel.errors import ConovelError, InputError, RunAbortedError, SiteFailedError, WireError
 from conovel.learning.base import Work
@@ -90,7 +89,7 @@ def run_network(
     promise = guarantee(spec, **losses, uncovered=transcript.uncovered)
     floors = {name: machine.floor for name, machine in machines.items()}
     return _result(
-        spec, members, sites, limits, transcript, promise, lost, floors, limits_of(outcome)
+        spec, members, sites, limits, transcript, promise, lost, floors, outcome.conforming
     )
 
 

@@ -192,6 +192,11 @@ class Outcome(Body):
     conforms: Annotated[tuple[int, ...], U32S] = ()
     k: Annotated[int, U64] = 0
 
+    @property
+    def conforming(self) -> dict[str, int]:
+        """From which cell of distances on rows do not conform to each participant's normals."""
+        return dict(zip(self.participants, self.conforms, strict=bool(self.conforms)))
+
     def cell_of(self, agent: str) -> int:
         """Return the lowest rejected cell of a participant's group, in the regime `joint`."""
         return dict(zip(self.participants, self.cells, strict=True))[agent]

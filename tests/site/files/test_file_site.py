@@ -13,7 +13,6 @@ from support.files import N_NULL, N_TEST, cut, draw, make_files, named, write_fo
 from support.scorers import FunctionScore
 
 import conovel as cn
-from conovel.deciding.types import limits_of
 from conovel.deciding.ways import ways_of
 from conovel.errors import ColumnError, SampleError, SiteFailedError
 from conovel.learning.base import State
@@ -87,7 +86,7 @@ def assert_same(tmp_path, sites, links):
     limits = {link.agents["big"].limit for link in links}
     assert len(limits) == 1
     limit = limits.pop()
-    conforming = limits_of(links[0].coordinator.outcome)
+    conforming = links[0].coordinator.outcome.conforming
     write_table(tmp_path / "memory.parquet", columns_of(local, limit, conforming))
     DecisionFile(streamed, limit, conforming).write(tmp_path / "pieces.parquet")
     expected = (tmp_path / "memory.parquet").read_bytes()
