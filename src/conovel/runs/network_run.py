@@ -88,9 +88,8 @@ def run_network(
     losses = {"left_out": outcome.left_out, "dropped": outcome.dropped}
     promise = guarantee(spec, **losses, uncovered=transcript.uncovered)
     floors = {name: machine.floor for name, machine in machines.items()}
-    return _result(
-        spec, members, sites, limits, transcript, promise, lost, floors, outcome.conforming
-    )
+    conforming = outcome.conforming if outcome.conforms else {}
+    return _result(spec, members, sites, limits, transcript, promise, lost, floors, conforming)
 
 
 def _run_pooled(
