@@ -22,7 +22,7 @@ from conovel.scorers.base import Matrix, Vector
 from conovel.stats.cells import N_CELLS
 
 # What is told of an agent's normals: their centre in sixteenths of a standard unit, if it has at
-# least so many rows of null_train. A row beyond eight units moves it by a quarter unit at most.
+# least so many rows of null_train. One of 300 rows moves it by less than such a sixteenth.
 _STEP = moments.UNIT // 16
 _FEWEST_DESCRIBED = 30
 # Cells of the distance from a centre, relative to the usual one: each 4 % wide.
