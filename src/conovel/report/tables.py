@@ -32,6 +32,9 @@ MEANING = {
     "STEP": "asks for p-values within the step-up",
     "COUNT": "answers with one number",
     "HISTOGRAM": "counts the rows in each cell",
+    "SHARED": "counts the rows in each cell",
+    "SUMS": "sums over rows, to learn together",
+    "TOTALS": "the sums over all sites",
     "OUTCOME": "says where the counts ended",
     "ABORT": "breaks the run off",
 }
