@@ -51,7 +51,7 @@ RUN = {
     "how-to/verify.md": ["MODEL", "the outcome follows from the transcript", "[]\n['"],
     "how-to/why.md": ["country new", "tax", "share"],
     "how-to/models-as-bytes.md": ["bytes: [", "TruncatedError", "model.bin"],
-    "how-to/upgrades.md": ["conovel 0.", "messages 4, models 1", "conovel-outcome-2"],
+    "how-to/upgrades.md": ["conovel 0.", "messages 5, models 1", "conovel-outcome-2"],
     # Commands for several machines are not run; tests/test_operations_pages.py checks these pages.
     "how-to/backup.md": [],
     "how-to/containers.md": [],

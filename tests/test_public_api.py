@@ -259,7 +259,7 @@ Surrogate = conovel.models.forest.Forest | conovel.models.linear.Linear |
 TrainingSet(null_train, mixture)
 TrainingSet.labelled()
 Transcript(run_id='', spec=None, agents=<factory>, roster=(), n_tests=0, left=<factory>,
-    weights=<factory>, rooms=<factory>, histograms=<factory>, folds=<factory>,
+    weights=<factory>, rooms=<factory>, histograms=<factory>, shared=<factory>,
     commitments=<factory>, reveals=<factory>, all_ready=<factory>, group_wanted=<factory>,
     group_cells=<factory>, rounds=<factory>, outcome=None, abort=None, entries=<factory>)
 Transcript.cell_counts

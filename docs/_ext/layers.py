@@ -35,7 +35,7 @@ RULES = {
     "federation": "between organisations, on NVFlare",
     "rows": "reading: files, frames, schemas, encodings",
     "learning": "ways to learn a score: alone, by exchange, together, pooled",
-    "deciding": "ways to decide: alone, by counts, by cells, by folds",
+    "deciding": "ways to decide: alone, by counts, by cells, by types",
     "protocol": "messages and state machines: no IO, no fitting",
     "site": "one organisation's work on its own rows",
     "scorers": "learn a score; the only layer that fits scikit-learn models",

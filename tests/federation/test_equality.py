@@ -107,7 +107,7 @@ def test_a_federation_decides_what_one_process_decides(regime, loopback, in_proc
             if run["run_id"] == run_id
         ]
         assert record["seed"] == network.agents[SITES.index(name)].seed  # to repeat it there
-        counted = {"joint": "HISTOGRAM", "together": "MASKED", "consensus": "FOLD"}.get(
+        counted = {"joint": "HISTOGRAM", "together": "MASKED", "consensus": "SHARED"}.get(
             regime, "COUNT"
         )
         senders = {row[1] for row in own["transcript"]["messages"] if row[3] == counted}

@@ -158,15 +158,9 @@ def test_the_sites_own_precision_is_bounded_too(files):
     assert "would be sent with bits float64" in account["message"]
 
 
-def test_consensus_has_numbers_of_sixteen_bits(files):
-    limits = Limits(regimes=["consensus"])
-    assert objection_to_precision(limits, terms(regime="consensus"), "compact") == ""
-    assert objection_to_precision(limits, terms(regime="consensus"), None) == ""
-    strict = replace(limits, max_bits=8)
-    assert "with bits 16" in objection_to_precision(strict, terms(regime="consensus"), "compact")
-    assert objection_to_precision(strict, terms(regime="consensus"), 8) == ""
-    forests = replace(limits, model_families=("forest",))
-    assert "'dense'" in objection_to_precision(forests, terms(regime="consensus"), 8)
+def test_no_model_leaves_in_consensus(files):
+    strict = Limits(regimes=["consensus"], max_bits=1, model_families=("forest",))
+    assert objection_to_precision(strict, terms(regime="consensus"), None) == ""
 
 
 def test_a_model_of_a_family_that_may_not_leave_does_not(files):

@@ -29,7 +29,6 @@ from conovel.deciding.asking import Below, Count, CountCheck, Step, limit_of
 from conovel.deciding.cells import Histogram, block_of
 from conovel.deciding.committed import Commit, Commitments, Reveal, Reveals
 from conovel.learning.base import State
-from conovel.learning.consensus import Seal, Sealed
 from conovel.learning.exchange import FitModels
 from conovel.protocol.agent import Agent
 from conovel.protocol.messages import decode
@@ -67,8 +66,6 @@ SAMPLES = {
     Kind.COMMITMENTS: Commitments(("agent000",), (bytes(32),)),
     Kind.REVEAL: Reveal(bytes(32), 5, 19, 0, (), (), ()),
     Kind.REVEALS: Reveals((), ()),
-    Kind.SEAL: Seal(bytes(32)),
-    Kind.SEALED: Sealed((bytes(32),) * 3),
     Kind.OUTCOME: Outcome(1, 11, LEVEL / 11, 1, ("agent000",), (), ()),
 }
 COMMITTED = {"pi0": None, "counting": "committed", "reveal_to": "members"}
@@ -100,7 +97,7 @@ def injections(link, target):
     yield "garbage", b"not a message", peer, errors.MalformedMessageError
     yield "damage", good[:-1] + b"?", peer, errors.MalformedMessageError
     yield "nothing", b"", "", errors.MalformedMessageError
-    yield "version", good[:4] + b"\x05" + good[5:], peer, errors.VersionMismatchError
+    yield "version", good[:4] + b"\x06" + good[5:], peer, errors.VersionMismatchError
     for kind, body in SAMPLES.items():
         replay = forge(peer, target, body, run_id=bytes(16))
         yield f"replayed {kind.name}", replay, peer, errors.ReplayedMessageError

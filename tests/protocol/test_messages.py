@@ -74,7 +74,6 @@ VALUES = {
     fields.FRACTION: st.fractions(min_value=0),
     fields.FRACTIONS: st.lists(st.fractions(min_value=0), max_size=4).map(tuple),
     fields.U32S: st.lists(st.integers(0, 2**32 - 1), max_size=4).map(tuple),
-    fields.U32S_OF_FOLDS: st.lists(st.integers(0, 2**32 - 1), max_size=4).map(tuple),
     fields.NAMES: names,
     fields.BLOB: st.binary(max_size=200),
     fields.SPEC: specs,
@@ -133,11 +132,11 @@ def test_there_is_a_body_for_every_kind():
 def test_the_bytes_of_a_count():
     data = encode(Message(bytes(range(16)), "north", "coordinator", 3, Count(258)))
     assert data == (
-        b"CNVL\x04\x09"
+        b"CNVL\x05\x09"
         + bytes(range(16))
         + b"\x03\0\0\0"
         + b"\x1a\0\0\0"
-        + bytes.fromhex("639945b0")
+        + bytes.fromhex("6e6589d9")
         + b"\x05north\x0bcoordinator"
         + b"\x02\x01\0\0\0\0\0\0"
     )
@@ -195,7 +194,7 @@ def test_a_part_of_a_message_is_refused(message, data):
 
 
 def message_of(payload, kind=Kind.COUNT, round_=1):
-    header = HEADER.pack(b"CNVL", 4, kind, bytes(16), round_, 0, 0)
+    header = HEADER.pack(b"CNVL", 5, kind, bytes(16), round_, 0, 0)
     return sealed(header + b"\x01a\x01b" + payload)
 
 
@@ -244,8 +243,8 @@ def test_the_names_of_too_many_agents_are_refused():
 
 def test_a_later_version_is_told_apart_from_noise():
     data = encode(Message(bytes(16), "a", "b", 0, Model(b"")))
-    with pytest.raises(VersionMismatchError, match="version 5") as caught:
-        decode(data[:4] + b"\x05" + data[5:] + b"whatever follows", "south")
+    with pytest.raises(VersionMismatchError, match="version 6") as caught:
+        decode(data[:4] + b"\x06" + data[5:] + b"whatever follows", "south")
     assert caught.value.culprit == "south"
 
 
@@ -289,7 +288,7 @@ def test_the_layout_in_the_documentation():
     forms |= {getattr(fields, form): form.lower() for form in ("NAME", "TEXT", "FRACTION")}
     forms |= {fields.NAMES: "names", fields.BLOB: "blob", fields.SPEC: "settings"}
     forms |= {fields.COUNTS: "counts", fields.FRACTIONS: "fractions", fields.U32S: "u32s"}
-    forms |= {fields.U32S_OF_FOLDS: "u32s of folds", fields.DIGESTS: "digests"}
+    forms |= {fields.DIGESTS: "digests"}
     forms |= {
         fields.U64S: "u64s",
         REVEALS_FIELD: "bodies",

@@ -258,7 +258,7 @@ def expected(regime, feature):
         said = "" if regime in ("joint", "together") else said
     if regime not in COUNTING and feature in ("quantile", "an agent lost"):
         said = ""
-    alone = regime in ("isolated", "conservative", "joint", "together")
+    alone = regime in ("isolated", "conservative", "joint", "together", "consensus")
     bound = "1/10" if alone or feature in ("storey", "quantile", "repeats") else "1/10 · m0/m"
     head = f"FDR over all tested rows of {whose} at most {bound}, provided {NEEDS[regime]}{lies}."
     return head + false + said

@@ -25,7 +25,7 @@ def test_the_table_of_the_design():
         "full": ("exchange", "counts"),
         "joint": ("exchange", "cells"),
         "together": ("together", "cells"),
-        "consensus": ("consensus", "folds"),
+        "consensus": ("consensus", "types"),
     }
 
 
@@ -71,7 +71,7 @@ def test_what_is_claimed_names_its_assumptions(name):
     said = text_of(RunSpec.of(regime=name))
     ways = ways_of(REGIMES[name])
     assert ways.needs in said
-    is_plain = name in ("isolated", "conservative", "joint", "together")
+    is_plain = name in ("isolated", "conservative", "joint", "together", "consensus")
     assert ("at most 1/10 · m0/m" in said) is not is_plain
     assert ("agents are independent" in said) is (name not in ("isolated", "pooled", "consensus"))
 

@@ -18,6 +18,7 @@ from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.messages import encode
 from conovel.protocol.states import Send, messages_of
 from conovel.protocol.transcript import Transcript
+from conovel.rows.tables import Rows
 from conovel.runs.network_run import perform
 from conovel.scorers.base import Mixture, TrainingSet
 from conovel.site.blocks import Ranked
@@ -26,7 +27,6 @@ from conovel.spec.facts import Facts
 from conovel.spec.regimes import as_regime
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import N_CELLS, CellHistogram
-from conovel.stats.consensus import FoldHistogram, FoldHistograms
 from conovel.stats.ranks import as_block
 from conovel.stats.stepup import RankHistogram
 from support.paths import DOCS
@@ -92,20 +92,25 @@ class FakeSite:
     def explain_by(self, model, null_train):
         """Nothing is explained."""
 
-    def describe(self, index, names):
-        return self.models(index, names, 0)
+    @property
+    def null(self):
+        """Ten rows that train, then the calibration rows."""
+        return plain_rows(self.facts.n_null, len(self.name))
 
-    def refit(self, models):
-        assert models == {peer: f"{peer} for {self.name}".encode() for peer in models}
-        return [f"{self.name} in fold {fold}".encode() for fold in (1, 2)]
+    @property
+    def test(self):
+        return plain_rows(self.given.size, 7.0)
 
-    def compare(self, models):
-        assert all(
-            both == tuple(f"{name} in fold {fold}".encode() for fold in (1, 2))
-            for name, both in models.items()
-        )
-        self.received = [name for name in models if name != self.name]
-        return folds_of(self.given, self.n_calibration)
+    def split(self, n_null):
+        return np.arange(10), np.arange(10, n_null)
+
+    def block_of(self, train, calibration, tests):
+        return FakeBlock(self)
+
+
+def plain_rows(n, start):
+    """Some rows of three columns, no two alike."""
+    return Rows(np.arange(3.0 * n).reshape(n, 3) % 17 + start)
 
 
 class FakeBlock:
@@ -129,16 +134,6 @@ def cells_of(ranks, n_calibration):
     """Put calibration rows one below the other into cells, and test rows where their ranks are."""
     places = [np.arange(1, n_calibration + 1), np.asarray(ranks, dtype=np.int64) - 1]
     return CellHistogram.of(*(N_CELLS - 1 - np.minimum(p, N_CELLS - 1) for p in places), N_CELLS)
-
-
-def folds_of(ranks, n_calibration):
-    """The same for two folds: test rows in turn, and the same cells by either score."""
-    whole = cells_of(ranks, n_calibration)
-    parts = [cells_of(ranks[fold::2], n_calibration).tests.tolist() for fold in (0, 1)]
-    known = tuple(whole.calibration.tolist())
-    return FoldHistograms(
-        tuple(FoldHistogram(known, tuple(parts[f]), tuple(parts[1 - f]), 100) for f in (0, 1))
-    )
 
 
 def sites_for(blocks, regime="full"):

@@ -63,11 +63,9 @@ VARIANTS = [(name, {}) for name in RUN] + [
 ]
 VARIANTS += [(name, {"masks": True}) for name in RUN if not REGIMES[name].refusal("masks")]
 BLOCKS = [LOW, HIGH, THIRD]
-# In this way calibration rows take no part in learning: tests/theory/test_consensus.py.
-WITHOUT_CALIBRATION = {"consensus"}
 # No scorer is fitted there from which the test could read which rows train: see
-# tests/learning/together/test_way.py.
-WITHOUT_SCORER = {"together"}
+# tests/learning/together/test_way.py and tests/theory/test_consensus.py.
+WITHOUT_SCORER = {"together", "consensus"}
 
 
 def play(regime, blocks=BLOCKS, **more):
@@ -108,11 +106,7 @@ def test_the_guarantee_names_what_it_needs_and_what_is_revealed_is_stated(name):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        name
-        for name, regime in REGIMES.items()
-        if regime.learning not in WITHOUT_CALIBRATION | WITHOUT_SCORER
-    ],
+    [name for name, regime in REGIMES.items() if regime.learning not in WITHOUT_SCORER],
 )
 def test_calibration_rows_and_test_rows_may_change_places(name):
     run = in_network(regime=name, composite="mean", bits=4, level="1/5")
@@ -137,9 +131,6 @@ def rejected(link, name, given):
     if way.counts_type is RankHistogram:
         return [rank <= agent.limit for rank in given]
     cells = [N_CELLS - 1 - min(rank - 1, N_CELLS - 1) for rank in given]
-    if way.name == "folds":  # the rows of a fake site are in either fold in turn
-        lowest = itertools.cycle(agent.outcome.cells)
-        return [cell >= least for cell, least in zip(cells, lowest, strict=False)]
     return [cell >= agent.limit for cell in cells]
 
 

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from conovel.deciding.base import Deciding
 from conovel.deciding.counts import COUNTS
-from conovel.deciding.folds import FOLDS
 from conovel.deciding.isolated import ISOLATED, POOLED
 from conovel.deciding.masked_cells import CELLS
+from conovel.deciding.types import TYPES
 from conovel.learning.alone import ALONE, POOLED_ROWS
 from conovel.learning.base import EXCHANGEABLE, Learning
-from conovel.learning.consensus import CONSENSUS
+from conovel.learning.consensus.way import CONSENSUS
 from conovel.learning.exchange import BLOCKS, EXCHANGE
 from conovel.learning.together.way import TOGETHER
 from conovel.spec.guarantee import NO_REACTION, SAME_SETTINGS, Guarantee
@@ -28,7 +28,7 @@ LEARNING: Mapping[str, Learning] = MappingProxyType(
     {way.name: way for way in (ALONE, EXCHANGE, BLOCKS, TOGETHER, CONSENSUS, POOLED_ROWS)}
 )
 DECIDING: Mapping[str, Deciding] = MappingProxyType(
-    {way.name: way for way in (ISOLATED, COUNTS, CELLS, FOLDS, POOLED)}
+    {way.name: way for way in (ISOLATED, COUNTS, CELLS, TYPES, POOLED)}
 )
 _NEW_NOISE = (
     "The noise of private models is drawn anew in each run: running again is a new attempt, and"

@@ -354,8 +354,6 @@ def objection_to_precision(limits: Limits, terms: Terms, bits: Bits) -> str:
         return ""
     is_forest = isinstance(bits, str) or terms.spec.privacy is not None
     families = {"forest"} if is_forest else set()
-    if learning.on_grids:  # its models have numbers of their own precision, on grids
-        bits, families = bits if isinstance(bits, int) else MAX_BITS, {"dense"}
     if _order(bits) > _order(limits.max_bits):
         precision = FLOAT64 if bits is None else bits
         return (

@@ -40,7 +40,6 @@ from conovel.stats.levels import is_finite_number
 QUESTIONS = frozenset(
     {
         Kind.ROSTER,
-        Kind.SEALED,
         Kind.TOTALS,
         Kind.START,
         Kind.SIZES,

@@ -325,7 +325,7 @@ test = "test.parquet"     # rows to test
 # ledger = "april.json"
 
 [consent]
-# "consensus" sends a description of this site's normals to its peers: add it if that is agreed.
+# "consensus" tells all parties a rounded centre of this site's normals: add it if that is agreed.
 # "together" adds sums over this site's rows to those of others, under masks.
 regimes = ["together", "joint", "full", "counts", "isolated", "split", "conservative"]
 max_level = 0.2

@@ -42,7 +42,6 @@ from conovel.federation.site_files import SiteFiles
 from conovel.federation.site_list import SiteList
 from conovel.federation.terms import Terms
 from conovel.learning.base import State
-from conovel.learning.consensus import opens_seal
 from conovel.learning.together.masks import SECRET_BYTES
 from conovel.models.wire.header import VERSION as WIRE_VERSION
 from conovel.protocol.agent import Agent
@@ -213,7 +212,7 @@ class SiteDriver:
         """Return the messages, or a refusal if a model among them may not leave."""
         for message in (sent.message for sent in outbox):
             body = message.body
-            if not isinstance(body, Model) or opens_seal(message):
+            if not isinstance(body, Model):
                 continue
             if why := objection_to_model_out(self.limits, body.blob):
                 return self._refuse(why)
@@ -223,7 +222,7 @@ class SiteDriver:
         """Write every message down in the audit log, before it leaves."""
         entries = []
         for sent in outbox:
-            kind = "OPENING" if opens_seal(sent.message) else sent.message.body.kind.name
+            kind = sent.message.body.kind.name
             self._measures.message(OUT, kind, len(sent.data))
             about = {"kind": kind, "to": sent.receiver, "bytes": len(sent.data)}
             if kind == "MODEL":
@@ -265,7 +264,7 @@ class SiteDriver:
         if self._agent.error is None:
             n_test = self._site.facts.n_test
             reason = self.limits.objection_to_sizes(message, self.terms, n_test)
-            if isinstance(message.body, Model) and not opens_seal(message):
+            if isinstance(message.body, Model):
                 reason = objection_to_model_in(self.limits, message.body.blob), ""
             if isinstance(message.body, Roster) and not reason[0]:
                 # In `split` the blocks depend on the number of agents.

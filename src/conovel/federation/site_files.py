@@ -10,7 +10,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from conovel.deciding.folds import agreed_of
 from conovel.deciding.ways import ways_of
 from conovel.errors import FileError
 from conovel.federation.run_records import guarantee_of, own_secret
@@ -99,7 +98,7 @@ class SiteFiles:
             tuple(as_candidates(file.scorer, seed)),
             len(self.terms.agents),
             group_rows=file.limits.own_group_rows,
-            columns_fixed=ways_of(spec.regime).learning.on_grids,
+            columns_fixed=ways_of(spec.regime).learning.one_score,
         )
 
     def publish(self, site: Site, agent: Agent, transcript: Transcript) -> Path:
@@ -112,9 +111,9 @@ class SiteFiles:
             raise FileError(f"{folder} cannot be made: {error}") from None
         decisions = folder / "decisions.parquet"
         if site.store is not None:
-            agreed, n_flagged = agreed_of(agent.outcome), agent.n_rejected
-            reasons = explain_files(site, agent.limit, _MOST_EXPLAINED, agreed)
-            written = DecisionFile(site, agent.limit, agreed)
+            n_flagged = agent.n_rejected
+            reasons = explain_files(site, agent.limit, _MOST_EXPLAINED)
+            written = DecisionFile(site, agent.limit, agent.outcome.conforming)
             written.write(decisions, reasons)
             self._folder.cleanup()
             thin = self._thin(site, site.n_calibration, agent)
@@ -140,8 +139,8 @@ class SiteFiles:
 
     def decide(self, site: Site, agent: Agent) -> SiteResult:
         """Decide about the rows in memory, as the run by itself does."""
-        agreed = agent.floor, agreed_of(agent.outcome)
-        return decide(site, agent.limit, self._ids, self.file.name, *agreed)
+        told = agent.floor, agent.outcome.conforming
+        return decide(site, agent.limit, self._ids, self.file.name, *told)
 
     def _findings(self, site: Site, result: SiteResult, agent: Agent) -> tuple[Finding, ...]:
         """Look for what speaks against the decisions, as an agent in one process does."""

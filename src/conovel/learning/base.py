@@ -252,8 +252,8 @@ class Learning:
     learnt_from : callable
         Of how many mixture rows a model learns, given calibration rows and test rows; None where
         it learns from known normals alone.
-    on_grids : bool
-        Whether the numbers of models are on grids of their own precision, the same bits for all.
+    one_score : bool
+        Whether one function scores the rows of all agents. Then these need one number format.
     combines : bool
         Whether an agent puts the models of its peers together with its own (`composite`).
     by_sums : bool
@@ -272,7 +272,7 @@ class Learning:
     needs: str = INDEPENDENT
     scores_compared: bool = False
     learnt_from: Callable[[int, int], int | None] = int.__add__
-    on_grids: bool = False
+    one_score: bool = False
     combines: bool = False
     by_sums: bool = False
     simulated: bool = False

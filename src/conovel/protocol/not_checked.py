@@ -30,12 +30,13 @@ _TOTALS = {
     "run": "transcript.group_wanted transcript.group_cells",
     "agent": "transcript.all_ready transcript.group_wanted transcript.group_cells",
 }
-# What runs with folds have besides.
-_FOLDS = "decisions.*.cells decisions.*.folds decisions.*.normal_at"
-_FOLD_COUNTS = {
-    "network": "transcript.folds.*.*.calibration transcript.folds.*.*.others",
-    "run": "transcript.folds",
-    "agent": "limit n_rejected transcript.folds transcript.outcome.cells"
+# What runs with types have besides.
+_TYPES = "decisions.*.cells decisions.*.normal_at"
+_TYPE_COUNTS = {
+    "network": "transcript.shared.*.calibration transcript.shared.*.n_tail"
+    " transcript.shared.*.near_trained",
+    "run": "transcript.shared",
+    "agent": "limit n_rejected transcript.shared transcript.outcome.cells"
     " transcript.outcome.conforms transcript.weights",
 }
 # What a site cannot derive in committed counting if counts are for the coordinator alone.
@@ -89,8 +90,8 @@ def not_checked(run: Mapping[str, Any]) -> list[str]:
         patterns += [*_CELLS.split(), *_CELL_COUNTS[kind].split()]
     if transcript.get("all_ready"):
         patterns += _TOTALS[kind].split()
-    if transcript.get("folds"):
-        patterns += [*_FOLDS.split(), *_FOLD_COUNTS[kind].split()]
+    if transcript.get("shared"):
+        patterns += [*_TYPES.split(), *_TYPE_COUNTS[kind].split()]
     if kind == "agent" and transcript.get("commitments") and spec["reveal_to"] == TO_COORDINATOR:
         patterns += _COMMITTED_TO_COORDINATOR
     patterns += [f"transcript.agents.{name}" for name in transcript.get("left", ())]

@@ -17,7 +17,6 @@ from conovel.spec.fields import (
     NAMES,
     U32,
     U32S,
-    U32S_OF_FOLDS,
     U64,
     U64S,
     Field,
@@ -45,7 +44,7 @@ def as_body(kind: type[B], plain: Mapping[str, Any]) -> B:
     """Read what :func:`as_plain` wrote, as strictly as if it came over the wire."""
     readers: dict[Field, Callable[[Any], Any]]
     readers = {FRACTION: as_exact, NAMES: tuple, U32: index, U64: index}
-    readers |= dict.fromkeys((COUNTS, U32S, U32S_OF_FOLDS, U64S), _as_counts)
+    readers |= dict.fromkeys((COUNTS, U32S, U64S), _as_counts)
     readers |= {DIGEST: lambda text: bytes.fromhex(as_text(text))}
     values: dict[str, Any] = {}
     for part, code in zip(fields(kind), layout_of(kind), strict=True):

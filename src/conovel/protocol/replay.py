@@ -41,7 +41,6 @@ from conovel.protocol.replay_messages import (
 )
 from conovel.protocol.transcript import Transcript
 from conovel.spec.bodies import Outcome
-from conovel.spec.consensus import N_FOLDS, fold_sizes
 from conovel.spec.regimes import as_deployable
 from conovel.spec.run_spec import RunSpec, run_id_of, run_id_of_terms
 from conovel.stats.cells import N_CELLS, reaches
@@ -188,8 +187,8 @@ class _Finished:
             total += int(np.count_nonzero(rejected))  # whatever it holds
             if rejected.dtype != np.bool_:
                 yield f"the decisions of {name} are not true or false"
-            elif "folds" in own:
-                yield from _fold_findings(self.transcript, outcome, name, own)
+            elif "normal_at" in own:
+                yield from _type_findings(self.transcript, outcome, name, own)
             elif "cells" in own:
                 yield from _cell_findings(self.transcript, outcome, name, own)
             else:
@@ -325,26 +324,20 @@ def _cell_findings(
         yield f"{name} did not reject exactly its rows from cell {lowest} on"
 
 
-def _fold_findings(
+def _type_findings(
     transcript: Transcript, outcome: Outcome, name: str, own: Mapping[str, Any]
 ) -> Iterator[str]:
     """Check that an agent's counts and decisions follow from the cells of its rows."""
-    cells, folds = np.asarray(own["cells"]), np.asarray(own["folds"])
-    if not _are_cells(cells) or not _are_cells(folds) or folds.size != cells.size:
-        yield f"a row of {name} is in a cell that does not exist, or in no fold"
+    cells = np.asarray(own["cells"])
+    if not _are_cells(cells):
+        yield f"a row of {name} is in a cell that does not exist"
         return
-    folds = folds.astype(np.int64)
-    sizes = tuple(int(np.count_nonzero(folds == fold)) for fold in range(N_FOLDS))
-    if sizes != fold_sizes(folds.size):
-        yield f"the folds of {name} have {sizes} rows"
-        return
-    for fold, counts in enumerate(transcript.folds.get(name, [])):
-        tests = np.bincount(cells[folds == fold].astype(np.int64), minlength=N_CELLS)
-        if tests.tolist() != list(counts.tests):
-            yield f"the counts of {name} in fold {fold + 1} are not those of its rows"
-    if not np.array_equal(
-        np.asarray(own["rejected"]), reaches(cells, np.array(outcome.cells)[folds])
-    ):
-        yield f"{name} did not reject exactly its rows from cells {outcome.cells} on"
+    tests = np.bincount(cells.astype(np.int64), minlength=N_CELLS)
+    counts = transcript.shared.get(name)
+    if counts is None or tests.tolist() != list(counts.tests):
+        yield f"the counts of {name} are not those of its rows"
+    lowest = outcome.cells[0]
+    if not np.array_equal(np.asarray(own["rejected"]), reaches(cells, lowest)):
+        yield f"{name} did not reject exactly its rows from cell {lowest} on"
     if not all(set(names) <= {*outcome.participants} for names in own["normal_at"]):
         yield f"a row of {name} conforms to an agent that did not take part"

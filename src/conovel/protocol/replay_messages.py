@@ -2,7 +2,7 @@
 
 A transcript holds what the agents sent: numbers of rows, counts, commitments. The coordinator is
 deterministic, so that these give back every question, the outcome and all its messages. An agent
-is deterministic given its ranks. Models, seals, sums and columns are not in a transcript and have
+is deterministic given its ranks. Models, sums and columns are not in a transcript and have
 no part in what the machines answer: empty ones stand for them.
 """
 
@@ -22,7 +22,6 @@ from conovel.deciding.committed import Commit, Commitments, Reveals
 from conovel.deciding.ways import ways_of
 from conovel.errors import GuaranteeWarning, InputError
 from conovel.learning.base import RankRows
-from conovel.learning.consensus import Seal, Sealed
 from conovel.learning.exchange import FitModels
 from conovel.learning.together.masks import Key
 from conovel.learning.together.way import Sums, Totals
@@ -67,10 +66,7 @@ def _script(record: Transcript) -> Iterator[Step]:
     yield from ((name, hellos[name], 0) for name in early if name in hellos)
     yield from ((name, None, 0) for name in early)
     yield from ((name, hellos[name], 0) for name in record.roster if name in hellos)
-    sealed, ready_sent = (
-        {e.sender for e in record.entries if e.kind == kind} for kind in ("SEAL", "READY")
-    )
-    yield from ((name, Seal(_DIGEST), 0) for name in sorted(sealed))
+    ready_sent = {e.sender for e in record.entries if e.kind == "READY"}
     yield from ((e.sender, body, e.round) for e, body in _zeros(record, Sums))
     ready = {name: record.agents[name].ready for name in record.roster if name in ready_sent}
     yield from _stage(record, 0, ready)
@@ -80,8 +76,7 @@ def _script(record: Transcript) -> Iterator[Step]:
         yield from _stage(record, 1, {})
     yield from _masked(record)
     yield from ((name, histogram, 1) for name, histogram in sorted(record.histograms.items()))
-    for name, folds in sorted(record.folds.items()):
-        yield from ((name, counts, number) for number, counts in enumerate(folds, 1))
+    yield from ((name, counts, 1) for name, counts in sorted(record.shared.items()))
     yield from ((name, Commit(digest), 1) for name, digest in sorted(record.commitments.items()))
     yield from ((name, reveal, 1) for name, reveal in sorted(record.reveals.items()))
 
@@ -165,8 +160,6 @@ def _received(record: Transcript) -> Iterator[tuple[Body, int]]:
     kinds, roster = kinds_in(record), record.roster
     weights = tuple(record.weights[name] for name in roster if name in record.weights)
     yield Roster(roster, 0, 0, weights), 0  # the totals are in no record
-    if "SEALED" in kinds:
-        yield Sealed((_DIGEST,) * len(roster)), 0
     totals = {entry.round: body for entry, body in _zeros(record, Totals)}
     yield from ((body, number) for number, body in sorted(totals.items()))
     yield from ((Left(lost), 0) for lost in _lost_in(record, 0))

@@ -20,7 +20,7 @@ from conovel.deciding.asking import Below, Count, Question, Step
 from conovel.deciding.cell_totals import CELLS_ROUND, AllSizes, Cells, Wanted
 from conovel.deciding.cells import Histogram
 from conovel.deciding.committed import Commit, Commitments, Reveal, Reveals
-from conovel.deciding.folds import FoldCounts
+from conovel.deciding.types import SharedCounts
 from conovel.errors import ConovelError, InputError, SiteVanishedError
 from conovel.protocol.messages import decode
 from conovel.protocol.plain_bodies import as_body, as_exact, as_plain, as_text
@@ -62,7 +62,7 @@ class Entry(NamedTuple):
         counts = Kind.HISTOGRAM <= kind <= Kind.REVEALS or Kind.MODEL < kind <= Kind.COUNT
         is_counting = self.round and (counts or Kind.MASKED <= kind <= Kind.CELLS)
         stage = Kind.BELOW if is_counting else kind
-        if kind in (Kind.SEAL, Kind.SEALED, Kind.KEY):
+        if kind is Kind.KEY:
             stage = Kind.MODEL
         if kind is Kind.SIZES:
             stage = Kind.START
@@ -117,8 +117,8 @@ class Transcript:
         In the regime `joint`, the x of each agent's group, zero for an agent without a floor.
     histograms : dict of Histogram
         In the regime `joint`, the rows of each agent above its floor, by cell.
-    folds : dict of list of FoldCounts
-        In the regime `consensus`, the rows of each agent by cell, for each fold.
+    shared : dict of SharedCounts
+        In the regime `consensus`, the rows of each agent by cell.
     commitments : dict of bytes
         In committed counting, the commitment of each agent.
     reveals : dict of Reveal
@@ -154,7 +154,7 @@ class Transcript:
     weights: dict[str, Fraction] = field(default_factory=dict)
     rooms: dict[str, Fraction] = field(default_factory=dict)
     histograms: dict[str, Histogram] = field(default_factory=dict)
-    folds: dict[str, list[FoldCounts]] = field(default_factory=dict)
+    shared: dict[str, SharedCounts] = field(default_factory=dict)
     commitments: dict[str, bytes] = field(default_factory=dict)
     reveals: dict[str, Reveal] = field(default_factory=dict)
     all_ready: dict[str, Ready] = field(default_factory=dict)
@@ -174,11 +174,10 @@ class Transcript:
 
     @property
     def n_rounds(self) -> int:
-        """How many rounds of counts there were; histograms are one, and folds one each."""
-        n_folds = max(map(len, self.folds.values()), default=0)
+        """How many rounds of counts there were; histograms are one, and totals of groups two."""
         if self.all_ready:
             return CELLS_ROUND
-        return len(self.rounds) or int(bool(self.histograms or self.reveals)) or n_folds
+        return len(self.rounds) or int(bool(self.histograms or self.reveals or self.shared))
 
     @property
     def cell_counts(self) -> dict[str, Histogram]:
@@ -190,7 +189,7 @@ class Transcript:
     @property
     def uncovered(self) -> tuple[str, ...]:
         """The agents that are no type, in the regime `consensus`."""
-        if not self.folds:
+        if not self.shared:
             return ()
         return tuple(name for name in sorted(self.weights) if not self.weights[name])
 
@@ -256,8 +255,8 @@ class Transcript:
                 self.group_cells |= dict(zip(body.groups, body.totals, strict=False))
             case Histogram():
                 self.histograms[sender] = body
-            case FoldCounts():
-                self.folds.setdefault(sender, []).append(body)
+            case SharedCounts():
+                self.shared[sender] = body
             case Commit():
                 self.commitments[sender] = body.digest
             case Reveal():
@@ -396,10 +395,7 @@ _TABLES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "weights": (str, as_exact),
     "rooms": (str, as_exact),
     "histograms": (as_plain, partial(as_body, Histogram)),
-    "folds": (
-        lambda folds: list(map(as_plain, folds)),
-        lambda folds: [as_body(FoldCounts, counts) for counts in folds],
-    ),
+    "shared": (as_plain, partial(as_body, SharedCounts)),
     "commitments": (bytes.hex, lambda digits: bytes.fromhex(as_text(digits))),
     "reveals": (as_plain, partial(as_body, Reveal)),
     "all_ready": (as_plain, partial(as_body, Ready)),

@@ -17,7 +17,7 @@ from conovel.protocol.replay import verify
 from conovel.protocol.transcript import Transcript
 from conovel.report.picture import SiteRanks, picture, shortened
 from conovel.report.plots import rounds_plot
-from conovel.report.roaming import flow_section, fold_section
+from conovel.report.roaming import flow_section, type_section
 from conovel.report.run_pictures import lines_of
 from conovel.report.sections import (
     NOT_CLAIMED,
@@ -231,8 +231,8 @@ def _groups(run: Checked, transcript: Transcript) -> tuple[AgentGroup, ...]:
 def _counting(transcript: Transcript, groups: tuple[AgentGroup, ...]) -> list[Section]:
     if transcript.cell_counts or transcript.group_cells:
         return [_cells(transcript, groups)]
-    if transcript.folds:
-        return [fold_section(transcript)]
+    if transcript.shared:
+        return [type_section(transcript)]
     if transcript.reveals:
         return [_reveals(transcript)]
     if not transcript.rounds:

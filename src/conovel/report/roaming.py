@@ -1,4 +1,4 @@
-"""The part of a report about the regime `consensus`: folds, types, and rows that roam."""
+"""The part of a report about the regime `consensus`: types, and rows that roam."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from collections import Counter
 from conovel.protocol.transcript import Transcript
 from conovel.report.picture import shortened
 from conovel.report.view import Checked, Section, Table
-from conovel.spec.consensus import N_FOLDS
+from conovel.stats.cells import N_CELLS
 
 _MOST_SITES = 30  # in one table of the flow: it has a column for each
 
 
-def fold_section(transcript: Transcript) -> Section:
+def type_section(transcript: Transcript) -> Section:
     """Say what each site counted, and who is a type."""
     words = [
-        "All sites score their rows with the same function: how novel a row is to the site that it"
-        " is least novel to. The rows under test are in two folds, and what scores a fold has"
-        " learnt from the other. A row is compared with the known normals of every site that has"
-        " enough of them, and the worst case counts."
+        "All sites score their rows with the same function, which they learnt together. A row is"
+        " compared with the known normals of every site that has enough of them, and the worst"
+        " case counts."
     ]
     if uncovered := transcript.uncovered:
         named = ", ".join(shortened(name, 24) for name in uncovered)
@@ -26,29 +25,31 @@ def fold_section(transcript: Transcript) -> Section:
             f"Too few known normals to compare with: {named}. Rows that are normal only there may"
             " be flagged."
         )
-    return Section("The counts", words, tables=[_fold_rows(transcript)])
+    return Section("The counts", words, tables=[_type_rows(transcript)])
 
 
-def _fold_rows(transcript: Transcript) -> Table:
+def _type_rows(transcript: Transcript) -> Table:
     outcome, uncovered = transcript.outcome, set(transcript.uncovered)
-    cells = outcome.cells if outcome else ()
+    cut = outcome.cells[0] if outcome and outcome.cells else N_CELLS
     rows = []
-    for name in sorted(transcript.folds):
-        line = [shortened(name, 24), "no" if name in uncovered else "yes"]
-        both = transcript.folds[name]
-        line.append(f"{sum(both[0].calibration):,}")
-        for counts, cut in zip(both, cells, strict=False):
-            n_calibration, tests = sum(counts.calibration[cut:]), sum(counts.tests[cut:])
-            line += [f"{sum(counts.tests):,}", f"{n_calibration:,}", f"{tests:,}"]
-        rows.append(line)
-    columns = ["site", "compared with", "calibration rows"]
-    for fold in range(1, N_FOLDS + 1):
-        columns += [
-            f"rows in fold {fold}",
-            f"calibration rows as novel, fold {fold}",
-            f"flagged in fold {fold}",
+    for name, counts in sorted(transcript.shared.items()):
+        is_compared = "no" if name in uncovered else "yes"
+        numbers = [
+            sum(counts.calibration),
+            sum(counts.calibration[cut:]),
+            sum(counts.tests),
+            sum(counts.tests[cut:]),
         ]
-    return Table("The folds", columns, rows, text=frozenset({1}), shown=12)
+        rows.append([shortened(name, 24), is_compared, *(f"{number:,}" for number in numbers)])
+    columns = [
+        "site",
+        "compared with",
+        "calibration rows",
+        "calibration rows as novel",
+        "rows under test",
+        "flagged",
+    ]
+    return Table("The counts of the sites", columns, rows, text=frozenset({1}), shown=12)
 
 
 def flow_section(run: Checked, transcript: Transcript) -> list[Section]:
@@ -72,10 +73,10 @@ def flow_section(run: Checked, transcript: Transcript) -> list[Section]:
     columns = ["tested at", "conform at home", *(f"only at {shortened(n, 16)}" for n in names)]
     table = Table("Rows between sites", [*columns, "conform nowhere"], rows, shown=12)
     words = (
-        "A row conforms to a site if, by that site's own model, it is not among the most novel of"
-        " its known normals; the level says how many of these. Rows that conform elsewhere and not"
-        " at home have probably come from there. A row that conforms to several other sites counts"
-        " at each. Nothing is flagged by this table."
+        "A row conforms to a site if it is not farther from the centre of that site's known"
+        " normals than most of these; the level says how many are farther. Rows that conform"
+        " elsewhere and not at home have probably come from there. A row that conforms to several"
+        " other sites counts at each. Nothing is flagged by this table."
     )
     return [Section("Rows that roam", [words], tables=[table])]
 

@@ -25,8 +25,6 @@ MEANING = {
     "HELLO": "says who takes part, with how many rows",
     "ROSTER": "says who takes part",
     "MODEL": "a score model, as bytes",
-    "SEAL": "commits to the second models",
-    "SEALED": "tells everybody's commitments",
     "KEY": "a public key, to make masks with",
     "SUMS": "adds numbers to a sum",
     "TOTALS": "tells the sums",
@@ -41,6 +39,7 @@ MEANING = {
     "MASKED": "adds hidden counts to those of a group",
     "WANTED": "tells what the groups want, and x",
     "CELLS": "tells the counts of the groups",
+    "SHARED": "counts the rows in each cell",
     "OUTCOME": "says where the counts ended",
     "ABORT": "breaks the run off",
 }

@@ -168,7 +168,7 @@ def read_agents(
             raise type(error)(f"agent {agent.name}: {error}") from error
     _check_columns(members)
     _check_schema(spec, members)
-    return _unified(members) if learning.on_grids else members
+    return _unified(members) if learning.one_score else members
 
 
 def open_sites(spec: RunSpec, members: Mapping[str, AgentRows]) -> dict[str, Site]:
@@ -188,7 +188,7 @@ def _check_schema(spec: RunSpec, members: Mapping[str, AgentRows]) -> None:
     if isinstance(spec.schema, Schema):
         null = together(member.null.contents for member in members.values())
         test = together(member.test.contents for member in members.values())
-        fixed = ways_of(spec.regime).learning.on_grids
+        fixed = ways_of(spec.regime).learning.one_score
         require_made_for(spec.schema.made_from, null, test, fixed=fixed)
 
 

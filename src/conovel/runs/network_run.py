@@ -17,7 +17,6 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from conovel.deciding.folds import agreed_of
 from conovel.deciding.ways import guarantee, ways_of
 from conovel.errors import ConovelError, InputError, RunAbortedError, SiteFailedError, WireError
 from conovel.learning.base import Work
@@ -36,7 +35,6 @@ from conovel.site.blocks import Ranked
 from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.site import Site
 from conovel.spec.bodies import COORDINATOR, Body, Kind, Model, Start
-from conovel.spec.consensus import Agreed
 from conovel.spec.findings import Finding
 from conovel.spec.guarantee import Guarantee
 from conovel.spec.run_spec import RunSpec, nonce_of, run_id_of
@@ -93,8 +91,8 @@ def run_network(
     losses = {"left_out": outcome.left_out, "dropped": outcome.dropped}
     promise = guarantee(spec, **losses, uncovered=transcript.uncovered)
     floors = {name: machine.floor for name, machine in machines.items()}
-    agreed = agreed_of(outcome) if outcome.conforms else None
-    return _result(spec, members, sites, limits, transcript, promise, lost, floors, agreed)
+    conforming = outcome.conforming if outcome.conforms else {}
+    return _result(spec, members, sites, limits, transcript, promise, lost, floors, conforming)
 
 
 def _run_pooled(
@@ -132,7 +130,7 @@ def _result(
     promise: Guarantee,
     lost: tuple[str, ...] = (),
     floors: Mapping[str, int] = MappingProxyType({}),
-    agreed: Agreed | None = None,
+    conforming: Mapping[str, int] = MappingProxyType({}),
 ) -> NetworkRun:
     results = {
         name: decide(
@@ -141,7 +139,7 @@ def _result(
             members[name].ids,
             name,
             floors.get(name, 0),
-            None if name in lost else agreed,
+            {} if name in lost else conforming,
         )
         for name, site in sites.items()
     }

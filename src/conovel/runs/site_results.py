@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,7 +21,6 @@ from conovel.site.explain.explainer import Explainer
 from conovel.site.explain.reasons import MOST_EXPLAINED, TOP, Reasons, most_novel
 from conovel.site.roaming import Roaming
 from conovel.site.site import Site
-from conovel.spec.consensus import Agreed
 from conovel.spec.findings import Finding
 from conovel.spec.shown import Shown
 from conovel.stats.cells import reaches
@@ -113,7 +113,7 @@ class SiteResult(Shown):
 
     @property
     def roaming(self) -> Roaming | None:
-        """In the regime `consensus`, the fold of each row, and to whose normals it conforms."""
+        """In the regime `consensus`, to whose normals each row conforms."""
         return self.parts.get("consensus")
 
     @property
@@ -278,21 +278,20 @@ def decide(
     ids: NDArray[Any] | None,
     name: str = "",
     floor: int = 0,
-    agreed: Agreed | None = None,
+    conforming: Mapping[str, int] = MappingProxyType({}),
 ) -> SiteResult:
     """Decide about the rows of a site: those up to the largest rejected rank are rejected.
 
-    In the regime `joint` `limit` is the lowest rejected cell. In the regime `consensus` `agreed`
-    has that of each fold, and `limit` does not matter.
+    Where cells decide, `limit` is the lowest rejected one. In the regime `consensus`, `conforming`
+    says from which cell of distances on rows do not conform to each agent's normals.
     """
     ranks, cells = site.test_ranks, site.cells
     parts: dict[str, Any] = {}
     rejected = within_limit(ranks, limit) if cells is None else reaches(cells, limit)
     if cells is not None:
         parts["cells"] = Cells(cells, floor)
-    if agreed is not None and cells is not None and site.folds is not None:
-        rejected = reaches(cells, np.array(agreed.cells)[site.folds])
-        parts["consensus"] = Roaming.of(site.folds, site.cells_by_agent, agreed)
+    if conforming:
+        parts["consensus"] = Roaming.of(site.cells_by_agent, conforming)
     return SiteResult(
         name=name,
         rejected=rejected,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, zip_longest
@@ -16,7 +16,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
-from conovel.errors import FileError, InputError
+from conovel.errors import FileError
 from conovel.rows.datafiles import changed, first_line
 from conovel.rows.pieces import FileSource
 from conovel.rows.private_files import keep_mode, make_private_file
@@ -29,7 +29,6 @@ from conovel.site.explain.reasons import MOST_EXPLAINED, Reasons, most_novel
 from conovel.site.roaming import Roaming
 from conovel.site.site import Site
 from conovel.site.stored_blocks import Store
-from conovel.spec.consensus import Agreed
 from conovel.spec.findings import Finding
 from conovel.stats.cells import reaches
 from conovel.stats.stepup import within_limit
@@ -44,12 +43,10 @@ class Writer(Protocol):
         """Append some rows."""
 
 
-def explain_files(
-    site: Site, limit: int, most: int = MOST_EXPLAINED, agreed: Agreed | None = None
-) -> Reasons:
+def explain_files(site: Site, limit: int, most: int = MOST_EXPLAINED) -> Reasons:
     """Explain the most novel of the rejected rows; only they are read again."""
     ranked, source, store = _ranked_files(site)
-    chosen, novelty = _most_novel(site, ranked, limit, most, agreed)
+    chosen, novelty = _most_novel(site, ranked, limit, most)
     store.begin("explaining")
     assert site.explainer is not None  # noqa: S101  (rows are ranked before)
     rows, ids = source.rows_at(chosen, store.plan.piece)
@@ -64,28 +61,21 @@ def _ranked_files(site: Site) -> tuple[Ranked, FileSource, Store]:
     return site.ranked, site.test.source, site.store
 
 
-def _rejected(
-    site: Site, part: RankedPart, limit: int, agreed: Agreed | None
-) -> NDArray[np.bool_]:
+def _rejected(site: Site, part: RankedPart, limit: int) -> NDArray[np.bool_]:
     """Tell which tested rows of a part are rejected."""
     if site.cells_of is None:
         return within_limit(part.ranks, limit)
-    cells = site.cells_of(part.scores)
-    if site.folds is None:
-        return reaches(cells, limit)
-    if agreed is None:
-        raise InputError("the decisions of consensus need what all agents agreed on")
-    return reaches(cells, np.array(agreed.cells)[site.folds[part.start : part.stop]])
+    return reaches(site.cells_of(part.scores), limit)
 
 
 def _most_novel(
-    site: Site, ranked: Ranked, limit: int, most: int, agreed: Agreed | None
+    site: Site, ranked: Ranked, limit: int, most: int
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the places of the most novel rejected rows, and the order of their novelty."""
     rows, ranks = np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.int64)
     scores = np.zeros(0)
     for part in ranked.parts():
-        here = np.flatnonzero(_rejected(site, part, limit, agreed))
+        here = np.flatnonzero(_rejected(site, part, limit))
         tested = np.flatnonzero(ranked.tested[part.start : part.stop])
         rows = np.append(rows, part.start + tested[here])
         ranks, scores = np.append(ranks, part.ranks[here]), np.append(scores, part.scores[here])
@@ -102,9 +92,10 @@ class DecisionFile:
     site : Site
         Its rows are kept in a folder, and are ranked.
     limit : int
-        The largest rejected rank; in the regime `joint` the lowest rejected cell.
-    agreed : Agreed, optional
-        What all agents agreed on in the regime `consensus`.
+        The largest rejected rank, or the lowest rejected cell.
+    conforming : mapping of int, optional
+        In the regime `consensus`, from which cell of distances on rows do not conform to each
+        agent's normals.
 
     Attributes
     ----------
@@ -116,8 +107,10 @@ class DecisionFile:
 
     sketch: Sketch
 
-    def __init__(self, site: Site, limit: int, agreed: Agreed | None = None) -> None:
-        self.site, self.limit, self.agreed = site, limit, agreed
+    def __init__(
+        self, site: Site, limit: int, conforming: Mapping[str, int] | None = None
+    ) -> None:
+        self.site, self.limit, self.conforming = site, limit, conforming
         self._ranked, self._source, self._store = _ranked_files(site)
         self.histogram = self._ranked.histogram
         self._seen = SeenDecisions(CheckedRows.of(site.null, site.test))
@@ -164,12 +157,12 @@ class DecisionFile:
         scores, ranks = np.full(tested.size, np.nan), np.zeros(tested.size, dtype=np.int64)
         rejected = np.zeros(tested.size, dtype=np.bool_)
         scores[tested], ranks[tested] = part.scores, part.ranks
-        rejected[tested] = _rejected(self.site, part, self.limit, self.agreed)
+        rejected[tested] = _rejected(self.site, part, self.limit)
         p_values = np.where(tested, ranks / (self.histogram.n_calibration + 1), np.nan)
         normal_at = {}
-        if self.site.folds is not None and self.agreed is not None:
+        if self.conforming:
             cells = {name: own[here] for name, own in self.site.cells_by_agent.items()}
-            roaming = Roaming.of(self.site.folds[here], cells, self.agreed)
+            roaming = Roaming.of(cells, self.conforming)
             normal_at = {"normal_at": roaming.spelled.tolist()}
         return self._table(
             part,

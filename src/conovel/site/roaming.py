@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.spec.consensus import Agreed
-
 
 @dataclass(frozen=True, eq=False)
 class Roaming:
@@ -18,33 +16,21 @@ class Roaming:
 
     Examples
     --------
-    >>> found = Roaming(
-    ...     np.array([0, 1]), {"a": np.array([True, True]), "b": np.array([False, True])}
-    ... )
+    >>> found = Roaming({"a": np.array([True, True]), "b": np.array([False, True])})
     >>> found.normal_at
     [('a',), ('a', 'b')]
     """
 
-    folds: NDArray[np.int64]  # of shape (m,); the fold of each row, 0 or 1
-    # Of shape (m,); for each agent of the network, the rows that conform to its normals: by that
-    # agent's own model, their p-value among its calibration rows is above the level
+    # Of shape (m,); for each agent of the network, the rows that conform to its normals: by their
+    # distance from these, their p-value among its calibration rows is above the level
     conforms: Mapping[str, NDArray[np.bool_]]
 
     @classmethod
     def of(
-        cls,
-        folds: NDArray[np.int64],
-        cells_by_agent: Mapping[str, NDArray[np.integer]],
-        agreed: Agreed,
+        cls, cells_by_agent: Mapping[str, NDArray[np.integer]], limits: Mapping[str, int]
     ) -> Roaming:
-        """Compare the cells of rows, by each agent's model, with that agent's limit."""
-        return cls(
-            folds,
-            {
-                name: np.asarray(cells < np.array(agreed.limits[name])[folds])
-                for name, cells in cells_by_agent.items()
-            },
-        )
+        """Compare the cells of rows, by the distance from each agent, with that agent's limit."""
+        return cls({name: cells < limits[name] for name, cells in cells_by_agent.items()})
 
     @property
     def normal_at(self) -> list[tuple[str, ...]]:
@@ -62,7 +48,7 @@ class Roaming:
 
     def to_plain(self) -> dict[str, Any]:
         """Give it as JSON types."""
-        return {"folds": self.folds.tolist(), "normal_at": [list(n) for n in self.normal_at]}
+        return {"normal_at": [list(n) for n in self.normal_at]}
 
     def flow(self, own: str) -> dict[str, int]:
         """Count rows that do not conform to the agent's own normals, by whose they conform to.

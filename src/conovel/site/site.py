@@ -28,7 +28,6 @@ from conovel.scorers.base import (
     Vector,
     fit_best,
 )
-from conovel.site import folds
 from conovel.site.blocks import Block, Ranked, TrainingRows, mask_of, split_by_number
 from conovel.site.common_scale import fit_scale, with_levels
 from conovel.site.composite import fit_composite
@@ -42,7 +41,6 @@ from conovel.spec.facts import Facts
 from conovel.spec.regimes import block_sizes, own_block
 from conovel.spec.training import least_rows, n_training, needed_calibration, share_that_trains
 from conovel.stats.cells import N_CELLS, CellHistogram
-from conovel.stats.consensus import FoldHistograms
 from conovel.stats.stepup import RankHistogram
 
 
@@ -71,10 +69,9 @@ class Site:
         The tested rows, once they are ranked.
     cells_of : callable or None
         The cell of a score, where cells decide.
-    folds : int array of shape (m,) or None
-        The fold of each test row, where there are folds.
     cells_by_agent : mapping of int arrays of shape (m,)
-        With folds, the cell of each test row by the model of each agent alone.
+        In the regime `consensus`, the cell of each test row by the distance from each agent's
+        normals.
     explainer : Explainer or None
         What explains the scores, once there are any.
     """
@@ -92,9 +89,7 @@ class Site:
         self.ranked: Ranked | None = None
         self.score: ScoreModel | None = None  # what ranked the rows
         self.cells_of: Callable[[Vector], NDArray[np.int64]] | None = None
-        self.folds: NDArray[np.int64] | None = None
         self.cells_by_agent: Mapping[str, NDArray[np.uint8]] = {}
-        self.own_name, self.first_model = "", b""  # with folds: a description of the own normals
         self.explainer: Explainer | None = None
         self._fitted: FittedScorer | None = None
 
@@ -152,18 +147,6 @@ class Site:
             tests += np.bincount(scale.cells(part.scores), minlength=N_CELLS)
         calibration = np.bincount(scale.cells(ranked.calibration_scores), minlength=N_CELLS)
         return CellHistogram(calibration, tests, scale.likely)
-
-    def describe(self, index: int, names: Sequence[str]) -> Mapping[str, bytes]:
-        """Describe the own normals for every peer."""
-        return folds.models(self, index, names, Fraction(0))
-
-    def refit(self, models: Mapping[str, bytes]) -> Sequence[bytes]:
-        """Learn again with the peers' first models; in the regime `consensus` alone."""
-        return folds.refit(self, models)
-
-    def compare(self, models: Mapping[str, tuple[bytes, ...]]) -> FoldHistograms:
-        """Count rows by the score of each fold; in the regime `consensus` alone."""
-        return folds.compare(self, models)
 
     # Numbers of rows -------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from conovel.spec.fields import (
     U16,
     U32,
     U32S,
-    U32S_OF_FOLDS,
     U64,
     layout_of,
     pack,
@@ -44,13 +43,11 @@ class Kind(IntEnum):
     OUTCOME = 10
     ABORT = 11
     HISTOGRAM = 12
-    FOLD = 13
+    SHARED = 13
     COMMIT = 14
     COMMITMENTS = 15
     REVEAL = 16
     REVEALS = 17
-    SEAL = 18
-    SEALED = 19
     HISTORY = 20
     LISTING = 21
     LISTED = 22
@@ -67,17 +64,15 @@ AMONG_AGENTS = frozenset(
     {Kind.MODEL, Kind.KEY}
 )  # all other messages have the coordinator at one end
 # Everything else happens once in a run and has round 0.
-# Models have rounds in the regime `consensus` alone.
 IN_ROUNDS = frozenset(
     {
-        Kind.MODEL,
         Kind.LEFT,
         Kind.BELOW,
         Kind.STEP,
         Kind.COUNT,
         Kind.OUTCOME,
         Kind.HISTOGRAM,
-        Kind.FOLD,
+        Kind.SHARED,
         Kind.COMMIT,
         Kind.COMMITMENTS,
         Kind.REVEAL,
@@ -139,12 +134,7 @@ class Roster(Body):
 
 @dataclass(frozen=True)
 class Model(Body):
-    """Agent to agent: a score model in the wire format.
-
-    In the regime `consensus` the first models have round 1, the second models of the two folds
-    have rounds 2 and 3, and what opens the sender's seal has round 4. In other regimes a model has
-    round 0.
-    """
+    """Agent to agent: a score model in the wire format."""
 
     kind = Kind.MODEL
     blob: Annotated[bytes, BLOB]
@@ -194,8 +184,8 @@ class Outcome(Body):
     Where agents decide alone there is no common step-up: `n_rejected`, `slope` and `rounds`
     are zero, and nobody learns the total. In the regime `joint`, `cells` has the lowest rejected
     cell of every participant's group, and the number of cells where none is rejected. In the
-    regime `consensus` it has the lowest rejected cell of each fold, and `conforms` has what each
-    participant said of the first fold, then of the second. In other regimes both are empty.
+    regime `consensus` it has the lowest rejected cell, and `conforms` has what each participant
+    said. In other regimes both are empty.
     `k` is what the limits on ranks follow from in committed counting, and zero otherwise: there it
     is `n_rejected`.
     """
@@ -209,12 +199,13 @@ class Outcome(Body):
     left_out: Annotated[tuple[str, ...], NAMES]
     dropped: Annotated[tuple[str, ...], NAMES]
     cells: Annotated[tuple[int, ...], U32S] = ()
-    conforms: Annotated[tuple[int, ...], U32S_OF_FOLDS] = ()
+    conforms: Annotated[tuple[int, ...], U32S] = ()
     k: Annotated[int, U64] = 0
 
-    def limits_of(self, agent: str) -> tuple[int, ...]:
-        """Return from which cell on rows do not conform to an agent's normals, for each fold."""
-        return self.conforms[self.participants.index(agent) :: len(self.participants)]
+    @property
+    def conforming(self) -> dict[str, int]:
+        """From which cell of distances on rows do not conform to each participant's normals."""
+        return dict(zip(self.participants, self.conforms, strict=bool(self.conforms)))
 
     def cell_of(self, agent: str) -> int:
         """Return the lowest rejected cell of a participant's group, in the regime `joint`."""

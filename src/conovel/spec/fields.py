@@ -14,7 +14,6 @@ from fractions import Fraction
 from typing import Any, NamedTuple, get_type_hints
 
 from conovel.errors import ConovelError
-from conovel.spec.consensus import N_FOLDS
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import N_CELLS
 
@@ -219,7 +218,6 @@ FRACTION, NAMES, BLOB = fraction(), names(), counted(4, MAX_MODEL_BYTES)
 SPEC, COUNTS = settings(), counts()
 FRACTIONS, U32S = listed(FRACTION), listed(U32)
 DIGESTS, U64S = listed(DIGEST), listed(U64, MAX_STEPS)
-U32S_OF_FOLDS = listed(U32, N_FOLDS * MAX_AGENTS)
 
 
 _LAYOUTS: dict[type, tuple[Field, ...]] = {}

@@ -61,7 +61,7 @@ class Regime:
 
     def decided_together(self, n_null: int, n_test: int, n_agents: int) -> tuple[int, int]:
         """Known normals and tests that are decided about together, if all agents are alike."""
-        if self.deciding in ("counts", "cells", "folds"):
+        if self.deciding in ("counts", "cells", "types"):
             n_test *= n_agents
         if self.deciding == "cells":  # calibration rows count together, as if of one agent
             n_null *= n_agents
@@ -103,8 +103,8 @@ _CELLS = {
     ),
 }
 _NO_LIARS = (
-    "lying agents are not tolerated in the regime {name}: a liar's calibration rows and models are"
-    " part of what all rows are compared with. Leave liars at 0 and counting at 'rounds'"
+    "lying agents are not tolerated in the regime {name}: a liar's calibration rows are among what"
+    " all rows are compared with. Leave liars at 0 and counting at 'rounds'"
 )
 
 REGIMES: Mapping[str, Regime] = MappingProxyType(
@@ -147,18 +147,8 @@ REGIMES: Mapping[str, Regime] = MappingProxyType(
                 "consensus",
                 "(ours)",
                 "consensus",
-                "folds",
-                _CELLS
-                | _NO_SUMS
-                | {
-                    "liars": _NO_LIARS,
-                    "counting": _NO_LIARS,
-                    "privacy": (
-                        "privacy is not proven for the regime {name}, whose second models are"
-                        " learnt with the peers' first models from the same rows:"
-                        f" {_OTHERS_SEND_MODELS}"
-                    ),
-                },
+                "types",
+                _CELLS | _NO_MODELS | {"liars": _NO_LIARS, "counting": _NO_LIARS},
             ),
         )
     }

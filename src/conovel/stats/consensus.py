@@ -1,17 +1,18 @@
 """Rows that are novel to everybody: the rule of the regime `consensus`, in integers.
 
-A row is null if it is normal at some agent, wherever it is tested. The test rows are divided into
-two folds. One score for all agents, which learnt nothing from the rows of a fold, compares these
-with the calibration rows of every agent. With C_k(t) the calibration rows of agent k in cell t or
-above, and ℓ_k all of them,
+A row is null if it is normal at some agent, wherever it is tested. One score for all agents
+compares the test rows with the calibration rows of every agent that is a type. C_k(t) calibration
+rows of type k, and R(t) test rows, are in cell t or above.
 
-    p(t)  =  max_k (1 + C_k(t))/(ℓ_k + 1)
+Types whose normals lie apart are in different groups. A group g has a share α_g of the level, and
+a region: the rows below a floor that are nearest to the normals of its types. With N_g test rows
+and c_k calibration rows of type k in that region, about N_g/c_k · C_k(t) normal rows of type k are
+expected in cell t or above. The rows from the lowest cell T on, not below the floor, are rejected
+for which
 
-is the worst case over agents. A fold stops at the lowest cell T with p(T) ≤ β A(T), where A(t) is
-the share of test rows at or above t, by the score of this fold: the share of all test rows, but
-at most 11/10 of the share of this fold. Its rows at or above T have the e-value 1/p(T), the
-others zero. Two values of β are mixed with fixed weights, and e-BH over both folds decides
-(docs/theory.md, Theorem 16).
+    (1 + N_g)/c_k · (1 + C_k(T))  ≤  α_g R(T)      for every type k of every group g
+
+(docs/theory.md, Theorem 16). With one group this is the worst case over all types.
 """
 
 from __future__ import annotations
@@ -22,184 +23,145 @@ from fractions import Fraction
 from itertools import accumulate
 
 from conovel.errors import InputError, SampleError
-from conovel.stats.evidence import accepted_values
 from conovel.stats.levels import Level, as_level
 
-# Weight and β/α. Where one fold has most of the rejections, the larger β is too large for it. The
-# smaller one then still rejects. docs/results/consensus.md has power against both.
-MIXED = ((Fraction(19, 20), Fraction(3, 4)), (Fraction(1, 20), Fraction(3, 8)))
-# A score that has learnt from the other fold by heart takes all its rows for novelties. The share
-# of this fold says what can be true.
-_AT_MOST = Fraction(11, 10)
+# Types are in one group if, of the rows of null_train of one of them, those nearest to the other
+# are at least so many for each one nearest to itself.
+_TOGETHER = Fraction(1, 4)
+_ALIKE = Fraction(1, 2)  # of the level, what groups share equally; the rest goes by their tails
 
 
 @dataclass(frozen=True)
-class FoldHistogram:
-    """The rows of one agent in each cell, by the score of one fold, the lowest cell first.
+class SharedHistogram:
+    """The rows of one agent, by a score that all agents share.
 
-    `tests` are of this fold, `others` of the other one. From the cell `conforms` on, by the
-    agent's own model, a row does not conform to its normals.
+    Rows are counted in each cell, the lowest first. `near_...` counts those below the cell `floor`
+    by the agent whose normals are nearest, in the order of the roster; of null_train, all rows.
     """
 
     calibration: tuple[int, ...]
     tests: tuple[int, ...]
-    others: tuple[int, ...]
-    conforms: int
-
-
-@dataclass(frozen=True)
-class FoldHistograms:
-    """The rows of one agent by the scores of all folds."""
-
-    folds: tuple[FoldHistogram, ...]
+    floor: int
+    near_calibration: tuple[int, ...]
+    near_tests: tuple[int, ...]
+    near_trained: tuple[int, ...]
+    n_tail: int  # rows of null_train with a score as high as few have
+    conforms: int  # the lowest cell, by distances, of rows that do not conform to its normals
 
     @property
     def size(self) -> int:
         """The number of test rows."""
-        return sum(sum(fold.tests) for fold in self.folds)
+        return sum(self.tests)
 
     @property
     def n_calibration(self) -> int:
         """The number of calibration rows."""
-        return sum(self.folds[0].calibration)
+        return sum(self.calibration)
 
-    def n_rejected(self, cells: Sequence[int]) -> int:
-        """Count the rows that are rejected from these cells on, one for each fold."""
-        return sum(sum(f.tests[cell:]) for f, cell in zip(self.folds, cells, strict=True))
+    def n_rejected(self, cell: int) -> int:
+        """Count the test rows from this cell on."""
+        return sum(self.tests[cell:])
+
+
+@dataclass(frozen=True)
+class Group:
+    """Types that share a region and a part of the level."""
+
+    level: Fraction
+    n_region: int  # test rows in its region
+    types: tuple[Calibration, ...]
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The calibration rows of one agent, by the score of one fold: all, and how many in each cell.
+    """The calibration rows of one type: how many in each cell, and in the region of its group."""
 
-    Rows that lie below all cells may be left out of `counts`.
-    """
-
-    size: int
     counts: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        _check_counts(self.counts, self.size)
-
-
-@dataclass(frozen=True)
-class Fold:
-    """One fold of the test rows of all agents, by its own score.
-
-    `tests` and `others` are the rows of this fold and of the other one in each cell. `types`
-    are the agents whose normals count.
-    """
-
-    n_test: int
-    n_other: int
-    tests: tuple[int, ...]
-    others: tuple[int, ...]
-    types: tuple[Calibration, ...]
-
-    def __post_init__(self) -> None:
-        _check_counts(self.tests, self.n_test)
-        _check_counts(self.others, self.n_other)
-        cells = {len(self.tests), len(self.others), *(len(one.counts) for one in self.types)}
-        if len(cells) > 1:
-            raise SampleError(f"all counts must have the same cells, not {sorted(cells)}")
-
-    @property
-    def p_values(self) -> tuple[Fraction, ...]:
-        """The p-value of a row in each cell; 1 where no agent has calibration rows.
-
-        Proof: Theorem 16 (docs/theory.md#thm-consensus).
-        """
-        each = [
-            [Fraction(1 + above, one.size + 1) for above in count_above(one.counts)]
-            for one in self.types
-        ]
-        return (
-            tuple(map(max, zip(*each, strict=True))) if each else (Fraction(1),) * len(self.tests)
-        )
-
-    def stop(self, beta: Fraction) -> Stop | None:
-        """Return the lowest cell with p ≤ βA and the evidence there, None if there is none.
-
-        Proof: Theorem 16 (docs/theory.md#thm-consensus).
-        """
-        tested, other = count_above(self.tests), count_above(self.others)
-        n_all = self.n_test + self.n_other
-        for cell, p_value in enumerate(self.p_values):
-            here, everywhere = tested[cell], tested[cell] + other[cell]
-            is_here = p_value * self.n_test <= beta * _AT_MOST * here
-            if is_here and p_value * n_all <= beta * everywhere:
-                return Stop(cell, p_value, here)
-        return None
-
-
-@dataclass(frozen=True)
-class Stop:
-    """Where a fold stops: its rows from this cell on have the e-value 1/p_value."""
-
-    cell: int
-    p_value: Fraction
-    n_rejected: int
+    n_region: int
 
 
 @dataclass(frozen=True)
 class Consensus:
-    """What was decided over both folds: of each the lowest rejected cell, its p-value and rows.
+    """What was decided: the lowest rejected cell, and how many rows it rejects.
 
     Where no row is rejected, the cell is the number of cells.
     """
 
-    cells: tuple[int, ...]
-    n_rejected: tuple[int, ...]
-    p_values: tuple[Fraction | None, ...]
+    cell: int
+    n_rejected: int
 
 
-def decide_folds(folds: Sequence[Fold], level: Level) -> Consensus:
-    """Decide about all folds together, by e-BH on the evidence of each.
-
-    There is one fold where nothing was learnt from test rows.
+def decide_groups(tests: Sequence[int], groups: Sequence[Group], floor: int) -> Consensus:
+    """Decide about the test rows of all agents: so many in each cell.
 
     Proof: Theorem 16 (docs/theory.md#thm-consensus).
+
+    Examples
+    --------
+    >>> group = Group(Fraction(1, 5), 6, (Calibration((19, 0), 19),))
+    >>> decide_groups((6, 4), [group], 1).n_rejected
+    4
     """
-    alpha = as_level(level)
-    if not folds or not all(isinstance(fold, Fold) for fold in folds):
-        raise InputError("folds must be a list of Fold")
-    m = sum(fold.n_test for fold in folds)
-    if m == 0:
-        raise SampleError("there is nothing to test: every fold is empty")
-    steps = [_steps(fold, alpha) for fold in folds]  # of each fold, the lowest cell first
-    every = [step for own in steps for step in own]
-    n_without = m - sum(n for _, _, n in every)
-    accepted = accepted_values(
-        [Fraction(0), *(evidence for _, evidence, _ in every)],
-        [n_without, *(n for _, _, n in every)],
-        alpha,
-    )
-    kept = iter(accepted[1:])
-    cells, rejected, p_values = [], [], []
-    for fold, own in zip(folds, steps, strict=True):
-        taken = [step for step in own if next(kept)]
-        lowest = min((cell for cell, _, _ in taken), default=len(fold.tests))
-        cells.append(lowest)
-        rejected.append(sum(n for _, _, n in taken))
-        p_values.append(fold.p_values[lowest] if taken else None)
-    return Consensus(tuple(cells), tuple(rejected), tuple(p_values))
+    if not tests or min(tests) < 0:
+        raise InputError("counts must be whole numbers from 0 on")
+    cells = {len(tests), *(len(one.counts) for group in groups for one in group.types)}
+    if len(cells) > 1:
+        raise SampleError(f"all counts must have the same cells, not {sorted(cells)}")
+    rejected = count_above(tests)
+    types = [(group, one, count_above(one.counts)) for group in groups for one in group.types]
+    for cell in range(floor, len(tests)):
+        if (
+            types
+            and rejected[cell]
+            and all(
+                one.n_region
+                and (1 + group.n_region) * (1 + above[cell])
+                <= group.level * rejected[cell] * one.n_region
+                for group, one, above in types
+            )
+        ):
+            return Consensus(cell, rejected[cell])
+    return Consensus(len(tests), 0)
 
 
-def _steps(fold: Fold, alpha: Fraction) -> list[tuple[int, Fraction, int]]:
-    """Return from which cell on rows have how much evidence, and how many have just that."""
-    stops_of_levels = [(weight, fold.stop(share * alpha)) for weight, share in MIXED]
-    stops = [(weight, stop) for weight, stop in stops_of_levels if stop is not None]
-    steps = []
-    for cell in sorted({stop.cell for _, stop in stops}):
-        evidence = sum((w / stop.p_value for w, stop in stops if stop.cell <= cell), Fraction(0))
-        n = max(stop.n_rejected for _, stop in stops if stop.cell == cell)
-        above = max((stop.n_rejected for _, stop in stops if stop.cell > cell), default=0)
-        steps.append((cell, evidence, n - above))
-    return steps
+def grouped_types(near_trained: Sequence[Sequence[int]], types: Sequence[int]) -> list[list[int]]:
+    """Put types together whose rows of null_train are nearest to one another, or to nobody.
+
+    `near_trained[k]` counts the rows of null_train of agent k by the agent they are nearest to.
+
+    Proof: Theorem 16 (docs/theory.md#thm-consensus).
+
+    Examples
+    --------
+    >>> grouped_types([[9, 1, 0], [0, 6, 4], [0, 5, 5]], [0, 1, 2])
+    [[0], [1, 2]]
+    """
+    group = {k: k for k in types}
+    for k in types:
+        for other in types:
+            if near_trained[k][other] >= _TOGETHER * near_trained[k][k]:
+                first, last = sorted((group[k], group[other]))
+                group = {one: first if of == last else of for one, of in group.items()}
+    return [[k for k in types if group[k] == of] for of in sorted(set(group.values()))]
+
+
+def shared_level(tails: Sequence[Fraction], level: Level) -> list[Fraction]:
+    """Divide the level among groups: half of it equally, and half by the tails of null_train.
+
+    Proof: Theorem 16 (docs/theory.md#thm-consensus).
+
+    Examples
+    --------
+    >>> [str(one) for one in shared_level([Fraction(1, 50), Fraction(0)], "1/10")]
+    ['3/40', '1/40']
+    """
+    alpha, total = as_level(level), sum(tails)
+    by_tails = [tail / total if total else Fraction(1, len(tails)) for tail in tails]
+    return [alpha * (_ALIKE / len(tails) + (1 - _ALIKE) * one) for one in by_tails]
 
 
 def conforming_limit(calibration: Sequence[int], level: Level) -> int:
-    """Return the lowest cell in which a row, by its agent's own model, has a p-value of at most α.
+    """Return the lowest cell, by an agent's distances, in which a row has a p-value of at most α.
 
     Rows below conform to the calibration rows. Without calibration rows no row conforms, and the
     limit is zero.
@@ -213,11 +175,3 @@ def conforming_limit(calibration: Sequence[int], level: Level) -> int:
 def count_above(counts: Sequence[int]) -> list[int]:
     """Return how many are in each cell or above it."""
     return list(accumulate(reversed(counts)))[::-1]
-
-
-def _check_counts(counts: Sequence[int], total: int) -> None:
-    if not counts or min(counts) < 0 or sum(counts) > total:
-        raise InputError(
-            f"counts must be whole numbers from 0 on that add up to at most {total}, not"
-            f" {sum(counts)}"
-        )

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,6 @@ from support.files import N_NULL, N_TEST, cut, draw, make_files, named, write_fo
 from support.scorers import FunctionScore
 
 import conovel as cn
-from conovel.deciding.folds import agreed_of
 from conovel.deciding.ways import ways_of
 from conovel.errors import ColumnError, SampleError, SiteFailedError
 from conovel.learning.base import State
@@ -75,9 +75,9 @@ def both(tmp_path, monkeypatch, most=250, piece=128, **more):
     return sites, [run(site, small(others), asked) for site in sites]
 
 
-def columns_of(site, limit, agreed=None):
+def columns_of(site, limit, conforming=MappingProxyType({})):
     names = np.array([f"row {i}" for i in range(N_TEST)])
-    return decide(site, limit, names, "big", agreed=agreed).columns()
+    return decide(site, limit, names, "big", conforming=conforming).columns()
 
 
 def assert_same(tmp_path, sites, links):
@@ -86,9 +86,9 @@ def assert_same(tmp_path, sites, links):
     limits = {link.agents["big"].limit for link in links}
     assert len(limits) == 1
     limit = limits.pop()
-    agreed = agreed_of(links[0].coordinator.outcome)
-    write_table(tmp_path / "memory.parquet", columns_of(local, limit, agreed))
-    DecisionFile(streamed, limit, agreed).write(tmp_path / "pieces.parquet")
+    conforming = links[0].coordinator.outcome.conforming
+    write_table(tmp_path / "memory.parquet", columns_of(local, limit, conforming))
+    DecisionFile(streamed, limit, conforming).write(tmp_path / "pieces.parquet")
     expected = (tmp_path / "memory.parquet").read_bytes()
     assert (tmp_path / "pieces.parquet").read_bytes() == expected
     assert streamed.choices == local.choices
@@ -113,7 +113,7 @@ def test_every_regime(tmp_path, monkeypatch, regime):
 
 @pytest.mark.parametrize("n_test", [1, 9])
 def test_few_test_rows_in_the_regime_consensus(tmp_path, monkeypatch, n_test):
-    """With one row a fold has none, and no row may end the run for all agents."""
+    """No row may end the run for all agents."""
     cut(monkeypatch, 128)
     (null, test), asked = draw(), settings(regime="consensus")
     write_folder(tmp_path / "null", named(null), 2, "parquet")
