@@ -379,7 +379,7 @@ def test_a_site_with_a_bound_on_epsilon_sends_no_model_without_privacy(files):
 
 
 def test_epsilon_of_sums_is_charged(files):
-    limits = Limits(max_epsilon=5, regimes=("together",))
+    limits = Limits(max_epsilon=5, regimes=("together",), masks=False)
     both = dict.fromkeys(files, limits)
     assert "with differential privacy only" in run(files, both, regime="together")[0]["message"]
     assert run(files, both, regime="together", privacy="4")[0]["state"] == "done"

@@ -252,7 +252,7 @@ def training(n_train, n_null=1000, n_by_rule=500, n_mixture=600):
     return TrainingRows(n_null, n_train, n_by_rule, n_mixture, 100_000)
 
 
-TENTH = make_terms(("north", "south"), train_fraction="1/10", regime="joint")
+TENTH = make_terms(("north", "south"), train_fraction="1/10")
 
 
 @pytest.mark.parametrize(

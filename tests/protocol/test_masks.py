@@ -92,6 +92,21 @@ def test_a_run_with_masks_scores_and_decides_as_one_without(n_agents):
     assert [g.x for g in plain.groups] == [g.x for g in masked.groups]
 
 
+def test_consensus_learns_under_masks_as_without_them():
+    pairs = rows_of(3, n_null=300, n_test=60)
+    plain, masked = (
+        cn.Network(agents_of(pairs), regime="consensus", masks=masks).run(check=False)
+        for masks in (False, True)
+    )
+    assert plain.n_rejected
+    for name in plain:
+        assert plain[name].scores.tobytes() == masked[name].scores.tobytes()
+        assert plain[name].rejected.tolist() == masked[name].rejected.tolist()
+    assert "KEY" in {entry.kind for entry in masked.transcript.entries}
+    assert verify(network_content(masked)) == []
+    assert not masked.spec.hides_counts  # those of each type are needed
+
+
 def test_an_agent_with_many_novelties_leaves_its_group_as_without_masks():
     """It says so itself, from its own rows and the numbers of the others."""
     pairs = rows_of(3, n_null=400, n_test=100)
@@ -162,7 +177,7 @@ def test_x_from_totals_is_x_from_agents():
     assert chosen <= set(ROOMS)
 
 
-@pytest.mark.parametrize("regime", ["joint", "full", "consensus", "isolated", "pooled", "split"])
+@pytest.mark.parametrize("regime", ["joint", "full", "isolated", "pooled", "split"])
 def test_other_regimes_have_no_sums_to_hide(regime):
     with pytest.raises(InputError, match="use the regime 'together'"):
         RunSpec.of(regime=regime, masks=True)

@@ -209,11 +209,11 @@ class Limits:
     def objection_to_training(self, terms: Terms, models: Sequence[TrainingRows]) -> Objection:
         """Return why these models must not be made, and the numbers for the site's record only.
 
-        Rows can be reconstructed from a model that was learnt from few rows. A count of ranks over
-        all rows reveals far less about a single row.
+        Rows can be reconstructed from a model that was learnt from few rows, and from sums over
+        them. A count of ranks over all rows reveals far less about a single row.
         """
         share = terms.spec.train_fraction
-        if not ways_of(terms.spec.regime).learning.model_rounds:
+        if not ways_of(terms.spec.regime).learning.spends:
             return NONE
         request = "without a train_fraction" if share is None else f"with train_fraction {share}"
         for rows in models:

@@ -139,8 +139,8 @@ class SiteFiles:
 
     def decide(self, site: Site, agent: Agent) -> SiteResult:
         """Decide about the rows in memory, as the run by itself does."""
-        told = agent.floor, agent.outcome.conforming
-        return decide(site, agent.limit, self._ids, self.file.name, *told)
+        floor, conforming = agent.floor, agent.outcome.conforming
+        return decide(site, agent.limit, self._ids, self.file.name, floor, conforming)
 
     def _findings(self, site: Site, result: SiteResult, agent: Agent) -> tuple[Finding, ...]:
         """Look for what speaks against the decisions, as an agent in one process does."""

@@ -210,8 +210,8 @@ class RunSpec:
 
     @property
     def hides_counts(self) -> bool:
-        """Whether agents decide from totals alone: with commitments, counts are revealed."""
-        return self.masks and not self.is_committed
+        """Whether masks hide the counts that decide: in cells, if nobody has to reveal them."""
+        return self.masks and not self.is_committed and self.regime.deciding == "cells"
 
     @property
     def told(self) -> RunSpec:

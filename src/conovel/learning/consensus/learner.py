@@ -19,6 +19,7 @@ from conovel.learning.together import moments
 from conovel.learning.together.learner import Learner
 from conovel.learning.together.moments import Whole
 from conovel.learning.together.rounds import AgentRows, Round
+from conovel.learning.together.scale import lowest_score
 from conovel.scorers.base import Matrix, Vector
 from conovel.stats.cells import N_CELLS
 
@@ -72,17 +73,24 @@ class CommonLearner(Learner):
     # --- whose normals a row conforms to --------------------------------------------------------
     def _describe(self, rows: AgentRows) -> Whole:
         assert isinstance(rows, PlacedRows)  # noqa: S101
-        told = np.zeros((self._n_described, 1 + self.n_columns), dtype=np.int64)
+        centres = np.zeros((self._n_described, 1 + self.n_columns), dtype=np.int64)
         if len(rows.null_train) >= _FEWEST_DESCRIBED:
             mean = self.standard(rows.null_train).sum(axis=0) / len(rows.null_train)
-            told[rows.place] = np.append(1, np.rint(mean / _STEP))
-        return told.ravel()
+            centres[rows.place] = np.append(1, np.rint(mean / _STEP))
+        return centres.ravel()
 
     def _take_described(self, totals: Whole) -> None:
         self.described = totals.reshape(self._n_described, -1)
-        null, mixture = self._of_kinds(self._of_scores)
-        self.floor, self.tail = _lowest(mixture, 1 / 3), _lowest(null, 1 / 100)
         super()._take_scores(self._of_scores)
+        null, mixture = self._of_kinds(self._of_scores)
+        self.floor, self.tail = self._lowest(mixture, 1 / 3), self._lowest(null, 1 / 100)
+
+    def _lowest(self, counts: Whole, share: float) -> int:
+        """Return the lowest cell from which on at most this share of the rows lies."""
+        above = np.cumsum(counts[::-1])[::-1]
+        score = lowest_score(int(np.count_nonzero(above > share * above[0])))
+        assert self.edges is not None  # noqa: S101  (the score is learnt)
+        return 1 + int(np.searchsorted(self.edges, score))
 
     def distances(self, values: Matrix) -> Matrix:
         """Return each row's distance from the normals of each agent, one line for each agent.
@@ -96,8 +104,8 @@ class CommonLearner(Learner):
         distances: Matrix = np.full((len(self.described), len(values)), np.inf)
         for place, (is_told, *centre) in enumerate(self.described.tolist()):
             if is_told == 1:
-                told = np.array(centre, dtype=np.float64)[:, np.newaxis] * _STEP
-                away = rows - moments.forward(root, told)
+                middle = np.array(centre, dtype=np.float64)[:, np.newaxis] * _STEP
+                away = rows - moments.forward(root, middle)
                 squares: Vector = np.zeros(len(values))
                 for column in away:  # in a fixed order: no numerical library decides about bits
                     squares += column * column
@@ -109,9 +117,3 @@ def distance_cells(distances: Matrix) -> Whole:
     """Return the cell of each distance; none has that of infinity."""
     cells = np.searchsorted(_DISTANCES, distances, side="right")
     return np.where(np.isfinite(distances), cells, N_CELLS).astype(np.int64)
-
-
-def _lowest(counts: Whole, share: float) -> int:
-    """Return the lowest cell from which on at most this share of the rows lies."""
-    above = np.cumsum(counts[::-1])[::-1]
-    return int(np.count_nonzero(above > share * above[0]))

@@ -98,6 +98,11 @@ def narrow_cells(scores: Vector) -> Whole:
     return np.minimum(cells, N_NARROW - 1).astype(np.int64)
 
 
+def lowest_score(cell: int) -> float:
+    """Return the lowest score of a narrow cell."""
+    return _LOWEST + cell / _NARROW
+
+
 def edges_from(mixture: Whole) -> Vector:
     """Return the lowest score of each cell but the first, from counts in narrow cells.
 
