@@ -64,7 +64,7 @@ def account_of(submit, done):
         if regime not in done:
             seed = dict(RUNS)[regime]
             terms = {"regime": regime, "composite": "mean", "bits": 4, "train_fraction": "1/2"}
-            terms["masks"] = regime == "together"
+            terms["masks"] = regime in ("together", "consensus")
             done[regime] = submit(**terms, level="0.1", seed=seed)
         return done[regime]
 

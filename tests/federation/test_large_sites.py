@@ -41,6 +41,7 @@ def make_files(folder, rows, large=""):
 def run(folder, rows, large, regime="full"):
     files = make_files(folder, rows, large)
     patient = {"call_seconds": 5, "stage_seconds": 30}
+    patient["masks"] = regime in ("together", "consensus")  # no site takes part without
     asked = make_terms(SITES, run_id=bytes(range(16)).hex(), level="1/2", regime=regime, **patient)
     limits = dict.fromkeys(SITES, Limits(regimes=(regime,)))
     return files, FakeNVFlare(asked, files, limits).run()
@@ -51,7 +52,7 @@ def short_pieces(monkeypatch):
     monkeypatch.setattr(MemoryPlan, "of", classmethod(lambda cls, *_: cls(130, 16)))
 
 
-@pytest.mark.parametrize("regime", ["full", "isolated", "joint", "consensus"])
+@pytest.mark.parametrize("regime", ["full", "isolated", "joint", "together", "consensus"])
 def test_nobody_can_tell(regime, rows, tmp_path, short_pieces):
     accounts, decisions, findings = [], [], []
     for name, large in (("whole", ""), ("pieces", 'memory = "1GB"')):

@@ -83,7 +83,7 @@ def published(files):
     ["full", "counts", "isolated", "split", "conservative", "joint", "consensus", "together"],
 )
 def test_every_regime_as_in_one_process(regime, files, rows, capsys):
-    masks = regime == "together"  # no site takes part without
+    masks = regime in ("together", "consensus")  # no site takes part without
     options = {"regime": regime, "composite": "mean", "bits": 4, "scorer": SCORER, "masks": masks}
     network = in_one_process(rows, states_of(files), 5, train_fraction="1/2", **options)
     expected = network.run()
