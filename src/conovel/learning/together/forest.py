@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conovel.learning.together.loops import add_leaves, count_left, draw, move_down
+from conovel.learning.together.rounds import Settings
 from conovel.scorers.base import Vector
 
 # Candidates that are compared: 150 trees of depth 8 stay below the 16 MiB of a message.
 _MOST_TRIED = 26
 _CLOSEST = 1e-6
-MOST_ODDS = 14.0  # no log-odds are beyond
+_PLAIN_SHRINKAGE = 10.0  # of trees that do not see discriminants
 Whole = NDArray[np.int64]
 
 
@@ -169,3 +170,17 @@ class Forest:
             rest = left.prod(axis=2) / n_left + right.prod(axis=2) / n_right
         rest[~valid] = np.inf
         return np.where(valid.any(axis=1), rest.argmin(axis=1), -1)
+
+
+def forests_of(
+    n_bins: tuple[int, ...], shares: Vector, size: Settings, seed: int, n_hidden: int
+) -> tuple[Forest, ...]:
+    """Return a forest that draws all columns, and one without the last ones if any are hidden."""
+    fixed = size.depth, size.least, seed
+    first = Forest(n_bins, shares, size.n_trees, *fixed)
+    if not n_hidden or not size.n_plain_trees:
+        return (first,)
+    plain = np.append(shares[:-n_hidden], np.zeros(n_hidden))
+    return first, Forest(
+        n_bins, plain, size.n_plain_trees, *fixed, _PLAIN_SHRINKAGE, first=size.n_trees
+    )

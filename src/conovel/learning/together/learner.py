@@ -14,7 +14,7 @@ import numpy as np
 
 from conovel.learning.together import bins as binning
 from conovel.learning.together import moments
-from conovel.learning.together.forest import MOST_ODDS, Forest
+from conovel.learning.together.forest import Forest, forests_of
 from conovel.learning.together.moments import Discriminants, Whole
 from conovel.learning.together.rounds import (
     AgentRows,
@@ -39,9 +39,10 @@ _MOST_MOMENTS = 200  # columns; a table that is wider has no discriminants
 _RELATIVE = np.rint(np.sinh(np.arange(-31, 32) / 8) * 0.5 * moments.UNIT).astype(np.int64)
 _DISCRIMINANT = np.sinh(np.arange(-47, 48) / 12) * 4
 _PLAN = ("relative", "relative", "common", "common", "common")  # which direction is refined
-_PLAIN_SHRINKAGE = 10.0  # of trees without discriminants
-_PLAIN_WEIGHT = 0.5  # of their log-odds, in standard units
-_STEP = 1024.0  # log-odds are added up in such parts
+_SECOND_WEIGHT = 0.5  # of the second part of the score, in standard units
+_MOST_RATIO = 50.0  # log-likelihood ratios of the common direction are clipped there
+# Log-odds and ratios are added up in such parts: the squares of 2^31 rows stay below 2^59.
+_STEP = 256.0
 MOMENT_ROUNDS = 2 + 2 * len(_PLAN)
 SCORE_ROUNDS = 2  # spreads of the forests, and counts by the whole score
 MOST_DERIVED_BINS = max(_RELATIVE.size, _DISCRIMINANT.size) + 1
@@ -74,7 +75,7 @@ class Learner:
         self._refined = 0  # directions so far
         self._discriminants: Discriminants | None = None
         self._is_gaussian = True
-        self._units: list[tuple[float, float, float]] = []  # mean, spread, weight of each forest
+        self._units: list[tuple[float, float, float]] = []  # mean, spread, weight of each part
         self._round: Round
         self._ask_for_intervals()
 
@@ -257,35 +258,21 @@ class Learner:
     def _begin_trees(self) -> None:
         """Open the forests: one that draws all columns, and one without discriminants.
 
-        Discriminants are nearly the best score where normals are Gaussian. Elsewhere trees that
-        never see them err in other rows, and the sum of both finds more.
+        Discriminants are nearly the best score where normals are Gaussian, so there the common
+        one is the second part of the score. Elsewhere trees that never see discriminants err in
+        other rows than those that do, and the sum of both finds more.
         """
         n_bins = [one.edges.size + 1 for one in self.bins]
-        shares, size = np.ones(self.n_columns), self.settings
-        has_plain = False
+        shares, n_hidden = np.ones(self.n_columns), 0
         if self._discriminants is not None:
             if self.n_agents > 1:
                 n_bins += [_RELATIVE.size + 1] * self.n_columns
                 shares = np.ones(2 * self.n_columns)
             n_bins += [_DISCRIMINANT.size + 1] * 3
             shares = np.append(shares, np.full(3, max(1.0, self.n_columns / 6)))
-            has_plain = not self._is_gaussian and size.n_plain_trees > 0
-        fixed = size.depth, size.least, self.seed
-        forests = [Forest(tuple(n_bins), shares, size.n_trees, *fixed)]
-        if has_plain:
-            plain = np.append(shares[:-3], np.zeros(3))
-            forests.append(
-                Forest(
-                    tuple(n_bins),
-                    plain,
-                    size.n_plain_trees,
-                    *fixed,
-                    shrinkage=_PLAIN_SHRINKAGE,
-                    first=size.n_trees,
-                )
-            )
-        self.forests = tuple(forests)
-        for forest in forests:
+            n_hidden = 0 if self._is_gaussian else 3
+        self.forests = forests_of(tuple(n_bins), shares, self.settings, self.seed, n_hidden)
+        for forest in self.forests:
             forest.begin(self._n_null, self._n_mixture)
         self._ask_for_level()
 
@@ -305,7 +292,7 @@ class Learner:
             size = sum(forest.n_numbers for forest in self._growing)
             self._round = Round(size, self._count_level, self._take_level)
         else:
-            size = 2 * len(self.forests)
+            size = 2 * (len(self.forests) + self._adds_ratio)
             self._round = Round(size, self._spreads, self._take_spreads, is_counted=False)
 
     def _place(self, rows: AgentRows) -> None:
@@ -333,25 +320,40 @@ class Learner:
         self._ask_for_level()
 
     # --- one scale ------------------------------------------------------------------------------
+    @property
+    def _adds_ratio(self) -> bool:
+        return self._discriminants is not None and self._is_gaussian
+
+    def _parts(self, codes: Whole, standard: Whole, centre: Whole) -> list[Vector]:
+        """Return the parts of the score of each row: log-odds, and where it helps a ratio."""
+        parts = [forest.score(codes) for forest in self.forests]
+        if self._adds_ratio and self._discriminants is not None:
+            ratio = self._discriminants.columns(standard, centre)[:, -1]
+            parts.append(np.clip(ratio, -_MOST_RATIO, _MOST_RATIO))
+        return parts
+
+    def _parts_of(self, rows: AgentRows) -> list[Vector]:
+        return self._parts(rows.codes, *self._of_agent(rows))
+
     def _spreads(self, rows: AgentRows) -> Whole:
-        """Add up the log-odds of the mixture, and their squares, of each forest."""
+        """Add up each part of the score over the mixture, and its squares."""
         self._place(rows)
-        mixture = rows.codes[rows.is_mixture]
-        odds = [np.rint(one.score(mixture) * _STEP).astype(np.int64) for one in self.forests]
-        return np.array([total for one in odds for total in (one.sum(), (one * one).sum())])
+        parts = [np.rint(one[rows.is_mixture] * _STEP) for one in self._parts_of(rows)]
+        whole = [one.astype(np.int64) for one in parts]
+        return np.array([total for one in whole for total in (one.sum(), (one * one).sum())])
 
     def _take_spreads(self, totals: Whole) -> None:
-        n_rows, most = max(self._n_mixture, 1), (MOST_ODDS * _STEP) ** 2
+        n_rows, most = max(self._n_mixture, 1), (_MOST_RATIO * _STEP) ** 2
         for place, (first, second) in enumerate((totals.reshape(-1, 2) / n_rows).tolist()):
-            if not first * first <= second + 1 <= most:
-                raise ValueError(f"log-odds of rows cannot have mean squares of {second}")
+            if not first * first <= second + 1 <= most + 1:
+                raise ValueError(f"scores of rows cannot have mean squares of {second}")
             spread = float(np.sqrt(max(second - first * first, 1.0)))
-            weight = _PLAIN_WEIGHT if place else 1.0
+            weight = _SECOND_WEIGHT if place else 1.0
             self._units.append((first / _STEP, spread / _STEP, weight))
         self._round = Round(2 * N_NARROW, self._count_scores, self._take_scores)
 
     def _count_scores(self, rows: AgentRows) -> Whole:
-        scores = self._added(rows.codes)
+        scores = self._added(self._parts_of(rows))
         if rows.own is not None:
             scores = scores + rows.own
         return by_kind(narrow_cells(scores), rows.is_mixture, N_NARROW)
@@ -369,17 +371,18 @@ class Learner:
     def score(self, values: Matrix, centre: Whole) -> Vector:
         """Score rows of an agent whose normals have this centre, without its own score.
 
-        Log-odds of the mixture in standard units, added up over the forests.
+        Its parts in standard units, added up.
         """
         standard = np.zeros((len(values), 0), dtype=np.int64)
         if self._discriminants is not None:
             standard = self.standard(values)
-        return self._added(self.codes(binning.keys_of(values), standard, centre))
+        codes = self.codes(binning.keys_of(values), standard, centre)
+        return self._added(self._parts(codes, standard, centre))
 
-    def _added(self, codes: Whole) -> Vector:
-        total: Vector = np.zeros(len(codes))
-        for forest, (mean, spread, weight) in zip(self.forests, self._units, strict=True):
-            total += weight * ((forest.score(codes) - mean) / spread)
+    def _added(self, parts: Sequence[Vector]) -> Vector:
+        total: Vector = np.zeros(len(parts[0]))
+        for scores, (mean, spread, weight) in zip(parts, self._units, strict=True):
+            total += weight * ((scores - mean) / spread)
         return total
 
     def cells(self, scores: Vector, edges: Vector | None = None) -> Whole:

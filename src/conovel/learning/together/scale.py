@@ -1,11 +1,12 @@
 """One scale for the rows of all agents: what is added up, and the cells in which rows are counted.
 
 A row's score is a sum of parts in standard units: the log-odds of each forest that all agents have
-grown, and the agent's own score, which never leaves it,
+grown, or a discriminant in place of the second forest, and the agent's own score, which never
+leaves it,
 
-    v = Σ_f a_f (log-odds_f - mean_f)/spread_f  +  w_j (own_j - median_j)/spread_j .
+    v = Σ_f a_f (part_f - mean_f)/spread_f  +  w_j (own_j - median_j)/spread_j .
 
-Means and spreads of the forests are those of the mixture rows of all agents, from sums. Those of
+Means and spreads of common parts are those of the mixture rows of all agents, from sums. Those of
 the own score are of the agent's own mixture. How much the own score counts follows from the number
 of rows of the agent, and from how far the normals of agents differ: where they are alike, all
 agents together know more than each of them, and where they differ, an agent with many rows knows
