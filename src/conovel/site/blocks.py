@@ -9,7 +9,7 @@ fills half of the mixture its share is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -21,6 +21,7 @@ from conovel.errors import SampleError
 from conovel.scorers.base import Matrix, Mixture, ScoreModel, TrainingSet, Vector
 from conovel.scorers.content import content_hash
 from conovel.spec.training import MAX_TRAIN_ROWS, n_training
+from conovel.stats.cells import N_CELLS, CellHistogram
 from conovel.stats.levels import Level
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.stepup import RankHistogram
@@ -179,6 +180,16 @@ class Ranked:
         for part in self.parts():
             counts += np.bincount(part.ranks, minlength=n_calibration + 2)
         return RankHistogram.of_counts(counts, n_calibration)
+
+    def in_cells(
+        self, cells_of: Callable[[Vector], NDArray[np.int64]], likely: int
+    ) -> CellHistogram:
+        """Count the rows in each cell; rows from the cell `likely` on are likely novelties."""
+        tests = np.zeros(N_CELLS, dtype=np.int64)
+        for part in self.parts():
+            tests += np.bincount(cells_of(part.scores), minlength=N_CELLS)
+        calibration = np.bincount(cells_of(self.calibration_scores), minlength=N_CELLS)
+        return CellHistogram(calibration, tests, likely)
 
 
 @dataclass(frozen=True, eq=False)

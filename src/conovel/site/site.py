@@ -40,7 +40,7 @@ from conovel.site.work import SiteWork
 from conovel.spec.facts import Facts
 from conovel.spec.regimes import block_sizes, own_block
 from conovel.spec.training import least_rows, n_training, needed_calibration, share_that_trains
-from conovel.stats.cells import N_CELLS, CellHistogram
+from conovel.stats.cells import CellHistogram
 from conovel.stats.stepup import RankHistogram
 
 
@@ -142,11 +142,7 @@ class Site:
             raise SampleError("rows have no cells before they are ranked")
         scale = fit_scale(model, block.training, self.least_rows(block.training))
         self.cells_of = scale.cells
-        tests = np.zeros(N_CELLS, dtype=np.int64)
-        for part in ranked.parts():
-            tests += np.bincount(scale.cells(part.scores), minlength=N_CELLS)
-        calibration = np.bincount(scale.cells(ranked.calibration_scores), minlength=N_CELLS)
-        return CellHistogram(calibration, tests, scale.likely)
+        return ranked.in_cells(scale.cells, scale.likely)
 
     # Numbers of rows -------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from conovel.learning.together.way import NUMBER
 from conovel.scorers.base import Matrix, Scale, Vector
 from conovel.site.common_scale import merged_edges
 from conovel.spec.bodies import COORDINATOR
-from conovel.stats.cells import N_CELLS, CellHistogram
+from conovel.stats.cells import CellHistogram
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +90,9 @@ class SiteLearner:
         assert edges is not None  # noqa: S101  (the score is learnt)
         if least > 1:  # no cell of the counts that decide holds fewer of the site's rows
             edges = merged_edges(edges, np.sort(block.training.mixture.score(model)), least)
-        site.cells_of = cells_of = partial(self.learner.cells, edges=edges)
-        tests = np.zeros(N_CELLS, dtype=np.int64)
-        for part in ranked.parts():
-            tests += np.bincount(cells_of(part.scores), minlength=N_CELLS)
-        calibration = np.bincount(cells_of(ranked.calibration_scores), minlength=N_CELLS)
-        return CellHistogram(calibration, tests, self.learner.likely)
+        site.cells_of = partial(self.learner.cells, edges=edges)
+        counts: CellHistogram = ranked.in_cells(site.cells_of, self.learner.likely)
+        return counts
 
     def _fit_own(self) -> None:
         """Fit the own score where it counts; it stays at the site.
