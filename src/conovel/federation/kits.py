@@ -326,7 +326,9 @@ test = "test.parquet"     # rows to test
 
 [consent]
 # "consensus" tells all parties a rounded centre of this site's normals: add it if that is agreed.
-# "together" adds sums over this site's rows to those of others, under masks.
+# "together" adds sums over this site's rows to those of others, under masks. Totals over three
+# sites of 1,000 known normals tell who took part with AUC .84, with privacy of 4 with .58. To ask
+# for privacy, set max_epsilon; docs/privacy.md has more figures.
 regimes = ["together", "joint", "full", "counts", "isolated", "split", "conservative"]
 max_level = 0.2
 min_agents = {n}
