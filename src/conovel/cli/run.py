@@ -31,19 +31,19 @@ _FEDERATION = typer.Option("--federation", help="The operator's federation.toml.
 
 @with_options(
     federation=_FEDERATION,
-    regime="auto, joint, consensus, full, counts, isolated, split or conservative. auto is joint,"
-    " or full with --pi0.",
+    regime="auto, together, joint, consensus, full, counts, isolated, split or conservative. auto"
+    " is together; joint with --composite or --bits; full with --pi0.",
     level="Largest tolerated share of false alarms over all sites.",
     sites="Which sites, separated by commas; all if not given.",
     composite="As in `conovel simulate`.",
     bits="How models are sent, unless a site has its own rule.",
     train_fraction="Share of the known normals used for training; each site chooses if not given.",
-    on_dropout="When a site is lost: abort, or conservative to go on without it (not in joint and"
-    " consensus; auto is then full).",
+    on_dropout="When a site is lost: abort, or conservative to go on without it (not in together,"
+    " joint and consensus; auto is then full).",
     liars=typer.Option(
         min=0,
         help="How many sites may lie about their counts. If not given: one from four sites on, in"
-        " joint, full, counts and split. --liars 0 says in the terms that none may.",
+        " together, joint, full, counts and split. --liars 0 says in the terms that none may.",
     ),
     counting="committed (sites commit to all their counts before any are revealed) or rounds."
     " committed if not given, or rounds where it is not possible: with --pi0, with --on-dropout"

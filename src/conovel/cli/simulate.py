@@ -45,15 +45,16 @@ if TYPE_CHECKING:
     agents=typer.Option(min=2, help="Gaussian design: how many agents."),
     nulls="Gaussian design: known normals in all.",
     tests="Gaussian design: rows to test in all.",
-    regime="auto, joint, consensus, full, counts, isolated, split, conservative or pooled; or"
-    " several, with commas. auto is joint, or full with --pi0.",
+    regime="auto, together, joint, consensus, full, counts, isolated, split, conservative or pooled;"
+    " or several, with commas. auto is together; joint with --scorer, --composite or --bits; full"
+    " with --pi0.",
     composite="How scores are combined: auto (each agent chooses), mean, max (the paper's), min"
     " or stacked.",
     bits="How models are sent: compact, compact:BYTES, 1 to 16 bits, or float64.",
     level="Largest tolerated share of false alarms over the whole network.",
     drop="Simulate the loss of an agent: NAME=hello, NAME=models or NAME=counts.",
-    on_dropout="When an agent is lost during the counts: abort, or conservative (not in joint and"
-    " consensus; auto is then full).",
+    on_dropout="When an agent is lost during the counts: abort, or conservative (not in together,"
+    " joint and consensus; auto is then full).",
     repeats="Number of whole runs with random splits of their own, 1 to 100, whose evidence is"
     " averaged: the answer depends less on --seed. As in `conovel detect`.",
     ledger="A folder with the ledgers of the agents: decide together with all earlier batches,"
@@ -103,7 +104,7 @@ def simulate(
 ) -> None:
     """Run agents that exchange models and counts, but no rows, in one process.
 
-    Example: `conovel simulate --regime isolated,counts,joint --delta 2`
+    Example: `conovel simulate --regime isolated,counts,together --delta 2`
 
     Example: `conovel simulate --agent north=n0.parquet,n1.csv --agent south=s0.parquet,s1.csv`
     """
