@@ -43,7 +43,7 @@ _FEDERATION = typer.Option("--federation", help="The operator's federation.toml.
     liars=typer.Option(
         min=0,
         help="How many sites may lie about their counts. If not given: one from four sites on, in"
-        " together, joint, full, counts and split. --liars 0 says in the terms that none may.",
+        " together, joint, full, counts and split. With --liars 0 the terms say that none may.",
     ),
     counting="committed (sites commit to all their counts before any are revealed) or rounds."
     " committed if not given, or rounds where it is not possible: with --pi0, with --on-dropout"

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     agents=typer.Option(min=2, help="Gaussian design: how many agents."),
     nulls="Gaussian design: known normals in all.",
     tests="Gaussian design: rows to test in all.",
-    regime="auto, together, joint, consensus, full, counts, isolated, split, conservative or pooled;"
-    " or several, with commas. auto is together; joint with --scorer, --composite or --bits; full"
-    " with --pi0.",
+    regime="auto, together, joint, consensus, full, counts, isolated, split, conservative or"
+    " pooled; or several, with commas. auto is together; joint with --scorer, --composite or"
+    " --bits; full with --pi0.",
     composite="How scores are combined: auto (each agent chooses), mean, max (the paper's), min"
     " or stacked.",
     bits="How models are sent: compact, compact:BYTES, 1 to 16 bits, or float64.",
