@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from conovel.deciding.ways import ways_of
 from conovel.errors import InputError, WireError
+from conovel.federation.consent_sums import objection_to_sums
 from conovel.federation.exposure import EpsilonSpent, RunsSpent, shown
 from conovel.federation.terms import Terms
 from conovel.models.wire import FAMILIES, family_of, n_nodes_of
@@ -131,7 +132,7 @@ class Limits:
             )
         return (
             self._objection_to_composite(terms)
-            or self._objection_to_sums(terms)
+            or objection_to_sums(self, terms.spec)
             or self._objection_to_counting(terms)
             or self._too_few(len(terms.agents))
         )
@@ -150,36 +151,6 @@ class Limits:
             f" ({', '.join(self.composites) or 'none'}): leave out --composite, or the site adds"
             f" {composite!r} to composites in its site.toml"
         )
-
-    def _objection_to_sums(self, terms: Terms) -> str:
-        """Return why sums over this site's rows may not leave it, or not so many."""
-        if not ways_of(terms.spec.regime).learning.by_sums:
-            return ""
-        if self.masks and not terms.spec.masks:
-            return (
-                "the coordinator would see sums over its rows: leave out --no-masks, or the site"
-                " sets masks = false in its site.toml"
-            )
-        from conovel.learning.together.demands import demands_of  # noqa: PLC0415  (loads numba)
-
-        needs = demands_of()
-        for key, n, what in (
-            ("max_sum_rounds", needs.rounds, "rounds of sums"),
-            ("max_bins", needs.bins, "bins of a column in a round"),
-            ("max_trees", needs.trees, "trees"),
-        ):
-            if n > getattr(self, key):
-                return (
-                    f"a run has up to {n} {what}, and it agrees to {getattr(self, key)}: choose"
-                    f" another regime, or the site raises {key} in its site.toml"
-                )
-        if needs.least < self.min_leaf_rows:
-            return (
-                f"a leaf may have {needs.least} rows of all sites, and it asks for"
-                f" {self.min_leaf_rows}: choose another regime, or the site lowers min_leaf_rows"
-                " in its site.toml"
-            )
-        return ""
 
     def _objection_to_counting(self, terms: Terms) -> str:
         spec = terms.spec
