@@ -272,3 +272,18 @@ def test_the_own_score_counts_where_normals_of_agents_differ(shift):
 def test_a_single_agent_trusts_its_own_score():
     [pair] = rows_of(1, 12)
     assert learn([AgentRows(*pair)], 0, SMALL).own_weight(1000) == 1.0
+
+
+@pytest.mark.parametrize("n_columns", [2_600, bins.MOST_COLUMNS])
+def test_counts_of_many_columns_fit_in_a_message(n_columns):
+    """Whatever the rows are: every wanted quantile may lie in an interval of its own."""
+    is_fine = bins.are_fine(n_columns)
+    values = np.sort(np.random.default_rng(0).lognormal(0, 8, 200_000))
+    keys, cuts, most = bins.keys_of(values), bins.first_cuts(), 0
+    for _ in range(bins.N_ROUNDS):
+        counts = bins.counts_between(cuts, keys)
+        most = max(most, counts.size)
+        cuts = bins.refined(cuts, counts, 5, is_fine=is_fine)
+    assert (2 + n_columns * most) * 8 <= MAX_MODEL_BYTES
+    assert most > 100
+    assert not bins.are_fine(bins.MOST_COLUMNS)

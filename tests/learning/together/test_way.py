@@ -225,3 +225,9 @@ def test_no_run_asks_for_more_than_it_says():
     while not learner.bins:
         assert learner.n_numbers <= 2 + 3 * asked.bins
         learner.take(sum_of([learner.answer(part) for part in parts]))
+
+
+def test_more_columns_than_a_message_holds_are_refused_with_a_way_out():
+    wide = np.random.default_rng(0).normal(size=(20, 8_001))
+    with pytest.raises(cn.ConovelError, match="use the regime 'joint'"):
+        cn.Network(agents_of([(wide, wide + 1)] * 2), regime="together").run(check=False)

@@ -26,6 +26,10 @@ NORMAL = (0.5, 0.15865525393145707, 0.022750131948179195, 0.0013498980316300933)
 _N_TAILS = 24  # bins at either end, each with twice the rows of the one before
 _MOST_WANTED = _N_QUANTILES + 2 * _N_TAILS + 2 * len(NORMAL)  # quantiles of a column
 # Intervals of a column in one round: the parts of those that are divided, and one between each.
+# In a message of 16 MiB a column may have up to 6 KB of counts if there are so many of them at
+# most, or 2 KB, as in the first round, with coarse bins: eight quantiles and no tails.
+_MOST_FINE, _N_COARSE = 2_600, 8
+MOST_COLUMNS = 8_000
 MOST_INTERVALS = max(1 << _FIRST_BITS, (_PARTS + 1) * _MOST_WANTED + 1)
 
 Keys = NDArray[np.uint64]
@@ -77,11 +81,16 @@ def counts_between(cuts: Keys, keys: Keys) -> NDArray[np.int64]:
     return np.bincount(places, minlength=cuts.size + 1).astype(np.int64)
 
 
-def refined(cuts: Keys, counts: NDArray[np.int64], least: int) -> Keys:
+def are_fine(n_columns: int) -> bool:
+    """Tell whether bins of so many columns are fine, or coarse so that a message has room."""
+    return n_columns <= _MOST_FINE
+
+
+def refined(cuts: Keys, counts: NDArray[np.int64], least: int, *, is_fine: bool = True) -> Keys:
     """Divide the intervals that hold a wanted quantile, and join the others with neighbours."""
     above = np.cumsum(counts)
     wanted = np.zeros(counts.size, dtype=np.bool_)
-    wanted[np.searchsorted(above, _wanted_places(int(above[-1]), least))] = True
+    wanted[np.searchsorted(above, _wanted_places(int(above[-1]), least, is_fine))] = True
     low = np.append(np.uint64(0), cuts)
     high = np.append(cuts, ~np.uint64(0))
     width = (high - low) // np.uint64(_PARTS)
@@ -92,11 +101,11 @@ def refined(cuts: Keys, counts: NDArray[np.int64], least: int) -> Keys:
     return np.sort(np.concatenate([cuts[beside], inner.ravel()]))
 
 
-def bins_from(cuts: Keys, counts: NDArray[np.int64], least: int) -> Bins:
+def bins_from(cuts: Keys, counts: NDArray[np.int64], least: int, *, is_fine: bool = True) -> Bins:
     """Choose the edges of a column: a bin holds at least `least` rows of all agents together."""
     above = np.cumsum(counts)
     n_rows = int(above[-1])
-    at = np.searchsorted(above, _wanted_places(n_rows, least))
+    at = np.searchsorted(above, _wanted_places(n_rows, least, is_fine))
     chosen: list[int] = []
     last = 0
     for place in np.unique(at[at < cuts.size]).tolist():
@@ -107,12 +116,13 @@ def bins_from(cuts: Keys, counts: NDArray[np.int64], least: int) -> Bins:
     return Bins(cuts[chosen], centre, unit)
 
 
-def _wanted_places(n_rows: int, least: int) -> NDArray[np.int64]:
+def _wanted_places(n_rows: int, least: int, is_fine: bool) -> NDArray[np.int64]:
     """Return the places, from 1, of the rows at which a bin should end."""
     if n_rows == 0:
         return np.ones(1, dtype=np.int64)
-    even = np.arange(1, _N_QUANTILES) * n_rows // _N_QUANTILES
-    tails = least * 2 ** np.arange(_N_TAILS)
+    n_even = _N_QUANTILES if is_fine else _N_COARSE
+    even = np.arange(1, n_even) * n_rows // n_even
+    tails = least * 2 ** np.arange(_N_TAILS if is_fine else 0)
     tails = tails[tails < n_rows]
     normal = np.array([q for p in NORMAL for q in (p, 1 - p)]) * n_rows
     places = np.concatenate([even, tails, n_rows - tails, normal.astype(np.int64)])

@@ -142,16 +142,16 @@ class Learner:
         counts = np.split(totals[2:], stops)
         for column in counts:
             require_rows(column, self._n_null + self._n_mixture)
-        least = self.settings.least
+        least, is_fine = self.settings.least, binning.are_fine(self.n_columns)
         if self.n_rounds < binning.N_ROUNDS:
             self._cuts = [
-                binning.refined(cuts, column, least)
+                binning.refined(cuts, column, least, is_fine=is_fine)
                 for cuts, column in zip(self._cuts, counts, strict=True)
             ]
             self._ask_for_intervals()
             return
         pairs = zip(self._cuts, counts, strict=True)
-        self.bins = tuple(binning.bins_from(cuts, column, least) for cuts, column in pairs)
+        self.bins = tuple(binning.bins_from(*one, least, is_fine=is_fine) for one in pairs)
         if self.n_columns > _MOST_MOMENTS:
             self._begin_trees()
         else:
