@@ -228,6 +228,7 @@ def test_no_run_asks_for_more_than_it_says():
 
 
 def test_more_columns_than_a_message_holds_are_refused_with_a_way_out():
-    wide = np.random.default_rng(0).normal(size=(20, 8_001))
+    wide = np.random.default_rng(0).normal(size=(60, 8_001))
+    pairs = [(wide, wide[:10] + 1)] * 2
     with pytest.raises(cn.ConovelError, match="use the regime 'joint'"):
-        cn.Network(agents_of([(wide, wide + 1)] * 2), regime="together").run(check=False)
+        cn.Network(agents_of(pairs), regime="together", level=0.5).run(check=False)
