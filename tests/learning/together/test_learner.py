@@ -274,10 +274,10 @@ def test_a_single_agent_trusts_its_own_score():
     assert learn([AgentRows(*pair)], 0, SMALL).own_weight(1000) == 1.0
 
 
-@pytest.mark.parametrize("n_columns", [2_600, bins.MOST_COLUMNS])
+@pytest.mark.parametrize("n_columns", [bins.MOST_FINE, bins.MOST_COLUMNS])
 def test_counts_of_many_columns_fit_in_a_message(n_columns):
     """Whatever the rows are: every wanted quantile may lie in an interval of its own."""
-    is_fine = bins.are_fine(n_columns)
+    is_fine = n_columns <= bins.MOST_FINE
     values = np.sort(np.random.default_rng(0).lognormal(0, 8, 200_000))
     keys, cuts, most = bins.keys_of(values), bins.first_cuts(), 0
     for _ in range(bins.N_ROUNDS):
@@ -286,4 +286,3 @@ def test_counts_of_many_columns_fit_in_a_message(n_columns):
         cuts = bins.refined(cuts, counts, 5, is_fine=is_fine)
     assert (2 + n_columns * most) * 8 <= MAX_MODEL_BYTES
     assert most > 100
-    assert not bins.are_fine(bins.MOST_COLUMNS)

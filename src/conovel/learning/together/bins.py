@@ -28,7 +28,7 @@ _MOST_WANTED = _N_QUANTILES + 2 * _N_TAILS + 2 * len(NORMAL)  # quantiles of a c
 # Intervals of a column in one round: the parts of those that are divided, and one between each.
 # In a message of 16 MiB a column may have up to 6 KB of counts if there are so many of them at
 # most, or 2 KB, as in the first round, with coarse bins: eight quantiles and no tails.
-_MOST_FINE, _N_COARSE = 2_600, 8
+MOST_FINE, _N_COARSE = 2_600, 8
 MOST_COLUMNS = 8_000
 MOST_INTERVALS = max(1 << _FIRST_BITS, (_PARTS + 1) * _MOST_WANTED + 1)
 
@@ -79,11 +79,6 @@ def counts_between(cuts: Keys, keys: Keys) -> NDArray[np.int64]:
     """Count the keys in each interval between cuts."""
     places = np.searchsorted(cuts, keys, side="right")
     return np.bincount(places, minlength=cuts.size + 1).astype(np.int64)
-
-
-def are_fine(n_columns: int) -> bool:
-    """Tell whether bins of so many columns are fine, or coarse so that a message has room."""
-    return n_columns <= _MOST_FINE
 
 
 def refined(cuts: Keys, counts: NDArray[np.int64], least: int, *, is_fine: bool = True) -> Keys:

@@ -142,7 +142,7 @@ class Learner:
         counts = np.split(totals[2:], stops)
         for column in counts:
             require_rows(column, self._n_null + self._n_mixture)
-        least, is_fine = self.settings.least, binning.are_fine(self.n_columns)
+        least, is_fine = self.settings.least, self.n_columns <= binning.MOST_FINE
         if self.n_rounds < binning.N_ROUNDS:
             self._cuts = [
                 binning.refined(cuts, column, least, is_fine=is_fine)
