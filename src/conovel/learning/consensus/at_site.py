@@ -52,9 +52,8 @@ class ConsensusLearner(SiteLearner):
         party, site = self._party, self._site
         mixture = sampled(site, self._calibration, min(1.0, _MOST_LEARNT / max(n_rows, 1)))
         self.rows = PlacedRows(self._block.null_train, mixture, party.index)
-        self.learner = CommonLearner(
-            self.rows.values.shape[1], len(party.agents), party.spec.seed % 2**64
-        )
+        n_columns = self.rows.values.shape[1]
+        self.learner = CommonLearner(n_columns, len(party.agents), party.spec.seed)
         return self._answer()
 
     def compare(self, site: Any) -> SharedHistogram:

@@ -42,9 +42,7 @@ class CommonLearner(Learner):
     """The score as far as it is learnt; its parameters are those of :class:`Learner`."""
 
     def __init__(self, n_columns: int, n_agents: int, seed: int) -> None:
-        super().__init__(
-            n_columns, 1, seed
-        )  # one agent has no columns relative to its own normals
+        super().__init__(n_columns, 1, seed)  # as one agent: no columns relative to own normals
         self._n_described = n_agents
         # Of each agent that told of its normals: 1, and the centre
         self.described: Whole = np.zeros((0, 1), dtype=np.int64)

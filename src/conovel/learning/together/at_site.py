@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from conovel.errors import ColumnError, OutcomeMismatchError
+from conovel.errors import OutcomeMismatchError
 from conovel.learning.base import Party
-from conovel.learning.together.bins import MOST_COLUMNS
 from conovel.learning.together.learner import Learner
 from conovel.learning.together.moments import Whole
 from conovel.learning.together.rounds import AgentRows
@@ -64,13 +63,7 @@ class SiteLearner:
         training = site.own_block.training
         self.rows = AgentRows(training.null_train, training.mixture.rows)
         n_columns = self.rows.values.shape[1]
-        if n_columns > MOST_COLUMNS:
-            raise ColumnError(
-                f"agents learn together from at most {MOST_COLUMNS:,} columns, not"
-                f" {n_columns:,}: leave some out, or use the regime 'joint'"
-            )
-        seed = self._party.spec.seed % 2**64  # the loops have numbers of 64 bits
-        self.learner = Learner(n_columns, len(self._party.agents), seed)
+        self.learner = Learner(n_columns, len(self._party.agents), self._party.spec.seed)
         return self._answer()
 
     def go_on(self, totals: bytes) -> bytes | None:

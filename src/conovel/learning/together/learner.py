@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from conovel.errors import ColumnError
 from conovel.learning.together import bins as binning
 from conovel.learning.together import moments
 from conovel.learning.together.forest import Forest, forests_of
@@ -63,7 +64,13 @@ class Learner:
     def __init__(
         self, n_columns: int, n_agents: int, seed: int, settings: Settings | None = None
     ) -> None:
-        self.n_columns, self.n_agents, self.seed = n_columns, n_agents, seed
+        if n_columns > binning.MOST_COLUMNS:
+            raise ColumnError(
+                f"agents learn together from at most {binning.MOST_COLUMNS:,} columns, not"
+                f" {n_columns:,}: leave some out, or use the regime 'joint'"
+            )
+        self.n_columns, self.n_agents = n_columns, n_agents
+        self.seed = seed % 2**64  # the loops have numbers of 64 bits
         self.settings = settings or Settings()
         self.n_rounds = 0
         self.bins: tuple[binning.Bins, ...] = ()
@@ -332,13 +339,11 @@ class Learner:
             parts.append(np.clip(ratio, -_MOST_RATIO, _MOST_RATIO))
         return parts
 
-    def _parts_of(self, rows: AgentRows) -> list[Vector]:
-        return self._parts(rows.codes, *self._of_agent(rows))
-
     def _spreads(self, rows: AgentRows) -> Whole:
         """Add up each part of the score over the mixture, and its squares."""
         self._place(rows)
-        parts = [np.rint(one[rows.is_mixture] * _STEP) for one in self._parts_of(rows)]
+        rows.parts = self._parts(rows.codes, *self._of_agent(rows))
+        parts = [np.rint(one[rows.is_mixture] * _STEP) for one in rows.parts]
         whole = [one.astype(np.int64) for one in parts]
         return np.array([total for one in whole for total in (one.sum(), (one * one).sum())])
 
@@ -353,7 +358,7 @@ class Learner:
         self._round = Round(2 * N_NARROW, self._count_scores, self._take_scores)
 
     def _count_scores(self, rows: AgentRows) -> Whole:
-        scores = self._added(self._parts_of(rows))
+        scores = self._added(rows.parts)
         if rows.own is not None:
             scores = scores + rows.own
         return by_kind(narrow_cells(scores), rows.is_mixture, N_NARROW)

@@ -40,6 +40,7 @@ class AgentRows:
     centre: Whole = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False)
     codes: Whole = field(init=False)
     nodes: list[Whole] = field(default_factory=list, init=False)  # of each forest, by tree
+    parts: list[Vector] = field(init=False)  # of the score, as all agents learnt it
     own: Vector | None = field(default=None, init=False)  # the own score, where it counts
 
     def __post_init__(self) -> None:
