@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.fake_link import HIGH, LEVEL, LOW, NAMES, THIRD, Link, sites_for
+from support.thin_agents import thin_agents
 
 import conovel as cn
 from conovel.deciding.cell_totals import AllSizes, Cells, Masked, Wanted
@@ -59,16 +60,6 @@ def fault_of(link, name=NAMES[0]):
     return link.machines[name].error
 
 
-def rows_of(n_agents, seed=1, n_null=60, n_test=30):
-    rng = np.random.default_rng(seed)
-    pairs = []
-    for j in range(n_agents):
-        null, test = rng.normal(0.2 * j, 1, (n_null, 3)), rng.normal(0.2 * j, 1, (n_test, 3))
-        test[:4] += 4
-        pairs.append((null.round(1), test.round(1)))
-    return pairs
-
-
 def agents_of(pairs):
     return [cn.Agent(f"{j:03d}", *pair) for j, pair in enumerate(pairs)]
 
@@ -82,7 +73,7 @@ def network(pairs, **more):
 
 @pytest.mark.parametrize("n_agents", [2, 3, 30])
 def test_a_run_with_masks_scores_and_decides_as_one_without(n_agents):
-    pairs = rows_of(n_agents)
+    pairs = thin_agents(n_agents)
     plain, masked = (network(pairs, masks=masks) for masks in (False, True))
     assert plain.n_rejected
     for name in plain:
@@ -93,7 +84,7 @@ def test_a_run_with_masks_scores_and_decides_as_one_without(n_agents):
 
 
 def test_consensus_learns_under_masks_as_without_them():
-    pairs = rows_of(3, n_null=300, n_test=60)
+    pairs = thin_agents(3, n_null=300, n_test=60)
     plain, masked = (
         cn.Network(agents_of(pairs), regime="consensus", masks=masks).run(check=False)
         for masks in (False, True)
@@ -109,7 +100,7 @@ def test_consensus_learns_under_masks_as_without_them():
 
 def test_an_agent_with_many_novelties_leaves_its_group_as_without_masks():
     """It says so itself, from its own rows and the numbers of the others."""
-    pairs = rows_of(3, n_null=400, n_test=100)
+    pairs = thin_agents(3, n_null=400, n_test=100)
     pairs[1][1][:95] += 6
     plain, masked = (network(pairs, masks=masks) for masks in (False, True))
     for run in (plain, masked):
@@ -122,7 +113,7 @@ def test_an_agent_with_many_novelties_leaves_its_group_as_without_masks():
 
 
 def test_the_record_of_a_run_with_masks_does_not_depend_on_the_keys():
-    pairs = rows_of(3)
+    pairs = thin_agents(3)
     first, again = (network_content(network(pairs, masks=True)) for _ in range(2))
     assert first["transcript"] == again["transcript"]
     assert not first["transcript"]["histograms"]
@@ -150,7 +141,7 @@ def test_messages_may_arrive_in_any_order(blocks, seed):
 
 
 def test_with_liars_only_learning_is_hidden():
-    pairs = rows_of(4)
+    pairs = thin_agents(4)
     run = network(pairs, masks=True, liars=1)
     assert {e.kind for e in run.transcript.entries} >= {"KEY", "SUMS", "REVEAL"}
     assert "MASKED" not in {e.kind for e in run.transcript.entries}
@@ -238,7 +229,7 @@ def test_the_same_view_fits_other_rows():
 
 def test_no_model_of_a_peer_can_ask_about_rows():
     """A peer's model as a question was answered by exact counts. Here no model is ever taken."""
-    run = network(rows_of(3), masks=True)
+    run = network(thin_agents(3), masks=True)
     assert "MODEL" not in {entry.kind for entry in run.transcript.entries}
     table = Link(sites_for(ALIKE, "together"), regime="together", level=LEVEL, masks=True)
     agent = table.agents[NAMES[0]]
@@ -468,11 +459,11 @@ def test_masked_numbers_of_another_length_name_their_sender():
 
 
 def test_the_page_says_what_masks_hide():
-    run = network(rows_of(3), masks=True)
+    run = network(thin_agents(3), masks=True)
     text = render(network_content(run))
     assert "so that only totals are seen" in text
     assert "the counts of an agent that decides by itself" in text
     assert "a public key, to make masks with" in text
     assert "every agent&#39;s counts" not in text
     assert "every agent's counts" not in text
-    assert "every agent" in render(network_content(network(rows_of(3))))
+    assert "every agent" in render(network_content(network(thin_agents(3))))

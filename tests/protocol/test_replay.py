@@ -73,15 +73,20 @@ def test_the_same_with_an_estimate_and_without_some_agents(options):
     assert_every_forgery_is_found(run_of(**options))
 
 
-def test_every_value_of_groups_is_checked():
-    """Two groups: one of several agents, and an agent by itself."""
+def two_groups():
+    """Return three agents that calibrate together, and one with many tests by itself."""
     rng = np.random.default_rng(5)
     agents = []
     for name, n_null, m in (("a", 60, 20), ("b", 60, 20), ("c", 60, 20), ("odd", 40, 400)):
         X_test = rng.normal(size=(m, 2))
         X_test[:5] += 6
         agents.append(cn.Agent(name, rng.normal(size=(n_null, 2)), X_test))
-    run = cn.Network(agents, regime="joint", scorer="logistic", level=0.2).run()
+    return agents
+
+
+def test_every_value_of_groups_is_checked():
+    """Two groups: one of several agents, and an agent by itself."""
+    run = cn.Network(two_groups(), regime="joint", scorer="logistic", level=0.2).run()
     assert [len(group.agents) for group in run.groups] == [3, 1]
     assert run.n_rejected
     plain = json.loads(json.dumps(network_content(run)))
@@ -107,13 +112,7 @@ def test_every_value_of_groups_is_checked():
 
 def test_every_value_of_groups_under_masks_is_checked():
     """A group of which only totals are in the record, and an agent by itself."""
-    rng = np.random.default_rng(5)
-    agents = []
-    for name, n_null, m in (("a", 60, 20), ("b", 60, 20), ("c", 60, 20), ("odd", 40, 400)):
-        X_test = rng.normal(size=(m, 2))
-        X_test[:5] += 6
-        agents.append(cn.Agent(name, rng.normal(size=(n_null, 2)), X_test))
-    run = cn.Network(agents, regime="together", level=0.2, masks=True).run()
+    run = cn.Network(two_groups(), regime="together", level=0.2, masks=True).run()
     assert [len(group.agents) for group in run.groups] == [3, 1]
     assert run.n_rejected
     plain = json.loads(json.dumps(network_content(run)))

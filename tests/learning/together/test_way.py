@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from support.fake_link import NAMES, RUN_ID, FakeSite
+from support.thin_agents import thin_agents
 
 import conovel as cn
 from conovel.errors import SiteVanishedError
@@ -24,16 +25,6 @@ def agents_of(pairs):
     return [cn.Agent(name, *pair) for name, pair in zip("abc", pairs, strict=False)]
 
 
-def rows(seed, n_agents=3, n_null=60, n_test=30):
-    rng = np.random.default_rng(seed)
-    pairs = []
-    for j in range(n_agents):
-        null, test = rng.normal(0.2 * j, 1, (n_null, 3)), rng.normal(0.2 * j, 1, (n_test, 3))
-        test[:4] += 4
-        pairs.append((null.round(1), test.round(1)))
-    return pairs
-
-
 def scores(pairs, **more):
     run = cn.Network(agents_of(pairs), regime="together", **more).run(check=False)
     return {name: run[name].scores for name in run}, run
@@ -50,7 +41,7 @@ def sites_of(pairs, run):
 @pytest.mark.parametrize("masks", [False, True])
 def test_calibration_rows_and_test_rows_may_change_places(masks):
     """All scores stay bit for bit, whichever of the exchanged rows are tested."""
-    pairs = rows(1)
+    pairs = thin_agents(3, 1)
     before, run = scores(pairs, masks=masks)
     _, calibration = sites_of(pairs, run)["b"].split(60)
     places, tests = calibration[:12], np.arange(12)
@@ -93,7 +84,7 @@ def test_roles_may_change_places_where_the_own_score_counts():
 
 
 def test_rows_that_train_do_change_the_score():
-    pairs = rows(1)
+    pairs = thin_agents(3, 1)
     before, run = scores(pairs)
     train, _ = sites_of(pairs, run)["b"].split(60)
     changed = [tuple(some.copy() for some in pair) for pair in pairs]
@@ -103,7 +94,7 @@ def test_rows_that_train_do_change_the_score():
 
 
 def test_permuting_test_rows_permutes_scores_and_decisions():
-    pairs = rows(2)
+    pairs = thin_agents(3, 2)
     order = np.random.default_rng(0).permutation(30)
     moved = [(null, test[order]) for null, test in pairs]
     (before, run), (after, again) = scores(pairs), scores(moved)
@@ -113,7 +104,7 @@ def test_permuting_test_rows_permutes_scores_and_decisions():
 
 
 def test_the_score_over_the_protocol_is_that_of_the_learner():
-    pairs = rows(3)
+    pairs = thin_agents(3, 3)
     _, run = scores(pairs)
     blocks = {name: site.own_block for name, site in sites_of(pairs, run).items()}
     parts = {
@@ -140,7 +131,7 @@ def test_thin_agents_find_together_what_none_finds_alone():
 
 def test_a_lost_agent_ends_the_run():
     with pytest.raises(SiteVanishedError, match="needs all"):
-        cn.Network(agents_of(rows(5)), regime="together").run(dropouts={"b": "models"})
+        cn.Network(agents_of(thin_agents(3, 5)), regime="together").run(dropouts={"b": "models"})
 
 
 def test_the_coordinator_adds_and_blames_whoever_sends_another_number_of_numbers():
@@ -169,7 +160,7 @@ def test_totals_of_no_rows_are_refused(numbers):
 
 
 def test_cells_between_organisations_hold_several_rows_of_a_site():
-    pairs = rows(6, n_null=400, n_test=200)
+    pairs = thin_agents(3, 6, n_null=400, n_test=200)
     smallest = {}
     for least in (1, 5):
         agents = agents_of(pairs)
@@ -210,17 +201,17 @@ def test_a_site_blames_the_coordinator_for_totals_of_no_rows():
 
 
 def test_seeds_of_128_bits_are_taken():
-    run = cn.Network(agents_of(rows(9)), regime="together", random_state=2**70 + 3)
+    run = cn.Network(agents_of(thin_agents(3, 9)), regime="together", random_state=2**70 + 3)
     assert run.run(check=False).spec.seed == 2**70 + 3
 
 
 def test_no_run_asks_for_more_than_it_says():
     """What sites compare with their consent bounds every round of a run."""
     asked = demands_of()
-    run = cn.Network(agents_of(rows(4, n_null=400, n_test=200)), regime="together")
+    run = cn.Network(agents_of(thin_agents(3, 4, n_null=400, n_test=200)), regime="together")
     entries = [e for e in run.run(check=False).transcript.entries if e.kind == "SUMS"]
     assert max(e.round for e in entries) == asked.rounds
-    parts = [AgentRows(*pair) for pair in rows(4, n_null=3000, n_test=900)]
+    parts = [AgentRows(*pair) for pair in thin_agents(3, 4, n_null=3000, n_test=900)]
     learner = Learner(3, 3, 0)
     while not learner.bins:
         assert learner.n_numbers <= 2 + 3 * asked.bins
