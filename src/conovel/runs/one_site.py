@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.rows.frames import on_frames_of
-from conovel.rows.pairs import read_pair
+from conovel.rows.pairs import KnownRows, read_with_known
 from conovel.rows.schemas import SchemaLike
 from conovel.rows.tables import Rows, as_ids
 from conovel.runs.detection import Detection
@@ -23,6 +23,7 @@ from conovel.runs.site_results import with_part
 from conovel.scorers.argument import as_candidates
 from conovel.scorers.base import Mixture, Scorer, TrainingSet, Vector, fit_and_score
 from conovel.site.blocks import require_two, split_by_number, training_sample
+from conovel.site.checks.known import known_findings
 from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.explain.explainer import Explainer, views_of
 from conovel.spec.findings import Finding
@@ -75,6 +76,7 @@ class Samples(NamedTuple):
     null: Rows
     test: Rows
     ids: NDArray[Any] | None
+    known: KnownRows | None = None  # known novelties
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -95,6 +97,7 @@ def detect_rows(
     listeners: tuple[Callable[[str], None], Callable[[Finding], None]] = (silent, silent),
     check: bool = True,
     with_earlier: Callable[[Detection], Detection] | None = None,
+    X_known: Any = None,
 ) -> Detection:
     """Read rows, check them, learn and decide; see :meth:`conovel.AdaDetect.detect`.
 
@@ -103,14 +106,15 @@ def detect_rows(
     """
     tell, note = listeners
     tell("checking rows")
-    samples = read_samples(X_null, X_test, ids, schema, settings.keep_frames)
+    samples = read_samples(X_null, X_test, ids, schema, settings.keep_frames, X_known)
     runs = settings.runs()
     thin = plan_calibration(samples, runs[0])
     if check:
         if with_earlier is not None or len(runs) > 1:  # other batches or runs decide, too
             thin = None
         checked = CheckedRows.of(samples.null, samples.test)
-        findings = check_rows(checked, checked.entries_of(samples.ids), note, thin)
+        known = known_findings(samples.known, samples.null, samples.test)
+        findings = check_rows(checked, checked.entries_of(samples.ids), note, thin, *known)
     if len(runs) > 1:
         result = detect_repeatedly(samples, settings, runs, tell)
     else:
@@ -121,14 +125,19 @@ def detect_rows(
 
 
 def read_samples(
-    X_null: Any, X_test: Any, ids: ArrayLike | None, schema: SchemaLike, keep_frames: bool
+    X_null: Any,
+    X_test: Any,
+    ids: ArrayLike | None,
+    schema: SchemaLike,
+    keep_frames: bool,
+    X_known: Any = None,
 ) -> Samples:
-    """Read both samples and bring them to the same columns and types."""
-    null, test = read_pair(X_null, X_test, schema, keep_frames=keep_frames)
+    """Read all samples and bring them to the same columns and types."""
+    null, test, known = read_with_known(X_null, X_test, X_known, schema, keep_frames=keep_frames)
     names = None if ids is None else as_ids(ids, len(test))
     if len(null) < 2:
         require_two(len(null))
-    return Samples(null, test, names)
+    return Samples(null, test, names, known)
 
 
 def plan_calibration(samples: Samples, settings: OneSiteSettings) -> Finding | None:
@@ -145,7 +154,7 @@ def detect_once(
     samples: Samples, settings: OneSiteSettings, tell: Callable[[str], None]
 ) -> Detection:
     """Split, learn, rank and decide; rows are read and checked before."""
-    null, test, ids = samples
+    null, test, ids, known = samples
     train, calibration = split_by_number(
         len(null), settings.n_train(*samples.sizes), settings.seed
     )
@@ -157,7 +166,7 @@ def detect_once(
     learnt_from = mixture
     if len(mixture.position) > settings.max_train_rows:
         learnt_from = training_sample(mixture, settings.max_train_rows)
-    training = TrainingSet(null_train, learnt_from)
+    training = TrainingSet(null_train, learnt_from, None if known is None else known.values)
     fitted, all_scores = fit_and_score(candidates, training, mixture, tell)
     known_scores, scores = np.split(all_scores, [calibration.size])
     views = views_of(null.encoder, null.columns or range(null.width))
@@ -171,8 +180,8 @@ def detect_once(
         n_train=train.size,
         scorer=fitted.scorer.label,
         guarantee=one_site(settings.level, settings.pi0),
-        choices={"scorer": fitted.selection} if fitted.selection else {},
-        explainer=Explainer(fitted, null_train, views),
+        choices=fitted.choices,
+        explainer=Explainer(fitted, null_train, views, known),
     )
 
 

@@ -27,6 +27,8 @@ KINDS: Mapping[str, str | None] = {
     "constant": None,
     "duplicate_ids": None,
     "thin_calibration": None,
+    "known_among_normals": None,
+    "known_among_tests": None,
 }
 
 
@@ -38,7 +40,8 @@ class Finding:
     ----------
     kind : str
         One of "id", "label", "units", "values", "missing", "drift", "one_column", "most_flagged",
-        "shared_rows", "constant", "duplicate_ids" and "thin_calibration".
+        "shared_rows", "constant", "duplicate_ids", "thin_calibration", "known_among_normals" and
+        "known_among_tests".
     message : str
         What was seen.
     fix : str
