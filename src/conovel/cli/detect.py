@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import typer
 
+from conovel.cli.known import about_known, add_known_rows, as_known_file
 from conovel.cli.show import (
     bars,
     facts_table,
@@ -28,6 +29,7 @@ from conovel.stats.words import counted
 if TYPE_CHECKING:
     from conovel.rows.datafiles import FileState
     from conovel.rows.dialects import ReadingOptions
+    from conovel.rows.known_files import KnownFile
     from conovel.runs.detection import Detection
     from conovel.runs.detector import AdaDetect
     from conovel.runs.file_detection import FileDetection
@@ -74,6 +76,8 @@ def detect(
     *,
     test: Path,
     null: Path | None = None,
+    known: Path | None = None,
+    kind_column: str | None = None,
     detector: Path | None = None,
     ledger: Path | None = None,
     final: bool = False,
@@ -107,7 +111,7 @@ def detect(
     expected to be false alarms, whatever the model, provided the known normals and the normal test
     rows come from the same source.
     """
-    require_there(null, test, detector)
+    require_there(null, test, known, detector)
     from conovel.cli.ledger import begin_ledger  # noqa: PLC0415
     from conovel.rows.datafiles import describe_files  # noqa: PLC0415
     from conovel.rows.storage import beside, require_writable, write_json  # noqa: PLC0415
@@ -118,6 +122,7 @@ def detect(
     files = DetectFiles(
         null,
         test,
+        as_known_file(known, kind_column),
         out,
         options.features,
         options.id_column,
@@ -149,9 +154,10 @@ def detect(
             _engine(engine, scheduler),
         )
     source = {"null": str(null)} if detector is None else {"detector": str(detector)}
-    read_as = describe_files([path for path in (null, test) if path is not None], reading)
+    paths = (null, test, known)
+    read_as = describe_files([path for path in paths if path is not None], reading)
     summary = {"command": "detect", **source, "test": str(test), "read_as": read_as}
-    summary |= result.summary()
+    summary |= result.summary() | about_known(result, known)
     if out is not None:
         content = {**summary, "table": out.name, "picture": picture}
         if why is not None:
@@ -178,6 +184,10 @@ def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
     if files.null is not None or files.columns is not None:
         raise InputError(
             "a detector has its known normals and columns: leave --null and --columns"
+        )
+    if files.known is not None:
+        raise InputError(
+            "the score of a detector is learnt already: leave --known, or detect with --null"
         )
     kept, before = KeptDetector.load(detector), state_of(files.test)
     name = None if files.ledger is None else files.test.name
@@ -231,17 +241,21 @@ _Found: TypeAlias = "tuple[Detection | FileDetection, dict[str, Any], Reasons | 
 def _in_memory(detector: AdaDetect, files: DetectFiles) -> _Found:
     from conovel.report import of_detection  # noqa: PLC0415
     from conovel.rows.datafiles import state_of  # noqa: PLC0415
+    from conovel.rows.known_files import read_samples_of_files  # noqa: PLC0415
     from conovel.rows.schemas import columns_read  # noqa: PLC0415
-    from conovel.rows.storage import read_pair_of_files  # noqa: PLC0415
 
     reading, columns = columns_read(detector.schema, files.reading, files.columns)
-    with stages() as show, named_samples(reading, *files.both):
+    with stages() as show, named_samples(reading, *files.both, files.known_path):
         show.stage("reading files")
         before = state_of(files.test)
-        normals, rows = read_pair_of_files(*files.both, columns, files.id_column, reading)
+        samples = read_samples_of_files(
+            *files.both, columns, files.id_column, reading, files.known
+        )
+        normals, rows, known = samples
         result = detector.detect(
             normals.features,
             rows.features,
+            known,
             ids=rows.ids,
             on_stage=show.stage,
             on_finding=show.finding,
@@ -263,7 +277,8 @@ def _in_pieces(
     from conovel.runs.file_detection import detect_files  # noqa: PLC0415
 
     assert files.out is not None  # noqa: S101  (_wants_pieces has checked it)
-    with bars() as show_progress:
+    reading, both = files.reading, files.both
+    with bars() as show_progress, named_samples(reading, *both, files.known_path):
         result = detect_files(
             detector,
             *files.both,
@@ -277,6 +292,7 @@ def _in_pieces(
             check=files.check,
             most_reasons=files.most_reasons,
             keep_columns=files.keep_columns,
+            known=files.known,
         )
     return result, of_files(result), result.reasons
 
@@ -289,6 +305,7 @@ class DetectFiles(NamedTuple):
 
     null: Path | None
     test: Path
+    known: KnownFile | None
     out: Path | None
     columns: list[str] | None
     id_column: str | None
@@ -303,6 +320,11 @@ class DetectFiles(NamedTuple):
         """Known normals, which are there, and rows to test."""
         assert self.null is not None  # noqa: S101  (_with_normals has checked it)
         return self.null, self.test
+
+    @property
+    def known_path(self) -> Path | None:
+        """The file of known novelties, if there is one."""
+        return None if self.known is None else self.known.path
 
 
 def write_decisions(
@@ -342,6 +364,7 @@ def print_summary(
     table.add_row(
         "known normals", f"{result.n_train:,} train + {result.n_calibration:,} calibrate"
     )
+    add_known_rows(table, result)
     table.add_row("rows tested", f"{summary['n_test']:,}")
     table.add_row("rows flagged", styled((f"{result.n_rejected:,}", "bold")))
     for pattern in why.patterns()[:_PATTERNS] if why else ():

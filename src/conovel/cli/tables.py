@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 _HELP: Mapping[str, Any] = {
     "columns": "Feature columns, separated by commas; all of them if not given.",
     "id_column": typer.Option("--id", help="Column that names the rows; never a feature."),
+    "known": "Known novelties, confirmed cases: a file with the same columns. The score learns"
+    " from them; they are never tested.",
+    "kind_column": "Column of --known that says of which kind a row is, for reasons; `kind` if not"
+    " given and there.",
     "exclude": "Columns that are no features, such as ids and labels: separated by commas, or one"
     " option each. A name with a comma stands in quotes, '\"a, b\"'.",
     "kind": "What a column is: NAME=number, boolean, category, date or ignore; one option each. A"
@@ -155,13 +159,16 @@ def _explained(parameter: Parameter, helps: Mapping[str, Any]) -> Parameter:
 
 @contextmanager
 def named_samples(
-    reading: ReadingOptions, null: Path | None = None, test: Path | None = None
+    reading: ReadingOptions,
+    null: Path | None = None,
+    test: Path | None = None,
+    known: Path | None = None,
 ) -> Iterator[None]:
     """Call samples by their files in errors and warnings, and rows by their lines.
 
-    In memory they are X_null and X_test, which are no words of the command line.
+    In memory they are X_null, X_test and X_known, which are no words of the command line.
     """
-    paths = {"X_null": null, "X_test": test}
+    paths = {"X_null": null, "X_test": test, "X_known": known}
     files = {name: path for name, path in paths.items() if path is not None}
     show = warnings.showwarning
 
@@ -179,7 +186,8 @@ def named_samples(
 
 
 def _named(text: str, files: Mapping[str, Path]) -> str:
-    both = " and ".join(dict.fromkeys(map(str, files.values())))
+    pair = [str(files[name]) for name in ("X_null", "X_test") if name in files]
+    both = " and ".join(dict.fromkeys(pair))
     text = text.replace("X_null and X_test", both)
     for name, path in files.items():
         text = text.replace(name, str(path))

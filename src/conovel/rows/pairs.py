@@ -59,6 +59,21 @@ class KnownRows:
     def __len__(self) -> int:
         return len(self.values)
 
+    def like(self, before: Rows, now: Rows) -> KnownRows:
+        """Round them as known normals that were rounded to the types of other agents."""
+        return replace(self, values=rounded_as(replace(before, values=self.values), now))
+
+
+def join_known(parts: Sequence[KnownRows | None]) -> KnownRows | None:
+    """Put the known novelties of several sites together."""
+    held = [part for part in parts if part is not None]
+    if not held:
+        return None
+    kinds = None
+    if any(part.kinds for part in held):
+        kinds = tuple(kind for part in held for kind in part.kinds or ("",) * len(part))
+    return KnownRows(np.concatenate([part.values for part in held]), kinds)
+
 
 def read_pair(
     X_null: Any,
@@ -107,7 +122,7 @@ def read_with_known(
     else:
         normals, tests = _read_features(X_null, X_test, given, shares_schema=shares_schema)
         if X_known is not None:
-            known = _known_features(X_known, normals, given)
+            known = known_features(X_known, normals, given)
     if isinstance(given, Schema):
         require_made_for(given.made_from, normals.contents, tests.contents, fixed=fixed)
     warn_constant(normals, tests)
@@ -128,7 +143,7 @@ def _without_kinds(X_known: Any, X_null: Any) -> tuple[Any, tuple[str, ...] | No
     return frame.drop(KIND), kinds
 
 
-def _known_features(
+def known_features(
     X_known: Any, like: Rows, given: Schema | Mapping[str, Any] | None
 ) -> NDArray[np.float64]:
     """Give known novelties in the features of the other rows."""
@@ -137,7 +152,9 @@ def _known_features(
         names = tuple(column.name for column in encoder.schema.used)
         table = as_table(read_sample(X_known, "X_known", names, given))
         plain = like.kinds or ("float64",) * like.width
-        columns = _aligned([table], encoder.kinds_of_columns(plain))
+        kinds = encoder.kinds_of_columns(plain)
+        of_numbers = {c.name: kinds[c.name] for c in encoder.schema.used if c.kind == "number"}
+        columns = _aligned([table], of_numbers)
         [rows] = _all_encoded([table], columns, encoder.schema, ["X_known"])
         return rows.values
     sample = read_sample(X_known, "X_known", like.columns, given)

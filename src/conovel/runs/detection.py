@@ -103,6 +103,12 @@ class Detection(SiteResult):
             },
         }
 
+    @property
+    def n_known(self) -> int:
+        """Number of known novelties."""
+        rows = None if self.explainer is None else self.explainer.known
+        return 0 if rows is None else len(rows)
+
     @cached_property
     def adjusted(self) -> NDArray[np.float64]:
         """BH-adjusted p-values (plain BH, whatever `pi0`)."""

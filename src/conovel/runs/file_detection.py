@@ -14,12 +14,14 @@ from pathlib import Path
 
 from conovel.errors import FileError, InputError
 from conovel.rows.dialects import AS_FOUND, ReadingOptions
+from conovel.rows.known_files import KnownFile
 from conovel.rows.storage import require_writable
 from conovel.runs.detection import facts_of, summary_of
 from conovel.runs.detector import AdaDetect
 from conovel.runs.one_site import OneSiteSettings
 from conovel.runs.pages import write_report
 from conovel.scorers.base import Selection
+from conovel.site.checks.known import known_findings
 from conovel.site.engines import Engine, release_unused
 from conovel.site.explain.reasons import Reasons
 from conovel.site.open_files import open_files_site
@@ -49,6 +51,8 @@ class FileDetection(Shown):
         How often each rank occurs.
     reasons : Reasons or None
         Why the most novel of the rejected rows were rejected.
+    n_known : int
+        Number of known novelties.
     stepup, n_train, scorer, guarantee, choices, warnings
         As of :class:`conovel.Detection`.
     """
@@ -62,6 +66,7 @@ class FileDetection(Shown):
     guarantee: Guarantee
     choices: Mapping[str, Selection]
     warnings: tuple[Finding, ...] = ()
+    n_known: int = 0
     reasons: Reasons | None = field(default=None, repr=False)
 
     report = write_report
@@ -114,6 +119,7 @@ def detect_files(
     check: bool = True,
     most_reasons: int = 0,
     keep_columns: bool = False,
+    known: KnownFile | None = None,
 ) -> FileDetection:
     """Decide which rows of files are novelties, and write the decisions.
 
@@ -124,7 +130,7 @@ def detect_files(
     ----------
     detector : AdaDetect
         Scorer, level and all other settings. `repeats` must be 1.
-    null, test, columns, id_column, reading, memory, engine, on_progress
+    null, test, columns, id_column, reading, memory, engine, on_progress, known
         As of :func:`conovel.site.open_files.open_files_site`.
     out : Path
         File of decisions, .csv or .parquet.
@@ -155,6 +161,7 @@ def detect_files(
         memory=memory,
         engine=engine,
         on_progress=on_progress or silent,
+        known=known,
     )
     try:
         if pi0 is None:
@@ -169,7 +176,8 @@ def detect_files(
         site.close()  # the same inputs would only fail again
         raise
     thin = thin_finding(histogram.n_calibration, histogram.size, level, pi0)
-    findings = written.findings(thin) if check else ()
+    of_known = known_findings(site.known, site.null, site.test) if check else ()
+    findings = written.findings(thin, *of_known) if check else ()
     site.close()
     release_unused()
     return FileDetection(
@@ -183,6 +191,7 @@ def detect_files(
         guarantee=one_site(level, pi0),
         reasons=reasons,
         warnings=findings,
+        n_known=0 if site.known is None else len(site.known),
     )
 
 

@@ -27,11 +27,13 @@ from conovel.protocol import agent as protocol
 from conovel.protocol.coordinator import Coordinator
 from conovel.protocol.states import Event, Outbox, Send, messages_of
 from conovel.protocol.transcript import Transcript
+from conovel.rows.pairs import join_known
 from conovel.rows.tables import as_ids, pool_pairs
 from conovel.runs.agents import Agent, AgentRows, open_sites
 from conovel.runs.results import NetworkRun
 from conovel.runs.site_results import decide
 from conovel.site.blocks import Ranked
+from conovel.site.checks.known import known_findings
 from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.site import Site
 from conovel.spec.bodies import COORDINATOR, Body, Kind, Model, Start
@@ -108,7 +110,10 @@ def _run_pooled(
     null, test = pool_pairs(
         [(site.null.in_memory(), site.test.in_memory()) for site in sites.values()]
     )
-    pool = Site(null, test, replace(first.work, n_agents=1))
+    known = join_known(
+        [one.known and one.known.like(one.null.in_memory(), null) for one in sites.values()]
+    )
+    pool = Site(null, test, replace(first.work, n_agents=1), known=known)
     pool.ranks({})
     outcome = step_up([(pool.test_ranks, pool.n_calibration)], spec.level, spec.pi0)
     stops = np.cumsum([len(site.test) for site in sites.values()])[:-1]
@@ -281,6 +286,7 @@ def check_sites(
             checked.entries_of(as_ids(agent.ids, len(site.test))),
             partial(_note_of, note, agent.name),
             thin.get(agent.name),
+            *known_findings(site.known, site.null, site.test),
             n_agents=len(sites),
         )
     return findings
