@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conovel.errors import InputError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from rich.table import Table
 
+    from conovel.cli.tables import FileOptions
     from conovel.rows.known_files import KnownFile
     from conovel.runs.detection import Detection
     from conovel.runs.file_detection import FileDetection
@@ -41,3 +44,19 @@ def add_known_rows(table: Table, result: Detection | FileDetection) -> None:
     table.add_row("known novelties", f"{result.n_known:,}")
     if (choice := result.choices.get("known")) is not None:
         table.add_row("", choice.rule)
+
+
+def read_labelled_known(
+    path: Path, rows: pa.Table, label: str, order: str | None, options: FileOptions
+) -> pa.Table:
+    """Read known novelties for a labelled table; its label and order are no features of theirs."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    from conovel.rows.known_files import KnownFile  # noqa: PLC0415
+
+    left_out = {label, order}
+    types = pa.schema([field for field in rows.schema if field.name not in left_out])
+    reading = options.reading
+    more = tuple(name for name in (label, order) if name is not None)
+    reading = replace(reading, ignore=(*reading.ignore, *more))
+    return KnownFile(path).read(types, None, reading).features

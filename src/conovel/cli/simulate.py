@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from conovel.cli.known import as_known_file
 from conovel.cli.show import (
     print_findings,
     print_fitted,
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 
 @with_options(
     "kind",
-    agent="An agent's files as NAME=NULL,TEST; repeat for each agent. Without any, the paper's"
-    " Gaussian design is drawn.",
+    agent="An agent's files as NAME=NULL,TEST, or NAME=NULL,TEST,KNOWN with known novelties; repeat"
+    " for each agent. Without any, the paper's Gaussian design is drawn.",
     delta=typer.Option(min=0, help="Gaussian design: distance between the agents' normals."),
     agents=typer.Option(min=2, help="Gaussian design: how many agents."),
     nulls="Gaussian design: known normals in all.",
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
 def simulate(
     *,
     agent: list[str] | None = None,
+    kind_column: str | None = None,
     delta: float = 2.0,
     agents: int = 3,
     nulls: int = 3000,
@@ -107,6 +109,8 @@ def simulate(
     Example: `conovel simulate --regime isolated,counts,together --delta 2`
 
     Example: `conovel simulate --agent north=n0.parquet,n1.csv --agent south=s0.parquet,s1.csv`
+
+    Example: `conovel simulate --agent north=n0.csv,n1.csv,fraud.csv --agent south=s0.csv,s1.csv`
     """
     from conovel.report import network_content  # noqa: PLC0415
     from conovel.rows.storage import write_json  # noqa: PLC0415
@@ -121,7 +125,8 @@ def simulate(
     with stages() as show:
         show.stage("reading rows")
         if agent:
-            participants, truth = _read_agents(agent, options, agreed), None
+            participants = _read_agents(agent, options, agreed, kind_column)
+            truth = None
         else:
             participants, truth = _draw_agents(delta, seed, agents, nulls, tests)
         networks = [
@@ -210,22 +215,43 @@ def _draw_agents(
     return participants, {name: a.is_novel for name, a in zip(names, drawn, strict=True)}
 
 
-def _read_agents(texts: list[str], options: FileOptions, schema: SchemaLike) -> list[Agent]:
+def _read_agents(
+    texts: list[str], options: FileOptions, schema: SchemaLike, kind_column: str | None
+) -> list[Agent]:
+    from conovel.rows.known_files import read_samples_of_files  # noqa: PLC0415
     from conovel.rows.schemas import columns_read  # noqa: PLC0415
-    from conovel.rows.storage import read_pair_of_files  # noqa: PLC0415
     from conovel.runs.agents import Agent  # noqa: PLC0415
 
+    split = [_named_files(text) for text in texts]
+    if kind_column is not None and not any(known for *_, known in split):
+        raise InputError("--kind-column names a column of known novelties: no --agent has any")
     participants = []
-    for text in texts:
-        name, equals, files = text.partition("=")
-        null, comma, test = files.partition(",")
-        if not (name and equals and null and comma and test):
-            raise InputError(f"--agent {text}: write NAME=NULL,TEST")
+    for name, null, test, known in split:
         reading, features = columns_read(schema, options.reading, options.features)
-        pair = Path(null), Path(test)
-        normals, rows = read_pair_of_files(*pair, features, options.id_column, reading)
-        participants.append(Agent(name, normals.features, rows.features, ids=rows.ids))
+        file = as_known_file(known, kind_column if known else None)
+        normals, rows, novel = read_samples_of_files(
+            null, test, features, options.id_column, reading, file
+        )
+        agent = Agent(name, normals.features, rows.features, ids=rows.ids, X_known=novel)
+        participants.append(agent)
     return participants
+
+
+def _named_files(text: str) -> tuple[str, Path, Path, Path | None]:
+    """Read the name of an agent and its files.
+
+    Examples
+    --------
+    >>> name, *paths = _named_files("north=a.csv,b.csv")
+    >>> name, [path and path.name for path in paths]
+    ('north', ['a.csv', 'b.csv', None])
+    """
+    name, _, files = text.partition("=")
+    paths = files.split(",")
+    if not (name and all(paths) and 2 <= len(paths) <= 3):
+        raise InputError(f"--agent {text}: write NAME=NULL,TEST or NAME=NULL,TEST,KNOWN")
+    null, test, *known = map(Path, paths)
+    return name, null, test, known[0] if known else None
 
 
 def _read_dropouts(texts: list[str] | None) -> dict[str, Phase]:
