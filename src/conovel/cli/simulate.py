@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 @with_options(
     "kind",
-    agent="An agent's files as NAME=NULL,TEST, or NAME=NULL,TEST,KNOWN with known novelties; repeat"
-    " for each agent. Without any, the paper's Gaussian design is drawn.",
+    agent="An agent's files as NAME=NULL,TEST, or NAME=NULL,TEST,KNOWN with known novelties;"
+    " repeat for each agent. Without any, the paper's Gaussian design is drawn.",
     delta=typer.Option(min=0, help="Gaussian design: distance between the agents' normals."),
     agents=typer.Option(min=2, help="Gaussian design: how many agents."),
     nulls="Gaussian design: known normals in all.",
