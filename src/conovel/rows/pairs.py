@@ -150,7 +150,8 @@ def known_features(
     encoder = like.encoder
     if isinstance(encoder, Encoder):
         names = tuple(column.name for column in encoder.schema.used)
-        table = as_table(read_sample(X_known, "X_known", names, given))
+        # Few rows may all lack a value that other rows lack, too.
+        table = as_table(read_sample(X_known, "X_known", names, encoder.schema))
         plain = like.kinds or ("float64",) * like.width
         kinds = encoder.kinds_of_columns(plain)
         of_numbers = {c.name: kinds[c.name] for c in encoder.schema.used if c.kind == "number"}
