@@ -25,6 +25,13 @@ RUN = {
     "how-to/own-scorer.md": ["LogisticRegression", "IsolationForest", "say which way"],
     "how-to/choose.md": ["RandomForestClassifier: "],
     "how-to/resolution.md": ["Resolution(fewest=60", "9989", "at least"],
+    "how-to/known.md": [
+        "of 20 novelties found",
+        "known novelties has a share of",
+        "what known novelties are worth",
+        "known: ",
+        "joint {'north': ",
+    ],
     "how-to/findings.md": [
         "not like today's rows",
         "drift ('heat',)",

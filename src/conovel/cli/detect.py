@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import typer
 
-from conovel.cli.known import about_known, add_known_rows, as_known_file
 from conovel.cli.show import (
     bars,
     facts_table,
@@ -22,7 +21,15 @@ from conovel.cli.show import (
     styled,
     times_in_words,
 )
-from conovel.cli.tables import FileOptions, add_read_rows, named_samples, with_options
+from conovel.cli.tables import (
+    FileOptions,
+    about_known,
+    add_known_rows,
+    add_read_rows,
+    as_known_file,
+    named_samples,
+    with_options,
+)
 from conovel.errors import InputError
 from conovel.stats.words import counted
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from conovel.cli.known import read_labelled_known
 from conovel.cli.show import (
     print_findings,
     print_fitted,
@@ -18,7 +17,7 @@ from conovel.cli.show import (
     split_names,
     stages,
 )
-from conovel.cli.tables import FileOptions, with_options
+from conovel.cli.tables import FileOptions, read_labelled_known, with_options
 from conovel.errors import InputError
 from conovel.stats.words import counted
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from conovel.cli.known import as_known_file
 from conovel.cli.show import (
     print_findings,
     print_fitted,
@@ -20,7 +19,7 @@ from conovel.cli.show import (
     styled,
     times_in_words,
 )
-from conovel.cli.tables import FileOptions, with_options
+from conovel.cli.tables import FileOptions, as_known_file, with_options
 from conovel.errors import InputError
 from conovel.stats.words import counted
 

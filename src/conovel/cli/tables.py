@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -17,9 +17,13 @@ from conovel.cli.show import split_names
 from conovel.errors import ConovelError, InputError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from rich.table import Table
 
     from conovel.rows.dialects import ReadingOptions
+    from conovel.rows.known_files import KnownFile
+    from conovel.runs.detection import Detection
+    from conovel.runs.file_detection import FileDetection
     from conovel.spec.schema import Schema
 
 # What options are for, where several commands have them.
@@ -209,3 +213,47 @@ def add_read_rows(table: Table, read_as: Mapping[str, str]) -> None:
     for dialect in dict.fromkeys(read_as.values()):
         names = ", ".join(Path(path).name for path, how in read_as.items() if how == dialect)
         table.add_row("read", f"{names} as {dialect}")
+
+
+def as_known_file(known: Path | None, kind_column: str | None) -> KnownFile | None:
+    """Return the file of known novelties, if there is one."""
+    from conovel.rows.known_files import KnownFile  # noqa: PLC0415
+
+    if known is None and kind_column is not None:
+        raise InputError("--kind-column names a column of --known: give that file, too")
+    return None if known is None else KnownFile(known, kind_column)
+
+
+def about_known(result: Detection | FileDetection, known: Path | None) -> dict[str, Any]:
+    """Return what a summary says of known novelties, where there are any."""
+    if known is None:
+        return {}
+    about: dict[str, Any] = {"path": str(known), "n_rows": result.n_known}
+    if (choice := result.choices.get("known")) is not None:
+        about["choice"] = choice.to_dict()
+    return {"known": about}
+
+
+def add_known_rows(table: Table, result: Detection | FileDetection) -> None:
+    """Say in a table how many novelties were known, and how far they counted."""
+    if not result.n_known:
+        return
+    table.add_row("known novelties", f"{result.n_known:,}")
+    if (choice := result.choices.get("known")) is not None:
+        table.add_row("", choice.rule)
+
+
+def read_labelled_known(
+    path: Path, rows: pa.Table, label: str, order: str | None, options: FileOptions
+) -> pa.Table:
+    """Read known novelties for a labelled table; its label and order are no features of theirs."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    from conovel.rows.known_files import KnownFile  # noqa: PLC0415
+
+    left_out = {label, order}
+    types = pa.schema([field for field in rows.schema if field.name not in left_out])
+    reading = options.reading
+    more = tuple(name for name in (label, order) if name is not None)
+    reading = replace(reading, ignore=(*reading.ignore, *more))
+    return KnownFile(path).read(types, None, reading).features

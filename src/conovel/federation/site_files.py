@@ -168,7 +168,7 @@ class SiteFiles:
             checked.entries_of(self._ids),
             lambda _: None,
             thin,
-            *known_findings(site.known, site.null, site.test),
+            *(known_findings(site.known, site.null, site.test) if site.known else ()),
             n_agents=len(self.terms.agents),
         )
         return with_findings(result, before, checked).warnings

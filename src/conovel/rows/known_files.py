@@ -53,6 +53,19 @@ class KnownFile:
         kept = (name for name in reading.exclude if name in others or name not in own)
         return replace(reading, exclude=tuple(kept))
 
+    def pick(
+        self,
+        null: Path,
+        test: Path,
+        columns: Sequence[str] | None,
+        id_column: str | None,
+        reading: ReadingOptions,
+    ) -> tuple[pa.Schema, ReadingOptions, KnownTable]:
+        """Name the features, say how the other samples are read, and read this file."""
+        of_both = self.reading_of_others(reading, null, test)
+        types = pick_features(null, test, columns, id_column, of_both)
+        return types, of_both, self.read(types, id_column, reading, picked=columns is not None)
+
     def read(
         self,
         types: pa.Schema,
@@ -92,22 +105,6 @@ class KnownFile:
         column = pa.schema([(kinds, pa.string())])
         texts = read_features(self.path, column, None, reading).features[kinds].to_pylist()
         return KnownTable(table, tuple("" if text is None else text for text in texts))
-
-
-def pick_with_known(
-    null: Path,
-    test: Path,
-    columns: Sequence[str] | None,
-    id_column: str | None,
-    reading: ReadingOptions,
-    known: KnownFile | None,
-) -> tuple[pa.Schema, ReadingOptions, KnownTable | None]:
-    """Name the features, say how both samples are read, and read known novelties, if any."""
-    if known is None:
-        return pick_features(null, test, columns, id_column, reading), reading, None
-    of_both = known.reading_of_others(reading, null, test)
-    types = pick_features(null, test, columns, id_column, of_both)
-    return types, of_both, known.read(types, id_column, reading, picked=columns is not None)
 
 
 def read_samples_of_files(

@@ -176,7 +176,7 @@ def detect_files(
         site.close()  # the same inputs would only fail again
         raise
     thin = thin_finding(histogram.n_calibration, histogram.size, level, pi0)
-    of_known = known_findings(site.known, site.null, site.test) if check else ()
+    of_known = known_findings(site.known, site.null, site.test) if check and site.known else ()
     findings = written.findings(thin, *of_known) if check else ()
     site.close()
     release_unused()

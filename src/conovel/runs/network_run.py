@@ -286,7 +286,7 @@ def check_sites(
             checked.entries_of(as_ids(agent.ids, len(site.test))),
             partial(_note_of, note, agent.name),
             thin.get(agent.name),
-            *known_findings(site.known, site.null, site.test),
+            *(known_findings(site.known, site.null, site.test) if site.known else ()),
             n_agents=len(sites),
         )
     return findings

@@ -19,7 +19,7 @@ from conovel.rows.datafiles import are_numbers, not_numbers, open_files
 from conovel.rows.dialects import AS_FOUND, ReadingOptions
 from conovel.rows.encoding import Encoder, FeatureMap, contents_of_frame
 from conovel.rows.frames import ColumnValues, FrameCodec
-from conovel.rows.known_files import KnownFile, KnownTable, pick_with_known
+from conovel.rows.known_files import KnownFile, KnownTable
 from conovel.rows.pairs import KnownRows, known_features
 from conovel.rows.pieces import FileSource
 from conovel.rows.schemas import (
@@ -31,6 +31,7 @@ from conovel.rows.schemas import (
     restricted,
     schema_from,
 )
+from conovel.rows.storage import pick_features
 from conovel.rows.stored import store_rows
 from conovel.rows.tables import Rows, entirely_missing, require_finite, warn_constant
 from conovel.rows.work_folder import WorkFolder
@@ -88,7 +89,10 @@ def open_files_site(
     """
     given = restricted(schema, reading.exclude, columns)
     reading, columns = columns_read(given, reading, columns)
-    types, reading, novel = pick_with_known(null, test, columns, id_column, reading, known)
+    samples = null, test, columns, id_column, reading
+    types, reading, novel = (
+        (pick_features(*samples), reading, None) if known is None else known.pick(*samples)
+    )
     sources = (
         FileSource(null, types=types, reading=reading),
         FileSource(test, id_column=id_column, types=types, reading=reading),
