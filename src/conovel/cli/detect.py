@@ -177,7 +177,6 @@ def detect(
 
 
 def _refuse_pieces(memory: str | None, engine: str) -> None:
-
     if memory is not None or engine != "local":
         raise InputError("--memory and --engine do not work with --detector or --ledger")
 
@@ -250,15 +249,17 @@ def _in_memory(detector: AdaDetect, files: DetectFiles) -> _Found:
     from conovel.rows.datafiles import state_of  # noqa: PLC0415
     from conovel.rows.known_files import read_samples_of_files  # noqa: PLC0415
     from conovel.rows.schemas import columns_read  # noqa: PLC0415
+    from conovel.rows.storage import read_pair_of_files  # noqa: PLC0415
 
     reading, columns = columns_read(detector.schema, files.reading, files.columns)
     with stages() as show, named_samples(reading, *files.both, files.known_path):
         show.stage("reading files")
         before = state_of(files.test)
-        samples = read_samples_of_files(
-            *files.both, columns, files.id_column, reading, files.known
-        )
-        normals, rows, known = samples
+        wanted, known = (*files.both, columns, files.id_column, reading), None
+        if files.known is None:
+            normals, rows = read_pair_of_files(*wanted)
+        else:
+            normals, rows, known = read_samples_of_files(*wanted, files.known)
         result = detector.detect(
             normals.features,
             rows.features,
@@ -284,8 +285,8 @@ def _in_pieces(
     from conovel.runs.file_detection import detect_files  # noqa: PLC0415
 
     assert files.out is not None  # noqa: S101  (_wants_pieces has checked it)
-    reading, both = files.reading, files.both
-    with bars() as show_progress, named_samples(reading, *both, files.known_path):
+    names = named_samples(files.reading, *files.both, files.known_path)
+    with bars() as show_progress, names:
         result = detect_files(
             detector,
             *files.both,
@@ -371,7 +372,7 @@ def print_summary(
     table.add_row(
         "known normals", f"{result.n_train:,} train + {result.n_calibration:,} calibrate"
     )
-    add_known_rows(table, result)
+    add_known_rows(table, result, files.known_path)
     table.add_row("rows tested", f"{summary['n_test']:,}")
     table.add_row("rows flagged", styled((f"{result.n_rejected:,}", "bold")))
     for pattern in why.patterns()[:_PATTERNS] if why else ():

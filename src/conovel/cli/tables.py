@@ -234,9 +234,9 @@ def about_known(result: Detection | FileDetection, known: Path | None) -> dict[s
     return {"known": about}
 
 
-def add_known_rows(table: Table, result: Detection | FileDetection) -> None:
+def add_known_rows(table: Table, result: Detection | FileDetection, known: Path | None) -> None:
     """Say in a table how many novelties were known, and how far they counted."""
-    if not result.n_known:
+    if known is None:
         return
     table.add_row("known novelties", f"{result.n_known:,}")
     if (choice := result.choices.get("known")) is not None:

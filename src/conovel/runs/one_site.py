@@ -113,8 +113,10 @@ def detect_rows(
         if with_earlier is not None or len(runs) > 1:  # other batches or runs decide, too
             thin = None
         checked = CheckedRows.of(samples.null, samples.test)
-        known = samples.known and known_findings(samples.known, samples.null, samples.test)
-        findings = check_rows(checked, checked.entries_of(samples.ids), note, thin, *(known or ()))
+        others: tuple[Finding, ...] = ()
+        if samples.known is not None:
+            others = known_findings(samples.known, samples.null, samples.test)
+        findings = check_rows(checked, checked.entries_of(samples.ids), note, thin, *others)
     if len(runs) > 1:
         result = detect_repeatedly(samples, settings, runs, tell)
     else:
@@ -170,6 +172,7 @@ def detect_once(
     fitted, all_scores = fit_and_score(candidates, training, mixture, tell)
     known_scores, scores = np.split(all_scores, [calibration.size])
     views = views_of(null.encoder, null.columns or range(null.width))
+    made = {"scorer": fitted.selection, "known": fitted.known}
     tell("deciding")
     return decide_alone(
         test,
@@ -180,7 +183,7 @@ def detect_once(
         n_train=train.size,
         scorer=fitted.scorer.label,
         guarantee=one_site(settings.level, settings.pi0),
-        choices=fitted.choices,
+        choices={what: one for what, one in made.items() if one is not None},
         explainer=Explainer(fitted, null_train, views, known),
     )
 

@@ -264,7 +264,8 @@ class Site:
             if self.store:
                 self.store.begin("fitting the score model")
             self._fitted = self.fit(training)
-            self.choices |= self._fitted.choices
+            made = {"scorer": self._fitted.selection, "known": self._fitted.known}
+            self.choices |= {what: choice for what, choice in made.items() if choice}
         return self._fitted
 
     def surrogate(self, training: TrainingSet, local: FittedScorer, n_mixture: int) -> bytes:
