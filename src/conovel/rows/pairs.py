@@ -117,6 +117,8 @@ def read_with_known(
 
 def _without_kinds(X_known: Any, X_null: Any) -> tuple[Any, tuple[str, ...] | None]:
     """Take the column of kinds off known novelties, if they have one that the normals lack."""
+    if X_known is not None and len(np.shape(X_known)) == 2 and not len(X_known):
+        return None, None  # nothing is known
     frame = None if X_known is None else as_frame(X_known, "X_known")
     if frame is None or KIND not in frame.columns:
         return X_known, None
