@@ -282,13 +282,14 @@ def change_log(random: Random, entries: Any) -> Any:
 def judge_log(entries: Any) -> str:
     """Chain entries with right hashes, read them, and add up what they say."""
     from conovel.cli.audit import _content, _facts, _table  # noqa: PLC0415
-    from conovel.federation.audit_log import START, as_line, read_chain  # noqa: PLC0415
+    from conovel.federation.audit_log import as_line, read_chain  # noqa: PLC0415
     from conovel.federation.exposure import (  # noqa: PLC0415
         exposure_of,
         runs_of,
         runs_spent,
         spent_by_set,
     )
+    from conovel.rows.chained_lines import START  # noqa: PLC0415
 
     lines, previous = [], START
     for number, entry in enumerate(entries, 1):
