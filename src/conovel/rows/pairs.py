@@ -214,6 +214,30 @@ def _aligned(
     return columns
 
 
+def stacked(first: Rows | Table, second: Rows | Table) -> Rows | Table:
+    """Put the rows of a second sample below those of a first, in its columns."""
+    if isinstance(first, Rows) and isinstance(second, Rows) and first.columns == second.columns:
+        above, below = unify(first, second)
+        return replace(above, values=np.concatenate([above.values, below.values]), frame=None)
+    tables = [as_table(first), as_table(second)]
+    if first.columns is not None:
+        tables[1] = replace(tables[1], values={n: tables[1].values[n] for n in first.columns})
+    above_columns, below_columns = _aligned(tables)
+    columns: dict[str, RawColumn] = {}
+    for name, above_raw in above_columns.items():
+        below_raw = below_columns[name]
+        if isinstance(above_raw, Numbers) and isinstance(below_raw, Numbers):
+            values = np.concatenate([above_raw.values, below_raw.values])
+            columns[name] = replace(above_raw, values=values)
+        elif isinstance(above_raw, Texts) and isinstance(below_raw, Texts):
+            shift = len(above_raw.levels)
+            below_codes = np.where(below_raw.codes < 0, -1, below_raw.codes + shift)
+            codes = np.concatenate([above_raw.codes, below_codes])
+            kinds = above_raw.kinds | below_raw.kinds
+            columns[name] = Texts.of(codes, [*above_raw.levels, *below_raw.levels], kinds)
+    return Table(columns, tables[0].frame, tables[0].contents)
+
+
 def _rounded(raw: RawColumn, common: str, name: str) -> RawColumn:
     if isinstance(raw, Numbers) and loses_digits(raw.kind, common):
         rounded = round_to(raw.values, common, f"column {name!r}")

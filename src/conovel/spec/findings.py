@@ -27,6 +27,7 @@ KINDS: Mapping[str, str | None] = {
     "constant": None,
     "duplicate_ids": None,
     "thin_calibration": None,
+    "spent": None,
 }
 
 
@@ -38,7 +39,7 @@ class Finding:
     ----------
     kind : str
         One of "id", "label", "units", "values", "missing", "drift", "one_column", "most_flagged",
-        "shared_rows", "constant", "duplicate_ids" and "thin_calibration".
+        "shared_rows", "constant", "duplicate_ids", "thin_calibration" and "spent".
     message : str
         What was seen.
     fix : str

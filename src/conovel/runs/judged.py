@@ -1,0 +1,303 @@
+"""What earlier verdicts mean for a detection: who trains, who calibrates, what is written down.
+
+Known normals have one of three roles. Fresh ones are split as ever. Spent ones, and rows that were
+tested in a batch whose verdicts have trained, train only. Rows that were tested in another batch
+are left out: who takes them for normal learns from a decision about them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conovel.errors import BatchRefusedError, SpentRowsError
+from conovel.rows.chained_lines import LogEntry, now
+from conovel.rows.pairs import stacked
+from conovel.rows.samples import Table, part_of, read_sample
+from conovel.rows.schemas import SchemaLike, as_schema
+from conovel.rows.tables import Rows
+from conovel.runs.detection import Detection
+from conovel.runs.site_results import with_part
+from conovel.runs.spent_rows import Copies, first_copies, row_digests, same_rows, spent_mask
+from conovel.runs.verdict_file import Content, Digests, sample_digest, sample_entry
+from conovel.runs.verdict_rows import (
+    judged_batches,
+    judged_rows,
+    require_columns,
+    spent_by,
+    stored_rows,
+    tested_in,
+)
+from conovel.runs.verdicts import Verdicts, open_verdicts
+from conovel.spec.findings import Finding
+from conovel.spec.guarantee import with_verdicts
+from conovel.stats.words import counted
+
+_FEW = Fraction(1, 20)  # with so many calibration rows, this share of the rows can be flagged
+
+
+def enough_rows(level: Fraction) -> int:
+    """Return how many fresh known normals are left, at least, before new verdicts train.
+
+    Examples
+    --------
+    >>> enough_rows(Fraction(1, 10))
+    199
+    """
+    return math.ceil(1 / (level * _FEW)) - 1
+
+
+@dataclass(frozen=True)
+class VerdictUpdate:
+    """What verdicts did in a detection: the part "verdicts" of a result.
+
+    Attributes
+    ----------
+    file : str
+        The file of verdicts.
+    batch : str
+        What it calls the batch of this detection.
+    batches : tuple of str
+        The batches whose verdicts trained the score.
+    waiting : tuple of str
+        Batches with verdicts that did not, because too few known normals would be left.
+    n_novel, n_normal : int
+        Rows with a verdict that trained the score.
+    n_spent, n_left, n_left_out : int
+        Known normals that are spent, that may still calibrate or train, and that were tested in
+        an earlier batch and have no part.
+    """
+
+    file: str
+    batch: str
+    batches: tuple[str, ...]
+    waiting: tuple[str, ...]
+    n_novel: int
+    n_normal: int
+    n_spent: int
+    n_left: int
+    n_left_out: int
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A detection with verdicts, before it is made."""
+
+    verdicts: Verdicts
+    content: Content
+    trains: frozenset[int]  # numbers of the batches whose verdicts train
+    waiting: tuple[int, ...]
+    known_normals: Digests  # of all rows that were given
+    tested: Digests
+    null: Rows | Table  # without rows that have no part; then the rows that were judged normal
+    test: Rows | Table
+    train_only: NDArray[np.bool_]  # which rows of `null` never calibrate
+    novel: Rows | Table | None  # rows that were judged novel
+    update: VerdictUpdate = field(repr=False)
+    name: str | None = None  # what the batch is to be called
+
+    @property
+    def source(self) -> str:
+        """What a ledger compares: batches of one list have one file of verdicts."""
+        return hashlib.sha256(b"verdicts" + self.content.key.encode()).hexdigest()
+
+    @property
+    def stage(self) -> str:
+        """What a progress display shows."""
+        update = self.update
+        n_rows = update.n_novel + update.n_normal
+        return (
+            f"learning from {counted(n_rows, 'verdict')};"
+            f" {counted(update.n_left, 'known normal')} left to calibrate"
+        )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Say how many known normals are left, and what has no part."""
+        update, listed = self.update, []
+        numbers = {"n_spent": update.n_spent, "n_left": update.n_left}
+        if update.batches or update.waiting:
+            message = (
+                f"{counted(update.n_spent, 'known normal')} spent, {update.n_left:,} left to"
+                f" calibrate; verdicts of {counted(len(update.batches), 'batch')} train the score"
+            )
+            if update.waiting:
+                message += f", those of {len(update.waiting):,} wait"
+            fix = "append fresh known normals: the next verdicts that train spend those of today"
+            listed.append(Finding("spent", message, fix, numbers=numbers))
+        if update.n_left_out:
+            message = (
+                f"{counted(update.n_left_out, 'known normal')} left out: an earlier batch tested"
+                " them, and it has not trained the score"
+            )
+            fix = "leave tested rows out of the known normals"
+            listed.append(Finding("spent", message, fix, numbers={"n": update.n_left_out}))
+        return tuple(listed)
+
+    def note_training(self) -> None:
+        """Write down that verdicts train, before anybody sees what came of it."""
+        new = sorted(self.trains - self.content.trained)
+        entries: list[LogEntry] = []
+        if new:
+            entries.append({"entry": "trained", "time": now(), "batches": new})
+        self.verdicts.record(entries, expected=set(self.trains))
+
+    def record(self, result: Detection) -> Detection:
+        """Write the batch down, and say in the result what verdicts did."""
+        rows = np.flatnonzero(result.rejected)
+        names = [str(i) if result.ids is None else str(result.ids[i]) for i in rows.tolist()]
+        samples = self.known_normals, self.tested
+        known, tested = map(sample_digest, samples)
+        content = self.verdicts.read()
+        for one in reversed(content.batches):
+            if (one.known, one.tested, one.ids) == (known, tested, names):
+                title = one.name  # the same detection again
+                break
+        else:
+            title = free_title(content, self.name)
+            batch: LogEntry = {"entry": "batch", "time": now(), "name": title}
+            batch["agent"] = result.name
+            about = {"level": str(result.level), "n_tests": result.rejected.size, "ids": names}
+            batch |= {"known": known, "tested": tested} | about | stored_rows(self.test, rows)
+            self.verdicts.record([*map(sample_entry, samples), batch])
+        part = replace(self.update, batch=title)
+        guarantee = with_verdicts(result.guarantee) if self.trains else result.guarantee
+        return with_part(result, "verdicts", part, guarantee=guarantee)
+
+
+def free_title(content: Content, name: str | None) -> str:
+    """Return a name for a batch that no other has."""
+    number = len(content.batches) + 1
+    title = f"batch {number}" if name is None else name[:4000]
+    if any(one.name == title for one in content.batches):
+        title = f"{title} (batch {number})"
+    return title
+
+
+def plan_judged(
+    given: Verdicts | str | Path,
+    X_null: Any,
+    X_test: Any,
+    schema: SchemaLike,
+    level: Fraction,
+    name: str | None = None,
+    *,
+    keep_frames: bool = False,
+) -> Judged:
+    """Say who trains and who calibrates, from the content of rows and numbers alone.
+
+    Proof: Theorem 20 (docs/theory.md#thm-verdicts).
+    """
+    verdicts, given_schema = open_verdicts(given), as_schema(schema)
+    null = read_sample(X_null, "X_null", None, given_schema)
+    test = read_sample(X_test, "X_test", null.columns, given_schema)
+    content = verdicts.read()
+    if not content.key:
+        verdicts.record([])  # begins the file, with its key
+        content = verdicts.read()
+    require_columns(content, null)
+    digests, tested = (row_digests(sample, content.key) for sample in (null, test))
+    trains, waiting = _training_batches(verdicts, content, digests, level)
+    _require_new_tests(content, trains, tested)
+    spent = spent_mask(digests, spent_by(content, trains))
+    judged = same_rows(digests, tested_in(content, trains)) & ~spent
+    others = set(range(1, len(content.batches) + 1)) - trains
+    left_out = same_rows(digests, tested_in(content, others)) & ~spent & ~judged
+    n_left = int((~spent & ~judged & ~left_out).sum())
+    if not n_left:
+        raise _none_left(int(spent.sum()), verdicts, waiting)
+    kept = np.flatnonzero(~left_out)
+    rows = part_of_sample(null, kept) if left_out.any() else null
+    train_only = (spent | judged)[kept]
+    normal = judged_rows(content, "normal", trains)
+    n_normal = 0
+    if normal is not None and not keep_frames:  # a pipeline has the rows of one frame
+        n_normal = len(normal)
+        own = row_digests(normal, content.key)
+        extra = np.flatnonzero(~first_copies(own, Copies.of(digests)))
+        if extra.size:
+            rows = stacked(rows, part_of(normal, extra))
+            train_only = np.append(train_only, np.ones(extra.size, dtype=np.bool_))
+    novel = judged_rows(content, "novel", trains)
+    names = [one.name for one in content.batches]
+    update = VerdictUpdate(
+        file=str(verdicts.path),
+        batch="",
+        batches=tuple(names[number - 1] for number in sorted(trains)),
+        waiting=tuple(names[number - 1] for number in waiting),
+        n_novel=0 if novel is None else len(novel),
+        n_normal=n_normal,
+        n_spent=int(spent.sum()),
+        n_left=n_left,
+        n_left_out=int(left_out.sum()),
+    )
+    return Judged(
+        verdicts=verdicts,
+        content=content,
+        trains=frozenset(trains),
+        waiting=waiting,
+        known_normals=digests,
+        tested=tested,
+        null=rows,
+        test=test,
+        train_only=train_only,
+        novel=novel,
+        update=update,
+        name=name,
+    )
+
+
+def _training_batches(
+    verdicts: Verdicts, content: Content, digests: Digests, level: Fraction
+) -> tuple[set[int], tuple[int, ...]]:
+    """Say which batches train, and which wait because too few rows would be left."""
+    trains = set(content.trained)
+    new = [number for number in judged_batches(content) if number not in trains]
+    if verdicts.learn is not None:
+        return (trains | set(new), ()) if verdicts.learn else (trains, tuple(new))
+    waiting, left = [], {}
+    for number in new:
+        spent = spent_by(content, {*trains, number})
+        key = spent.digests.tobytes()
+        if key not in left:
+            left[key] = int((~spent_mask(digests, spent)).sum())
+        if left[key] >= enough_rows(level):
+            trains.add(number)
+        else:
+            waiting.append(number)
+    return trains, tuple(waiting)
+
+
+def _require_new_tests(content: Content, trains: set[int], tested: Digests) -> None:
+    """Refuse rows that a batch has tested whose verdicts have trained the score."""
+    for number in sorted(trains):
+        again = int(same_rows(tested, tested_in(content, {number})).sum())
+        if again:
+            raise BatchRefusedError(
+                f"{counted(again, 'row')} of X_test were tested in batch"
+                f" {content.batches[number - 1].name!r}, and verdicts on that batch train the"
+                " score: test new rows, or take another file of verdicts and fresh known normals"
+            )
+
+
+def _none_left(n_spent: int, verdicts: Verdicts, waiting: tuple[int, ...]) -> SpentRowsError:
+    advice = "collect fresh known normals and append them to the others"
+    if verdicts.learn and not waiting:
+        advice += "; or give Verdicts(path, learn=False), or --no-learn, so that new verdicts wait"
+    return SpentRowsError(
+        f"no known normal is left to calibrate: {n_spent:,} are spent, because verdicts that they"
+        f" decided train the score: {advice}"
+    )
+
+
+def part_of_sample(sample: Rows | Table, places: NDArray[np.intp]) -> Rows | Table:
+    """Take some rows of a sample, and of its frame."""
+    part = part_of(sample, places)
+    frame = None if sample.frame is None else sample.frame[places.tolist()]
+    return replace(part, frame=frame, contents=sample.contents)
