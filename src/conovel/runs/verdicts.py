@@ -235,7 +235,9 @@ def _verdict_entry(
     numbers = [
         number
         for number, one in enumerate(content.batches, 1)
-        if name in one.ids and batch in (None, one.name) and agent in (None, "", one.agent)
+        if _spelled_in(one.ids, name) is not None
+        and batch in (None, one.name)
+        and agent in (None, "", one.agent)
     ]
     if not numbers:
         names = [one.name for one in content.batches]
@@ -246,8 +248,29 @@ def _verdict_entry(
     texts = {key: str(record.get(key) or "") for key in ("kind", "note")} | {"who": who}
     if long := [key for key, text in texts.items() if len(text) > MAX_TEXT]:
         raise InputError(f"verdict {place}: its {long[0]} is longer than {MAX_TEXT:,} letters")
+    name = _spelled_in(content.batches[numbers[-1] - 1].ids, name) or name
     about = {"entry": "verdict", "time": now(), "batch": numbers[-1], "id": name}
     return about | {"verdict": word} | texts
+
+
+def _spelled_in(ids: Sequence[str], name: str) -> str | None:
+    """Find an id as a file of verdicts may spell it.
+
+    A CSV for spreadsheets has an apostrophe before what begins like a formula, and spreadsheets
+    write whole numbers as they like.
+
+    Examples
+    --------
+    >>> _spelled_in(["=a", "7", "07"], "'=a"), _spelled_in(["7"], "007"), _spelled_in(["7"], "x")
+    ('=a', '7', None)
+    """
+    for spelled in (name, name.removeprefix("'"), name.strip()):
+        if spelled in ids:
+            return spelled
+    if name.strip().isdecimal():
+        same = [one for one in ids if one.isdecimal() and int(one) == int(name)]
+        return same[0] if len(same) == 1 else None
+    return None
 
 
 def open_verdicts(verdicts: Verdicts | str | Path) -> Verdicts:
