@@ -30,6 +30,7 @@ from conovel.runs.verdict_file import Content, Digests, sample_digest, sample_en
 from conovel.runs.verdict_rows import (
     judged_batches,
     judged_rows,
+    recorded,
     require_columns,
     spent_by,
     stored_rows,
@@ -65,9 +66,9 @@ class VerdictUpdate:
     batch : str
         What it calls the batch of this detection.
     batches : tuple of str
-        The batches whose verdicts trained the score.
+        The batches from which the score may have learnt: their known normals are spent.
     waiting : tuple of str
-        Batches with verdicts that did not, because too few known normals would be left.
+        Judged batches from which it did not, because too few known normals would be left.
     n_novel, n_normal : int
         Rows with a verdict that trained the score.
     n_spent, n_left, n_left_out : int
@@ -256,22 +257,22 @@ def plan_judged(
 def _training_batches(
     verdicts: Verdicts, content: Content, digests: Digests, level: Fraction
 ) -> tuple[set[int], tuple[int, ...]]:
-    """Say which batches train, and which wait because too few rows would be left."""
-    trains = set(content.trained)
-    new = [number for number in judged_batches(content) if number not in trains]
-    if verdicts.learn is not None:
-        return (trains | set(new), ()) if verdicts.learn else (trains, tuple(new))
-    waiting, left = [], {}
-    for number in new:
-        spent = spent_by(content, {*trains, number})
-        key = spent.digests.tobytes()
-        if key not in left:
-            left[key] = int((~spent_mask(digests, spent)).sum())
-        if left[key] >= enough_rows(level):
-            trains.add(number)
-        else:
-            waiting.append(number)
-    return trains, tuple(waiting)
+    """Say which batches train, and which wait because too few rows would be left.
+
+    Where new verdicts train, a new epoch begins: whatever batches came before may train, and all
+    their known normals are spent. When it begins does not follow from what was flagged, if rows
+    are judged at times that do not.
+    """
+    before = set(content.trained)
+    new = recorded(content) - before
+    waiting = tuple(sorted(new & judged_batches(content)))
+    begins = verdicts.learn
+    if begins is None:
+        begins = False
+        if waiting:
+            spent = spent_mask(digests, spent_by(content, before | new))
+            begins = int((~spent).sum()) >= enough_rows(level)
+    return (before | new, ()) if begins else (before, waiting)
 
 
 def _require_new_tests(content: Content, trains: set[int], tested: Digests) -> None:

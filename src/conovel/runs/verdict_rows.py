@@ -21,10 +21,10 @@ def recorded(content: Content) -> set[int]:
     return {number for number, one in enumerate(content.batches, 1) if one.is_recorded}
 
 
-def judged_batches(content: Content) -> list[int]:
-    """Return the numbers of the batches with verdicts that can train."""
-    judged = {number for (number, _), one in content.verdicts.items() if one.verdict != "unclear"}
-    return sorted(judged & recorded(content))
+def judged_batches(content: Content) -> set[int]:
+    """Return the numbers of the batches that were judged: a verdict, or nothing to judge."""
+    judged = {number for number, _ in content.verdicts}
+    return judged | {number for number, one in enumerate(content.batches, 1) if not one.ids}
 
 
 def spent_by(content: Content, numbers: Iterable[int]) -> Copies:
