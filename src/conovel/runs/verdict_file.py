@@ -20,11 +20,13 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
+from pathlib import Path
 from secrets import token_hex
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -130,6 +132,7 @@ class Content:
     batches: list[VerdictBatch] = field(default_factory=list)
     history: list[Verdict] = field(default_factory=list)  # the oldest first
     trained: set[int] = field(default_factory=set)  # numbers of batches
+    names: list[frozenset[str]] = field(default_factory=list)  # the ids of each batch
 
     @property
     def verdicts(self) -> dict[tuple[int, str], Verdict]:
@@ -146,7 +149,9 @@ class Content:
             raise SavedFileError(f"there is no entry {str(kind)[:40]!r}")
         _require((kind == "begin") == (not self.key), "it does not begin with its key")
         chain = {"hash", "line", "previous", "entry"}
-        record = as_record(make, {k: v for k, v in entry.items() if k not in chain})
+        plain = {key: value for key, value in entry.items() if key not in chain}
+        _require_unicode(plain)
+        record = as_record(make, plain)
         _require_time(record.time)
         getattr(self, f"_take_{kind}")(record)
 
@@ -162,17 +167,19 @@ class Content:
 
     def _take_batch(self, batch: VerdictBatch) -> None:
         _ = batch.promise  # a level
-        _require(all(one.name != batch.name for one in self.batches), "a batch has a taken name")
+        taken = {(one.name, one.agent) for one in self.batches}
+        _require((batch.name, batch.agent) not in taken, "two batches have one name")
         _require(len(batch.ids) <= batch.n_tests, "a batch has more flagged rows than tests")
         for sample in (batch.known, batch.tested):
             _require(sample is None or sample in self.samples, "a batch has an unknown sample")
         _require_values(batch)
         self.batches.append(batch)
+        self.names.append(frozenset(batch.ids))
 
     def _take_verdict(self, verdict: Verdict) -> None:
         _require(verdict.batch <= len(self.batches), "a verdict is about an unknown batch")
-        its_ids = self.batches[verdict.batch - 1].ids
-        _require(verdict.id in its_ids, "a verdict is about a row that was not flagged")
+        names = self.names[verdict.batch - 1]
+        _require(verdict.id in names, "a verdict is about a row that was not flagged")
         self.history.append(verdict)
 
     def _take_trained(self, record: _Trained) -> None:
@@ -180,6 +187,21 @@ class Content:
             is_there = number <= len(self.batches) and self.batches[number - 1].is_recorded
             _require(is_there, "a batch that is not recorded has trained")
         self.trained.update(record.batches)
+
+
+def require_readable(content: Content, entries: Sequence[LogEntry], path: Path) -> None:
+    """Refuse entries that could not be read again, before they are written."""
+    for entry in entries:
+        try:
+            content.take(entry)
+        except ConovelError as error:
+            raise InputError(f"{path} cannot hold this: {error}") from None
+    size = path.stat().st_size if path.exists() else 0
+    if size + sum(len(json.dumps(entry)) + 300 for entry in entries) > MAX_BYTES:
+        raise FileError(
+            f"{path} would be too large. Move it to an archive, and begin a new one with fresh"
+            " known normals: spent ones are not recognised without it"
+        )
 
 
 class VerdictFile(ChainedFile):
@@ -252,6 +274,13 @@ def _unpacked(text: str) -> Digests:
 def _require(ok: bool, what: str) -> None:
     if not ok:
         raise SavedFileError(what)
+
+
+def _require_unicode(plain: LogEntry) -> None:
+    try:
+        json.dumps(plain, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # JSON can spell half of a character
+        raise SavedFileError("a text is not Unicode") from None
 
 
 def _require_time(text: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from conovel.errors import FileError, InputError
 from conovel.rows.chained_lines import LogEntry, now
 from conovel.rows.datafiles import column_names, open_files
-from conovel.rows.storage import beside, read_bytes, read_columns, read_json
+from conovel.rows.storage import beside, original_text, read_bytes, read_columns, read_json
 from conovel.runs.verdict_file import MAX_TEXT
 from conovel.runs.verdicts import Verdicts
 from conovel.stats.levels import as_level
@@ -66,8 +66,9 @@ def add_from_files(
                 f" {', '.join(map(repr, batches))}: give the verdicts a column agent, or name it"
                 " with --agent"
             )
-        record |= {"batch": batches[name], "agent": ""}
-    return Added(book.add(records, who=who), file, tuple(batches.values()))
+        record["batch"], record["agent"] = batches[name]
+    names = tuple(dict.fromkeys(batch for batch, _ in batches.values()))
+    return Added(book.add(records, who=who), file, names)
 
 
 def read_verdicts(path: Path) -> list[dict[str, str]]:
@@ -118,7 +119,9 @@ def _decisions(flagged: Path, about: Mapping[str, Any], agent: str | None) -> li
     n_rows = len(columns["rejected"])
     rejected = np.array([str(value).lower() in ("true", "1") for value in columns["rejected"]])
     tested = np.array([str(v).lower() != "false" for v in columns.get("tested", [""] * n_rows)])
-    ids = columns.get("id") or columns.get("row") or list(range(n_rows))
+    ids = list(map(str, columns.get("id") or columns.get("row") or range(n_rows)))
+    if flagged.suffix.lower() == ".csv":
+        ids = list(map(original_text, ids))
     whose = [str(name) for name in columns.get("agent", [agent or _site(about)] * n_rows)]
     listed = []
     for name in dict.fromkeys(whose):
@@ -126,7 +129,7 @@ def _decisions(flagged: Path, about: Mapping[str, Any], agent: str | None) -> li
         if agent is None or name == agent:
             places = np.flatnonzero(rejected & own).tolist()
             n_tests = int((own & tested).sum())
-            listed.append(Decisions(name, [str(ids[i]) for i in places], n_tests))
+            listed.append(Decisions(name, [ids[i] for i in places], n_tests))
     if not listed:
         raise InputError(f"{flagged} has no rows of agent {agent!r}")
     return listed
@@ -159,24 +162,24 @@ def _of_run(flagged: Path, about: Mapping[str, Any], agent: str | None) -> list[
 
 def _batch_of(
     book: Verdicts, one: Decisions, flagged: Path, about: Mapping[str, Any], level: str | None
-) -> str:
-    """Return the name of the batch of some decisions; a new one if it is not recorded."""
+) -> tuple[str, str]:
+    """Return the name and the agent of the batch of some decisions; it is made if need be."""
     for batch in reversed(book.batches):
         same = sorted(batch.ids) == sorted(one.ids) and batch.n_tests == one.n_tests
         if same and batch.agent in ("", one.agent):
-            return batch.name
+            return batch.name, batch.agent
     stated = level or _level(about)
     if stated is None:
         raise InputError(f"nothing beside {flagged} says its level: give it with --level")
     title = flagged.name if flagged.stem != "decisions" else flagged.absolute().parent.name
-    title = f"{title}, {one.agent}" if one.agent else title
-    taken = {batch.name for batch in book.batches}
-    name = title if title not in taken else f"{title} (batch {len(taken) + 1})"
+    batches = book.batches
+    is_taken = (title, one.agent) in [(batch.name, batch.agent) for batch in batches]
+    name = f"{title} (batch {len(batches) + 1})" if is_taken else title
     entry: LogEntry = {"entry": "batch", "time": now(), "name": name, "agent": one.agent}
     entry |= {"level": str(as_level(stated)), "n_tests": max(one.n_tests, 1), "ids": one.ids}
     nothing = dict.fromkeys(("columns", "kinds", "values", "known", "tested"))
     book.record([entry | nothing])
-    return name
+    return name, one.agent
 
 
 def _level(about: Mapping[str, Any]) -> str | None:

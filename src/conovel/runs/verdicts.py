@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from conovel.runs.verdict_file import (
     VerdictBatch,
     VerdictFile,
     begin_entry,
+    require_readable,
 )
 from conovel.runs.verdict_rows import (
     given_back,
@@ -132,6 +133,7 @@ class Verdicts:
             content = self.read()
             for place, record in enumerate(judged, 1):
                 new.append(_verdict_entry(content, dict(record), batch, who, place))
+            require_readable(content, new, self.path)
             return len(new)
 
     def record(self, entries: Iterable[LogEntry], expected: set[int] | None = None) -> None:
@@ -151,6 +153,7 @@ class Verdicts:
                 is_there = entry["entry"] == "sample" and entry["digest"] in content.samples
                 if not is_there:
                     new.append(entry)
+            require_readable(content, new, self.path)
 
     def known_rows(self) -> Any:
         """Return the rows that were judged novel and can train: a frame, or an array."""
@@ -235,7 +238,7 @@ def _verdict_entry(
     numbers = [
         number
         for number, one in enumerate(content.batches, 1)
-        if _spelled_in(one.ids, name) is not None
+        if _spelled_in(content.names[number - 1], name) is not None
         and batch in (None, one.name)
         and agent in (None, "", one.agent)
     ]
@@ -248,12 +251,12 @@ def _verdict_entry(
     texts = {key: str(record.get(key) or "") for key in ("kind", "note")} | {"who": who}
     if long := [key for key, text in texts.items() if len(text) > MAX_TEXT]:
         raise InputError(f"verdict {place}: its {long[0]} is longer than {MAX_TEXT:,} letters")
-    name = _spelled_in(content.batches[numbers[-1] - 1].ids, name) or name
+    name = _spelled_in(content.names[numbers[-1] - 1], name) or name
     about = {"entry": "verdict", "time": now(), "batch": numbers[-1], "id": name}
     return about | {"verdict": word} | texts
 
 
-def _spelled_in(ids: Sequence[str], name: str) -> str | None:
+def _spelled_in(ids: Collection[str], name: str) -> str | None:
     """Find an id as a file of verdicts may spell it.
 
     A CSV for spreadsheets has an apostrophe before what begins like a formula, and spreadsheets
@@ -261,7 +264,7 @@ def _spelled_in(ids: Sequence[str], name: str) -> str | None:
 
     Examples
     --------
-    >>> _spelled_in(["=a", "7", "07"], "'=a"), _spelled_in(["7"], "007"), _spelled_in(["7"], "x")
+    >>> _spelled_in({"=a", "7"}, "'=a"), _spelled_in({"7"}, "007"), _spelled_in({"7"}, "x")
     ('=a', '7', None)
     """
     for spelled in (name, name.removeprefix("'"), name.strip()):
