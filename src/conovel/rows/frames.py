@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -109,16 +109,16 @@ class FrameCodec(FeatureMap):
         super().__init__(tuple(features), tuple(source))
 
     @classmethod
-    def of(cls, null: nw.DataFrame[Any], test: nw.DataFrame[Any]) -> FrameCodec:
-        """Make it from both samples of a detection, with the same columns in the same order."""
+    def of(cls, *samples: nw.DataFrame[Any]) -> FrameCodec:
+        """Make it from all samples of a detection, with the same columns in the same order."""
         status = []
-        for j, name in enumerate(null.columns):
-            pair = null[:, j], test[:, j]
-            values = ColumnValues(name, None not in map(series_kind, pair))
-            for series in pair:
+        for j, name in enumerate(samples[0].columns):
+            held = [sample[:, j] for sample in samples]
+            values = ColumnValues(name, None not in map(series_kind, held))
+            for series in held:
                 values.see(series)
             status.append(values.column())
-        return cls(null.implementation, status)
+        return cls(samples[0].implementation, status)
 
     def identity(self) -> Any:
         """Give what is described of each column."""
@@ -183,11 +183,10 @@ def _named(columns: tuple[str, ...], X: Matrix) -> Any:
     return pandas_frame(dict(zip(columns, X.T, strict=True)))
 
 
-def read_frames(null: nw.DataFrame[Any], test: nw.DataFrame[Any]) -> tuple[Rows, Rows]:
-    """Give both samples as matrices that keep all of their frames."""
-    codec = FrameCodec.of(null, test)
-    normals, tests = unify(codec.encode(null, "X_null"), codec.encode(test, "X_test"))
-    return normals, tests
+def read_frames(samples: Mapping[str, nw.DataFrame[Any]]) -> tuple[Rows, ...]:
+    """Give all samples, by their names, as matrices that keep all of their frames."""
+    codec = FrameCodec.of(*samples.values())
+    return unify(*(codec.encode(frame, name) for name, frame in samples.items()))
 
 
 def _values(series: nw.Series[Any]) -> Sequence[Any]:

@@ -1,4 +1,4 @@
-"""The two samples of a detection, with columns of any kind, as two matrices of features.
+"""The samples of a detection, with columns of any kind, as matrices of features.
 
 Samples of plain numbers stay as they are. Otherwise each column is brought to one form in both
 samples, and a schema says how it becomes numbers: the one that was given, or one that follows
@@ -8,11 +8,12 @@ from both samples as one multiset. So no feature depends on which rows calibrate
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals as nw
 import numpy as np
+from numpy.typing import NDArray
 
 from conovel.errors import ColumnError
 from conovel.rows.columns import Numbers, RawColumn, Texts
@@ -36,6 +37,7 @@ from conovel.rows.tables import (
     require_finite,
     require_kept_kind,
     round_to,
+    rounded_as,
     unify,
     warn_constant,
     warn_rounded,
@@ -43,6 +45,19 @@ from conovel.rows.tables import (
 )
 from conovel.spec.made_from import MadeFrom, require_made_for
 from conovel.spec.schema import Schema
+
+KIND = "kind"  # the column of known novelties that says of which kind they are
+
+
+@dataclass(frozen=True, eq=False)
+class KnownRows:
+    """Known novelties in the features of a detection."""
+
+    values: NDArray[np.float64]  # of shape (k, d)
+    kinds: tuple[str, ...] | None = None  # of which kind each is, where they say so
+
+    def __len__(self) -> int:
+        return len(self.values)
 
 
 def read_pair(
@@ -55,18 +70,88 @@ def read_pair(
     keep_frames: bool = False,
 ) -> tuple[Rows, Rows]:
     """Check the two samples of a detection, and give both in the same features."""
-    given = None if schema is None else as_schema(schema)
-    both = _both_frames(X_null, X_test, given) if keep_frames else []
-    normals, tests = (
-        read_frames(*both)
-        if both
-        else _read_features(X_null, X_test, given, shares_schema=shares_schema)
+    normals, tests, _ = read_with_known(
+        X_null,
+        X_test,
+        None,
+        schema,
+        shares_schema=shares_schema,
+        fixed=fixed,
+        keep_frames=keep_frames,
     )
+    return normals, tests
+
+
+def read_with_known(
+    X_null: Any,
+    X_test: Any,
+    X_known: Any,
+    schema: SchemaLike = None,
+    *,
+    shares_schema: bool = False,
+    fixed: bool = False,
+    keep_frames: bool = False,
+) -> tuple[Rows, Rows, KnownRows | None]:
+    """Check the samples of a detection, and give all in the same features.
+
+    Features follow from known normals and test rows alone; known novelties, if there are any, are
+    brought to them. Only where a pipeline reads frames, their values are among its values.
+    """
+    given = None if schema is None else as_schema(schema)
+    X_known, kinds = without_kinds(X_known, X_null)
+    frames = _all_frames(X_null, X_test, X_known, given) if keep_frames else {}
+    known: NDArray[np.float64] | None = None
+    if frames:
+        normals, tests, *last = read_frames(frames)
+        known = last[0].values if last else None
+    else:
+        normals, tests = _read_features(X_null, X_test, given, shares_schema=shares_schema)
+        if X_known is not None:
+            known = _known_features(X_known, normals, given)
     if isinstance(given, Schema):
         require_made_for(given.made_from, normals.contents, tests.contents, fixed=fixed)
     warn_constant(normals, tests)
     warn_shared_rows(normals, tests)
-    return normals, tests
+    return normals, tests, None if known is None else KnownRows(known, kinds)
+
+
+def without_kinds(X_known: Any, X_null: Any) -> tuple[Any, tuple[str, ...] | None]:
+    """Take the column of kinds off known novelties, if they have one that the normals lack."""
+    frame = None if X_known is None else as_frame(X_known, "X_known")
+    if frame is None or KIND not in frame.columns:
+        return X_known, None
+    held = isinstance(X_null, Rows | Table)
+    normals = X_null.columns if held else getattr(as_frame(X_null, "X_null"), "columns", None)
+    if normals is None or KIND in normals:
+        return X_known, None
+    kinds = tuple("" if kind is None else str(kind) for kind in frame[KIND].to_list())
+    return frame.drop(KIND), kinds
+
+
+def _known_features(
+    X_known: Any, like: Rows, given: Schema | Mapping[str, Any] | None
+) -> NDArray[np.float64]:
+    """Give known novelties in the features of the other rows."""
+    encoder = like.encoder
+    if isinstance(encoder, Encoder):
+        names = tuple(column.name for column in encoder.schema.used)
+        table = as_table(read_sample(X_known, "X_known", names, given))
+        plain = like.kinds or ("float64",) * like.width
+        columns = _aligned([table], encoder.kinds_of_columns(plain))
+        [rows] = _all_encoded([table], columns, encoder.schema, ["X_known"])
+        return rows.values
+    sample = read_sample(X_known, "X_known", like.columns, given)
+    if not isinstance(sample, Rows):
+        read_rows(X_known, "X_known", like.columns)  # names the columns that are no plain numbers
+        raise ColumnError(
+            "X_known has columns that are no plain numbers, as the known normals are"
+        )
+    if sample.width != like.width:
+        raise ColumnError(
+            f"X_null has {like.width} columns and X_known {sample.width}: both must hold the same"
+            " features in the same order"
+        )
+    return rounded_as(sample, like)
 
 
 def _read_features(
@@ -114,20 +199,23 @@ def encode_rows(sample: Any, schema: Schema, name: str, kinds: Sequence[str]) ->
     return replace(rows, kinds=tuple(kinds))
 
 
-def _both_frames(
-    X_null: Any, X_test: Any, given: Schema | Mapping[str, Any] | None
-) -> list[nw.DataFrame[Any]]:
-    """Give both samples as frames with the same columns, if they are frames."""
-    frames: list[nw.DataFrame[Any]] = []
+def _all_frames(
+    X_null: Any, X_test: Any, X_known: Any, given: Schema | Mapping[str, Any] | None
+) -> dict[str, nw.DataFrame[Any]]:
+    """Give all samples by name as frames with the same columns, if they are frames."""
+    frames: dict[str, nw.DataFrame[Any]] = {}
     columns, ignored = columns_of(given)
-    for sample, name in ((X_null, "X_null"), (X_test, "X_test")):
+    samples = {"X_null": X_null, "X_test": X_test, "X_known": X_known}
+    for name, sample in samples.items():
+        if sample is None:
+            continue
         held = isinstance(sample, Rows | Table)
         if (frame := sample.frame if held else as_frame(sample, name)) is None:
-            return []
+            return {}
         kept = [j for j, label in enumerate(frame.columns) if str(label) not in ignored]
         frame, labels = chosen_columns(frame[:, kept], name, columns)
         columns = list(labels)
-        frames.append(frame)
+        frames[name] = frame
     return frames
 
 

@@ -110,6 +110,13 @@ def _rounded(
     return replace(sample, values=values + 0.0, kinds=common)  # what was rounded to -0.0 is 0.0
 
 
+def rounded_as(sample: Rows, like: Rows) -> NDArray[np.float64]:
+    """Give the values of a sample, rounded where another has a narrower float type."""
+    own, wanted = (one.kinds or ("float64",) * like.width for one in (sample, like))
+    labels = [column_label(like.columns, j) for j in range(like.width)]
+    return _rounded(sample, own, wanted, labels).values
+
+
 def column_label(columns: Sequence[str] | None, index: int) -> str:
     """Name a column the way the user knows it."""
     return f"column {columns[index]!r}" if columns is not None else f"column {index}"

@@ -157,6 +157,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         X_null: Any,
         X_test: Any,
+        X_known: Any = None,
         *,
         ids: ArrayLike | None = None,
         on_stage: Callable[[str], None] | None = None,
@@ -176,6 +177,10 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         X_test : array or frame of shape (m, d)
             Rows to test. A column that has another float type than in `X_null` is rounded to
             the narrower one in both, with a warning; see :mod:`conovel.rows.tables`.
+        X_known : array or frame of shape (k, d), optional
+            Known novelties: confirmed cases of the same columns. The score learns from them, and
+            the guarantee stays. They are neither tested nor calibration rows. A frame may have one
+            column more, `kind`, which reasons then name.
         ids : array of shape (m,), optional
             Row names, given back in ``to_frame()``.
         on_stage : callable, optional
@@ -220,7 +225,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             together = decide_together
 
         rows = X_null, X_test, ids, self.schema, settings, (tell, note)
-        return detect_rows(*rows, check, together, judged)
+        return detect_rows(*rows, check, together, X_known, judged)
 
     def _batch_facts(
         self, X_null: Any, X_test: Any, settings: OneSiteSettings

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from conovel.errors import BatchRefusedError, SpentRowsError
 from conovel.rows.chained_lines import LogEntry, now
-from conovel.rows.pairs import stacked
+from conovel.rows.pairs import stacked, without_kinds
 from conovel.rows.samples import Table, part_of, read_sample
 from conovel.rows.schemas import SchemaLike, as_schema
 from conovel.rows.tables import Rows
@@ -35,6 +35,7 @@ from conovel.runs.verdict_rows import (
     spent_by,
     stored_rows,
     tested_in,
+    usable_rows,
 )
 from conovel.runs.verdicts import Verdicts, open_verdicts
 from conovel.spec.findings import Finding
@@ -118,6 +119,14 @@ class Judged:
             f"learning from {counted(n_rows, 'verdict')};"
             f" {counted(update.n_left, 'known normal')} left to calibrate"
         )
+
+    def known_with(self, X_known: Any, schema: SchemaLike) -> Any:
+        """Return known novelties that were given, and below them rows that were judged novel."""
+        if X_known is None or self.novel is None:
+            return self.novel if X_known is None else X_known
+        rows, _ = without_kinds(X_known, self.null)
+        given = read_sample(rows, "X_known", self.null.columns, as_schema(schema))
+        return stacked(given, self.novel)
 
     def findings(self) -> tuple[Finding, ...]:
         """Say how many known normals are left, and what has no part."""
@@ -225,7 +234,7 @@ def plan_judged(
         if extra.size:
             rows = stacked(rows, part_of(normal, extra))
             train_only = np.append(train_only, np.ones(extra.size, dtype=np.bool_))
-    novel = judged_rows(content, "novel", trains)
+    novel = usable_rows(judged_rows(content, "novel", trains), null, test)
     names = [one.name for one in content.batches]
     update = VerdictUpdate(
         file=str(verdicts.path),

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conovel.rows.frames import on_frames_of
-from conovel.rows.pairs import read_pair
+from conovel.rows.pairs import KnownRows, read_with_known
 from conovel.rows.schemas import SchemaLike
 from conovel.rows.tables import Rows, as_ids
 from conovel.runs.detection import Detection
@@ -24,6 +24,7 @@ from conovel.runs.site_results import with_part
 from conovel.scorers.argument import as_candidates
 from conovel.scorers.base import Mixture, Scorer, TrainingSet, Vector, fit_and_score
 from conovel.site.blocks import require_two, split_by_number, split_fresh, training_sample
+from conovel.site.checks.known import known_findings
 from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.explain.explainer import Explainer, views_of
 from conovel.spec.findings import Finding
@@ -76,6 +77,7 @@ class Samples(NamedTuple):
     null: Rows
     test: Rows
     ids: NDArray[Any] | None
+    known: KnownRows | None = None  # known novelties
     train_only: NDArray[np.bool_] | None = None  # known normals that never calibrate
 
     def split(self, settings: OneSiteSettings) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -104,6 +106,7 @@ def detect_rows(
     listeners: tuple[Callable[[str], None], Callable[[Finding], None]] = (silent, silent),
     check: bool = True,
     with_earlier: Callable[[Detection], Detection] | None = None,
+    X_known: Any = None,
     judged: Judged | None = None,
 ) -> Detection:
     """Read rows, check them, learn and decide; see :meth:`conovel.AdaDetect.detect`.
@@ -113,9 +116,11 @@ def detect_rows(
     """
     tell, note = listeners
     tell("checking rows")
-    samples = read_samples(X_null, X_test, ids, schema, settings.keep_frames)
     if judged is not None:
         tell(judged.stage)
+        X_known = judged.known_with(X_known, schema)
+    samples = read_samples(X_null, X_test, ids, schema, settings.keep_frames, X_known)
+    if judged is not None:
         samples = samples._replace(train_only=judged.train_only)
     runs = settings.runs()
     thin = plan_calibration(samples, runs[0])
@@ -123,8 +128,9 @@ def detect_rows(
         if with_earlier is not None or len(runs) > 1:  # other batches or runs decide, too
             thin = None
         checked = CheckedRows.of(samples.null, samples.test)
-        others = (thin,) if judged is None else (thin, *judged.findings())
-        findings = check_rows(checked, checked.entries_of(samples.ids), note, *others)
+        others = known_findings(samples.known, samples.null, samples.test)
+        others += () if judged is None else judged.findings()
+        findings = check_rows(checked, checked.entries_of(samples.ids), note, thin, *others)
     if len(runs) > 1:
         result = detect_repeatedly(samples, settings, runs, tell)
     else:
@@ -139,14 +145,19 @@ def detect_rows(
 
 
 def read_samples(
-    X_null: Any, X_test: Any, ids: ArrayLike | None, schema: SchemaLike, keep_frames: bool
+    X_null: Any,
+    X_test: Any,
+    ids: ArrayLike | None,
+    schema: SchemaLike,
+    keep_frames: bool,
+    X_known: Any = None,
 ) -> Samples:
-    """Read both samples and bring them to the same columns and types."""
-    null, test = read_pair(X_null, X_test, schema, keep_frames=keep_frames)
+    """Read all samples and bring them to the same columns and types."""
+    null, test, known = read_with_known(X_null, X_test, X_known, schema, keep_frames=keep_frames)
     names = None if ids is None else as_ids(ids, len(test))
     if len(null) < 2:
         require_two(len(null))
-    return Samples(null, test, names)
+    return Samples(null, test, names, known)
 
 
 def plan_calibration(samples: Samples, settings: OneSiteSettings) -> Finding | None:
@@ -162,7 +173,7 @@ def detect_once(
     samples: Samples, settings: OneSiteSettings, tell: Callable[[str], None]
 ) -> Detection:
     """Split, learn, rank and decide; rows are read and checked before."""
-    null, test, ids, _ = samples
+    null, test, ids, known, _ = samples
     train, calibration = samples.split(settings)
     candidates, null_train = settings.candidates, null.values[train]
     if settings.keep_frames:
@@ -172,7 +183,7 @@ def detect_once(
     learnt_from = mixture
     if len(mixture.position) > settings.max_train_rows:
         learnt_from = training_sample(mixture, settings.max_train_rows)
-    training = TrainingSet(null_train, learnt_from)
+    training = TrainingSet(null_train, learnt_from, None if known is None else known.values)
     fitted, all_scores = fit_and_score(candidates, training, mixture, tell)
     known_scores, scores = np.split(all_scores, [calibration.size])
     views = views_of(null.encoder, null.columns or range(null.width))
@@ -186,8 +197,8 @@ def detect_once(
         n_train=train.size,
         scorer=fitted.scorer.label,
         guarantee=one_site(settings.level, settings.pi0),
-        choices={"scorer": fitted.selection} if fitted.selection else {},
-        explainer=Explainer(fitted, null_train, views),
+        choices=fitted.choices,
+        explainer=Explainer(fitted, null_train, views, known),
     )
 
 

@@ -89,6 +89,26 @@ def judged_rows(content: Content, word: str, numbers: Iterable[int]) -> Rows | T
     return sample_of(rows, order, kinds)
 
 
+def usable_rows(rows: Rows | Table | None, *samples: Rows | Table) -> Rows | Table | None:
+    """Leave out rows that lack a value where no row of a detection does.
+
+    A feature says that a value is missing only if some are, and features follow from the rows of
+    the detection alone.
+    """
+    if not isinstance(rows, Table):
+        return rows
+    usable = np.ones(len(rows), dtype=np.bool_)
+    tables = [as_table(sample).values for sample in samples]
+    for name, raw in rows.values.items():
+        if not any(_missing(table[name]).any() for table in tables):
+            usable &= ~_missing(raw)
+    return part_of(rows, np.flatnonzero(usable)) if usable.any() else None
+
+
+def _missing(raw: RawColumn) -> NDArray[np.bool_]:
+    return np.isnan(raw.values) if isinstance(raw, Numbers) else raw.codes < 0
+
+
 def sample_of(
     rows: Sequence[Sequence[Any]], columns: Sequence[str] | None, kinds: Sequence[set[str]]
 ) -> Rows | Table:

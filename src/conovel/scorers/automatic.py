@@ -22,7 +22,14 @@ from sklearn.ensemble import (
 )
 from threadpoolctl import threadpool_limits
 
-from conovel.scorers.base import FittedScorer, Matrix, Scorer, Selection, TrainingSet
+from conovel.scorers.base import (
+    FittedScorer,
+    Likeness,
+    Matrix,
+    Scorer,
+    Selection,
+    TrainingSet,
+)
 from conovel.scorers.binned_forest import RandomisedTrees
 from conovel.scorers.blend import (
     Blend,
@@ -151,13 +158,23 @@ class Automatic(Scorer):
 
     def fit(self, training: TrainingSet) -> FittedScorer:
         """Look at the columns of null_train, then fit what suits them."""
+        return self._fit(training, None)
+
+    def fit_known(self, training: TrainingSet, likeness: Likeness) -> FittedScorer:
+        """Fit what suits the columns, from known novelties too."""
+        return self._fit(training, likeness)
+
+    def _fit(self, training: TrainingSet, likeness: Likeness | None) -> FittedScorer:
         candidates = self.candidates()
         null_train, mixture = training.null_train, training.mixture
         selection = _by_shape(tuple(candidates), self.shape or normality(null_train))
         n_numbers = null_train.size + mixture.position.size * null_train.shape[1]
         n_threads = 1 if n_numbers < _NUMBERS_FOR_THREADS else None
         with _without_checks(), threadpool_limits(n_threads, user_api="openmp"):
-            fitted = list(candidates.values())[selection.chosen].fit(training)
+            chosen = list(candidates.values())[selection.chosen]
+            fitted = (
+                chosen.fit(training) if likeness is None else chosen.fit_known(training, likeness)
+            )
         return replace(fitted, selection=selection)
 
 

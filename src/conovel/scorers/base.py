@@ -165,6 +165,8 @@ class TrainingSet(Shown):
         Known normals set aside for training, in a fixed order.
     mixture : Mixture
         Calibration and test rows together, or a sample of them by content.
+    known : array of shape (k, d) or None
+        Known novelties. They are neither tested nor calibration rows.
 
     See Also
     --------
@@ -173,11 +175,18 @@ class TrainingSet(Shown):
 
     null_train: Matrix
     mixture: Mixture
+    known: Matrix | None = None
 
     def _shown(self) -> dict[str, str]:
         n, d = self.null_train.shape
         mixture = f"{self.mixture.position.size:,}"
-        return {"null_train": f"{n:,}", "mixture": mixture, "columns": f"{d:,}"}
+        shown = {"null_train": f"{n:,}", "mixture": mixture, "columns": f"{d:,}"}
+        return {**shown, "known": f"{self.n_known:,}"} if self.n_known else shown
+
+    @property
+    def n_known(self) -> int:
+        """How many novelties are known."""
+        return 0 if self.known is None else len(self.known)
 
     def labelled(self) -> tuple[Matrix, NDArray[np.int64]]:
         """Return all rows, null_train (label 0) before the mixture (label 1).
@@ -211,9 +220,39 @@ class Scorer(ABC):
     def fit(self, training: TrainingSet) -> FittedScorer:
         """Learn a score; the scorer itself stays as it is."""
 
+    def fit_known(self, training: TrainingSet, likeness: Likeness) -> FittedScorer:
+        """Learn a score from known novelties, too; a scorer that cannot learns without them."""
+        return self.fit(training)
+
     @abstractmethod
     def with_seed(self, seed: int) -> Scorer:
         """Return this scorer with every random state fixed that it leaves open."""
+
+
+@dataclass(frozen=True, eq=False)
+class Likeness:
+    """Known novelties, and what they say about the mixture (:mod:`conovel.scorers.known`)."""
+
+    rows: Matrix  # of shape (k, d): the known novelties
+    weight: float  # what each of them counts for beside a mixture row that is surely novel
+    likely: Vector  # of shape (n,): how likely each row of ``Mixture.rows`` is novel
+    share: float  # of the score by likeness alone in the whole score, below 1
+
+    def labelled(
+        self, training: TrainingSet, of_all: float
+    ) -> tuple[Matrix, NDArray[np.int64], Vector]:
+        """Return all rows, their labels and weights, known novelties last and with label 1.
+
+        `of_all` is the weight of a mixture row that nothing points to.
+        """
+        rows, labels = training.labelled()
+        of_null = np.ones(len(training.null_train))
+        of_known = np.full(len(self.rows), self.weight)
+        return (
+            np.concatenate([rows, self.rows]),
+            np.concatenate([labels, np.ones(len(self.rows), dtype=np.int64)]),
+            np.concatenate([of_null, of_all + self.likely, of_known]),
+        )
 
 
 @dataclass(frozen=True)
@@ -271,6 +310,8 @@ class FittedScorer(Shown):
         What each row of ``Mixture.rows`` counted for, if not 1.
     selection : Selection or None
         How it was chosen, where there were several candidates.
+    known : Selection or None
+        How far known novelties counted, where there were any.
 
     See Also
     --------
@@ -283,6 +324,13 @@ class FittedScorer(Shown):
     estimator: Any = None
     weights: Vector | None = None
     selection: Selection | None = None
+    known: Selection | None = None
+
+    @property
+    def choices(self) -> dict[str, Selection]:
+        """All choices that were made, by what was chosen."""
+        made = {"scorer": self.selection, "known": self.known}
+        return {what: choice for what, choice in made.items() if choice is not None}
 
     def _shown(self) -> dict[str, str]:
         return {"scorer": self.name, "scale": self.scale}
@@ -329,6 +377,10 @@ def classifier_score(model: Any, scorer: Scorer, weights: Vector | None = None) 
 
 def fit_best(candidates: Sequence[Scorer], training: TrainingSet) -> FittedScorer:
     """Fit the only candidate, or the one that :mod:`conovel.scorers.selection` chooses."""
+    if training.n_known:
+        from conovel.scorers.known import fit_with_known  # noqa: PLC0415  (imports this module)
+
+        return fit_with_known(candidates, training)
     if len(candidates) == 1:
         return candidates[0].fit(training)
     from conovel.scorers.selection import select_scorer  # noqa: PLC0415  (imports this module)

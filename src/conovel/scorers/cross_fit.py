@@ -14,15 +14,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.validation import has_fit_parameter
 
 from conovel.errors import InputError, ScorerError
 from conovel.models.linear import Linear
 from conovel.scorers.base import (
     FittedScorer,
+    Likeness,
     Matrix,
     Scorer,
     TrainingSet,
@@ -37,6 +36,7 @@ from conovel.scorers.estimators import (
     ClassifierScorer,
     OneClass,
     ScorerLike,
+    fit_weighted,
     name_of,
     require_classifier,
 )
@@ -163,8 +163,15 @@ class CrossFitScorer(Scorer):
 
     def fit(self, training: TrainingSet) -> FittedScorer:
         """Score by the cross-fit; what peers get is fitted once on all rows."""
+        return self._fit(training, None)
+
+    def fit_known(self, training: TrainingSet, likeness: Likeness) -> FittedScorer:
+        """Score by a cross-fit in which known novelties are of class 1."""
+        return self._fit(training, likeness)
+
+    def _fit(self, training: TrainingSet, likeness: Likeness | None) -> FittedScorer:
         n_folds = as_whole(self.n_folds, "n_folds", 2, _MOST_ROUNDS)
-        fitter = CrossFitter.of(training, n_folds)
+        fitter = CrossFitter.of(training, n_folds, likeness)
         return fitter.finish(self, self.cross_fit(fitter))
 
 
@@ -197,7 +204,7 @@ class CrossFit:
 
 @dataclass(frozen=True, eq=False)
 class CrossFitter:
-    """null_train and the mixture in one matrix, with their folds.
+    """null_train, the mixture and known novelties in one matrix, with their folds.
 
     What was fitted once is kept, by the objects that it was fitted from.
     """
@@ -206,6 +213,7 @@ class CrossFitter:
     n_train: int
     folds: NDArray[np.int64]  # of linear models; what is fitted in fewer takes the remainder
     n_folds: int
+    of_known: Vector = field(default_factory=lambda: np.zeros(0))  # weights of known novelties
     _first_fits: dict[Any, CrossFit] = field(default_factory=dict)
     _refinements: dict[tuple[tuple[CrossFit, ...], Any, int], CrossFit] = field(
         default_factory=dict
@@ -213,15 +221,26 @@ class CrossFitter:
     _scores: dict[CrossFit, Vector] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, training: TrainingSet, n_folds: int) -> CrossFitter:
+    def of(
+        cls, training: TrainingSet, n_folds: int, likeness: Likeness | None = None
+    ) -> CrossFitter:
         """Put the rows together and assign them to folds."""
         rows, _ = training.labelled()
+        of_known = np.zeros(0)
+        if likeness is not None:
+            rows = np.concatenate([rows, likeness.rows])
+            of_known = np.full(len(likeness.rows), likeness.weight)
         folds = content_folds(rows, _FOLDS_OF_LINEAR_MODELS * n_folds)
-        return cls(rows, len(training.null_train), folds, n_folds)
+        return cls(rows, len(training.null_train), folds, n_folds, of_known)
 
     def on_columns(self, columns: Matrix) -> CrossFitter:
         """Return a fitter of the same rows and folds that learns from other columns."""
-        return CrossFitter(columns, self.n_train, self.folds, self.n_folds)
+        return CrossFitter(columns, self.n_train, self.folds, self.n_folds, self.of_known)
+
+    @property
+    def n_unknown(self) -> int:
+        """How many rows are of null_train or of the mixture."""
+        return len(self.rows) - self.of_known.size
 
     def first_fit(self, scorer: ScorerLike) -> CrossFit:
         """Cross-fit a first scorer on all rows."""
@@ -234,7 +253,7 @@ class CrossFitter:
     def _fit_first(self, scorer: ScorerLike) -> CrossFit:
         if isinstance(scorer, CrossFitScorer):
             return scorer.cross_fit(self)
-        weights = np.ones(len(self.rows))
+        weights = np.concatenate([np.ones(self.n_unknown), self.of_known])
         cross_fit = self.cross_fit(scorer, weights)
         return cross_fit or CrossFit(scorer, weights, (self.fit(scorer, weights),))
 
@@ -312,8 +331,9 @@ class CrossFitter:
 
     def weights(self, cross_fit: CrossFit) -> Vector:
         """Weigh the mixture by how likely its rows are novel; null_train keeps weight 1."""
-        likely = likely_novel(*np.split(self.scores(cross_fit), [self.n_train]))
-        return np.concatenate([np.ones(self.n_train), likely])
+        scores = self.scores(cross_fit)[: self.n_unknown]
+        likely = likely_novel(*np.split(scores, [self.n_train]))
+        return np.concatenate([np.ones(self.n_train), likely, self.of_known])
 
     def finish(self, scorer: Scorer, cross_fit: CrossFit) -> FittedScorer:
         """Score by the cross-fit; what peers get is fitted once on all rows."""
@@ -321,7 +341,7 @@ class CrossFitter:
             self.fit(cross_fit.learner, cross_fit.weights) if cross_fit.is_one_learner else None
         )
         estimator = whole.estimator if whole else None
-        weights = cross_fit.weights[self.n_train :]
+        weights = cross_fit.weights[self.n_train : self.n_unknown]
         return FittedScorer(scorer, cross_fit.score, cross_fit.models[0].scale, estimator, weights)
 
 
@@ -344,18 +364,3 @@ def likely_novel(of_null_train: Vector, of_mixture: Vector) -> Vector:
         if np.count_nonzero(null_share <= most) >= _LIKELY_ROWS_NEEDED:
             return np.where(null_share <= most, 1 - null_share, 0.0)
     return np.zeros(null_share.size)
-
-
-def fit_weighted(model: Any, X: Matrix, y: NDArray[np.int64], weights: Vector) -> Any:
-    """Fit a clone with sample weights, also in a pipeline; without where it takes none.
-
-    Histogram boosting goes without: its bins would become weighted quantiles, which take
-    twenty times as long as the whole fit.
-    """
-    model = clone(model)
-    last = last_step(model)
-    prefix = "" if last is model else f"{model.steps[-1][0]}__"
-    weighted = has_fit_parameter(last, "sample_weight") and (weights != 1).any()
-    if weighted and not isinstance(last, HistGradientBoostingClassifier):
-        return model.fit(X, y, **{f"{prefix}sample_weight": weights})
-    return model.fit(X, y)

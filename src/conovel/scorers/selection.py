@@ -52,7 +52,8 @@ class HoldOut:
             )
         hidden = null_train[1::2]
         rows = np.concatenate([hidden, training.mixture.rows])
-        return cls(TrainingSet(null_train[::2], Mixture.of(rows)), len(hidden))
+        half = TrainingSet(null_train[::2], Mixture.of(rows), training.known)
+        return cls(half, len(hidden))
 
     def shares(self, scores: Vector) -> Vector:
         """Return how far in the tail of hidden nulls each row lies; nulls have mean 1."""

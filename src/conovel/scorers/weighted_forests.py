@@ -13,7 +13,7 @@ best cut of as many columns. The score is a function of (row, null_train, mixtur
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,10 +23,11 @@ from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
 from conovel.models.forest import Forest
-from conovel.scorers.base import FittedScorer, Matrix, Scorer, TrainingSet, Vector
+from conovel.scorers.base import FittedScorer, Likeness, Matrix, Scorer, TrainingSet, Vector
 from conovel.scorers.binned_forest import BinnedForest, Bins
 from conovel.scorers.content import content_hash
 from conovel.scorers.cross_fit import likely_novel
+from conovel.scorers.estimators import WEIGHT_OF_ALL
 
 _NEIGHBOURS = 5
 _MOST_REFERENCES = 2000  # normals that neighbours are searched among
@@ -96,7 +97,6 @@ def _standardised(rows: Matrix, n_train: int) -> Matrix:
 _SEARCH_TREES = 0.75  # as a share of those that score
 _MORE_COLUMNS = 3
 _ROWS_PER_LEAF = 5
-_WEIGHT_OF_ALL = 0.1  # of a mixture row that nothing points to
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,42 +116,61 @@ class WeightedForests(Scorer):
         """Search, then learn."""
         rows, labels = training.labelled()
         n_train = len(training.null_train)
-        axes = _axes(rows)
+        axes = axes_of(rows)
         likely = average(*self.search(rows, labels, axes, n_train).values())
-        weights = np.concatenate([np.ones(n_train), _WEIGHT_OF_ALL + likely])
-        seed = 0 if self.random_state is None else self.random_state
+        weights = np.concatenate([np.ones(n_train), WEIGHT_OF_ALL + likely])
+        return self._learn(rows, labels, weights, axes, slice(n_train, None))
+
+    def fit_known(self, training: TrainingSet, likeness: Likeness) -> FittedScorer:
+        """Learn, with known novelties among the likely ones; the search is done."""
+        rows, labels, weights = likeness.labelled(training, WEIGHT_OF_ALL)
+        of_mixture = slice(len(training.null_train), len(rows) - len(likeness.rows))
+        return self._learn(rows, labels, weights, axes_of(rows), of_mixture)
+
+    def _learn(
+        self,
+        rows: Matrix,
+        labels: NDArray[np.int64],
+        weights: Vector,
+        axes: tuple[Bins, Bins, Bins],
+        of_mixture: slice,
+    ) -> FittedScorer:
         parts = [
             forest.grow(bins, labels, weights).forest
-            for forest, bins in zip(self._forests(self.n_trees, seed, rows), axes, strict=True)
+            for forest, bins in zip(self.scoring(rows), axes, strict=True)
         ]
-        forest = _together(parts)
-        return FittedScorer(self, forest.score, "probability", forest, weights[n_train:])
+        forest = join_forests(parts)
+        return FittedScorer(self, forest.score, "probability", forest, weights[of_mixture])
 
     def search(
         self, rows: Matrix, labels: NDArray[np.int64], axes: tuple[Bins, Bins, Bins], n_train: int
     ) -> dict[str, Vector]:
         """Say how likely the rows of the mixture are novel, by what says so."""
-        seed = 0 if self.random_state is None else self.random_state
-        n_trees = max(int(_SEARCH_TREES * self.n_trees), 1)
-        unseen = np.zeros(len(rows))
-        for forest, bins in zip(self._forests(n_trees, seed, rows), axes, strict=True):
-            scores = replace(forest, bootstrap=True).grow(bins, labels).unseen_scores
-            unseen += np.where(np.isnan(scores), labels.mean(), scores)
+        unseen = vote(self.searching(rows), axes, labels)
         by_name = {"forests": over_equal_rows(unseen, rows)}
         by_name.update(distances(rows, n_train))
         return {
             name: likely_novel(*np.split(scores, [n_train])) for name, scores in by_name.items()
         }
 
-    def _forests(self, n_trees: int, seed: int, rows: Matrix) -> tuple[BinnedForest, ...]:
-        """Return a forest for each of :func:`_axes`."""
-        d = rows.shape[1]
+    def searching(self, rows: Matrix, per_leaf: int = _ROWS_PER_LEAF) -> tuple[BinnedForest, ...]:
+        """Return forests whose trees leave rows out, one for each of :func:`axes_of`."""
+        n_trees = max(int(_SEARCH_TREES * self.n_trees), 1)
+        forests = self._forests(n_trees, rows, per_leaf)
+        return tuple(replace(forest, bootstrap=True) for forest in forests)
+
+    def scoring(self, rows: Matrix, per_leaf: int = _ROWS_PER_LEAF) -> tuple[BinnedForest, ...]:
+        """Return the forests that score, one for each of :func:`axes_of`."""
+        return self._forests(self.n_trees, rows, per_leaf)
+
+    def _forests(self, n_trees: int, rows: Matrix, per_leaf: int) -> tuple[BinnedForest, ...]:
+        seed, d = 0 if self.random_state is None else self.random_state, rows.shape[1]
         few = max(round(d**0.5), 1)
         first = BinnedForest(
             n_trees,
             max_depth=12,
             max_features=few,
-            min_rows_per_leaf=_ROWS_PER_LEAF,
+            min_rows_per_leaf=per_leaf,
             splitter="random",
             bootstrap=False,
             random_state=seed,
@@ -172,6 +191,20 @@ def average(*scores: Vector) -> Vector:
     return total
 
 
+def vote(
+    forests: Sequence[BinnedForest],
+    axes: Sequence[Bins],
+    labels: NDArray[np.int64],
+    weights: Vector | None = None,
+) -> Vector:
+    """Add up what forests say of each row, by their trees that did not see it."""
+    votes = np.zeros(labels.size)
+    for forest, bins in zip(forests, axes, strict=True):
+        scores = forest.grow(bins, labels, weights).unseen_scores
+        votes += np.where(np.isnan(scores), labels.mean(), scores)
+    return votes
+
+
 def over_equal_rows(scores: Vector, rows: Matrix) -> Vector:
     """Average scores over rows of equal content.
 
@@ -181,7 +214,7 @@ def over_equal_rows(scores: Vector, rows: Matrix) -> Vector:
     return np.asarray((np.bincount(content, scores) / times)[content])
 
 
-def _axes(rows: Matrix) -> tuple[Bins, Bins, Bins]:
+def axes_of(rows: Matrix) -> tuple[Bins, Bins, Bins]:
     """Bin the rows; the second forest draws its cuts on values with the tails drawn in."""
     bins = Bins.of(rows)
     middle, scale = middle_and_scale(rows)
@@ -189,7 +222,7 @@ def _axes(rows: Matrix) -> tuple[Bins, Bins, Bins]:
     return bins, replace(bins, places=places), bins
 
 
-def _together(parts: list[Forest]) -> Forest:
+def join_forests(parts: list[Forest]) -> Forest:
     """Join forests: the score is the mean over all trees."""
     before = np.cumsum([0, *(part.feature.size for part in parts[:-1])])
     placed = list(zip(parts, before, strict=True))

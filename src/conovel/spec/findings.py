@@ -27,6 +27,8 @@ KINDS: Mapping[str, str | None] = {
     "constant": None,
     "duplicate_ids": None,
     "thin_calibration": None,
+    "known_among_normals": None,
+    "known_among_tests": None,
     "spent": None,
 }
 
@@ -39,7 +41,8 @@ class Finding:
     ----------
     kind : str
         One of "id", "label", "units", "values", "missing", "drift", "one_column", "most_flagged",
-        "shared_rows", "constant", "duplicate_ids", "thin_calibration" and "spent".
+        "shared_rows", "constant", "duplicate_ids", "thin_calibration", "known_among_normals",
+        "known_among_tests" and "spent".
     message : str
         What was seen.
     fix : str

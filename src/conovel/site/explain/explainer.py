@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from conovel.rows.encoding import Encoder, FeatureMap
 from conovel.rows.frames import FrameCodec
+from conovel.rows.pairs import KnownRows
 from conovel.rows.tables import Rows
 from conovel.scorers.base import Matrix, ScoreModel, Vector
 from conovel.site.explain.shares import contributions
@@ -55,6 +56,7 @@ class Explainer:
     model: ScoreModel  # what ranked the rows
     null_train: Matrix  # of shape (k, d); known normals from which it learnt
     views: Sequence[ColumnView]  # the columns of the table
+    known: KnownRows | None = None  # known novelties, where there are any
 
     @property
     def columns(self) -> list[NDArray[np.intp]]:

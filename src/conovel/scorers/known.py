@@ -1,0 +1,225 @@
+"""Known novelties: what they are like is found among the rows, and learnt from.
+
+Users know some confirmed cases. They are fixed side information: a score may learn from them as it
+learns from null_train, and stays valid (Theorem 1, docs/theory.md). Two things are learnt.
+
+1. *Likeness.* Forests tell null_train from the known novelties alone. They say of each mixture row
+   how much it is like them.
+2. *The task as before, with known rows.* The scorer tells null_train from the mixture, and known
+   novelties count among the likely novelties of the mixture.
+
+Both scores are added up in standard units of the mixture. How much likeness counts follows from
+how many mixture rows it lifts above null_train beyond chance, against what is lifted without it.
+Where it lifts none or few, today's novelties are of another kind or there are none, and the score
+is the one without known rows, bit for bit. So known rows of another kind cost next to nothing
+(docs/results/known.md). Which rows are calibration rows plays no part in any of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from conovel.models.forest import Forest
+from conovel.scorers.base import (
+    FittedScorer,
+    Likeness,
+    Matrix,
+    Mixture,
+    Scorer,
+    Selection,
+    TrainingSet,
+    Vector,
+    add_up,
+    fit_best,
+    is_by_row,
+    log_odds,
+)
+from conovel.scorers.cross_fit import likely_novel
+from conovel.scorers.weighted_forests import (
+    WeightedForests,
+    average,
+    axes_of,
+    distances,
+    join_forests,
+    over_equal_rows,
+    vote,
+)
+
+_TAILS = (
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+)  # shares of null_train above which mixture rows are counted
+_SURE = 2.5  # standard errors by which likeness must lift mixture rows to count
+_USUAL = 1.0  # standard errors that are taken off what is lifted without known rows
+_LEAST_RATIO = 0.25  # likeness must lift as large a part of what is lifted without it
+_MANY = 10  # rows that likeness surely lifts; with fewer it counts in proportion
+_MOST_WEIGHT = 2.0  # of a known row, beside a mixture row that is surely novel
+_FEW = 10  # known rows with which likeness counts half of what it lifts
+_OF_KNOWN = 0.5  # the weight of all known rows together, beside 1 for null_train
+_ROWS_PER_LEAF, _SEARCH_ROWS_PER_LEAF = 3, 2
+_FIRST_TAIL = 0.02  # of null_train; where likeness points to many rows, only those above it count
+_SEED = 0x6B6E6F776E
+
+
+def lifted(null_train: Vector, mixture: Vector, n_errors: float) -> float:
+    """Return how many mixture rows are in the upper tail of null_train beyond chance, at least.
+
+    For each tail: the number of mixture rows there, less what as many nulls would have there and
+    `n_errors` standard errors. The largest over all tails, or 0.
+
+    Examples
+    --------
+    >>> null_train = np.arange(1000.0)
+    >>> lifted(null_train, np.arange(0, 1000.0, 5), 2.0)
+    0.0
+    >>> round(lifted(null_train, np.append(np.arange(0, 1000.0, 5), np.full(30, 999.5)), 2.0))
+    27
+    """
+    ordered, n_train, n_mixed = np.sort(null_train)[::-1], null_train.size, mixture.size
+    most = 0.0
+    for share in _TAILS:
+        lowest = ordered[int(share * n_train)]
+        n_nulls, n_above = (int(np.count_nonzero(s > lowest)) for s in (null_train, mixture))
+        expected = n_mixed * (n_nulls + 1) / (n_train + 1)
+        error = np.sqrt(expected * (1 + n_mixed / n_train))
+        most = max(most, n_above - expected - n_errors * float(error))
+    return most
+
+
+def find_likeness(training: TrainingSet) -> tuple[Likeness, Forest] | None:
+    """Say what known novelties tell about the mixture, and the score by likeness alone.
+
+    None where no mixture rows are like them beyond chance, or far fewer than stand out anyway.
+
+    Proof: Theorem 1 (docs/theory.md#thm-valid).
+    """
+    assert training.known is not None  # noqa: S101  (callers check)
+    known, n_known, n_train = training.known, training.n_known, len(training.null_train)
+    rows, labels = training.labelled()
+    n_rows = len(rows)
+    rows, labels = np.concatenate([rows, known]), np.append(labels, np.ones(n_known, dtype=int))
+    forests, axes = WeightedForests(random_state=_SEED % 2**32), axes_of(rows)
+    by_kind = np.repeat(
+        [1.0, 0.0, _OF_KNOWN * n_train / n_known], [n_train, n_rows - n_train, n_known]
+    )
+    alike = vote(forests.searching(rows, _SEARCH_ROWS_PER_LEAF), axes, labels, by_kind)
+    alike = over_equal_rows(alike, rows)
+
+    def parts(scores: Vector) -> tuple[Vector, Vector]:
+        return scores[:n_train], scores[n_train:n_rows]
+
+    n_alike = lifted(*parts(alike), _SURE)
+    if n_alike <= 0:
+        return None
+    weight = min(_MOST_WEIGHT, n_alike / n_known)
+    search = dict(distances(rows[:n_rows], n_train))
+    for name, of_known in (("forests", 0.0), ("forests with known rows", weight)):
+        weights = np.repeat([1.0, of_known], [n_rows, n_known])
+        search[name] = over_equal_rows(vote(forests.searching(rows), axes, labels, weights), rows)
+    n_usual = max(
+        lifted(*parts(scores), _USUAL) for name, scores in search.items() if "known" not in name
+    )
+    if n_alike < _LEAST_RATIO * n_usual:
+        return None
+    by_likeness = lifted(*parts(alike), _USUAL)
+    share = by_likeness / (by_likeness + n_usual) * n_known / (n_known + _FEW)
+    share *= min(1.0, n_alike / _MANY)
+    of_likeness = _likely_by_likeness(*parts(alike), n_alike)
+    others = average(*(likely_novel(*parts(scores)) for scores in search.values()))
+    likely = (1 - share) * others + share * of_likeness
+    weights = by_kind.copy()
+    weights[n_train:n_rows] = of_likeness
+    grown = [
+        forest.grow(bins, labels, weights).forest
+        for forest, bins in zip(forests.scoring(rows, _ROWS_PER_LEAF), axes, strict=True)
+    ]
+    return Likeness(known, weight, likely, share), join_forests(grown)
+
+
+def _likely_by_likeness(null_train: Vector, mixture: Vector, n_alike: float) -> Vector:
+    """Say how likely mixture rows are novel by their likeness with known novelties.
+
+    Many rows may be equally unlike all of them; then only those in the tail count.
+    """
+    likely = likely_novel(null_train, mixture)
+    if likely.sum() <= 2 * max(n_alike, 5):
+        return likely
+    lowest = np.sort(null_train)[::-1][int(_FIRST_TAIL * null_train.size)]
+    return np.where(mixture > lowest, likely, 0.0)
+
+
+def fit_with_known(candidates: Sequence[Scorer], training: TrainingSet) -> FittedScorer:
+    """Fit the best candidate, from known novelties too where the mixture has rows like them."""
+    without = replace(training, known=None)
+    both = find_likeness(training)
+    if both is None:
+        return _noted(fit_best(candidates, without), None, training.n_known)
+    likeness, by_likeness = both
+    chosen = candidates[0]
+    if len(candidates) > 1:
+        from conovel.scorers.selection import select_scorer  # noqa: PLC0415  (as in `fit_best`)
+
+        chosen = candidates[select_scorer(candidates, without).chosen]
+    fitted = chosen.fit_known(without, likeness)
+    alone = FittedScorer(fitted.scorer, by_likeness.score, "probability", by_likeness)
+    weights = 1 - likeness.share, likeness.share
+    added = AddedScores.of((fitted, alone), weights, training.mixture)
+    whole = FittedScorer(fitted.scorer, added.score, "log-odds", None, selection=fitted.selection)
+    return _noted(whole, likeness.share, training.n_known)
+
+
+def _noted(fitted: FittedScorer, share: float | None, n_known: int) -> FittedScorer:
+    """Note in the selection how far known novelties counted."""
+    names = ("without known novelties", "with known novelties")
+    rule = f"too few rows are like the {n_known:,} known novelties, so they do not count"
+    if share is not None:
+        rule = f"likeness with {n_known:,} known novelties has a share of {share:.2f} in the score"
+    values = (1 - (share or 0.0), share or 0.0)
+    choice = Selection(names, values, int(share is not None), "known", rule)
+    return replace(fitted, known=choice)
+
+
+@dataclass(frozen=True, eq=False)
+class AddedScores:
+    """Several scores in standard units of the mixture, added up with weights."""
+
+    parts: tuple[FittedScorer, ...]
+    weights: tuple[float, ...]
+    centres: tuple[float, ...]
+    units: tuple[float, ...]
+
+    @classmethod
+    def of(
+        cls, parts: tuple[FittedScorer, ...], weights: tuple[float, ...], mixture: Mixture
+    ) -> AddedScores:
+        """Measure the scores on the mixture, whichever of its rows are calibration rows.
+
+        Proof: Theorem 1 (docs/theory.md#thm-valid).
+        """
+        measured = [np.sort(_as_log_odds(part, mixture.score(part))) for part in parts]
+        units = (float(scores.std()) for scores in measured)
+        centres = tuple(float(scores.mean()) for scores in measured)
+        return cls(parts, weights, centres, tuple(unit if unit > 0 else 1.0 for unit in units))
+
+    @property
+    def by_row(self) -> bool:
+        """Whether a row has the same score in any batch."""
+        return all(map(is_by_row, self.parts))
+
+    def score(self, X: Matrix) -> Vector:
+        """Score each row."""
+        measured = zip(self.parts, self.weights, self.centres, self.units, strict=True)
+        return add_up(
+            weight * ((_as_log_odds(part, part.score(X)) - centre) / unit)
+            for part, weight, centre, unit in measured
+        )
+
+
+def _as_log_odds(part: FittedScorer, scores: Vector) -> Vector:
+    return log_odds(scores) if part.scale == "probability" else scores
