@@ -40,6 +40,12 @@ RUN = {
         "<Ledger",
         "friday.csv: 300 rows",
     ],
+    "how-to/verdicts.md": [
+        "rows were judged novel",
+        "1000 known normals spent, 500 left",
+        "verdicts added to bank.verdicts, on today.csv",
+        "≤ 0.1",
+    ],
     "how-to/networks.md": [
         "of them in the north",
         "'messages': 6",
