@@ -213,7 +213,8 @@ def judge_verdicts(entries: Any) -> str:
         verdicts = Verdicts(path)
         picture_of(verdicts.summary())
         verdicts.known_rows(), verdicts.train_only_rows()
-        verdicts.spent(valid.known_normals())
+        is_frame = any(one.columns is not None for one in verdicts.batches)
+        verdicts.spent(valid.known_normals(is_frame=is_frame))
 
     return _judge_file("site.verdicts", b"".join(lines), read)
 

@@ -115,9 +115,15 @@ def ledgers() -> list[Any]:
     return [*json.loads(json.dumps(made)), network]
 
 
-def known_normals() -> np.ndarray[Any, Any]:
-    """Return the known normals of the file of verdicts."""
-    return _rows(0, 300)
+def known_normals(*, is_frame: bool) -> Any:
+    """Return the known normals of a file of verdicts: numbers, or a frame with texts."""
+    return _framed(_rows(0, 300)) if is_frame else _rows(0, 300)
+
+
+def _framed(rows: np.ndarray[Any, Any]) -> Any:
+    import pandas as pd  # noqa: PLC0415
+
+    return pd.DataFrame(rows, columns=["a", "b"]).assign(c=["x", "y"] * (len(rows) // 2))
 
 
 @cache
@@ -126,18 +132,13 @@ def verdicts() -> list[Any]:
     import tempfile  # noqa: PLC0415
     from pathlib import Path  # noqa: PLC0415
 
-    import pandas as pd  # noqa: PLC0415
-
     import conovel as cn  # noqa: PLC0415
 
-    def framed(rows: np.ndarray[Any, Any]) -> pd.DataFrame:
-        return pd.DataFrame(rows, columns=["a", "b"]).assign(c=["x", "y"] * (len(rows) // 2))
-
     made = []
-    for as_sample in (np.asarray, framed):
+    for as_sample in (np.asarray, _framed):
         with tempfile.TemporaryDirectory() as folder:
             book = cn.Verdicts(Path(folder) / "site.verdicts")
-            detector, normals = cn.AdaDetect("logistic", 0.2), known_normals()
+            detector, normals = cn.AdaDetect("logistic", 0.2), _rows(0, 300)
             detector.detect(as_sample(normals), as_sample(_rows(1, 40, 9)), verdicts=book)
             book.add({name: "novel" for name in book.batches[0].ids[:3]}, who="ana")
             book.add({book.batches[0].ids[0]: "normal"}, who="ana")

@@ -6,6 +6,10 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 import conovel as cn
 from conovel.errors import (
@@ -230,6 +234,43 @@ def test_a_ledger_and_verdicts_have_one_list_over_all_epochs(book, tmp_path):
     assert "list over all batches" in result.guarantee.statement
     with pytest.raises(BatchRefusedError, match="other known normals"):
         detect(with_fresh(), batch(3), book, ledger=ledger)  # another file of verdicts
+
+
+def test_rows_that_were_judged_novel_are_known_novelties(book):
+    """What they add can be seen: a kind that is too weak to be found without them."""
+    before = book.path.read_bytes()
+    X_test = batch(1, n_novel=0)
+    X_test[:6] += 2
+    with_rows = cn.AdaDetect("logistic").detect(with_fresh(), X_test, verdicts=book)
+    assert with_rows.parts["verdicts"].n_novel == len(book.known_rows()) > 5
+    book.path.write_bytes(before)
+    book.add(dict.fromkeys(book.batches[0].ids, "unclear"))
+    without = cn.AdaDetect("logistic").detect(with_fresh(), X_test, verdicts=book)
+    assert without.parts["verdicts"].n_novel == 0
+    assert without.n_calibration == with_rows.n_calibration
+    assert np.sort(with_rows.ranks[:6]).sum() < np.sort(without.ranks[:6]).sum()
+
+
+def test_more_known_novelties_may_be_given_but_no_rows_whose_verdicts_wait(book):
+    result = detect(with_fresh(), batch(1), book, X_known=batch(7)[:3])
+    assert result.parts["verdicts"].n_novel > 5
+    waiting = cn.Verdicts(book.path, learn=False)
+    with pytest.raises(InputError, match="3 rows of X_known were tested"):
+        detect(with_fresh(), batch(2), waiting, X_known=batch(1)[:3])
+
+
+def test_pipelines_on_frames_learn_from_verdicts(tmp_path):
+    book = cn.Verdicts(tmp_path / "site.verdicts")
+    columns = ColumnTransformer([("c", OneHotEncoder(), ["city"])], remainder="passthrough")
+    detector = cn.AdaDetect(make_pipeline(columns, LogisticRegression()))
+    detector.detect(framed(normals(0)), framed(batch(0)), verdicts=book)
+    book.add(dict.fromkeys(book.batches[0].ids[1:], "novel"))
+    book.add({book.batches[0].ids[0]: "normal"})
+    late = np.concatenate([with_fresh(), batch(0)[50:55]])
+    result = detector.detect(framed(late), framed(batch(1)), verdicts=book)
+    update = result.parts["verdicts"]
+    assert (update.n_spent, update.n_left) == (600, 400)
+    assert result.n_train + result.n_calibration == 1005
 
 
 def test_the_same_detection_again_is_one_batch(book):

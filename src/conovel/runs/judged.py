@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from conovel.errors import BatchRefusedError, SpentRowsError
+from conovel.errors import BatchRefusedError, InputError, SpentRowsError
 from conovel.rows.chained_lines import LogEntry, now
 from conovel.rows.pairs import stacked, without_kinds
 from conovel.rows.samples import Table, part_of, read_sample
@@ -122,11 +122,18 @@ class Judged:
 
     def known_with(self, X_known: Any, schema: SchemaLike) -> Any:
         """Return known novelties that were given, and below them rows that were judged novel."""
-        if X_known is None or self.novel is None:
-            return self.novel if X_known is None else X_known
+        if X_known is None:
+            return self.novel
         rows, _ = without_kinds(X_known, self.null)
         given = read_sample(rows, "X_known", self.null.columns, as_schema(schema))
-        return stacked(given, self.novel)
+        others = recorded(self.content) - self.trains
+        tested = tested_in(self.content, others)
+        if again := int(same_rows(row_digests(given, self.content.key), tested).sum()):
+            raise InputError(
+                f"{counted(again, 'row')} of X_known were tested in a batch from which the score"
+                " does not learn yet: leave them out. Verdicts bring them when they may train"
+            )
+        return X_known if self.novel is None else stacked(given, self.novel)
 
     def findings(self) -> tuple[Finding, ...]:
         """Say how many known normals are left, and what has no part."""
@@ -163,10 +170,10 @@ class Judged:
         rows = np.flatnonzero(result.rejected)
         names = [str(i) if result.ids is None else str(result.ids[i]) for i in rows.tolist()]
         samples = self.known_normals, self.tested
-        known, tested = map(sample_digest, samples)
+        digests = tuple(map(sample_digest, samples))
         content = self.verdicts.read()
         for one in reversed(content.batches):
-            if (one.known, one.tested, one.ids) == (known, tested, names):
+            if (one.normals, one.tested, one.ids) == (*digests, names):
                 title = one.name  # the same detection again
                 break
         else:
@@ -174,7 +181,11 @@ class Judged:
             batch: LogEntry = {"entry": "batch", "time": now(), "name": title}
             batch["agent"] = result.name
             about = {"level": str(result.level), "n_tests": result.rejected.size, "ids": names}
-            batch |= {"known": known, "tested": tested} | about | stored_rows(self.test, rows)
+            batch |= (
+                {"normals": digests[0], "tested": digests[1]}
+                | about
+                | stored_rows(self.test, rows)
+            )
             self.verdicts.record([*map(sample_entry, samples), batch])
         part = replace(self.update, batch=title)
         guarantee = with_verdicts(result.guarantee) if self.trains else result.guarantee

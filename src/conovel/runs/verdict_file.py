@@ -6,12 +6,12 @@ Lines are chained by hashes (:mod:`conovel.rows.chained_lines`). Every line has 
     begin    conovel "verdicts", format 1, key: what digests of rows are keyed with
     sample   digest, rows: digests of rows in ascending order, 8 bytes each, in base64
     batch    name, agent, level, n_tests, ids of the flagged rows, columns (null for an array),
-             kinds: the type of each column, values: the flagged rows as they were read, known and
-             tested: the digest of the sample of known normals and of the tested rows
+             kinds: the type of each column, values: the flagged rows as they were read, normals
+             and tested: the digests of the samples of known normals and of tested rows
     verdict  batch (its number from 1), id, verdict "novel", "normal" or "unclear", kind, note, who
     trained  batches (numbers) whose verdicts a score has learnt from
 
-`values`, `known` and `tested` are null where a batch comes from a file of decisions. The file
+`values`, `normals` and `tested` are null where a batch comes from a file of decisions. The file
 holds rows. It is made for its owner alone and never leaves the site.
 """
 
@@ -35,7 +35,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from conovel.errors import ConovelError, FileError, InputError, SavedFileError
-from conovel.rows.chained_lines import INCOMPLETE, ChainedFile, LogEntry, now
+from conovel.rows.chained_lines import INCOMPLETE, Chain, ChainedFile, LogEntry, now
 from conovel.spec.records import Digest, as_record
 from conovel.stats.levels import as_level
 
@@ -81,7 +81,7 @@ class VerdictBatch:
     columns: list[_Text] | None
     kinds: list[list[_Text]] | None
     values: list[list[Any]] | None  # of the flagged rows: numbers, texts or None
-    known: Digest | None
+    normals: Digest | None
     tested: Digest | None
 
     @property
@@ -92,7 +92,7 @@ class VerdictBatch:
     @property
     def is_recorded(self) -> bool:
         """Whether its verdicts can train: its rows and what decided are in the file."""
-        return self.values is not None and self.known is not None
+        return self.values is not None and self.normals is not None
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Content:
         taken = {(one.name, one.agent) for one in self.batches}
         _require((batch.name, batch.agent) not in taken, "two batches have one name")
         _require(len(batch.ids) <= batch.n_tests, "a batch has more flagged rows than tests")
-        for sample in (batch.known, batch.tested):
+        for sample in (batch.normals, batch.tested):
             _require(sample is None or sample in self.samples, "a batch has an unknown sample")
         _require_values(batch)
         self.batches.append(batch)
@@ -224,7 +224,10 @@ class VerdictFile(ChainedFile):
             raise FileError(f"{self.path} cannot be read: {error}") from None
         if size > MAX_BYTES:
             raise SavedFileError(f"{self.path} is larger than a file of verdicts may be")
-        chain = self.read()
+        return self.content_of(self.read())
+
+    def content_of(self, chain: Chain) -> Content:
+        """Check lines that were read."""
         content = Content()
         try:
             is_end = chain.why == "it is incomplete"  # broken off, and not confirmed to anybody

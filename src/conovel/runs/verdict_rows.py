@@ -30,7 +30,7 @@ def judged_batches(content: Content) -> set[int]:
 def spent_by(content: Content, numbers: Iterable[int]) -> Copies:
     """Return the known normals that are spent if the verdicts of some batches have trained."""
     spent = NO_ROWS
-    samples = (content.batches[number - 1].known for number in sorted(numbers))
+    samples = (content.batches[number - 1].normals for number in sorted(numbers))
     for name in dict.fromkeys(samples):
         if name is not None:
             spent = spent.joined(Copies.of(content.samples[name]))

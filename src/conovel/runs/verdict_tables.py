@@ -177,7 +177,7 @@ def _batch_of(
     name = f"{title} (batch {len(batches) + 1})" if is_taken else title
     entry: LogEntry = {"entry": "batch", "time": now(), "name": name, "agent": one.agent}
     entry |= {"level": str(as_level(stated)), "n_tests": max(one.n_tests, 1), "ids": one.ids}
-    nothing = dict.fromkeys(("columns", "kinds", "values", "known", "tested"))
+    nothing = dict.fromkeys(("columns", "kinds", "values", "normals", "tested"))
     book.record([entry | nothing])
     return name, one.agent
 

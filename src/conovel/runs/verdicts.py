@@ -115,7 +115,7 @@ class Verdicts:
         judged : mapping, or iterable of mappings
             Ids of rows and "novel", "normal" or "unclear"; or records with the keys `id` and
             `verdict`, and if there are any `kind`, `note` and `agent`. A row without an id has its
-            position in ``X_test``.
+            position in ``X_test``. Rows with the same id have the same verdict.
         batch : str, optional
             The name of the batch; the latest in which a row was flagged if not given.
         who : str, optional
@@ -129,8 +129,8 @@ class Verdicts:
         if isinstance(judged, Mapping):
             judged = [{"id": name, "verdict": word} for name, word in judged.items()]
         who = _user() if who is None else who
-        with self._file.reading() as (_, new):
-            content = self.read()
+        with self._file.reading() as (chain, new):
+            content = self._file.content_of(chain)
             for place, record in enumerate(judged, 1):
                 new.append(_verdict_entry(content, dict(record), batch, who, place))
             require_readable(content, new, self.path)
@@ -141,8 +141,8 @@ class Verdicts:
 
         With `expected`, refuse if other batches than these have trained in the meantime.
         """
-        with self._file.reading() as (_, new):
-            content = self.read()
+        with self._file.reading() as (chain, new):
+            content = self._file.content_of(chain)
             if expected is not None and not content.trained <= expected:
                 raise InputError(
                     f"{self.path} was used by another detection in the meantime: run this one"
