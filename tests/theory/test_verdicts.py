@@ -77,7 +77,7 @@ def test_the_naive_loop_breaks_the_level_and_fresh_calibration_rows_attain_it(n_
 @pytest.mark.slow
 @pytest.mark.parametrize("n_novel", [0, 2])
 def test_the_naive_loop_in_many_trials(n_novel):
-    check_loop(20_000, n_novel)
+    check_loop(8000, n_novel)
 
 
 def listed_share(trial):
@@ -99,9 +99,46 @@ def check_list(trials):
 
 
 def test_the_list_over_both_epochs():
-    check_list(150)
+    check_list(60)
 
 
 @pytest.mark.slow
 def test_the_list_over_both_epochs_in_many_trials():
-    check_list(3000)
+    check_list(1000)
+
+
+def detected_share(trial, folder):
+    """Detect, judge, append fresh known normals, detect again: the share of the second batch."""
+    rng = np.random.default_rng([trial, 21])
+    book = cn.Verdicts(folder / f"{trial}.verdicts")
+    detector = cn.AdaDetect("logistic", 0.2, random_state=trial)
+    batches = rng.normal(size=(2, 20, 3))
+    batches[:, :4] += 2.5
+    known_normals = rng.normal(size=(399, 3))
+    detector.detect(known_normals[:300], batches[0], verdicts=book, check=False)
+    words = {i: "novel" if int(i) < 4 else "normal" for i in book.batches[0].ids}
+    book.add(words, who="ana")
+    result = detector.detect(known_normals, batches[1], verdicts=book, check=False)
+    assert result.n_calibration == 99  # α(ℓ+1)/m = 1
+    assert result.parts["verdicts"].n_spent == 300
+    return result.rejected[4:].sum() / max(result.n_rejected, 1), bool(words)
+
+
+def check_detections(trials, folder):
+    shares, learnt_something = zip(
+        *(detected_share(t, folder) for t in range(trials)), strict=True
+    )
+    assert np.mean(learnt_something) > 0.5
+    error = np.std(shares) / trials**0.5
+    assert abs(np.mean(shares) - 0.2 * 16 / 20) <= 3 * error
+
+
+@pytest.mark.filterwarnings("ignore::conovel.errors.ConovelWarning")
+def test_detections_that_learn_from_verdicts_attain_the_bound(tmp_path):
+    check_detections(80, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::conovel.errors.ConovelWarning")
+def test_detections_that_learn_from_verdicts_attain_the_bound_in_many_trials(tmp_path):
+    check_detections(1000, tmp_path)
