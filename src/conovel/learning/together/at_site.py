@@ -45,6 +45,15 @@ class TogetherScore:
         return scores if self.own is None else scores + self.own.score(rows)
 
 
+def shared_known(site: Any) -> Matrix | None:
+    """Return the known novelties of a site that sums may be taken over: none without consent."""
+    known = getattr(site, "known", None)
+    if known is None or not site.work.share_known:
+        return None
+    values: Matrix = known.values
+    return values
+
+
 class SiteLearner:
     """What a site remembers from round to round; see :class:`Learner`."""
 
@@ -61,7 +70,7 @@ class SiteLearner:
         """Return the numbers of the first round; `weight` is that of the site's group."""
         self._site, site.weight = site, weight
         training = site.own_block.training
-        self.rows = AgentRows(training.null_train, training.mixture.rows)
+        self.rows = AgentRows(training.null_train, training.mixture.rows, shared_known(site))
         n_columns = self.rows.values.shape[1]
         self.learner = Learner(n_columns, len(self._party.agents), self._party.spec.seed)
         return self._answer()
