@@ -116,7 +116,6 @@ def detect(
     """
     require_there(null, test, detector)
     from conovel.cli.ledger import begin_ledger  # noqa: PLC0415
-    from conovel.cli.verdicts import open_for_detect  # noqa: PLC0415
     from conovel.rows.datafiles import describe_files  # noqa: PLC0415
     from conovel.rows.storage import beside, require_writable, write_json  # noqa: PLC0415
 
@@ -134,10 +133,12 @@ def detect(
         check,
         reasons,
         keep_columns,
-        open_for_detect(verdicts, learn, detector),
     )
-    if verdicts is not None:
+    if verdicts is not None or learn is not None:
+        from conovel.cli.verdicts import open_for_detect  # noqa: PLC0415
+
         _refuse_pieces(memory, engine)
+        files = files._replace(verdicts=open_for_detect(verdicts, learn, detector))
     if detector is not None or ledger is not None:
         level = begin_ledger(ledger, level, final=final, batches=batches)
         _refuse_pieces(memory, engine)
@@ -347,7 +348,6 @@ def print_summary(
 ) -> None:
     """Print what was decided, what holds, and where it was written."""
     from conovel.cli.ledger import add_ledger_rows  # noqa: PLC0415
-    from conovel.cli.verdicts import add_verdict_rows  # noqa: PLC0415
     from conovel.rows.storage import beside  # noqa: PLC0415
     from conovel.runs.site_results import SiteResult  # noqa: PLC0415
 
@@ -371,6 +371,8 @@ def print_summary(
     if summary.get("pi0") is not None:
         table.add_row("share of normals", f"{summary['pi0']:.3f} (estimated)")
     if isinstance(result, SiteResult) and "verdicts" in result.parts:
+        from conovel.cli.verdicts import add_verdict_rows  # noqa: PLC0415
+
         add_verdict_rows(table, result.parts["verdicts"], out)
     update = result.ledger if isinstance(result, SiteResult) else None
     if update is not None and ledger is not None:

@@ -35,7 +35,10 @@ class AuditLog(ChainedFile):
     """The file of the log; several processes of a site may write to it."""
 
     most, error, what = MAX_LINE, FederationError, "the audit log"
-    advice = "see `conovel audit`, then move the file away; the next run begins a new one"
+    no_end = (
+        "does not end with an entry that holds: see `conovel audit`, then move the file away; the"
+        " next run begins a new one"
+    )
 
     def fits(self, entry: LogEntry) -> bool:
         """Tell whether an entry has the fields that are read later."""

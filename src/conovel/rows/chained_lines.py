@@ -88,7 +88,7 @@ class ChainedFile:
     most: ClassVar[int] = 1 << 16  # bytes of a line
     error: ClassVar[type[ConovelError]] = FileError
     what: ClassVar[str] = "the file"  # what it is called in an error
-    advice: ClassVar[str] = "move the file away; the next entry begins a new one"
+    no_end: ClassVar[str] = "does not end with an entry that holds"
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -160,7 +160,7 @@ class ChainedFile:
             file.seek(max(size - window, 0))
             if tail := find_tail(file.read(), whole=window >= size):
                 return tail
-        raise self.error(f"{self.path} does not end with an entry that holds: {self.advice}")
+        raise self.error(f"{self.path} {self.no_end}")
 
 
 @dataclass(frozen=True)

@@ -192,8 +192,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             learns from this batch alone, so evidence decides. One score that is kept finds more:
             :meth:`keep`.
         verdicts : Verdicts or path, optional
-            Record the batch, and learn from verdicts on earlier ones; see
-            :class:`conovel.Verdicts`.
+            Record the batch, and learn from verdicts on earlier ones: :class:`conovel.Verdicts`.
         name : str, optional
             What the ledger and the verdicts call the batch.
         check : bool
@@ -205,9 +204,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         settings = self.settings()
         judged = None
         if verdicts is not None:
-            frames = settings.keep_frames
-            about = self.schema, settings.level, name
-            judged = plan_judged(verdicts, X_null, X_test, *about, keep_frames=frames)
+            judged = plan_judged(verdicts, X_null, X_test, self.schema, settings, name)
             X_null, X_test = judged.null, judged.test
         together: Callable[[Detection], Detection] | None = None
         if ledger is not None:  # before columns become features, which follow from the batch

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,9 @@ from conovel.runs.verdicts import Verdicts, open_verdicts
 from conovel.spec.findings import Finding
 from conovel.spec.guarantee import with_verdicts
 from conovel.stats.words import counted
+
+if TYPE_CHECKING:
+    from conovel.runs.one_site import OneSiteSettings
 
 _FEW = Fraction(1, 20)  # with so many calibration rows, this share of the rows can be flagged
 
@@ -206,10 +209,8 @@ def plan_judged(
     X_null: Any,
     X_test: Any,
     schema: SchemaLike,
-    level: Fraction,
+    settings: OneSiteSettings,
     name: str | None = None,
-    *,
-    keep_frames: bool = False,
 ) -> Judged:
     """Say who trains and who calibrates, from the content of rows and numbers alone.
 
@@ -224,7 +225,7 @@ def plan_judged(
         content = verdicts.read()
     require_columns(content, null)
     digests, tested = (row_digests(sample, content.key) for sample in (null, test))
-    trains, waiting = _training_batches(verdicts, content, digests, level)
+    trains, waiting = _training_batches(verdicts, content, digests, settings.level)
     _require_new_tests(content, trains, tested)
     spent = spent_mask(digests, spent_by(content, trains))
     judged = same_rows(digests, tested_in(content, trains)) & ~spent
@@ -238,7 +239,7 @@ def plan_judged(
     train_only = (spent | judged)[kept]
     normal = judged_rows(content, "normal", trains)
     n_normal = 0
-    if normal is not None and not keep_frames:  # a pipeline has the rows of one frame
+    if normal is not None and not settings.keep_frames:  # a pipeline has the rows of one frame
         n_normal = len(normal)
         own = row_digests(normal, content.key)
         extra = np.flatnonzero(~first_copies(own, Copies.of(digests)))

@@ -162,7 +162,10 @@ def read_samples(
 
 def plan_calibration(samples: Samples, settings: OneSiteSettings) -> Finding | None:
     """Warn, before any work, if too few rows will calibrate; return what to say if few will."""
-    n_test, n_calibration = len(samples.test), samples.split(settings)[1].size
+    n_null, n_test = samples.sizes
+    n_calibration = n_null - settings.n_train(n_null, n_test)
+    if samples.train_only is not None:
+        n_calibration = samples.split(settings)[1].size
     thin = thin_finding(n_calibration, n_test, settings.level, settings.pi0)
     if settings.pi0 is None:  # an estimate below m can make up for too few rows
         warn_resolution([(n_test, n_calibration)], settings.level)

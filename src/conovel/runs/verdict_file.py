@@ -208,7 +208,7 @@ class VerdictFile(ChainedFile):
     """The file; several processes of a site may write to it."""
 
     most, error, what = MAX_LINE, FileError, "a file of verdicts"
-    advice = "bring back a copy that holds"
+    no_end = "does not end with an entry that holds: bring back a copy that does"
 
     def fits(self, entry: LogEntry) -> bool:
         """Tell whether an entry has a known kind; :meth:`Content.take` reads it."""
