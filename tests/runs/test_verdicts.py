@@ -133,6 +133,7 @@ def test_when_none_is_left_the_error_says_what_to_do(book):
 def test_rows_of_a_batch_that_has_trained_are_not_tested_again(book):
     with pytest.raises(BatchRefusedError, match="tested in batch 'monday'"):
         detect(with_fresh(), np.concatenate([batch(0)[:20], batch(1)]), book)
+    detect(with_fresh(), np.concatenate([batch(0)[:2], batch(1)]), book)  # may be by chance
 
 
 def test_scores_do_not_know_roles(book):
@@ -273,6 +274,19 @@ def test_pipelines_on_frames_learn_from_verdicts(tmp_path):
     assert result.n_train + result.n_calibration == 1005
 
 
+def test_a_verdict_that_is_changed_within_an_epoch_counts_from_the_next_one_on(book):
+    first = detect(with_fresh(), batch(1), book).parts["verdicts"]
+    book.add(dict.fromkeys(book.batches[0].ids, "unclear"))
+    for learn in (None, False):
+        same = detect(with_fresh(), batch(2), cn.Verdicts(book.path, learn)).parts["verdicts"]
+        assert (same.n_novel, same.n_spent) == (first.n_novel, 600)
+    judge(book)
+    more = np.concatenate([with_fresh(), normals(8, 300)])
+    later = detect(more, batch(3), book).parts["verdicts"]
+    assert later.n_spent == 1000
+    assert later.n_novel == sum(one.verdict == "novel" for one in book.read().verdicts.values())
+
+
 def test_the_same_detection_again_is_one_batch(book):
     detect(normals(0), batch(0), book, name="monday")
     assert len(book.batches) == 1
@@ -336,7 +350,7 @@ def test_a_detection_that_was_overtaken_is_refused(book):
     from conovel.runs.judged import plan_judged
 
     late = plan_judged(
-        cn.Verdicts(book.path, False), with_fresh(), batch(1), None, cn.Ledger().level
+        cn.Verdicts(book.path, False), with_fresh(), batch(1), None, cn.AdaDetect().settings()
     )
     detect(with_fresh(), batch(2), book)
     with pytest.raises(InputError, match="run this one again"):

@@ -133,11 +133,17 @@ class Content:
     history: list[Verdict] = field(default_factory=list)  # the oldest first
     trained: set[int] = field(default_factory=set)  # numbers of batches
     names: list[frozenset[str]] = field(default_factory=list)  # the ids of each batch
+    n_settled: int = 0  # verdicts that were there when a score last began to learn
 
     @property
     def verdicts(self) -> dict[tuple[int, str], Verdict]:
         """The verdict that holds, by the number of the batch and the id of the row."""
         return {(one.batch, one.id): one for one in self.history}
+
+    @property
+    def settled(self) -> dict[tuple[int, str], Verdict]:
+        """The verdicts from which the scores of the running epoch learn."""
+        return {(one.batch, one.id): one for one in self.history[: self.n_settled]}
 
     def take(self, entry: LogEntry) -> None:
         """Add an entry if it agrees with those before."""
@@ -187,6 +193,7 @@ class Content:
             is_there = number <= len(self.batches) and self.batches[number - 1].is_recorded
             _require(is_there, "a batch that is not recorded has trained")
         self.trained.update(record.batches)
+        self.n_settled = len(self.history)
 
 
 def require_readable(content: Content, entries: Sequence[LogEntry], path: Path) -> None:

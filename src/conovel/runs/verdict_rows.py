@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,9 @@ from conovel.rows.columns import Numbers, RawColumn, Texts
 from conovel.rows.samples import Table, as_clean, as_table, part_of
 from conovel.rows.tables import Rows
 from conovel.runs.spent_rows import NO_ROWS, Copies
-from conovel.runs.verdict_file import Content
+from conovel.runs.verdict_file import Content, Verdict
+
+Held: TypeAlias = Mapping[tuple[int, str], Verdict]  # by the number of a batch and the id of a row
 
 
 def recorded(content: Content) -> set[int]:
@@ -60,9 +62,11 @@ def require_columns(content: Content, sample: Rows | Table) -> None:
         )
 
 
-def judged_places(content: Content, word: str, numbers: Iterable[int]) -> list[tuple[int, int]]:
+def judged_places(
+    content: Content, word: str, numbers: Iterable[int], held: Held | None = None
+) -> list[tuple[int, int]]:
     """Return the batch and the place there of each row with a verdict."""
-    held = content.verdicts
+    held = content.verdicts if held is None else held
     return [
         (number, place)
         for number in sorted(numbers)
@@ -71,9 +75,11 @@ def judged_places(content: Content, word: str, numbers: Iterable[int]) -> list[t
     ]
 
 
-def judged_rows(content: Content, word: str, numbers: Iterable[int]) -> Rows | Table | None:
+def judged_rows(
+    content: Content, word: str, numbers: Iterable[int], held: Held | None = None
+) -> Rows | Table | None:
     """Return the rows of some batches with a verdict, as they were read; None if there is none."""
-    places = judged_places(content, word, numbers)
+    places = judged_places(content, word, numbers, held)
     if not places:
         return None
     first = content.batches[places[0][0] - 1]
