@@ -144,6 +144,21 @@ def test_the_record_of_simulate_is_enough(here):
     assert own.level == "1/10"
 
 
+def test_the_folder_of_a_run_between_organisations_is_enough(here):
+    folder = Path("results", "ab" * 16)
+    folder.mkdir(parents=True)
+    columns = {"id": [f"r{i}" for i in range(9)], "tested": [True] * 8 + [False]}
+    table_of_run = pd.DataFrame(columns).assign(rejected=[True, True, *[False] * 7])
+    table_of_run.to_parquet(folder / "decisions.parquet")
+    record = {"command": "agent", "site": "north", "transcript": {"spec": {"level": "1/5"}}}
+    (folder / "run.json").write_text(json.dumps(record))
+    Path("judged.csv").write_text("id,verdict\nr1,normal\nr0,unclear\n")
+    done("verdicts", "add", folder / "decisions.parquet", "judged.csv")
+    [own] = cn.Verdicts("site.verdicts").summary()["batches"]
+    assert (own["agent"], own["name"], own["level"]) == ("north", "ab" * 16, "1/5")
+    assert (own["n_tests"], own["n_flagged"], own["n_normal"], own["n_unclear"]) == (8, 2, 1, 1)
+
+
 def test_ids_may_be_spelled_as_spreadsheets_do(here):
     frame = table(2).assign(txn=["=A1", "-2", *(f"{i:03d}" for i in range(2, 100))])
     frame.to_csv("odd.csv", index=False)

@@ -219,6 +219,24 @@ def test_verdicts_are_kept_and_saved_by_the_page(opened, tmp_path):
     assert (records[0]["kind"], records[0]["note"]) == ("mule account", '\'=1+1, "called"')
 
 
+def test_verdicts_of_a_network_name_the_agent(browser, content, tmp_path):
+    changed = copy.deepcopy(content)
+    changed["reasons"] = {name: content["reasons"][""] for name in ("north", "south")}
+    file = tmp_path / "page.html"
+    file.write_text(render(changed), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(file.as_uri())
+    page.fill("#flagged-filter", "south")
+    page.locator("#flagged-rows tr td", has_text="north").first.wait_for(state="detached")
+    page.locator("#flagged-rows .judge button", has_text="normal").first.click()
+    with page.expect_download() as saved:
+        page.click("#verdicts-save")
+    saved.value.save_as(tmp_path / "verdicts.csv")
+    [record] = read_verdicts(tmp_path / "verdicts.csv")
+    assert (record["agent"], record["verdict"]) == ("south", "normal")
+    page.close()
+
+
 def test_a_long_name_is_whole_in_a_file_of_verdicts(content):
     changed = copy.deepcopy(content)
     changed["reasons"][""]["rows"][0]["row"] = "x" * 300

@@ -88,6 +88,9 @@ def test_verdicts_wait_until_fresh_normals_are_there(book):
     assert (update.n_spent, update.n_left) == (798, 199)
     assert len(update.batches) == 3  # of those that trained, and those that might have
     assert "they were collected apart" in enough.guarantee.assumptions[-1]
+    [finding] = [one for one in few.warnings if one.kind == "spent"]
+    assert "198 known normals would be left" in finding.message
+    assert "append fresh known normals" in finding.fix
     [finding] = [one for one in enough.warnings if one.kind == "spent"]
     assert "199 left to calibrate" in finding.message
     assert not finding.breaks_promise
@@ -285,6 +288,23 @@ def test_a_verdict_that_is_changed_within_an_epoch_counts_from_the_next_one_on(b
     later = detect(more, batch(3), book).parts["verdicts"]
     assert later.n_spent == 1000
     assert later.n_novel == sum(one.verdict == "novel" for one in book.read().verdicts.values())
+
+
+def test_rows_that_repeat_are_counted(tmp_path):
+    """Of coarse rows, the copies that were added are fresh; without the old ones nobody knows."""
+    book = cn.Verdicts(tmp_path / "site.verdicts")
+    first, more = (np.clip(normals(k, n).round(), -2, 2) for k, n in ((0, 600), (9, 400)))
+    detect(first, batch(0).round(), book)
+    judge(book)
+    others = detect(more, batch(1).round(), book).parts["verdicts"]
+    assert (others.batches, others.n_fresh, others.n_left) == ((), 0, 400)
+    with pytest.raises(SpentRowsError, match="known normals of earlier batches"):
+        detect(more, batch(2).round(), cn.Verdicts(book.path, learn=True))
+    book = cn.Verdicts(tmp_path / "other.verdicts")
+    detect(first, batch(0).round(), book)
+    judge(book)
+    update = detect(np.concatenate([more, first]), batch(1).round(), book).parts["verdicts"]
+    assert (update.n_spent, update.n_left, update.n_left_out) == (600, 400, 0)
 
 
 def test_the_same_detection_again_is_one_batch(book):

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +80,8 @@ class VerdictUpdate:
     n_spent, n_left, n_left_out : int
         Known normals that are spent, that may still calibrate or train, and that were tested in
         an earlier batch and have no part.
+    n_fresh : int
+        Known normals that no earlier batch had. So many would be left if all verdicts trained.
     """
 
     file: str
@@ -91,6 +93,7 @@ class VerdictUpdate:
     n_spent: int
     n_left: int
     n_left_out: int
+    n_fresh: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,16 +146,21 @@ class Judged:
     def findings(self) -> tuple[Finding, ...]:
         """Say how many known normals are left, and what has no part."""
         update, listed = self.update, []
-        numbers = {"n_spent": update.n_spent, "n_left": update.n_left}
-        if update.batches or update.waiting:
+        numbers = {"n_spent": update.n_spent, "n_left": update.n_left, "n_fresh": update.n_fresh}
+        fresh = "append fresh known normals to the others"
+        if update.batches:
             message = (
-                f"{counted(update.n_spent, 'known normal')} spent, {update.n_left:,} left to"
-                f" calibrate; verdicts of {counted(len(update.batches), 'batch')} train the score"
+                f"{counted(update.n_spent, 'known normal')} spent, because verdicts that they"
+                f" decided train the score; {update.n_left:,} left to calibrate"
             )
-            if update.waiting:
-                message += f", those of {len(update.waiting):,} wait"
-            fix = "append fresh known normals: the next verdicts that train spend those of today"
+            fix = f"{fresh} before further verdicts train: they will spend those of today"
             listed.append(Finding("spent", message, fix, numbers=numbers))
+        if update.waiting:
+            message = (
+                f"verdicts on {counted(len(update.waiting), 'batch')} wait: if the score learnt"
+                f" from them, {counted(update.n_fresh, 'known normal')} would be left to calibrate"
+            )
+            listed.append(Finding("spent", message, fresh, numbers=numbers))
         if update.n_left_out:
             message = (
                 f"{counted(update.n_left_out, 'known normal')} left out: an earlier batch tested"
@@ -227,30 +235,24 @@ def plan_judged(
         content = verdicts.read()
     require_columns(content, null)
     digests, tested = (row_digests(sample, content.key) for sample in (null, test))
-    trains, waiting = _training_batches(verdicts, content, digests, settings.level)
+    n_fresh = _n_fresh(content, digests)
+    trains, waiting = _training_batches(verdicts, content, n_fresh, settings.level)
     _require_new_tests(content, trains, tested)
-    spent = spent_mask(digests, spent_by(content, trains))
-    judged = same_rows(digests, tested_in(content, trains)) & ~spent
-    others = set(range(1, len(content.batches) + 1)) - trains
-    left_out = same_rows(digests, tested_in(content, others)) & ~spent & ~judged
-    n_left = int((~spent & ~judged & ~left_out).sum())
-    if not n_left:
-        raise _none_left(int(spent.sum()), verdicts, waiting)
-    kept = np.flatnonzero(~left_out)
-    rows = part_of_sample(null, kept) if left_out.any() else null
-    train_only = (spent | judged)[kept]
+    roles = _roles_of(content, digests, trains)
+    if not roles.n_left:
+        raise _none_left(int(roles.spent.sum()), verdicts, waiting)
+    kept = np.flatnonzero(~roles.left_out)
+    rows = null if kept.size == len(null) else part_of_sample(null, kept)
+    train_only = (roles.spent | roles.judged)[kept]
     # Within an epoch no verdict may follow from what its batches flagged.
     held = content.verdicts if trains > content.trained else content.settled
+    novel = usable_rows(judged_rows(content, "novel", trains, held), null, test)
     normal = judged_rows(content, "normal", trains, held)
-    n_normal = 0
     if normal is not None and not settings.keep_frames:  # a pipeline has the rows of one frame
-        n_normal = len(normal)
         own = row_digests(normal, content.key)
         extra = np.flatnonzero(~first_copies(own, Copies.of(digests)))
-        if extra.size:
-            rows = stacked(rows, part_of(normal, extra))
-            train_only = np.append(train_only, np.ones(extra.size, dtype=np.bool_))
-    novel = usable_rows(judged_rows(content, "novel", trains, held), null, test)
+        rows = stacked(rows, part_of(normal, extra)) if extra.size else rows
+        train_only = np.append(train_only, np.ones(extra.size, dtype=np.bool_))
     names = [one.name for one in content.batches]
     update = VerdictUpdate(
         file=str(verdicts.path),
@@ -258,10 +260,11 @@ def plan_judged(
         batches=tuple(names[number - 1] for number in sorted(trains)),
         waiting=tuple(names[number - 1] for number in waiting),
         n_novel=0 if novel is None else len(novel),
-        n_normal=n_normal,
-        n_spent=int(spent.sum()),
-        n_left=n_left,
-        n_left_out=int(left_out.sum()),
+        n_normal=0 if normal is None else len(normal),
+        n_spent=int(roles.spent.sum()),
+        n_left=roles.n_left,
+        n_left_out=int(roles.left_out.sum()),
+        n_fresh=n_fresh,
     )
     return Judged(
         verdicts=verdicts,
@@ -279,8 +282,37 @@ def plan_judged(
     )
 
 
+class _Roles(NamedTuple):
+    """Which known normals are spent, were tested in a batch that trains, and have no part."""
+
+    spent: NDArray[np.bool_]
+    judged: NDArray[np.bool_]
+    left_out: NDArray[np.bool_]
+
+    @property
+    def n_left(self) -> int:
+        return int((~self.spent & ~self.judged & ~self.left_out).sum())
+
+
+def _roles_of(content: Content, digests: Digests, trains: set[int]) -> _Roles:
+    spent = spent_mask(digests, spent_by(content, trains))
+    judged = same_rows(digests, tested_in(content, trains)) & ~spent
+    others = set(range(1, len(content.batches) + 1)) - trains
+    left_out = same_rows(digests, tested_in(content, others)) & ~spent & ~judged
+    return _Roles(spent, judged, left_out)
+
+
+def _n_fresh(content: Content, digests: Digests) -> int:
+    """Count the known normals that no earlier batch had; none is if that cannot be told."""
+    try:
+        used = spent_mask(digests, spent_by(content, recorded(content)))
+    except SpentRowsError:
+        return 0
+    return int((~used).sum())
+
+
 def _training_batches(
-    verdicts: Verdicts, content: Content, digests: Digests, level: Fraction
+    verdicts: Verdicts, content: Content, n_fresh: int, level: Fraction
 ) -> tuple[set[int], tuple[int, ...]]:
     """Say which batches train, and which wait because too few rows would be left.
 
@@ -293,10 +325,7 @@ def _training_batches(
     waiting = tuple(sorted(new & judged_batches(content)))
     begins = verdicts.learn
     if begins is None:
-        begins = False
-        if waiting:
-            spent = spent_mask(digests, spent_by(content, before | new))
-            begins = int((~spent).sum()) >= enough_rows(level)
+        begins = bool(waiting) and n_fresh >= enough_rows(level)
     return (before | new, ()) if begins else (before, waiting)
 
 

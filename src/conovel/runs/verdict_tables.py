@@ -186,7 +186,7 @@ def _level(about: Mapping[str, Any]) -> str | None:
     """Find the level in the record of a detection or of a run."""
     transcript = about.get("transcript")
     spec = transcript.get("spec") if isinstance(transcript, dict) else None
-    for place in (about, about.get("spec"), spec):
+    for place in (about.get("ledger"), about, about.get("spec"), spec):
         if isinstance(place, dict) and isinstance(place.get("level"), str):
             return str(place["level"])
     return None
