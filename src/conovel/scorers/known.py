@@ -3,8 +3,8 @@
 Users know some confirmed cases. They are fixed side information: a score may learn from them as it
 learns from null_train, and stays valid (Theorem 1, docs/theory.md). Two things are learnt.
 
-1. *Likeness.* Forests tell null_train from the known novelties alone. They say of each mixture row
-   how much it is like them.
+1. *Likeness.* Forests, or a discriminant where normals look Gaussian, tell null_train from the
+   known novelties alone. They say of each mixture row how much it is like them.
 2. *The task as before, with known rows.* The scorer tells null_train from the mixture, and known
    novelties count among the likely novelties of the mixture.
 
@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from conovel.models.forest import Forest
+from conovel.scorers.automatic import normality
 from conovel.scorers.base import (
     FittedScorer,
     Likeness,
@@ -33,11 +33,14 @@ from conovel.scorers.base import (
     TrainingSet,
     Vector,
     add_up,
+    classifier_score,
     fit_best,
     is_by_row,
     log_odds,
 )
+from conovel.scorers.blend import Discriminant
 from conovel.scorers.cross_fit import likely_novel
+from conovel.scorers.estimators import ClassifierScorer
 from conovel.scorers.weighted_forests import (
     WeightedForests,
     average,
@@ -100,7 +103,9 @@ def n_standing_out(null_train: Vector, mixture: Vector) -> int:
     return int(np.count_nonzero(null_share <= _FEW_NORMAL))
 
 
-def likeness_share(null_train: Vector, mixture: Vector, n_known: int, n_usual: float) -> float:
+def likeness_share(
+    null_train: Vector, mixture: Vector, n_known: int, n_usual: float, n_least: float
+) -> float:
     """Return how much likeness counts in the whole score, from 0 up to, not including, 1.
 
     Parameters
@@ -111,16 +116,18 @@ def likeness_share(null_train: Vector, mixture: Vector, n_known: int, n_usual: f
         How many novelties are known.
     n_usual : float
         How many mixture rows stand out without them.
+    n_least : float
+        How many likeness must lift to count at all.
     """
     n_alike = lifted(null_train, mixture, _SURE)
-    if n_alike <= 0 or n_alike < _LEAST_RATIO * n_usual:
+    if n_alike <= 0 or n_alike < n_least:
         return 0.0
     by_likeness = lifted(null_train, mixture, _USUAL)
     share = by_likeness / (by_likeness + n_usual) * n_known / (n_known + _FEW)
     return share * min(1.0, n_alike / _MANY)
 
 
-def find_likeness(training: TrainingSet) -> tuple[Likeness, Forest] | None:
+def find_likeness(training: TrainingSet) -> tuple[Likeness, FittedScorer] | None:
     """Say what known novelties tell about the mixture, and the score by likeness alone.
 
     None where no mixture rows are like them beyond chance, or far fewer than stand out anyway.
@@ -161,19 +168,30 @@ def find_likeness(training: TrainingSet) -> tuple[Likeness, Forest] | None:
             if "known" not in name
         ),
     )
-    share = likeness_share(*parts(alike), n_known, n_usual)
+    share = likeness_share(*parts(alike), n_known, n_usual, _LEAST_RATIO * n_usual)
     if not share:
         return None
     of_likeness = _likely_by_likeness(*parts(alike), n_alike)
     others = average(*(likely_novel(*parts(scores)) for scores in search.values()))
     likely = (1 - share) * others + share * of_likeness
+    likeness = Likeness(known, weight, likely, share)
+    if normality(training.null_train).is_plausible:
+        return likeness, _discriminant(training.null_train, known)
     weights = by_kind.copy()
     weights[n_train:n_rows] = of_likeness
     grown = [
         forest.grow(bins, labels, weights).forest
         for forest, bins in zip(forests.scoring(rows, _ROWS_PER_LEAF), axes, strict=True)
     ]
-    return Likeness(known, weight, likely, share), join_forests(grown)
+    forest = join_forests(grown)
+    return likeness, FittedScorer(forests, forest.score, "probability", forest)
+
+
+def _discriminant(null_train: Matrix, known: Matrix) -> FittedScorer:
+    """Return the direction from the normals to the known novelties, where columns are Gaussian."""
+    labels = np.repeat([0, 1], [len(null_train), len(known)])
+    model = Discriminant().fit(np.concatenate([null_train, known]), labels)
+    return classifier_score(model, ClassifierScorer(model))
 
 
 def _likely_by_likeness(null_train: Vector, mixture: Vector, n_alike: float) -> Vector:
@@ -194,14 +212,13 @@ def fit_with_known(candidates: Sequence[Scorer], training: TrainingSet) -> Fitte
     both = find_likeness(training)
     if both is None:
         return _noted(fit_best(candidates, without), None, training.n_known)
-    likeness, by_likeness = both
+    likeness, alone = both
     chosen = candidates[0]
     if len(candidates) > 1:
         from conovel.scorers.selection import select_scorer  # noqa: PLC0415  (as in `fit_best`)
 
         chosen = candidates[select_scorer(candidates, without).chosen]
     fitted = chosen.fit_known(without, likeness)
-    alone = FittedScorer(fitted.scorer, by_likeness.score, "probability", by_likeness)
     weights = 1 - likeness.share, likeness.share
     added = AddedScores.of((fitted, alone), weights, training.mixture)
     whole = FittedScorer(fitted.scorer, added.score, "log-odds", None, selection=fitted.selection)

@@ -20,7 +20,9 @@ from conovel.scorers.known import likeness_share
 _MORE = 3  # times as many candidates are compared as in other forests
 _SHRINKAGE = 10.0  # as many rows the share of a parent counts for
 _STANDING_OUT = 0.005  # the share of the mixture that may stand out by chance
-_NOVEL = 0.5  # of the rows that stand out in a score that has learnt from them
+# Of the rows that stand out in a score that has learnt from them: those that are novel, and those
+# that likeness must lift at least.
+_NOVEL, _LEAST = 0.5, 0.2
 _MOST_WEIGHT = 6.0  # of the score, beside about 1.5 for the other parts
 _OTHERS = 1.5
 N_COUNTS = 4 * N_NARROW
@@ -97,7 +99,12 @@ class KnownPart:
             require_rows(counts, n_rows)
         centres = np.array([lowest_score(cell) for cell in range(N_NARROW)])
         likely = int(mixture[centres >= likely_from(null, mixture)].sum())
-        n_usual = _NOVEL * max(0.0, likely - _STANDING_OUT * self._n_mixture)
+        n_likely = max(0.0, likely - _STANDING_OUT * self._n_mixture)
         scores = np.repeat(centres, held), np.repeat(centres, by_likeness)
-        share = likeness_share(*scores, self._n_known, n_usual)
-        return min(_OTHERS * share / (1 - share), _MOST_WEIGHT)
+        share = likeness_share(*scores, self._n_known, _NOVEL * n_likely, _LEAST * n_likely)
+        return part_weight(share)
+
+
+def part_weight(share: float) -> float:
+    """Return what a part with this share in the whole score counts, beside the other parts."""
+    return min(_OTHERS * share / (1 - share), _MOST_WEIGHT)
