@@ -32,9 +32,9 @@ from conovel.runs.verdict_rows import (
     judged_rows,
     recorded,
     require_columns,
+    rows_tested_in,
     spent_by,
     stored_rows,
-    tested_in,
     usable_rows,
 )
 from conovel.runs.verdicts import Verdicts, open_verdicts
@@ -135,7 +135,7 @@ class Judged:
         rows, _ = without_kinds(X_known, self.null)
         given = read_sample(rows, "X_known", self.null.columns, as_schema(schema))
         others = recorded(self.content) - self.trains
-        tested = tested_in(self.content, others)
+        tested = rows_tested_in(self.content, others)
         if again := int(same_rows(row_digests(given, self.content.key), tested).sum()):
             raise InputError(
                 f"{counted(again, 'row')} of X_known were tested in a batch from which the score"
@@ -296,9 +296,9 @@ class _Roles(NamedTuple):
 
 def _roles_of(content: Content, digests: Digests, trains: set[int]) -> _Roles:
     spent = spent_mask(digests, spent_by(content, trains))
-    judged = same_rows(digests, tested_in(content, trains)) & ~spent
+    judged = same_rows(digests, rows_tested_in(content, trains)) & ~spent
     others = set(range(1, len(content.batches) + 1)) - trains
-    left_out = same_rows(digests, tested_in(content, others)) & ~spent & ~judged
+    left_out = same_rows(digests, rows_tested_in(content, others)) & ~spent & ~judged
     return _Roles(spent, judged, left_out)
 
 
@@ -332,7 +332,7 @@ def _training_batches(
 def _require_new_tests(content: Content, trains: set[int], tested: Digests) -> None:
     """Refuse the rows of a batch from which the score learns; a few may agree by chance."""
     for number in sorted(trains):
-        again = int(same_rows(tested, tested_in(content, {number})).sum())
+        again = int(same_rows(tested, rows_tested_in(content, {number})).sum())
         if again > _SAME * tested.size:
             raise BatchRefusedError(
                 f"{counted(again, 'row')} of X_test were tested in batch"

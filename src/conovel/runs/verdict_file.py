@@ -179,6 +179,9 @@ class Content:
         for sample in (batch.normals, batch.tested):
             _require(sample is None or sample in self.samples, "a batch has an unknown sample")
         _require_values(batch)
+        first = next((one for one in self.batches if one.is_recorded), batch)
+        is_same = not batch.is_recorded or _columns_of(first) == _columns_of(batch)
+        _require(is_same, "batches have different columns")
         self.batches.append(batch)
         self.names.append(frozenset(batch.ids))
 
@@ -308,10 +311,16 @@ def _require_values(batch: VerdictBatch) -> None:
     if values is None or kinds is None:
         _require(columns is None, "a batch has columns without values")
         return
-    _require(columns is None or len(set(columns)) == len(kinds), "columns and kinds disagree")
+    fits = columns is None or len(columns) == len(set(columns)) == len(kinds)
+    _require(fits, "columns and kinds disagree")
     _require(len(values) == len(batch.ids), "a batch has not one row for each id")
     _require(all(len(row) == len(kinds) for row in values), "a row has another width")
     _require(all(_are_alike(column) for column in zip(*values, strict=True)), "values are mixed")
+
+
+def _columns_of(batch: VerdictBatch) -> list[str] | int:
+    """Return the names of columns in one order, or their number where they have no names."""
+    return len(batch.kinds or ()) if batch.columns is None else sorted(batch.columns)
 
 
 def _are_alike(column: Sequence[Any]) -> bool:

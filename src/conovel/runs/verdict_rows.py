@@ -39,7 +39,7 @@ def spent_by(content: Content, numbers: Iterable[int]) -> Copies:
     return spent
 
 
-def tested_in(content: Content, numbers: Iterable[int]) -> Copies:
+def rows_tested_in(content: Content, numbers: Iterable[int]) -> Copies:
     """Return the rows that some batches have tested; batches are different rows."""
     names = [content.batches[number - 1].tested for number in sorted(numbers)]
     samples = [content.samples[name] for name in dict.fromkeys(names) if name is not None]
