@@ -20,8 +20,8 @@ PUBLIC = r"""
 AdaDetect(scorer=None, level=0.1, train_fraction=None, pi0=None, random_state=0,
     max_train_rows=100000, repeats=1, schema=None)
 AdaDetect.decision_function(X)
-AdaDetect.detect(X_null, X_test, *, ids=None, on_stage=None, on_finding=None, ledger=None,
-    name=None, check=True)
+AdaDetect.detect(X_null, X_test, X_known=None, *, ids=None, on_stage=None, on_finding=None,
+    ledger=None, verdicts=None, name=None, check=True)
 AdaDetect.fit(X, y=None, *, X_unlabelled=None)
 AdaDetect.fit_predict
 AdaDetect.keep(X_null, X_unlabelled=None, *, explain=False, on_stage=None)
@@ -36,6 +36,7 @@ Agent(name, X_null, X_test, scorer='as the network', bits='as the network', ids=
 Automatic(n_folds=4, random_state=None, shape=None)
 Automatic.candidates()
 Automatic.fit(training)
+Automatic.fit_known(training, likeness)
 Automatic.label
 Automatic.one_class(null_train)
 Automatic.with_seed(seed)
@@ -43,6 +44,7 @@ BatchRefusedError(InputError) is raised
 Blend(first, members, n_refits=(), n_folds=5, lead=1.0)
 Blend.cross_fit(fitter)
 Blend.fit(training)
+Blend.fit_known(training, likeness)
 Blend.label
 Blend.with_seed(seed)
 Check(p_value, columns, since, n_rows, n_latest, n_flagged, level, drift, p_columns,
@@ -111,8 +113,9 @@ Finding(kind, message, fix, columns=(), agent='', numbers=<factory>, trace=())
 Finding.breaks_promise
 Finding.of_agent(name)
 Finding.to_dict()
-FittedScorer(scorer, read, scale, estimator=None, weights=None, selection=None)
+FittedScorer(scorer, read, scale, estimator=None, weights=None, selection=None, known=None)
 FittedScorer.by_row
+FittedScorer.choices
 FittedScorer.flat
 FittedScorer.name
 FittedScorer.score(X)
@@ -182,6 +185,7 @@ NetworkRun.transcripts
 NetworkRun.warnings
 OneClass(model, higher, method='decision_function')
 OneClass.fit(training)
+OneClass.fit_known(training, likeness)
 OneClass.fit_nulls(null_train)
 OneClass.label
 OneClass.with_seed(seed)
@@ -192,6 +196,7 @@ Quantile.null_count(below, n_calibration, m)
 Refined(first, second=None, n_folds=5, n_refits=3)
 Refined.cross_fit(fitter)
 Refined.fit(training)
+Refined.fit_known(training, likeness)
 Refined.label
 Refined.learner
 Refined.with_seed(seed)
@@ -221,6 +226,7 @@ Schema.to_toml()
 Schema.used
 Scorer()
 Scorer.fit(training)
+Scorer.fit_known(training, likeness)
 Scorer.label
 Scorer.with_seed(seed)
 ScorerError(InputError) is raised
@@ -256,8 +262,9 @@ Storey.null_count(below, n_calibration, m)
 Surrogate = conovel.models.forest.Forest | conovel.models.linear.Linear |
     conovel.models.linear.Dense | conovel.models.quantized.forest.QuantizedForest |
     conovel.models.quantized.dense.QuantizedDense
-TrainingSet(null_train, mixture)
+TrainingSet(null_train, mixture, known=None)
 TrainingSet.labelled()
+TrainingSet.n_known
 Transcript(run_id='', spec=None, agents=<factory>, roster=(), n_tests=0, left=<factory>,
     weights=<factory>, rooms=<factory>, histograms=<factory>, shared=<factory>,
     commitments=<factory>, reveals=<factory>, all_ready=<factory>, group_wanted=<factory>,
@@ -273,6 +280,16 @@ Transcript.to_dict()
 Transcript.totals()
 Transcript.uncovered
 ValueTypeError(ColumnError, TypeError) is raised
+Verdicts(path, learn=None)
+Verdicts.add(judged, *, batch=None, who=None)
+Verdicts.batches
+Verdicts.history
+Verdicts.known_rows()
+Verdicts.read()
+Verdicts.record(entries, expected=None)
+Verdicts.spent(X_null)
+Verdicts.summary()
+Verdicts.train_only_rows()
 WireError(ConovelError, ValueError) is raised
 adjusted_pvalues(ranks, n_calibration)
 benjamini_hochberg(ranks, n_calibration, level, *, pi0=None)

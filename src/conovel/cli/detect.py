@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from conovel.runs.detection import Detection
     from conovel.runs.detector import AdaDetect
     from conovel.runs.file_detection import FileDetection
+    from conovel.runs.verdicts import Verdicts
     from conovel.site.engines import Engine
     from conovel.site.explain.reasons import Reasons
 
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
     " test, and answers in milliseconds.",
     ledger="File of a ledger: decide together with all earlier batches, with one guarantee for"
     " the list of all flagged rows. It is made if it is not there.",
+    verdicts="File of verdicts: record the batch, and learn from verdicts on earlier ones, which"
+    " `conovel verdicts add` puts there. It is made if it is not there.",
+    learn="With --verdicts, whether new verdicts train the score. By default they do as soon as"
+    " enough known normals are left to calibrate.",
     final="Begin a ledger whose decisions are final; it finds far less.",
     batches=typer.Option(min=1, help="With --final, how many batches share the level."),
     out="Where to write the decisions (.parquet or .csv); a .json goes beside.",
@@ -76,6 +81,8 @@ def detect(
     null: Path | None = None,
     detector: Path | None = None,
     ledger: Path | None = None,
+    verdicts: Path | None = None,
+    learn: bool | None = None,
     final: bool = False,
     batches: int = 30,
     out: Path | None = None,
@@ -127,6 +134,11 @@ def detect(
         reasons,
         keep_columns,
     )
+    if verdicts is not None or learn is not None:
+        from conovel.cli.verdicts import open_for_detect  # noqa: PLC0415
+
+        _refuse_pieces(memory, engine)
+        files = files._replace(verdicts=open_for_detect(verdicts, learn, detector))
     if detector is not None or ledger is not None:
         level = begin_ledger(ledger, level, final=final, batches=batches)
         _refuse_pieces(memory, engine)
@@ -166,7 +178,9 @@ def detect(
 def _refuse_pieces(memory: str | None, engine: str) -> None:
 
     if memory is not None or engine != "local":
-        raise InputError("--memory and --engine do not work with --detector or --ledger")
+        raise InputError(
+            "--memory and --engine do not work with --detector, --ledger or --verdicts"
+        )
 
 
 def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
@@ -199,7 +213,7 @@ def _with_normals(
     if files.null is None:
         raise InputError("give the known normals with --null, or a detector with --detector")
     detector = AdaDetect(*settings)
-    if files.ledger is None and _wants_pieces(files, memory, engine):
+    if files.ledger is None and files.verdicts is None and _wants_pieces(files, memory, engine):
         return _in_pieces(detector, files, memory, engine)
     return _in_memory(detector, files)
 
@@ -246,7 +260,8 @@ def _in_memory(detector: AdaDetect, files: DetectFiles) -> _Found:
             on_stage=show.stage,
             on_finding=show.finding,
             ledger=files.ledger,
-            name=None if files.ledger is None else files.test.name,
+            verdicts=files.verdicts,
+            name=files.test.name if files.ledger or files.verdicts else None,
             check=files.check,
         )
         show.stage("explaining flagged rows")
@@ -297,6 +312,7 @@ class DetectFiles(NamedTuple):
     check: bool
     most_reasons: int
     keep_columns: bool
+    verdicts: Verdicts | None = None
 
     @property
     def both(self) -> tuple[Path, Path]:
@@ -354,6 +370,10 @@ def print_summary(
         table.add_row("times flagged", f"{times_in_words(result)}, where a row is flagged")
     if summary.get("pi0") is not None:
         table.add_row("share of normals", f"{summary['pi0']:.3f} (estimated)")
+    if isinstance(result, SiteResult) and "verdicts" in result.parts:
+        from conovel.cli.verdicts import add_verdict_rows  # noqa: PLC0415
+
+        add_verdict_rows(table, result.parts["verdicts"], out)
     update = result.ledger if isinstance(result, SiteResult) else None
     if update is not None and ledger is not None:
         add_ledger_rows(table, update, ledger)

@@ -53,7 +53,7 @@ NOT_CHECKED = {
     " picture reasons site transcript.agents.*.n_null transcript.n_tests transcript.rounds"
     f" transcript.run_id warnings {' '.join(_BEHIND_THE_RANKS)}",
     "detect": "detector ledger n_train null pi0 picture read_as reasons scorer selection test"
-    " warnings",
+    " verdicts warnings",
 }
 # With a nonce, the run id follows from all terms. Runs of earlier versions have none.
 _TERMS_WITHOUT_A_NONCE = ("terms.*_seconds", "terms.asked_at")

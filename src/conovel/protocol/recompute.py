@@ -20,7 +20,7 @@ from conovel.protocol.messages import encode
 from conovel.protocol.states import Machine
 from conovel.protocol.transcript import Transcript
 from conovel.spec.bodies import COORDINATOR, Body, History, Listed, Listing, Message
-from conovel.spec.guarantee import Guarantee, kept_score, over_time
+from conovel.spec.guarantee import Guarantee, kept_score, over_time, with_verdicts
 from conovel.spec.guarantee import one_site as one_site_guarantee
 from conovel.spec.run_spec import RunSpec, of_list, repeated_specs
 from conovel.stats.batches import NETWORK_SHARE
@@ -89,7 +89,7 @@ def one_site_findings(run: Mapping[str, Any]) -> Iterator[str]:
             yield f"the p-values are not those of {size} calibration rows"
         if decided_by_bh and step_up([(ranks, size)], level, None).n_rejected != rejected.sum():
             yield f"the step-up at level {level} rejects another number of rows"
-    if run["guarantee"] not in map(_as_plain, _possible_guarantees(run, level)):
+    if run["guarantee"] not in [_stated(run, one) for one in _possible_guarantees(run, level)]:
         yield "the guarantee is not that of these settings"
 
 
@@ -105,7 +105,11 @@ def _possible_guarantees(run: Mapping[str, Any], level: Fraction) -> list[Guaran
     return [one_site_guarantee(level, as_estimator(pi0)) for pi0 in ("storey", "quantile")]
 
 
-def _as_plain(promise: Guarantee) -> dict[str, Any]:
+def _stated(run: Mapping[str, Any], promise: Guarantee) -> dict[str, Any]:
+    """Return a guarantee as a result states it; a score that learnt from verdicts needs more."""
+    verdicts = run.get("verdicts")
+    if isinstance(verdicts, Mapping) and verdicts.get("batches"):
+        promise = with_verdicts(promise)
     return {"statement": promise.statement, "assumptions": [*promise.assumptions]}
 
 
@@ -127,7 +131,7 @@ def repeated_site_findings(run: Mapping[str, Any]) -> Iterator[str]:
     fewest = repeated_resolution(run["n_calibration"], m, level).fewest
     yield from differences(of_runs["level"], str(run_level(level)), "repeats.level")
     yield from differences(run["fewest_rejections_possible"], fewest, "fewest_rejections_possible")
-    if run["guarantee"] != _as_plain(one_site_guarantee(level, None, repeats)):
+    if run["guarantee"] != _stated(run, one_site_guarantee(level, None, repeats)):
         yield "the guarantee is not that of these settings"
     if "flagged_in_runs" not in run:
         return

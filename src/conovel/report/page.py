@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 def render(content: Mapping[str, Any], folder: Path | None = None) -> str:
     """Write the page of a run as text."""
-    template = _environment().get_template("page.html")
+    template = environment().get_template("page.html")
     story = story_of(content, folder)
     page = template.render(story=story, script=page_script(), version=__version__)
     return page.encode("utf-8", "replace").decode(
@@ -70,7 +70,8 @@ def write_report(run: Path, out: Path) -> None:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return what renders the templates; every value is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
     return Environment(

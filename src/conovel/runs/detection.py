@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -90,6 +90,8 @@ class Detection(SiteResult):
         summary = summary_of(self)
         if self.ledger is not None:
             summary["ledger"] = self.ledger.summary()
+        if "verdicts" in self.parts:
+            summary["verdicts"] = asdict(self.parts["verdicts"])
         if self.repeated is None:
             return summary
         for of_one_run in ("largest_rejected_rank", "pi0", "selection"):

@@ -23,12 +23,14 @@ from conovel.rows.samples import Table, read_sample
 from conovel.rows.schemas import SchemaLike, as_schema
 from conovel.rows.tables import Rows
 from conovel.runs.detection import Detection
+from conovel.runs.judged import plan_judged
 from conovel.runs.kept import KeptDetector
 from conovel.runs.kept_fit import keep, learns_from_normals
 from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, take_batch, with_update
 from conovel.runs.ledger_records import BatchFacts, refitted_facts
 from conovel.runs.one_site import OneSiteSettings, detect_rows, silent
+from conovel.runs.verdicts import Verdicts
 from conovel.scorers.argument import as_candidates, reads_frames, spell, spell_scorer, spell_seed
 from conovel.scorers.estimators import ScorerLike
 from conovel.spec.findings import Finding
@@ -161,6 +163,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         on_stage: Callable[[str], None] | None = None,
         on_finding: Callable[[Finding], None] | None = None,
         ledger: Ledger | str | Path | None = None,
+        verdicts: Verdicts | str | Path | None = None,
         name: str | None = None,
         check: bool = True,
     ) -> Detection:
@@ -188,8 +191,10 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             Decide together with all earlier batches; see :class:`conovel.Ledger`. The score
             learns from this batch alone, so evidence decides. One score that is kept finds more:
             :meth:`keep`.
+        verdicts : Verdicts or path, optional
+            Record the batch, and learn from verdicts on earlier ones: :class:`conovel.Verdicts`.
         name : str, optional
-            What the ledger calls the batch.
+            What the ledger and the verdicts call the batch.
         check : bool
             Look for what speaks against the result, such as drift or an id among the columns, and
             give it as ``result.warnings``. It changes no decision.
@@ -197,11 +202,17 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         tell = silent if on_stage is None else as_callback(on_stage, "on_stage")
         note = silent if on_finding is None else as_callback(on_finding, "on_finding")
         settings = self.settings()
+        judged = None
+        if verdicts is not None:
+            judged = plan_judged(verdicts, X_null, X_test, self.schema, settings, name)
+            X_null, X_test = judged.null, judged.test
         together: Callable[[Detection], Detection] | None = None
         if ledger is not None:  # before columns become features, which follow from the batch
             if settings.repeats > 1 or settings.pi0 is not None:
                 raise InputError("a ledger decides by plain BH ranks: leave repeats and pi0 out")
             X_null, X_test, facts = self._batch_facts(X_null, X_test, settings)
+            if judged is not None:  # each epoch has known normals of its own
+                facts = facts._replace(source=judged.source)
             open_ledger(ledger, settings.level).require(facts)
 
             def decide_together(result: Detection) -> Detection:
@@ -210,10 +221,8 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
 
             together = decide_together
 
-        listeners = tell, note
-        return detect_rows(
-            X_null, X_test, ids, self.schema, settings, listeners, check, together, X_known
-        )
+        rows = X_null, X_test, ids, self.schema, settings, (tell, note)
+        return detect_rows(*rows, check, together, X_known, judged)
 
     def _batch_facts(
         self, X_null: Any, X_test: Any, settings: OneSiteSettings

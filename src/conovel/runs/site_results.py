@@ -66,7 +66,7 @@ class SiteResult(Shown):
         rows. It changes no decision.
     parts : dict
         What a mode adds: "cells" in the regimes `joint` and `consensus`, "consensus", "repeats",
-        "ledger". The properties of these names read it.
+        "ledger", "verdicts". The properties of these names read it.
 
     See Also
     --------

@@ -29,6 +29,7 @@ KINDS: Mapping[str, str | None] = {
     "thin_calibration": None,
     "known_among_normals": None,
     "known_among_tests": None,
+    "spent": None,
 }
 
 
@@ -40,8 +41,8 @@ class Finding:
     ----------
     kind : str
         One of "id", "label", "units", "values", "missing", "drift", "one_column", "most_flagged",
-        "shared_rows", "constant", "duplicate_ids", "thin_calibration", "known_among_normals" and
-        "known_among_tests".
+        "shared_rows", "constant", "duplicate_ids", "thin_calibration", "known_among_normals",
+        "known_among_tests" and "spent".
     message : str
         What was seen.
     fix : str

@@ -79,6 +79,17 @@ def one_site(level: Fraction, pi0: NullProportion | None, repeats: int = 1) -> G
     return Guarantee(statement, (EXCHANGEABLE, BLIND_SCORER))
 
 
+UNSPENT = (
+    "the known normals that calibrate are exchangeable with the normal test rows given all earlier"
+    " batches, decisions and verdicts: they were collected apart from them"
+)
+
+
+def with_verdicts(guarantee: Guarantee) -> Guarantee:
+    """Add what a guarantee needs where verdicts have trained the score (docs/theory.md)."""
+    return Guarantee(guarantee.statement, (*guarantee.assumptions, UNSPENT))
+
+
 NO_REACTION = (
     "what arrives later does not react to earlier results, and all batches have the same kind of"
     " normal rows"
