@@ -13,7 +13,8 @@ from support.pooled import Agent, by_cut_through_ties, kept_without_floor, rando
 
 from conovel.errors import InputError
 from conovel.stats.certificate import Block, chance_of_test, false_bound
-from conovel.stats.certified import ListBounds, by_ranks
+from conovel.stats.certified import ListBounds, certificate_numbers, site_bounds
+from conovel.stats.stepup import RankHistogram
 
 CONFIDENCES = [Fraction(1, 3), Fraction(1, 2), Fraction(3, 4), Fraction(9, 10)]
 SHARES = [Fraction(1, 4), Fraction(1, 2), Fraction(9, 10)]
@@ -215,6 +216,19 @@ def test_the_longest_list_is_found():
 
 
 def test_ranks_are_places():
-    tests, known = by_ranks(np.array([1, 1, 3]), 3)
-    assert tests.tolist() == [2, 2, 3, 3]
-    assert known.tolist() == [0, 1, 2, 3]
+    bounds = site_bounds(RankHistogram(np.array([1, 1, 3]), 3), 0.5)
+    assert bounds.tests.tolist() == [2, 2, 3, 3]
+    assert bounds.calibration.tolist() == [0, 1, 2, 3]
+
+
+def test_numbers_of_a_certificate_follow_from_places():
+    bounds = ListBounds(np.array([8, 30, 40]), np.array([0, 1, 9]), np.arange(10))
+    numbers = certificate_numbers(bounds, np.array([0, 0, 1]), 50, Fraction(9, 10))
+    assert numbers == {
+        "confidence": "9/10",
+        "n_test": 50,
+        "n_flagged": 3,
+        "max_false": 1,
+        "min_novelties": 31,
+        "most_novel": {"rows": 30, "min_novelties": 29},
+    }

@@ -22,6 +22,7 @@ from conovel.errors import ColumnError, InputError
 from conovel.rows.samples import Table, read_sample
 from conovel.rows.schemas import SchemaLike, as_schema
 from conovel.rows.tables import Rows
+from conovel.runs.certificates import as_certain
 from conovel.runs.detection import Detection
 from conovel.runs.kept import KeptDetector
 from conovel.runs.kept_fit import keep, learns_from_normals
@@ -83,13 +84,14 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         The number B of runs, from 1 to 100. One run depends on its random split of the known
         normals. With B runs, each with a seed of its own and at level 2α/5, evidence is averaged
         and e-BH at level α decides, so that the answer depends less on `random_state`. It takes
-        B times as long, and flags nothing where the runs find little. See
-        :class:`conovel.SiteResult` for what the result has.
+        B times as long, and flags nothing where the runs find little.
     schema : Schema, path, dict or None
         What the columns are, where they are not all plain numbers: a :class:`conovel.Schema`, a
         file of one, or a dict of some columns to their kinds, such as
         ``{"id": "ignore", "when": "date", "zip": "category"}``. What is not said follows from the
         values of both samples. A schema that was made from one of them alone is refused.
+    confidence : float, str, Fraction or None
+        Flag the longest list of which at most `level` is false with this probability.
 
     Attributes
     ----------
@@ -141,6 +143,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         max_train_rows: int = MAX_TRAIN_ROWS,
         repeats: int = 1,
         schema: SchemaLike = None,
+        confidence: Level | None = None,
     ) -> None:
         self.scorer = scorer
         self.level = level
@@ -150,6 +153,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         self.max_train_rows = max_train_rows
         self.repeats = repeats
         self.schema = schema
+        self.confidence = confidence
 
     def detect(
         self,
@@ -194,6 +198,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         settings = self.settings()
         together: Callable[[Detection], Detection] | None = None
         if ledger is not None:  # before columns become features, which follow from the batch
+            as_certain(settings.confidence, 1, None, ledger)
             if settings.repeats > 1 or settings.pi0 is not None:
                 raise InputError("a ledger decides by plain BH ranks: leave repeats and pi0 out")
             X_null, X_test, facts = self._batch_facts(X_null, X_test, settings)
@@ -242,6 +247,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             pi0=None if pi0 is None else as_estimator(pi0),
             max_train_rows=most,
             repeats=repeats,
+            confidence=as_certain(self.confidence, repeats, pi0),
         )
 
     def keep(
@@ -358,8 +364,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         float array of shape (m,)
         """
-        rows = self.read_fitted(X)
-        return np.asarray(-self.kept_.score(rows))
+        return np.asarray(-self.kept_.score(self.read_fitted(X)))
 
     @available_if(_can_score)  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -376,11 +381,9 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         float array of shape (m,)
         """
-        rows = self.read_fitted(X)
-        return self.kept_.margins(rows)
+        return self.kept_.margins(self.read_fitted(X))
 
     def __sklearn_tags__(self) -> Any:
-        """Say to scikit-learn what the rows may hold."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
@@ -393,6 +396,5 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         """
         raise AttributeError(
             "fit_predict would test the known normals themselves, and find nothing: use"
-            " fit(X_null).predict(X_test) or detect(X_null, X_test) with rows that are no known"
-            " normals"
+            " fit(X_null).predict(X_test) or detect(X_null, X_test) with other rows"
         )

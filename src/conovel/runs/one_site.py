@@ -18,6 +18,7 @@ from conovel.rows.frames import on_frames_of
 from conovel.rows.pairs import read_pair
 from conovel.rows.schemas import SchemaLike
 from conovel.rows.tables import Rows, as_ids
+from conovel.runs.certificates import flag_certified
 from conovel.runs.detection import Detection
 from conovel.runs.site_results import with_part
 from conovel.scorers.argument import as_candidates
@@ -50,6 +51,7 @@ class OneSiteSettings:
     pi0: NullProportion | None  # estimator of the proportion of nulls
     max_train_rows: int  # how many rows of either kind are learnt from at most
     repeats: int  # how many runs are averaged
+    confidence: Fraction | None = None  # of the promise about this list; None: on average
 
     def runs(self) -> list[OneSiteSettings]:
         """Give the settings of each run: with `repeats`, its own seeds, and the level 2α/5."""
@@ -115,6 +117,8 @@ def detect_rows(
         result = detect_repeatedly(samples, settings, runs, tell)
     else:
         result = detect_once(samples, settings, tell)
+    if settings.confidence is not None:
+        result = flag_certified(result, settings.confidence)
     if with_earlier is not None:
         result = with_earlier(result)
     return with_findings(result, findings, checked) if check else result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from conovel.errors import InputError
 from conovel.rows.frames import frame_like, give_back
 from conovel.rows.tables import Rows, with_ids
+from conovel.runs.certificates import certificate_of_site
 from conovel.runs.ledger_records import LedgerUpdate
 from conovel.runs.pages import plot_scores, write_report
 from conovel.scorers.base import Selection
@@ -88,6 +90,7 @@ class SiteResult(Shown):
     parts: Mapping[str, Any] = field(default_factory=dict)
 
     report = write_report
+    certificate = certificate_of_site
 
     def _shown(self) -> dict[str, str]:
         agent = {"agent": self.name} if self.name else {}
@@ -95,6 +98,11 @@ class SiteResult(Shown):
             "flagged": f"{self.n_rejected:,} of {int(self.tested.sum()):,} tested rows",
             "calibration rows": f"{self.n_calibration:,}",
         }
+
+    @property
+    def confidence(self) -> Fraction | None:
+        """With `confidence`, the probability of the promise about this list."""
+        return self.parts.get("confidence")
 
     @property
     def n_rejected(self) -> int:

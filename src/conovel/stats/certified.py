@@ -9,9 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from conovel.stats.certificate import Block, false_bound
+from conovel.stats.levels import Level
+from conovel.stats.stepup import RankHistogram
 
 Counts = NDArray[np.int64]
 
@@ -100,7 +105,32 @@ class ListBounds:
         return int(self.tests[first]), int(proven[first])
 
 
-def by_ranks(ranks: Counts, n_calibration: int) -> tuple[Counts, Counts]:
-    """Return tests and calibration rows at each place of one site: place r - 1 has rank r."""
-    tests = np.cumsum(np.bincount(ranks, minlength=n_calibration + 2)[1:])
-    return tests, np.arange(n_calibration + 1)
+def site_bounds(histogram: RankHistogram, confidence: Level) -> ListBounds:
+    """Return what follows for one site from how often each rank occurs.
+
+    Proof: Theorem 21 (docs/theory.md#thm-certificate).
+
+    Examples
+    --------
+    >>> ranks = np.array([1] * 30 + [200, 400])
+    >>> site_bounds(RankHistogram(ranks, 499), 0.95).min_novelties
+    29
+    """
+    size = histogram.n_calibration
+    bound = false_bound([Block(histogram.size, size)], confidence)
+    return ListBounds(histogram.totals(), np.arange(size + 1), bound)
+
+
+def certificate_numbers(
+    bounds: ListBounds, flagged: Counts, n_test: int, confidence: Fraction
+) -> dict[str, Any]:
+    """Give the numbers of a certificate as JSON types; `flagged` are places of flagged rows."""
+    rows, novel = bounds.telling()
+    return {
+        "confidence": str(confidence),
+        "n_test": n_test,
+        "n_flagged": int(flagged.size),
+        "max_false": bounds.max_false(flagged),
+        "min_novelties": bounds.min_novelties,
+        "most_novel": {"rows": rows, "min_novelties": novel},
+    }

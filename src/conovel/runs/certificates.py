@@ -1,0 +1,279 @@
+"""Certificates of results: how many rows of this very list can be false, with which probability.
+
+What follows from counts is in :mod:`conovel.stats.certified`, and for a network in
+:mod:`conovel.protocol.certificates`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from conovel.errors import InputError
+from conovel.protocol.certificates import last_cell, places_of, refuse_uncovered, run_bounds
+from conovel.spec.findings import nothing_flagged, percent
+from conovel.spec.guarantee import this_list
+from conovel.spec.shown import Shown
+from conovel.stats.cells import N_CELLS
+from conovel.stats.certificate import as_confidence
+from conovel.stats.certified import Counts, ListBounds, certificate_numbers, site_bounds
+from conovel.stats.levels import Level, as_level
+from conovel.stats.stepup import RankHistogram
+from conovel.stats.words import counted
+
+if TYPE_CHECKING:
+    from conovel.runs.detection import Detection
+    from conovel.runs.file_detection import FileDetection
+    from conovel.runs.results import NetworkRun
+    from conovel.runs.site_results import SiteResult
+
+CONFIDENCE = Fraction(19, 20)
+Masks = Mapping[str, NDArray[np.bool_]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Certificate(Shown):
+    """What holds for this very list, with the probability `confidence`.
+
+    All its statements hold at once, so lists may be chosen after looking at it.
+
+    Attributes
+    ----------
+    confidence : Fraction
+    bounds : ListBounds
+        False rows that each list can have at most.
+    n_test : int
+        Tested rows.
+    level : Fraction or None
+        The level of the result, where it has one of its own.
+
+    See Also
+    --------
+    conovel.Detection, conovel.NetworkRun, conovel.SiteResult : Have it as ``certificate()``.
+    """
+
+    confidence: Fraction
+    bounds: ListBounds
+    n_test: int
+    level: Fraction | None
+    is_network: bool
+    # Places and flags of the rows of each agent; one agent without a name is one site. Of files
+    # they are read when they are needed.
+    rows: Callable[[], tuple[Mapping[str, Counts], Masks]]
+    flagged: Counts  # places
+    liars: int = 0  # with some, all is about the rows of honest agents
+
+    def _shown(self) -> dict[str, str]:
+        return {"certificate": self.statement}
+
+    @property
+    def n_flagged(self) -> int:
+        """The flagged rows."""
+        return int(self.flagged.size)
+
+    @cached_property
+    def max_false(self) -> int:
+        """At most so many of the flagged rows are false."""
+        return self.bounds.max_false(self.flagged)
+
+    @property
+    def min_novelties(self) -> int:
+        """At least so many of the tested rows are novelties, flagged or not."""
+        return self.bounds.min_novelties
+
+    def max_false_of(self, mask: ArrayLike | Mapping[str, ArrayLike]) -> int:
+        """Return how many rows of a set of tests can be false at most.
+
+        The set may be chosen by any rule after looking at the result.
+
+        Parameters
+        ----------
+        mask : bool array of shape (m,), or a mapping from names of agents to such arrays
+            Which rows. For a network also one array for all rows, in the order of
+            ``run.to_frame()``.
+        """
+        places, _ = self.rows()
+        given = self._by_agent(mask, places)
+        chosen = [places[name][flags] for name, flags in given.items()]
+        return self.bounds.max_false(np.concatenate(chosen) if chosen else self.flagged[:0])
+
+    def _by_agent(self, mask: Any, places: Mapping[str, Counts]) -> dict[str, Any]:
+        sizes = {name: own.size for name, own in places.items()}
+        if isinstance(mask, Mapping):
+            given = {name: np.asarray(own) for name, own in mask.items()}
+        else:
+            whole, stops = np.asarray(mask), np.cumsum(list(sizes.values()))
+            if whole.shape != (stops[-1],):
+                raise InputError(f"mask must have one entry for each of {stops[-1]} rows")
+            given = dict(zip(sizes, np.split(whole, stops[:-1]), strict=True))
+        for name, own in given.items():
+            if own.dtype != np.bool_ or own.shape != (sizes.get(name),):
+                raise InputError(
+                    f"mask must have true or false for each row of a sample; {name!r} has not"
+                )
+        return given
+
+    def list(self, max_share: Level = 0.1) -> Any:
+        """Flag the longest list of which at most this share is false, with this confidence.
+
+        Parameters
+        ----------
+        max_share : float, str or Fraction
+
+        Returns
+        -------
+        bool array of shape (m,), or for a network a dict of them by agent
+        """
+        last = self.bounds.last_place(as_level(max_share, "max_share"))
+        masks = {name: own <= last for name, own in self.rows()[0].items()}
+        return masks if self.is_network else masks[""]
+
+    @property
+    def statement(self) -> str:
+        """What holds, in words."""
+        whose = " This is about the rows of honest agents." if self.liars else ""
+        if not self.n_flagged:
+            return nothing_flagged(self.level, self.to_dict()) + whose
+        return (
+            f"With {percent(self.confidence)} probability at most {self.max_false:,} of the"
+            f" {counted(self.n_flagged, 'flagged row')} are false alarms, and at least"
+            f" {self.min_novelties:,} of the {counted(self.n_test, 'tested row')} are novel."
+            f"{whose}"
+        )
+
+    def __str__(self) -> str:
+        return self.statement
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give its numbers as JSON types."""
+        return certificate_numbers(self.bounds, self.flagged, self.n_test, self.confidence)
+
+
+def of_ranks(
+    histogram: RankHistogram,
+    confidence: Level,
+    level: Fraction | None,
+    ranks: Callable[[], tuple[NDArray[np.int64], NDArray[np.bool_]]],
+    n_rejected: int | None = None,
+) -> Certificate:
+    """Return the certificate of one site; `ranks` gives ranks and flags of its rows."""
+    if n_rejected is None:
+        own, rejected = ranks()
+        flagged = own[rejected] - 1
+    else:  # the rows are in a file, and those of the smallest ranks are flagged
+        flagged = histogram.smallest(np.arange(1, n_rejected + 1)) - 1
+
+    def rows() -> tuple[Mapping[str, Counts], Masks]:
+        own, rejected = ranks()
+        return {"": own - 1}, {"": rejected}
+
+    bounds = site_bounds(histogram, confidence)
+    sure = 1 - as_confidence(confidence)
+    return Certificate(sure, bounds, histogram.size, level, False, rows, flagged)
+
+
+def certificate_of_site(result: SiteResult, confidence: Level = CONFIDENCE) -> Certificate:
+    """Return the certificate of one site or agent, by its own rows; see `SiteResult`."""
+    why = result.parts.get("uncertified", "")
+    if result.repeated is not None:
+        why = "with repeats evidence decides, which no single score ranks"
+    elif result.ledger is not None:
+        why = "with a ledger other batches decide too; ask the batch by itself"
+    elif result.roaming is not None:
+        why = "in the regime 'consensus' a row that is normal elsewhere is no novelty"
+    elif not result.tested.all():
+        why = "in the regime 'split' rows are ranked in parts"
+    if why:
+        raise InputError(
+            f"there is no certificate for this result: {why}. One site, 'joint' and 'together'"
+            " have one"
+        )
+    level = getattr(result, "level", None)
+    histogram = RankHistogram(result.ranks, result.n_calibration)
+    rows = result.ranks, result.rejected
+    return of_ranks(histogram, confidence, level, lambda: rows)
+
+
+def certificate_of_run(run: NetworkRun, confidence: Level = CONFIDENCE) -> Certificate:
+    """Return the certificate of a network for the rows of all agents."""
+    refuse_uncovered(run.spec)
+    if run.batch is not None:
+        raise InputError("with a ledger other batches decide too: ask run.batch.certificate()")
+    bounds = run_bounds(run.transcript, confidence)
+    places = {
+        name: np.full(site.rejected.size, N_CELLS)
+        if site.cells is None or name in run.lost
+        else places_of(site.cells, site.floor)
+        for name, site in run.items()
+    }
+    masks = {name: site.rejected for name, site in run.items()}
+    flagged = np.concatenate([places[name][masks[name]] for name in places])
+    n_test = sum(int(site.tested.sum()) for site in run.values())
+    sure = 1 - as_confidence(confidence)
+    level, liars = run.spec.level, run.spec.liars
+    return Certificate(sure, bounds, n_test, level, True, lambda: (places, masks), flagged, liars)
+
+
+def proof_of(result: Detection | FileDetection | NetworkRun) -> dict[str, Any] | None:
+    """Return the certificate's numbers where nothing is flagged and novelties are proven."""
+    if result.n_rejected:
+        return None
+    try:
+        numbers = result.certificate(CONFIDENCE).to_dict()
+    except InputError:  # no theorem covers it
+        return None
+    return numbers if numbers["min_novelties"] else None
+
+
+# Flagging by a certificate ------------------------------------------------------------------
+
+
+def as_certain(
+    confidence: Level | None, repeats: int, pi0: object = None, ledger: object = None
+) -> Fraction | None:
+    """Check the confidence of a promise about this list; None is the promise on average."""
+    if confidence is None:
+        return None
+    sure = 1 - as_confidence(confidence)
+    if repeats > 1 or pi0 is not None or ledger is not None:
+        raise InputError(
+            "with confidence the counts of one run decide: leave repeats, pi0 and ledger out"
+        )
+    return sure
+
+
+def flag_certified(result: Detection, confidence: Fraction) -> Detection:
+    """Flag the longest list of one site of which at most the level is false, so probably."""
+    rejected = certificate_of_site(result, confidence).list(result.level)
+    promise = this_list(result.guarantee, result.level, confidence)
+    parts = {**result.parts, "confidence": confidence}
+    return replace(result, rejected=rejected, guarantee=promise, parts=parts)
+
+
+def flag_run_certified(run: NetworkRun, confidence: Fraction) -> NetworkRun:
+    """Flag the longest list of all agents of which at most the level is false, so probably."""
+    masks = certificate_of_run(run, confidence).list(run.spec.level)
+    sites = {name: replace(site, rejected=masks[name]) for name, site in run.items()}
+    promise = this_list(run.guarantee, run.spec.level, confidence, run.spec.liars)
+    return replace(run, sites=sites, guarantee=promise, mean=run, confidence=confidence)
+
+
+def certified_as_plain(run: NetworkRun, confidence: Fraction) -> dict[str, Any]:
+    """Give the list of a network that a confidence asked for, as JSON types."""
+    return {
+        "confidence": str(confidence),
+        "cell": last_cell(run.transcript, confidence, run.spec.level),
+        "n_flagged": run.n_rejected,
+        "guarantee": str(run.guarantee),
+        "flagged": {
+            name: np.flatnonzero(site.rejected).tolist()
+            for name, site in run.items()
+            if name not in run.lost
+        },
+    }
