@@ -211,7 +211,8 @@ def _with_normals(
 
     if files.null is None:
         raise InputError("give the known normals with --null, or a detector with --detector")
-    detector = AdaDetect(*settings)
+    *plain, confidence = settings
+    detector = AdaDetect(*plain, confidence=confidence)
     if files.ledger is None and _wants_pieces(files, memory, engine):
         return _in_pieces(detector, files, memory, engine)
     return _in_memory(detector, files)

@@ -90,8 +90,8 @@ def _parts(transcript: Transcript) -> list[_Part]:
     if transcript.all_ready:
         cells = {g.agents: transcript.group_cells.get(g.agents[0]) for g in _groups(transcript)}
     else:
-        told = transcript.cell_counts
-        cells = {(name,): told.get(name) for name in outcome.participants}
+        counted = transcript.cell_counts
+        cells = {(name,): counted.get(name) for name in outcome.participants}
     missing = [agents[0] for agents, counts in cells.items() if counts is None]
     if missing:
         raise InputError(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from conovel.runs.results import NetworkRun
     from conovel.runs.site_results import SiteResult
 
-CONFIDENCE = Fraction(19, 20)
+CONFIDENCE = 0.95
 Masks = Mapping[str, NDArray[np.bool_]]
 
 
@@ -221,9 +221,7 @@ def certificate_of_run(run: NetworkRun, confidence: Level = CONFIDENCE) -> Certi
 
 
 def proof_of(result: Detection | FileDetection | NetworkRun) -> dict[str, Any] | None:
-    """Return the certificate's numbers where nothing is flagged and novelties are proven."""
-    if result.n_rejected:
-        return None
+    """Return the certificate's numbers of a result that flags nothing, if novelties are proven."""
     try:
         numbers = result.certificate(CONFIDENCE).to_dict()
     except InputError:  # no theorem covers it
@@ -235,11 +233,9 @@ def proof_of(result: Detection | FileDetection | NetworkRun) -> dict[str, Any] |
 
 
 def as_certain(
-    confidence: Level | None, repeats: int, pi0: object = None, ledger: object = None
-) -> Fraction | None:
-    """Check the confidence of a promise about this list; None is the promise on average."""
-    if confidence is None:
-        return None
+    confidence: Level, repeats: int, pi0: object = None, ledger: object = None
+) -> Fraction:
+    """Check the confidence of a promise about this list."""
     sure = 1 - as_confidence(confidence)
     if repeats > 1 or pi0 is not None or ledger is not None:
         raise InputError(

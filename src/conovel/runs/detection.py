@@ -71,6 +71,11 @@ class Detection(SiteResult):
         return self.stepup.level if self.repeated is None else self.repeated.level
 
     @property
+    def confidence(self) -> Fraction | None:
+        """With `confidence`, the probability of the promise about this list."""
+        return self.parts.get("confidence")
+
+    @property
     def selection(self) -> Selection | None:
         """How the scorer was chosen, when there were several candidates."""
         return self.choices.get("scorer")
@@ -122,7 +127,8 @@ class Detection(SiteResult):
 def headline_of(result: Detection | FileDetection) -> str:
     """Say what came out at one site, in one sentence."""
     numbers = result.n_rejected, result.histogram.size, result.level
-    return headline(*numbers, result.warnings, proof_of(result), result.confidence)
+    proof = None if result.n_rejected else proof_of(result)
+    return headline(*numbers, result.warnings, proof, result.confidence)
 
 
 def facts_of(result: Detection | FileDetection) -> dict[str, str]:
@@ -135,7 +141,7 @@ def summary_of(result: Detection | FileDetection) -> dict[str, Any]:
     """Return what both kinds of a detection at one site tell besides their rows, for JSON."""
     histogram, outcome = result.histogram, result.stepup
     last = np.array([result.n_rejected] if result.n_rejected else [], dtype=np.int64)
-    proof, sure = proof_of(result), result.confidence
+    proof, sure = None if result.n_rejected else proof_of(result), result.confidence
     certified: dict[str, Any] = {} if proof is None else {"certificate": proof}
     certified |= {} if sure is None else {"confidence": str(sure)}
     return certified | {

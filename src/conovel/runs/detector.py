@@ -58,8 +58,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     :meth:`detect` decides about a batch of rows and returns the decisions and their reasons.
     :meth:`fit` and :meth:`predict` do the same in the interface of scikit-learn's outlier
     detectors: each `predict` is one test of the whole batch. What the command ``conovel fit``
-    writes is `kept_` after `fit`, and what :meth:`keep` returns.
-    Arguments are checked by `detect` and `predict`, not when the object is made.
+    writes is `kept_` after `fit`. Arguments are checked by `detect` and `predict`.
 
     Parameters
     ----------
@@ -198,7 +197,8 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         settings = self.settings()
         together: Callable[[Detection], Detection] | None = None
         if ledger is not None:  # before columns become features, which follow from the batch
-            as_certain(settings.confidence, 1, None, ledger)
+            if settings.confidence is not None:
+                as_certain(settings.confidence, 1, None, ledger)
             if settings.repeats > 1 or settings.pi0 is not None:
                 raise InputError("a ledger decides by plain BH ranks: leave repeats and pi0 out")
             X_null, X_test, facts = self._batch_facts(X_null, X_test, settings)
@@ -232,7 +232,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     def settings(self) -> OneSiteSettings:
         """Check the settings and give them in one form."""
         repeats, seed = as_repeats(self.repeats), as_seed(self.random_state)
-        share, pi0 = self.train_fraction, self.pi0
+        share, pi0, sure = self.train_fraction, self.pi0, self.confidence
         level, most = as_level(self.level), as_whole(self.max_train_rows, "max_train_rows", 1)
         train_fraction = None if share is None else as_level(share, "train_fraction")
         split_seed, scorer_seed = detector_seeds(seed)
@@ -247,7 +247,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             pi0=None if pi0 is None else as_estimator(pi0),
             max_train_rows=most,
             repeats=repeats,
-            confidence=as_certain(self.confidence, repeats, pi0),
+            confidence=sure if sure is None else as_certain(sure, repeats, pi0),
         )
 
     def keep(

@@ -216,8 +216,9 @@ class Network(Shown):
         tell = as_callback(on_stage, "on_stage")
         note = as_callback(on_finding, "on_finding")
         spec, agents = self.spec(), as_agents(self.agents)
-        sure = as_certain(self.confidence, spec.repeats, spec.pi0, self.ledger)
-        if sure is not None:
+        sure = None
+        if self.confidence is not None:
+            sure = as_certain(self.confidence, spec.repeats, spec.pi0, self.ledger)
             refuse_uncovered(spec)
         vanishing = as_dropouts(dropouts, agents)
         if self.min_group_rows is not None:

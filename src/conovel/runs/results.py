@@ -110,7 +110,8 @@ class NetworkRun(Shown, Mapping[str, SiteResult]):
         """What came out, in one sentence; a finding that breaks the promise is named first."""
         tested = sum(int(site.tested.sum()) for site in self.sites.values())
         numbers = self.n_rejected, tested, self.spec.level
-        return headline(*numbers, self.warnings, proof_of(self), self.confidence)
+        proof = None if self.n_rejected else proof_of(self)
+        return headline(*numbers, self.warnings, proof, self.confidence)
 
     @property
     def rounds(self) -> int:
@@ -184,9 +185,9 @@ class NetworkRun(Shown, Mapping[str, SiteResult]):
             return self.batch.to_dict() | {"ledger": self._list_as_plain()}
         if self.mean is not None and self.confidence is not None:
             certified = certified_as_plain(self, self.confidence)
-            found = [finding.to_dict() for finding in self.warnings]
-            return self.mean.to_dict() | {"certified": certified, "warnings": found}
-        proof = proof_of(self)
+            findings = [finding.to_dict() for finding in self.warnings]
+            return self.mean.to_dict() | {"certified": certified, "warnings": findings}
+        proof = None if self.n_rejected else proof_of(self)
         certificate = {} if proof is None else {"certificate": proof}
         of_groups = {"groups": [group.to_dict() for group in self.groups]} if self.groups else {}
         return {

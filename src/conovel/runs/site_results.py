@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -98,11 +97,6 @@ class SiteResult(Shown):
             "flagged": f"{self.n_rejected:,} of {int(self.tested.sum()):,} tested rows",
             "calibration rows": f"{self.n_calibration:,}",
         }
-
-    @property
-    def confidence(self) -> Fraction | None:
-        """With `confidence`, the probability of the promise about this list."""
-        return self.parts.get("confidence")
 
     @property
     def n_rejected(self) -> int:

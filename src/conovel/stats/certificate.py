@@ -3,7 +3,7 @@
 Of a list with C calibration rows beside it, at most b(C) tests are null, for all lists at once,
 with probability at least 1 - δ (Theorem 21 of docs/theory.md). b follows from numbers of rows.
 
-δ is spent on c = 0, 1, 2, ... in this order, in proportion to log(c + 2). The chance to exceed
+δ is spent on c = 0, 1, 2, ... in this order, most of it on the first. The chance to exceed
 b(c) is bounded in two ways. For small c it is that of a walk: the next null row is a test with
 probability at most q(c). Beyond, it is that of a binomial number, at some c with others between.
 """
@@ -78,7 +78,7 @@ def false_bound(blocks: Sequence[Block], confidence: Level) -> NDArray[np.int64]
     Examples
     --------
     >>> false_bound([Block(333, 500)], 0.95)[[0, 1, 5, 10, 20]].tolist()
-    [5, 6, 12, 17, 27]
+    [4, 5, 11, 18, 29]
     """
     delta = as_confidence(confidence)
     taking = [block for block in _checked(blocks) if block.n_test and block.n_part]
@@ -118,7 +118,7 @@ class _Spent:
 
     def left(self, c: int) -> float:
         """Return what may be spent at c: what belongs to all up to c, without what was spent."""
-        share = math.log(c + 2) / math.log(self.deepest + 2)
+        share = (1 - (c + 2) ** -0.5) / (1 - (self.deepest + 2) ** -0.5)
         return max(self.delta * share - self.so_far, 0.0)
 
 
