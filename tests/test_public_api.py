@@ -139,6 +139,7 @@ KeptDetector.to_bytes()
 Ledger(level=0.1, final=False, n_batches=30)
 Ledger.add(ranks, n_calibration, facts, ids=None, name=None)
 Ledger.add_of_network(rejected, network, facts, ids=None, name=None)
+Ledger.certificate(ledger, confidence=0.95)
 Ledger.count(k)
 Ledger.decisions()
 Ledger.history

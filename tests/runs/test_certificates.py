@@ -315,3 +315,42 @@ def test_verify_recomputes_the_certificate_of_one_site():
         content | {"confidence": "99/100"},
     ):
         assert verify(wrong)
+
+
+# The list of a ledger -----------------------------------------------------------------------
+
+
+def test_the_list_of_a_kept_detector_has_the_certificate_of_all_its_rows():
+    null, _, _ = samples(n_null=2000)
+    detector = cn.AdaDetect("isolation-forest", level=0.2).keep(null)
+    ledger, rows, novel = cn.Ledger(level=0.2), [], []
+    for day in range(3):
+        _, test, own = samples(n_test=200, n_novel=20, shift=4.0, seed=day + 1)
+        result = detector.detect(test, ledger=ledger)
+        assert detector.detect(test).certificate().n_test == 200
+        rows.append(test)
+        novel.append(own)
+    certificate = ledger.certificate(0.9)
+    whole = detector.detect(np.vstack(rows)).certificate(0.9)
+    assert certificate.n_flagged == ledger.n_listed == whole.n_flagged > 0
+    assert certificate.max_false == whole.max_false
+    assert certificate.min_novelties <= whole.min_novelties
+    listed = certificate.list(0.3)
+    assert list(listed) == ["batch 1", "batch 2", "batch 3"]
+    assert certificate.max_false_of(listed) <= 0.3 * sum(own.sum() for own in listed.values())
+    with pytest.raises(cn.InputError, match="ask the ledger"):
+        result.certificate()
+
+
+@pytest.mark.parametrize("settings", [{}, {"final": True}])
+def test_other_ledgers_have_no_certificate(settings):
+    null, test, _ = samples()
+    ledger = cn.Ledger(**settings)
+    with pytest.raises(cn.InputError, match="one kept detector"):
+        ledger.certificate()
+    if not settings:
+        cn.AdaDetect(scorer="logistic").detect(null, test, ledger=ledger, check=False)
+    else:
+        cn.AdaDetect("isolation-forest").keep(null).detect(test, ledger=ledger)
+    with pytest.raises(cn.InputError, match="one kept detector"):
+        ledger.certificate()

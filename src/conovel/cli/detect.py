@@ -152,11 +152,11 @@ def detect(
                 max_train_rows,
                 repeats,
                 options.agreed_schema(),
-                confidence,
             ],
             files,
             memory,
             _engine(engine, scheduler),
+            confidence,
         )
     source = {"null": str(null)} if detector is None else {"detector": str(detector)}
     read_as = describe_files([path for path in (null, test) if path is not None], reading)
@@ -205,14 +205,18 @@ def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
 
 
 def _with_normals(
-    settings: list[Any], files: DetectFiles, memory: str | None, engine: Engine | None
+    settings: list[Any],
+    files: DetectFiles,
+    memory: str | None,
+    engine: Engine | None,
+    confidence: str | None,
 ) -> _Found:
     from conovel.runs.detector import AdaDetect  # noqa: PLC0415
 
     if files.null is None:
         raise InputError("give the known normals with --null, or a detector with --detector")
-    *plain, confidence = settings
-    detector = AdaDetect(*plain, confidence=confidence)
+    detector = AdaDetect(*settings)
+    detector.confidence = confidence
     if files.ledger is None and _wants_pieces(files, memory, engine):
         return _in_pieces(detector, files, memory, engine)
     return _in_memory(detector, files)

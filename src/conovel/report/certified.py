@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 from conovel.errors import InputError
 from conovel.report.sections import lead
 from conovel.report.view import Checked
-from conovel.spec.findings import nothing_flagged, percent
+from conovel.spec.findings import certificate_words, percent
 from conovel.stats.levels import as_level
 from conovel.stats.words import counted
 
@@ -29,17 +30,13 @@ def certified_lead(run: Checked, n_rejected: int, level: float, where: str = "")
 
 
 def _with_certificate(part: Checked, words: str, n_rejected: int, level: float) -> str:
-    most, sure = part.object("most_novel"), _confidence(part)
-    numbers = {name: part.integer(name) for name in ("n_test", "min_novelties", "max_false")}
-    if not n_rejected:
-        proven = {name: most.integer(name) for name in ("rows", "min_novelties")}
-        proof = numbers | {"confidence": str(sure), "most_novel": proven}
-        return nothing_flagged(as_level(level), proof)
-    return (
-        f"{words} With {percent(sure)} probability at most {numbers['max_false']:,} of these"
-        f" {n_rejected:,} are false, and at least {numbers['min_novelties']:,} of the"
-        f" {counted(numbers['n_test'], 'tested row')} are novel."
-    )
+    names = ("n_test", "n_flagged", "min_novelties", "max_false")
+    most = part.object("most_novel")
+    numbers: dict[str, Any] = {name: part.integer(name) for name in names}
+    numbers["confidence"] = str(_confidence(part))
+    numbers["most_novel"] = {name: most.integer(name) for name in ("rows", "min_novelties")}
+    certified = certificate_words(as_level(level), numbers)
+    return f"{words} {certified}" if n_rejected else certified
 
 
 def _confidence(part: Checked) -> Fraction:

@@ -17,19 +17,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import InputError
 from conovel.protocol.certificates import last_cell, places_of, refuse_uncovered, run_bounds
-from conovel.spec.findings import nothing_flagged, percent
+from conovel.spec.findings import certificate_words
 from conovel.spec.guarantee import this_list
 from conovel.spec.shown import Shown
+from conovel.stats.batches import largest_listed_rank
 from conovel.stats.cells import N_CELLS
-from conovel.stats.certificate import as_confidence
+from conovel.stats.certificate import Block, as_confidence, false_bound
 from conovel.stats.certified import Counts, ListBounds, certificate_numbers, site_bounds
 from conovel.stats.levels import Level, as_level
 from conovel.stats.stepup import RankHistogram
-from conovel.stats.words import counted
 
 if TYPE_CHECKING:
     from conovel.runs.detection import Detection
     from conovel.runs.file_detection import FileDetection
+    from conovel.runs.ledger import Ledger
     from conovel.runs.results import NetworkRun
     from conovel.runs.site_results import SiteResult
 
@@ -62,7 +63,7 @@ class Certificate(Shown):
     bounds: ListBounds
     n_test: int
     level: Fraction | None
-    is_network: bool
+    has_names: bool  # whether masks are by name: of agents, or of batches
     # Places and flags of the rows of each agent; one agent without a name is one site. Of files
     # they are read when they are needed.
     rows: Callable[[], tuple[Mapping[str, Counts], Masks]]
@@ -128,24 +129,17 @@ class Certificate(Shown):
 
         Returns
         -------
-        bool array of shape (m,), or for a network a dict of them by agent
+        bool array of shape (m,), or a dict of them by agent, or of a ledger by batch
         """
         last = self.bounds.last_place(as_level(max_share, "max_share"))
         masks = {name: own <= last for name, own in self.rows()[0].items()}
-        return masks if self.is_network else masks[""]
+        return masks if self.has_names else masks[""]
 
     @property
     def statement(self) -> str:
         """What holds, in words."""
         whose = " This is about the rows of honest agents." if self.liars else ""
-        if not self.n_flagged:
-            return nothing_flagged(self.level, self.to_dict()) + whose
-        return (
-            f"With {percent(self.confidence)} probability at most {self.max_false:,} of the"
-            f" {counted(self.n_flagged, 'flagged row')} are false alarms, and at least"
-            f" {self.min_novelties:,} of the {counted(self.n_test, 'tested row')} are novel."
-            f"{whose}"
-        )
+        return certificate_words(self.level, self.to_dict()) + whose
 
     def __str__(self) -> str:
         return self.statement
@@ -184,7 +178,7 @@ def certificate_of_site(result: SiteResult, confidence: Level = CONFIDENCE) -> C
     if result.repeated is not None:
         why = "with repeats evidence decides, which no single score ranks"
     elif result.ledger is not None:
-        why = "with a ledger other batches decide too; ask the batch by itself"
+        why = "with a ledger other batches decide too; ask the ledger"
     elif result.roaming is not None:
         why = "in the regime 'consensus' a row that is normal elsewhere is no novelty"
     elif not result.tested.all():
@@ -218,6 +212,38 @@ def certificate_of_run(run: NetworkRun, confidence: Level = CONFIDENCE) -> Certi
     sure = 1 - as_confidence(confidence)
     level, liars = run.spec.level, run.spec.liars
     return Certificate(sure, bounds, n_test, level, True, lambda: (places, masks), flagged, liars)
+
+
+def certificate_of_list(ledger: Ledger, confidence: Level = CONFIDENCE) -> Certificate:
+    """Return the certificate of the list so far, over all batches that one kept score ranked.
+
+    Masks are by the names of the batches. Rows whose rank is too large for the list are not held,
+    so no certified list has them. It holds after any number of batches that is fixed in advance.
+    """
+    if ledger.facts is None or ledger.facts.score != "kept" or ledger.final:
+        raise InputError(
+            "there is no certificate for this list: it needs batches that one kept detector"
+            " ranked, and a list that is not final. A batch by itself has one"
+        )
+    size = ledger.entries[-1].batch.n_calibration
+    most = largest_listed_rank(ledger.level, size)
+    places, masks = {}, {}
+    for entry, mask in zip(ledger.entries, ledger.decisions(), strict=True):
+        own = np.full(entry.batch.n_tests, most)
+        own[entry.batch.rows] = entry.batch.ranks - 1
+        places[entry.name], masks[entry.name] = own, mask
+    every = np.concatenate(list(places.values()))
+    tests = np.cumsum(np.bincount(every, minlength=most + 1))[:most]
+    bound = false_bound([Block(ledger.n_tests, size)], confidence)
+    return Certificate(
+        1 - as_confidence(confidence),
+        ListBounds(tests, np.arange(most), bound),
+        ledger.n_tests,
+        ledger.level,
+        True,
+        lambda: (places, masks),
+        every[np.concatenate(list(masks.values()))],
+    )
 
 
 def proof_of(result: Detection | FileDetection | NetworkRun) -> dict[str, Any] | None:

@@ -129,6 +129,19 @@ def headline(
 WHAT_HELPS = "More calibration rows, known cases of novelties or joining others would help."
 
 
+def certificate_words(level: Fraction | None, numbers: Mapping[str, Any]) -> str:
+    """Say what a certificate says, from its numbers."""
+    if not numbers["n_flagged"]:
+        return nothing_flagged(level, numbers)
+    sure = percent(Fraction(numbers["confidence"]))
+    return (
+        f"With {sure} probability at most {numbers['max_false']:,} of the"
+        f" {counted(numbers['n_flagged'], 'flagged row')} are false alarms, and at least"
+        f" {numbers['min_novelties']:,} of the {counted(numbers['n_test'], 'tested row')} are"
+        " novel."
+    )
+
+
 def nothing_flagged(level: Fraction | None, proof: Mapping[str, Any]) -> str:
     """Say what is proven where no row is flagged, from the numbers of a certificate.
 

@@ -118,7 +118,7 @@ class _Spent:
 
     def left(self, c: int) -> float:
         """Return what may be spent at c: what belongs to all up to c, without what was spent."""
-        share = (1 - (c + 2) ** -0.5) / (1 - (self.deepest + 2) ** -0.5)
+        share = (1 - 1 / math.sqrt(c + 2)) / (1 - 1 / math.sqrt(self.deepest + 2))
         return max(self.delta * share - self.so_far, 0.0)
 
 
