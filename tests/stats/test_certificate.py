@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.certified import blocks_of, exact_miss, simulated_miss
+from support.certified import blocks_of, exact_miss, reference_bound, simulated_miss
 from support.pooled import Agent, by_cut_through_ties, kept_without_floor, random_network
 
 from conovel.errors import InputError
@@ -150,6 +150,24 @@ def test_more_confidence_allows_no_fewer_false_rows_at_the_first_row(some):
     assert false_bound(some, 0.99)[0] >= false_bound(some, 0.9)[0]
 
 
+REFERENCES = [
+    [Block(40, 60)],
+    [Block(3, 200)],
+    [Block(90, 30, 25)],
+    [Block(33, 70, 10)] * 5,
+    [Block(33, 70)] * 3,
+    [Block(20, 40, 12), Block(5, 90, 30), Block(0, 50), Block(9, 9, 0)],
+    [Block(300, 20), Block(30, 200, 50)],
+    [Block(2, 8, 3), Block(3, 7, 5), Block(1, 9, 2)],
+]
+
+
+@pytest.mark.parametrize("blocks", REFERENCES)
+@pytest.mark.parametrize("confidence", [Fraction(1, 2), Fraction(9, 10), Fraction(99, 100)])
+def test_the_bound_is_that_of_its_definition(blocks, confidence):
+    assert false_bound(blocks, confidence).tolist() == reference_bound(blocks, confidence)
+
+
 def test_no_rows_above_floors_are_no_false_rows():
     assert false_bound([Block(5, 9, 0)], 0.9).tolist() == [0] * 10
     assert false_bound([Block(0, 9)], 0.9).tolist() == [0] * 10
@@ -187,6 +205,7 @@ def test_any_list_has_at_most_what_some_threshold_allows(made, places):
     ]
     most = bounds.max_false(np.array(places, dtype=np.int64))
     assert 0 <= most <= min(len(places), *by_threshold)
+    assert (bounds.at_most <= bounds.tests).all()
 
 
 @given(lists())
@@ -204,6 +223,21 @@ def test_no_true_numbers_of_false_rows_contradict_what_follows(made):
             rows, novel = bounds.telling()
             place = list(bounds.tests).index(rows) if rows else 0
             assert not rows or rows - total[place] >= novel
+
+
+def test_few_rows_more_are_at_most_so_many_more_false_rows():
+    bounds = ListBounds(np.array([8, 9, 9]), np.array([0, 9, 9]), np.arange(10))
+    assert bounds.at_most.tolist() == [0, 1, 1]
+    assert bounds.min_novelties == 8
+    assert bounds.max_false(np.array([0, 1, 7])) == 2
+
+
+def test_rows_of_possible_liars_do_not_count():
+    counts = np.array([20, 30]), np.array([0, 1]), np.arange(3), np.array([9, 11])
+    bounds = ListBounds(*counts)
+    assert bounds.min_novelties == 10
+    assert bounds.last_place(Fraction(1, 12)) == 0
+    assert bounds.last_place(Fraction(1, 11)) == 1
 
 
 def test_the_longest_list_is_found():

@@ -91,7 +91,8 @@ def _parts(transcript: Transcript) -> list[_Part]:
         cells = {g.agents: transcript.group_cells.get(g.agents[0]) for g in _groups(transcript)}
     else:
         counted = transcript.cell_counts
-        cells = {(name,): counted.get(name) for name in outcome.participants}
+        tested = [n for n in outcome.participants if transcript.agents[n].n_tested]
+        cells = {(name,): counted.get(name) for name in tested}
     missing = [agents[0] for agents, counts in cells.items() if counts is None]
     if missing:
         raise InputError(
