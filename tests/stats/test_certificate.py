@@ -163,7 +163,7 @@ REFERENCES = [
 
 
 @pytest.mark.parametrize("blocks", REFERENCES)
-@pytest.mark.parametrize("confidence", [Fraction(1, 2), Fraction(9, 10), Fraction(99, 100)])
+@pytest.mark.parametrize("confidence", [Fraction(k, 100) for k in (10, 50, 90, 99)])
 def test_the_bound_is_that_of_its_definition(blocks, confidence):
     assert false_bound(blocks, confidence).tolist() == reference_bound(blocks, confidence)
 

@@ -120,8 +120,9 @@ def detection_story(run: Checked) -> Story:
     n_calibration, scorer = run.integer("n_calibration"), run.text("scorer")
     level, guarantee = _level(run), run.object("guarantee")
     drawn = read_picture(run.object("picture"))
+    promised = "with this probability" if "confidence" in run else "on average"
     facts = [
-        ("false alarms, at most on average", percent(level)),
+        (f"false alarms, at most {promised}", percent(level)),
         ("rows tested", f"{n_test:,}"),
         ("known normals to train on", f"{run.integer('n_train'):,}"),
         ("known normals to compare with", f"{n_calibration:,}"),
@@ -136,7 +137,7 @@ def detection_story(run: Checked) -> Story:
         facts=facts,
         guarantee=guarantee.text("statement"),
         assumptions=guarantee.texts("assumptions"),
-        caveats=[NOT_CLAIMED],
+        caveats=[] if "confidence" in run else [NOT_CLAIMED],
         sections=[
             *row_sections(drawn),
             *selection_section(run, scorer),
