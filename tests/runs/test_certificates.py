@@ -1,6 +1,7 @@
 """Certificates of results: one site, agents, networks, files; and lists that they choose."""
 
 import json
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -55,6 +56,7 @@ def test_a_certificate_of_one_site_holds_for_its_rows():
     assert not (flagged & (result.ranks > result.ranks[flagged].max())).any()
     assert "probability at most" in str(certificate)
     assert str(certificate) in repr(certificate)
+    assert pickle.loads(pickle.dumps(certificate)).max_false == certificate.max_false
 
 
 def test_a_set_that_adds_low_rows_is_counted_row_by_row():

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from conovel.errors import InputError
 from conovel.protocol.certificates import last_cell, places_of, refuse_uncovered, run_bounds
+from conovel.rows.storage import read_columns
 from conovel.spec.findings import certificate_words
 from conovel.spec.guarantee import this_list
 from conovel.spec.shown import Shown
@@ -149,26 +151,26 @@ class Certificate(Shown):
         return certificate_numbers(self.bounds, self.flagged, self.n_test, self.confidence)
 
 
-def of_ranks(
-    histogram: RankHistogram,
-    confidence: Level,
-    level: Fraction | None,
-    ranks: Callable[[], tuple[NDArray[np.int64], NDArray[np.bool_]]],
-    n_rejected: int | None = None,
+def _given(places: Mapping[str, Counts], masks: Masks) -> tuple[Mapping[str, Counts], Masks]:
+    return places, masks
+
+
+def _read(path: Path, limit: int) -> tuple[Mapping[str, Counts], Masks]:
+    ranks = np.asarray(read_columns(path, ["rank"])["rank"])
+    return {"": ranks - 1}, {"": ranks <= limit}
+
+
+def certificate_of_files(result: FileDetection, confidence: Level = CONFIDENCE) -> Certificate:
+    """Return the certificate of rows in files; ranks are read where rows are asked for."""
+    flagged = result.histogram.smallest(np.arange(1, result.n_rejected + 1)) - 1
+    rows = partial(_read, result.out, result.limit)
+    return _of_one(result.histogram, confidence, result.level, rows, flagged)
+
+
+def _of_one(
+    histogram: RankHistogram, confidence: Level, level: Fraction | None, rows: Any, flagged: Counts
 ) -> Certificate:
-    """Return the certificate of one site; `ranks` gives ranks and flags of its rows."""
-    if n_rejected is None:
-        own, rejected = ranks()
-        flagged = own[rejected] - 1
-    else:  # the rows are in a file, and those of the smallest ranks are flagged
-        flagged = histogram.smallest(np.arange(1, n_rejected + 1)) - 1
-
-    def rows() -> tuple[Mapping[str, Counts], Masks]:
-        own, rejected = ranks()
-        return {"": own - 1}, {"": rejected}
-
-    bounds = site_bounds(histogram, confidence)
-    sure = 1 - as_confidence(confidence)
+    sure, bounds = 1 - as_confidence(confidence), site_bounds(histogram, confidence)
     return Certificate(sure, bounds, histogram.size, level, False, rows, flagged)
 
 
@@ -190,8 +192,9 @@ def certificate_of_site(result: SiteResult, confidence: Level = CONFIDENCE) -> C
         )
     level = getattr(result, "level", None)
     histogram = RankHistogram(result.ranks, result.n_calibration)
-    rows = result.ranks, result.rejected
-    return of_ranks(histogram, confidence, level, lambda: rows)
+    places = result.ranks - 1
+    rows = partial(_given, {"": places}, {"": result.rejected})
+    return _of_one(histogram, confidence, level, rows, places[result.rejected])
 
 
 def certificate_of_run(run: NetworkRun, confidence: Level = CONFIDENCE) -> Certificate:
@@ -211,7 +214,9 @@ def certificate_of_run(run: NetworkRun, confidence: Level = CONFIDENCE) -> Certi
     n_test = sum(int(site.tested.sum()) for site in run.values())
     sure = 1 - as_confidence(confidence)
     level, liars = run.spec.level, run.spec.liars
-    return Certificate(sure, bounds, n_test, level, True, lambda: (places, masks), flagged, liars)
+    return Certificate(
+        sure, bounds, n_test, level, True, partial(_given, places, masks), flagged, liars
+    )
 
 
 def certificate_of_list(ledger: Ledger, confidence: Level = CONFIDENCE) -> Certificate:
@@ -241,7 +246,7 @@ def certificate_of_list(ledger: Ledger, confidence: Level = CONFIDENCE) -> Certi
         ledger.n_tests,
         ledger.level,
         True,
-        lambda: (places, masks),
+        partial(_given, places, masks),
         every[np.concatenate(list(masks.values()))],
     )
 

@@ -12,13 +12,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from conovel.errors import FileError, InputError
 from conovel.rows.dialects import AS_FOUND, ReadingOptions
-from conovel.rows.storage import read_columns, require_writable
-from conovel.runs.certificates import CONFIDENCE, Certificate, of_ranks
+from conovel.rows.storage import require_writable
+from conovel.runs.certificates import certificate_of_files
 from conovel.runs.detection import facts_of, headline_of, summary_of
 from conovel.runs.detector import AdaDetect
 from conovel.runs.one_site import OneSiteSettings
@@ -36,7 +33,6 @@ from conovel.spec.run_spec import RunSpec
 from conovel.spec.shown import Shown
 from conovel.spec.training import thin_finding
 from conovel.stats.certified import site_bounds
-from conovel.stats.levels import Level
 from conovel.stats.resolution import Resolution, resolution, warn_resolution
 from conovel.stats.stepup import RankHistogram, StepUp, step_up_counts
 
@@ -75,6 +71,7 @@ class FileDetection(Shown):
     reasons: Reasons | None = field(default=None, repr=False)
 
     report = write_report
+    certificate = certificate_of_files
     summary = summary_of
     _shown = facts_of
 
@@ -92,18 +89,6 @@ class FileDetection(Shown):
     def n_rejected(self) -> int:
         """Number of rows declared novelties."""
         return self.histogram.at_most(self.limit)
-
-    def certificate(self, confidence: Level = CONFIDENCE) -> Certificate:
-        """Say how many of the flagged rows can be false; see :meth:`Detection.certificate`.
-
-        Ranks are read from the file of decisions where rows are asked for.
-        """
-
-        def ranks() -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-            own = read_columns(self.out, ["rank"])["rank"]
-            return np.asarray(own), np.asarray(own) <= self.limit
-
-        return of_ranks(self.histogram, confidence, self.level, ranks, self.n_rejected)
 
     @property
     def selection(self) -> Selection | None:
