@@ -356,3 +356,36 @@ def test_other_ledgers_have_no_certificate(settings):
         cn.AdaDetect("isolation-forest").keep(null).detect(test, ledger=ledger)
     with pytest.raises(cn.InputError, match="one kept detector"):
         ledger.certificate()
+
+
+# With fitted scores -------------------------------------------------------------------------
+
+
+def fails(certificate, novel):
+    """Tell whether some list has more false rows than the certificate says."""
+    places = certificate.rows()[0]
+    false = np.concatenate([places[name][~own] for name, own in novel.items()])
+    n = certificate.bounds.tests.size
+    counts = np.cumsum(np.bincount(np.minimum(false, n), minlength=n + 1))[:n]
+    return bool((counts > certificate.bounds.at_most).any())
+
+
+def small_site(seed):
+    null, test, novel = samples(n_null=160, n_test=60, n_novel=5, seed=seed)
+    detector = cn.AdaDetect(scorer="logistic", train_fraction=0.4, random_state=seed)
+    return detector.detect(null, test, check=False), {"": novel}
+
+
+def small_network(seed):
+    agents, novel = draw(n_null=240, n_test=90, seed=seed)
+    network = cn.Network(agents, regime="joint", scorer="logistic", random_state=seed)
+    return network.run(check=False), novel
+
+
+@pytest.mark.filterwarnings("ignore::conovel.errors.ResolutionWarning")
+@pytest.mark.parametrize(("make", "runs"), [(small_site, 200), (small_network, 60)])
+def test_certificates_hold_for_scores_that_learn_from_the_tests(make, runs):
+    """At δ = 1/4: fails in at most a quarter of the runs, and in some."""
+    made = [make(seed) for seed in range(runs)]
+    share = np.mean([fails(result.certificate(0.75), novel) for result, novel in made])
+    assert 0 < share <= 0.25 + 3 * np.sqrt(0.25 * 0.75 / runs)
