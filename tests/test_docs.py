@@ -25,6 +25,11 @@ RUN = {
     "how-to/own-scorer.md": ["LogisticRegression", "IsolationForest", "say which way"],
     "how-to/choose.md": ["RandomForestClassifier: "],
     "how-to/resolution.md": ["Resolution(fewest=60", "9989", "at least"],
+    "how-to/certificates.md": [
+        "flagged rows are false at most",
+        "with 95 % probability at most 20 % of them are false alarms",
+        "the outcome follows from the transcript",
+    ],
     "how-to/findings.md": [
         "not like today's rows",
         "drift ('heat',)",

@@ -11,6 +11,7 @@ from conovel.cli.show import (
     bars,
     facts_table,
     is_dask,
+    print_certificate,
     print_findings,
     print_fitted,
     print_json,
@@ -72,6 +73,10 @@ if TYPE_CHECKING:
         " explains none.",
     ),
     keep_columns="Copy the columns of the test file into --out.",
+    certificate="Say how many of the flagged rows can be false, and how many rows are novel at"
+    " least, with this probability, such as 0.95.",
+    confidence="Flag the longest list of which at most LEVEL is false with this probability, such"
+    " as 0.95, instead of on average.",
     check="Look for what speaks against the result: drift, an id or a label among the columns, an"
     " implausible outcome. It changes no decision.",
 )
@@ -99,6 +104,8 @@ def detect(
     scheduler: str | None = None,
     reasons: int = 10_000,
     keep_columns: bool = False,
+    certificate: str | None = None,
+    confidence: str | None = None,
     check: bool = True,
     json: bool = False,
 ) -> None:
@@ -140,6 +147,8 @@ def detect(
         _refuse_pieces(memory, engine)
         files = files._replace(verdicts=open_for_detect(verdicts, learn, detector))
     if detector is not None or ledger is not None:
+        if confidence is not None:
+            raise InputError("--confidence is about one list: leave --detector and --ledger out")
         level = begin_ledger(ledger, level, final=final, batches=batches)
         _refuse_pieces(memory, engine)
     if detector is not None:
@@ -159,11 +168,14 @@ def detect(
             files,
             memory,
             _engine(engine, scheduler),
+            confidence,
         )
     source = {"null": str(null)} if detector is None else {"detector": str(detector)}
     read_as = describe_files([path for path in (null, test) if path is not None], reading)
     summary = {"command": "detect", **source, "test": str(test), "read_as": read_as}
     summary |= result.summary()
+    if certificate is not None:
+        summary["certificate"] = result.certificate(certificate).to_dict()
     if out is not None:
         content = {**summary, "table": out.name, "picture": picture}
         if why is not None:
@@ -173,6 +185,7 @@ def detect(
         print_json(summary)
     else:
         print_summary(result, files, read_as, why)
+        print_certificate(result, certificate)
 
 
 def _refuse_pieces(memory: str | None, engine: str) -> None:
@@ -206,13 +219,18 @@ def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
 
 
 def _with_normals(
-    settings: list[Any], files: DetectFiles, memory: str | None, engine: Engine | None
+    settings: list[Any],
+    files: DetectFiles,
+    memory: str | None,
+    engine: Engine | None,
+    confidence: str | None,
 ) -> _Found:
     from conovel.runs.detector import AdaDetect  # noqa: PLC0415
 
     if files.null is None:
         raise InputError("give the known normals with --null, or a detector with --detector")
     detector = AdaDetect(*settings)
+    detector.confidence = confidence
     if files.ledger is None and files.verdicts is None and _wants_pieces(files, memory, engine):
         return _in_pieces(detector, files, memory, engine)
     return _in_memory(detector, files)

@@ -22,6 +22,7 @@ from conovel.errors import ColumnError, InputError
 from conovel.rows.samples import Table, read_sample
 from conovel.rows.schemas import SchemaLike, as_schema
 from conovel.rows.tables import Rows
+from conovel.runs.certificates import as_certain
 from conovel.runs.detection import Detection
 from conovel.runs.judged import plan_judged
 from conovel.runs.kept import KeptDetector
@@ -59,8 +60,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     :meth:`detect` decides about a batch of rows and returns the decisions and their reasons.
     :meth:`fit` and :meth:`predict` do the same in the interface of scikit-learn's outlier
     detectors: each `predict` is one test of the whole batch. What the command ``conovel fit``
-    writes is `kept_` after `fit`, and what :meth:`keep` returns.
-    Arguments are checked by `detect` and `predict`, not when the object is made.
+    writes is `kept_` after `fit`. Arguments are checked by `detect` and `predict`.
 
     Parameters
     ----------
@@ -85,13 +85,14 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         The number B of runs, from 1 to 100. One run depends on its random split of the known
         normals. With B runs, each with a seed of its own and at level 2α/5, evidence is averaged
         and e-BH at level α decides, so that the answer depends less on `random_state`. It takes
-        B times as long, and flags nothing where the runs find little. See
-        :class:`conovel.SiteResult` for what the result has.
+        B times as long, and flags nothing where the runs find little.
     schema : Schema, path, dict or None
         What the columns are, where they are not all plain numbers: a :class:`conovel.Schema`, a
         file of one, or a dict of some columns to their kinds, such as
         ``{"id": "ignore", "when": "date", "zip": "category"}``. What is not said follows from the
         values of both samples. A schema that was made from one of them alone is refused.
+    confidence : float, str, Fraction or None
+        Flag the longest list of which at most `level` is false with this probability.
 
     Attributes
     ----------
@@ -143,6 +144,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         max_train_rows: int = MAX_TRAIN_ROWS,
         repeats: int = 1,
         schema: SchemaLike = None,
+        confidence: Level | None = None,
     ) -> None:
         self.scorer = scorer
         self.level = level
@@ -152,6 +154,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         self.max_train_rows = max_train_rows
         self.repeats = repeats
         self.schema = schema
+        self.confidence = confidence
 
     def detect(
         self,
@@ -208,6 +211,8 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             X_null, X_test = judged.null, judged.test
         together: Callable[[Detection], Detection] | None = None
         if ledger is not None:  # before columns become features, which follow from the batch
+            if settings.confidence is not None:
+                as_certain(settings.confidence, 1, None, ledger)
             if settings.repeats > 1 or settings.pi0 is not None:
                 raise InputError("a ledger decides by plain BH ranks: leave repeats and pi0 out")
             X_null, X_test, facts = self._batch_facts(X_null, X_test, settings)
@@ -243,7 +248,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     def settings(self) -> OneSiteSettings:
         """Check the settings and give them in one form."""
         repeats, seed = as_repeats(self.repeats), as_seed(self.random_state)
-        share, pi0 = self.train_fraction, self.pi0
+        share, pi0, sure = self.train_fraction, self.pi0, self.confidence
         level, most = as_level(self.level), as_whole(self.max_train_rows, "max_train_rows", 1)
         train_fraction = None if share is None else as_level(share, "train_fraction")
         split_seed, scorer_seed = detector_seeds(seed)
@@ -258,6 +263,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             pi0=None if pi0 is None else as_estimator(pi0),
             max_train_rows=most,
             repeats=repeats,
+            confidence=sure if sure is None else as_certain(sure, repeats, pi0),
         )
 
     def keep(
@@ -374,8 +380,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         float array of shape (m,)
         """
-        rows = self.read_fitted(X)
-        return np.asarray(-self.kept_.score(rows))
+        return np.asarray(-self.kept_.score(self.read_fitted(X)))
 
     @available_if(_can_score)  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -392,11 +397,9 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         float array of shape (m,)
         """
-        rows = self.read_fitted(X)
-        return self.kept_.margins(rows)
+        return self.kept_.margins(self.read_fitted(X))
 
     def __sklearn_tags__(self) -> Any:
-        """Say to scikit-learn what the rows may hold."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
@@ -409,6 +412,5 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         """
         raise AttributeError(
             "fit_predict would test the known normals themselves, and find nothing: use"
-            " fit(X_null).predict(X_test) or detect(X_null, X_test) with rows that are no known"
-            " normals"
+            " fit(X_null).predict(X_test) or detect(X_null, X_test) with other rows"
         )

@@ -18,6 +18,7 @@ from conovel.rows.frames import on_frames_of
 from conovel.rows.pairs import KnownRows, read_with_known
 from conovel.rows.schemas import SchemaLike
 from conovel.rows.tables import Rows, as_ids
+from conovel.runs.certificates import flag_certified
 from conovel.runs.detection import Detection
 from conovel.runs.judged import Judged
 from conovel.runs.site_results import with_part
@@ -52,6 +53,7 @@ class OneSiteSettings:
     pi0: NullProportion | None  # estimator of the proportion of nulls
     max_train_rows: int  # how many rows of either kind are learnt from at most
     repeats: int  # how many runs are averaged
+    confidence: Fraction | None = None  # of the promise about this list; None: on average
 
     def runs(self) -> list[OneSiteSettings]:
         """Give the settings of each run: with `repeats`, its own seeds, and the level 2α/5."""
@@ -137,6 +139,8 @@ def detect_rows(
         result = detect_once(samples, settings, tell)
     if judged is not None:
         judged.note_training()
+    if settings.confidence is not None:
+        result = flag_certified(result, settings.confidence)
     if with_earlier is not None:
         result = with_earlier(result)
     if judged is not None:

@@ -90,6 +90,20 @@ def with_verdicts(guarantee: Guarantee) -> Guarantee:
     return Guarantee(guarantee.statement, (*guarantee.assumptions, UNSPENT))
 
 
+def this_list(mean: Guarantee, level: Fraction, confidence: Fraction, liars: int = 0) -> Guarantee:
+    """State the guarantee of a list that a certificate chose (docs/theory.md#thm-certificate).
+
+    It needs what the guarantee on average needs.
+    """
+    whose = " of honest agents" if liars else ""
+    statement = (
+        f"With a probability of at least {float(confidence):g}, at most {float(level):g} of the"
+        f" rejected rows{whose} on this very list are false alarms. Exact for every sample size;"
+        " ties are allowed."
+    )
+    return Guarantee(statement, mean.assumptions)
+
+
 NO_REACTION = (
     "what arrives later does not react to earlier results, and all batches have the same kind of"
     " normal rows"
