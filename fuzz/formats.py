@@ -181,6 +181,51 @@ def judge_ledger(plain: Any) -> str:
     return "read"
 
 
+def change_verdicts(random: Random, entries: Any) -> Any:
+    """Change entries as trees; digests of samples are right in most."""
+    from conovel.runs.verdict_file import _unpacked, sample_digest  # noqa: PLC0415
+
+    changed = mutation.of_tree(random, entries)
+    for entry in changed if isinstance(changed, list) and random.randrange(8) else ():
+        if isinstance(entry, dict) and entry.get("entry") == "sample":
+            try:
+                entry["digest"] = sample_digest(_unpacked(entry["rows"]))
+            except (SavedFileError, KeyError, TypeError):
+                continue
+    return changed if isinstance(changed, list) else entries
+
+
+def judge_verdicts(entries: Any) -> str:
+    """Chain entries with right hashes, read them, and ask for all that they say."""
+    from conovel.report.verdicts import picture_of  # noqa: PLC0415
+    from conovel.rows.chained_lines import START, as_line  # noqa: PLC0415
+    from conovel.runs.verdicts import Verdicts  # noqa: PLC0415
+
+    lines, previous = [], START
+    for number, entry in enumerate(entries, 1):
+        try:
+            lines.append(as_line(entry if isinstance(entry, dict) else {}, number, previous))
+        except ValueError:  # no JSON
+            return "not written"
+        previous = lines[-1][9:73].decode()
+
+    def read(path: Path) -> None:
+        verdicts = Verdicts(path)
+        picture_of(verdicts.summary())
+        verdicts.known_rows(), verdicts.train_only_rows()
+        is_frame = any(one.columns is not None for one in verdicts.batches)
+        verdicts.spent(valid.known_normals(is_frame=is_frame))
+
+    return _judge_file("site.verdicts", b"".join(lines), read)
+
+
+def judge_verdict_table(text: str) -> str:
+    """Read a CSV of verdicts."""
+    from conovel.runs.verdict_tables import read_verdicts  # noqa: PLC0415
+
+    return _judge_file("verdicts.csv", text.encode(errors="replace"), read_verdicts)
+
+
 def judge_site(text: str) -> str:
     """Read a site.toml."""
     from conovel.federation.settings import read_site  # noqa: PLC0415
@@ -282,13 +327,14 @@ def change_log(random: Random, entries: Any) -> Any:
 def judge_log(entries: Any) -> str:
     """Chain entries with right hashes, read them, and add up what they say."""
     from conovel.cli.audit import _content, _facts, _table  # noqa: PLC0415
-    from conovel.federation.audit_log import START, as_line, read_chain  # noqa: PLC0415
+    from conovel.federation.audit_log import as_line, read_chain  # noqa: PLC0415
     from conovel.federation.exposure import (  # noqa: PLC0415
         exposure_of,
         runs_of,
         runs_spent,
         spent_by_set,
     )
+    from conovel.rows.chained_lines import START  # noqa: PLC0415
 
     lines, previous = [], START
     for number, entry in enumerate(entries, 1):
@@ -334,6 +380,8 @@ FORMATS: dict[str, Format] = {
     "transcripts": Format(valid.runs, mutation.of_tree, judge_run),
     "detectors": Format(valid.detectors, change_detector, judge_detector),
     "ledgers": Format(valid.ledgers, change_ledger, judge_ledger),
+    "verdicts": Format(valid.verdicts, change_verdicts, judge_verdicts),
+    "verdict-tables": Format(valid.verdict_tables, mutation.of_text, judge_verdict_table),
     "site": Format(valid.sites, mutation.of_text, judge_site),
     "federation": Format(valid.federations, mutation.of_text, judge_federation),
     "schemas": Format(valid.schemas, mutation.of_text, judge_schema),

@@ -115,6 +115,48 @@ def ledgers() -> list[Any]:
     return [*json.loads(json.dumps(made)), network]
 
 
+def known_normals(*, is_frame: bool) -> Any:
+    """Return the known normals of a file of verdicts: numbers, or a frame with texts."""
+    return _framed(_rows(0, 300)) if is_frame else _rows(0, 300)
+
+
+def _framed(rows: np.ndarray[Any, Any]) -> Any:
+    import pandas as pd  # noqa: PLC0415
+
+    return pd.DataFrame(rows, columns=["a", "b"]).assign(c=["x", "y"] * (len(rows) // 2))
+
+
+@cache
+def verdicts() -> list[Any]:
+    """Return the entries of a file of verdicts: of numbers, and of a frame with texts."""
+    import tempfile  # noqa: PLC0415
+    from pathlib import Path  # noqa: PLC0415
+
+    import conovel as cn  # noqa: PLC0415
+
+    made = []
+    for as_sample in (np.asarray, _framed):
+        with tempfile.TemporaryDirectory() as folder:
+            book = cn.Verdicts(Path(folder) / "site.verdicts")
+            detector, normals = cn.AdaDetect("logistic", 0.2), _rows(0, 300)
+            detector.detect(as_sample(normals), as_sample(_rows(1, 40, 9)), verdicts=book)
+            book.add({name: "novel" for name in book.batches[0].ids[:3]}, who="ana")
+            book.add({book.batches[0].ids[0]: "normal"}, who="ana")
+            more = np.concatenate([normals, _rows(2, 300)])
+            detector.detect(as_sample(more), as_sample(_rows(3, 40, 9)), verdicts=book)
+            made.append([json.loads(line) for line in book.path.read_text().splitlines()])
+    chain = ("hash", "line", "previous")
+    return [[{k: v for k, v in one.items() if k not in chain} for one in own] for own in made]
+
+
+def verdict_tables() -> list[str]:
+    """CSV files of verdicts."""
+    return [
+        'id,verdict,kind,note\r\nt1,novel,mule account,\r\n\'=2,normal,,"a, b"\r\n',
+        "row;verdict;site\n7;unclear;north\n",
+    ]
+
+
 SITE = """\
 [site]
 name = "north"

@@ -14,9 +14,10 @@ from conovel.errors import (
     ModelError,
     SavedFileError,
 )
-from conovel.federation.audit_log import START, as_line, read_chain
+from conovel.federation.audit_log import as_line, read_chain
 from conovel.federation.certificates import read_revoked
 from conovel.federation.enrolment import read_request
+from conovel.rows.chained_lines import START
 from conovel.rows.dialects import ReadingOptions
 from conovel.runs import kept_file
 from conovel.runs.ledger_file import _checksum, ledger_of_plain

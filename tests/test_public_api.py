@@ -18,10 +18,10 @@ from conovel.models.wire import Surrogate
 # A test compares it with the code; `python tests/test_public_api.py` prints the lines of today.
 PUBLIC = r"""
 AdaDetect(scorer=None, level=0.1, train_fraction=None, pi0=None, random_state=0,
-    max_train_rows=100000, repeats=1, schema=None)
+    max_train_rows=100000, repeats=1, schema=None, confidence=None)
 AdaDetect.decision_function(X)
 AdaDetect.detect(X_null, X_test, X_known=None, *, ids=None, on_stage=None, on_finding=None,
-    ledger=None, name=None, check=True)
+    ledger=None, verdicts=None, name=None, check=True)
 AdaDetect.fit(X, y=None, *, X_unlabelled=None)
 AdaDetect.fit_predict
 AdaDetect.keep(X_null, X_unlabelled=None, *, explain=False, on_stage=None)
@@ -70,7 +70,9 @@ Detection(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows,
 Detection.adjusted
 Detection.cells
 Detection.cells_as_plain()
+Detection.certificate(result, confidence=0.95)
 Detection.columns()
+Detection.confidence
 Detection.explain(top=3)
 Detection.floor
 Detection.headline
@@ -143,6 +145,7 @@ KeptDetector.to_bytes()
 Ledger(level=0.1, final=False, n_batches=30)
 Ledger.add(ranks, n_calibration, facts, ids=None, name=None)
 Ledger.add_of_network(rejected, network, facts, ids=None, name=None)
+Ledger.certificate(ledger, confidence=0.95)
 Ledger.count(k)
 Ledger.decisions()
 Ledger.history
@@ -169,11 +172,12 @@ ModelError(InputError) is raised
 Network(agents, *, regime='auto', composite='auto', bits='compact', level=0.1, scorer=None,
     random_state=0, train_fraction=None, pi0=None, on_dropout='abort', repeats=1, ledger=None,
     liars=0, counting='rounds', reveal_to='coordinator', schema=None, privacy=None,
-    min_group_rows=1, masks=False)
+    min_group_rows=1, masks=False, confidence=None)
 Network.run(*, dropouts=None, on_stage=None, on_finding=None, check=True)
 Network.spec()
 NetworkRun(sites, transcript, guarantee, spec, n_null, lost=(), runs=(), evidence_rounds=(),
-    batch=None)
+    batch=None, mean=None, confidence=None)
+NetworkRun.certificate(run, confidence=0.95)
 NetworkRun.groups
 NetworkRun.headline
 NetworkRun.n_bytes
@@ -240,6 +244,7 @@ SiteResult(*, name='', rejected, ranks, scores, tested, n_calibration, test_rows
     choices=<factory>, explainer=None, warnings=(), parts=<factory>)
 SiteResult.cells
 SiteResult.cells_as_plain()
+SiteResult.certificate(result, confidence=0.95)
 SiteResult.columns()
 SiteResult.explain(top=3)
 SiteResult.floor
@@ -283,6 +288,16 @@ Transcript.to_dict()
 Transcript.totals()
 Transcript.uncovered
 ValueTypeError(ColumnError, TypeError) is raised
+Verdicts(path, learn=None)
+Verdicts.add(judged, *, batch=None, who=None)
+Verdicts.batches
+Verdicts.history
+Verdicts.known_rows()
+Verdicts.read()
+Verdicts.record(entries, expected=None)
+Verdicts.spent(X_null)
+Verdicts.summary()
+Verdicts.train_only_rows()
 WireError(ConovelError, ValueError) is raised
 adjusted_pvalues(ranks, n_calibration)
 benjamini_hochberg(ranks, n_calibration, level, *, pi0=None)
@@ -413,6 +428,7 @@ def test_options_of_a_network_mean_what_they_mean_in_adadetect():
         "pi0",
         "repeats",
         "schema",
+        "confidence",
     ]
     for name in shared:
         assert ours[name].default == theirs[name].default

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from conovel.runs.network import Network as Network
     from conovel.runs.results import NetworkRun as NetworkRun
     from conovel.runs.site_results import SiteResult as SiteResult
+    from conovel.runs.verdicts import Verdicts as Verdicts
     from conovel.scorers.automatic import Automatic as Automatic
     from conovel.scorers.base import FittedScorer as FittedScorer
     from conovel.scorers.base import Scorer as Scorer
@@ -83,6 +84,7 @@ _HOMES = {
     "SiteResult": "runs.site_results",
     "Storey": "stats.null_proportion",
     "TrainingSet": "scorers.base",
+    "Verdicts": "runs.verdicts",
     "adjusted_pvalues": "stats.ranks",
     "benjamini_hochberg": "stats.stepup",
     "check": "runs.check_order",

@@ -12,10 +12,11 @@
     │   ├── ScorerError          a scorer without a usable, declared score
     │   ├── ModelError           a fitted model that has no flat form
     │   ├── PrivacyError         an ε or δ that cannot be kept, or a regime without a proof for it
-    │   └── BatchRefusedError    a batch that a ledger does not take
+    │   ├── BatchRefusedError    a batch that a ledger does not take
+    │   └── SpentRowsError       known normals that may not calibrate any more
     ├── FileError                a file that cannot be read or written (also OSError)
     │   ├── RunFileError         a file that is not a run, or not a whole one
-    │   └── SavedFileError       a file that is not a ledger or a detector, or not a whole one
+    │   └── SavedFileError       a file that is not a ledger, a detector or verdicts, or not whole
     ├── MissingExtraError        an optional dependency is not installed (also ImportError)
     ├── ClusterError             a cluster that does not answer or loses its workers
     ├── FederationError          a kit, a certificate or a process that does not work
@@ -106,6 +107,10 @@ class PrivacyError(InputError):
 
 class BatchRefusedError(InputError):
     """A batch that a ledger does not take: seen before, or of other normals or columns."""
+
+
+class SpentRowsError(InputError):
+    """Known normals that may not calibrate: verdicts that they decided have trained a score."""
 
 
 class FileError(ConovelError, OSError):

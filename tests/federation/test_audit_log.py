@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conovel.errors import FederationError, FileError
-from conovel.federation.audit_log import INCOMPLETE, MAX_LINE, AuditLog, read_chain
+from conovel.federation.audit_log import MAX_LINE, AuditLog, read_chain
+from conovel.rows.chained_lines import INCOMPLETE
 
 
 def make(path, n=3):

@@ -15,6 +15,7 @@ import conovel as cn
 from conovel.errors import RunFileError
 from conovel.report import of_detection, render
 from conovel.report.flagged import page_script
+from conovel.runs.verdict_tables import read_verdicts
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 FORMULA = '=HYPERLINK("http://x","y")'
@@ -184,6 +185,64 @@ def test_copied_cells_cannot_be_formulas(opened):
     assert all(np.isfinite(float(value)) for value in values)
     opened.click("#flagged-copy")
     opened.locator("#flagged-said", has_text="CSV").wait_for()
+
+
+@pytest.mark.parametrize("opened", [(0, 360, "dark"), (0, 1280, "light")], indirect=True)
+def test_verdicts_are_kept_and_saved_by_the_page(opened, tmp_path):
+    assert opened.is_disabled("#verdicts-save")
+    first = opened.locator("#flagged-rows tr").nth(0)
+    name = first.locator("th").inner_text()
+    first.locator(".judge button", has_text="novel").focus()
+    opened.keyboard.press("Enter")
+    opened.keyboard.press("Tab")
+    second = opened.locator("#flagged-rows tr").nth(1)
+    second.locator(".judge button", has_text="unclear").click()
+    second.locator(".judge button", has_text="normal").click()
+    third = opened.locator("#flagged-rows tr").nth(2)
+    third.locator(".judge button", has_text="normal").click()
+    third.locator(".judge button", has_text="normal").click()  # taken back
+    first.locator("summary").click()
+    first.locator("label", has_text="Kind").locator("input").fill("mule account")
+    first.locator("label", has_text="Note").locator("input").fill('=1+1, "called"')
+    assert opened.inner_text("#verdicts-save") == "Save verdicts (2)"
+    opened.click("#flagged-table thead button:text('row')")
+    opened.fill("#flagged-filter", name)
+    row = opened.locator("#flagged-rows tr", has=opened.locator("th", has_text=name)).first
+    assert row.locator("[aria-pressed=true]").inner_text() == "novel"
+    with opened.expect_download() as saved:
+        opened.click("#verdicts-save")
+    assert saved.value.suggested_filename == "verdicts.csv"
+    saved.value.save_as(tmp_path / "verdicts.csv")
+    records = read_verdicts(tmp_path / "verdicts.csv")
+    assert [one["verdict"] for one in records] == ["novel", "normal"]
+    assert records[0]["id"].removeprefix("'") == name
+    assert (records[0]["kind"], records[0]["note"]) == ("mule account", '\'=1+1, "called"')
+
+
+def test_verdicts_of_a_network_name_the_agent(browser, content, tmp_path):
+    changed = copy.deepcopy(content)
+    changed["reasons"] = {name: content["reasons"][""] for name in ("north", "south")}
+    file = tmp_path / "page.html"
+    file.write_text(render(changed), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(file.as_uri())
+    page.fill("#flagged-filter", "south")
+    page.locator("#flagged-rows tr td", has_text="north").first.wait_for(state="detached")
+    page.locator("#flagged-rows .judge button", has_text="normal").first.click()
+    with page.expect_download() as saved:
+        page.click("#verdicts-save")
+    saved.value.save_as(tmp_path / "verdicts.csv")
+    [record] = read_verdicts(tmp_path / "verdicts.csv")
+    assert (record["agent"], record["verdict"]) == ("south", "normal")
+    page.close()
+
+
+def test_a_long_name_is_whole_in_a_file_of_verdicts(content):
+    changed = copy.deepcopy(content)
+    changed["reasons"][""]["rows"][0]["row"] = "x" * 300
+    (data,) = re.findall(r'id="flagged-data">(.*?)</script>', render(changed), re.DOTALL)
+    rows = json.loads(data)["rows"]
+    assert [row[4] for row in rows if len(row) == 5] == ["x" * 300]
 
 
 @pytest.mark.parametrize("opened", [(0, 360, "dark"), (0, 1280, "light")], indirect=True)

@@ -27,6 +27,7 @@ from conovel.cli import (
     run,
     schema,
     simulate,
+    verdicts,
     watch,
 )
 from conovel.cli.show import say
@@ -55,7 +56,7 @@ PANELS: Mapping[str, tuple[str, ...]] = {
         "stage_seconds",
         "run_seconds",
     ),
-    EVERY_DAY: ("detector", "ledger", "final", "batches", "list_name"),
+    EVERY_DAY: ("detector", "ledger", "final", "batches", "list_name", "verdicts", "learn"),
     "Large files": ("memory", "engine", "scheduler"),
     "What is checked and shown": ("reasons", "keep_columns", "explain", "check", "plot", "json"),
 }
@@ -100,6 +101,7 @@ for panel, commands in {
     for command in commands:
         app.command(command.__name__, cls=PanelCommand, rich_help_panel=panel)(command)
 app.add_typer(federation.federation, name="federation", rich_help_panel=FEDERATIONS)
+app.add_typer(verdicts.verdicts, name="verdicts", rich_help_panel=EVERY_DAY)
 
 
 @app.callback(invoke_without_command=True)

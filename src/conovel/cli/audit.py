@@ -22,8 +22,8 @@ from conovel.stats.words import counted
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from conovel.federation.audit_log import Chain
     from conovel.federation.exposure import EpsilonSpent, Exposure, LoggedRun
+    from conovel.rows.chained_lines import Chain
 
 
 @with_options(

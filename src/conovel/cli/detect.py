@@ -11,6 +11,7 @@ from conovel.cli.show import (
     bars,
     facts_table,
     is_dask,
+    print_certificate,
     print_findings,
     print_fitted,
     print_json,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from conovel.runs.detection import Detection
     from conovel.runs.detector import AdaDetect
     from conovel.runs.file_detection import FileDetection
+    from conovel.runs.verdicts import Verdicts
     from conovel.site.engines import Engine
     from conovel.site.explain.reasons import Reasons
 
@@ -51,6 +53,10 @@ if TYPE_CHECKING:
     " test, and answers in milliseconds.",
     ledger="File of a ledger: decide together with all earlier batches, with one guarantee for"
     " the list of all flagged rows. It is made if it is not there.",
+    verdicts="File of verdicts: record the batch, and learn from verdicts on earlier ones, which"
+    " `conovel verdicts add` puts there. It is made if it is not there.",
+    learn="With --verdicts, whether new verdicts train the score. By default they do as soon as"
+    " enough known normals are left to calibrate.",
     final="Begin a ledger whose decisions are final; it finds far less.",
     batches=typer.Option(min=1, help="With --final, how many batches share the level."),
     out="Where to write the decisions (.parquet or .csv); a .json goes beside.",
@@ -76,6 +82,10 @@ if TYPE_CHECKING:
         " explains none.",
     ),
     keep_columns="Copy the columns of the test file into --out.",
+    certificate="Say how many of the flagged rows can be false, and how many rows are novel at"
+    " least, with this probability, such as 0.95.",
+    confidence="Flag the longest list of which at most LEVEL is false with this probability, such"
+    " as 0.95, instead of on average.",
     check="Look for what speaks against the result: drift, an id or a label among the columns, an"
     " implausible outcome. It changes no decision.",
 )
@@ -87,6 +97,8 @@ def detect(
     kind_column: str | None = None,
     detector: Path | None = None,
     ledger: Path | None = None,
+    verdicts: Path | None = None,
+    learn: bool | None = None,
     final: bool = False,
     batches: int = 30,
     out: Path | None = None,
@@ -103,6 +115,8 @@ def detect(
     scheduler: str | None = None,
     reasons: int = 10_000,
     keep_columns: bool = False,
+    certificate: str | None = None,
+    confidence: str | None = None,
     check: bool = True,
     json: bool = False,
 ) -> None:
@@ -139,7 +153,14 @@ def detect(
         reasons,
         keep_columns,
     )
+    if verdicts is not None or learn is not None:
+        from conovel.cli.verdicts import open_for_detect  # noqa: PLC0415
+
+        _refuse_pieces(memory, engine)
+        files = files._replace(verdicts=open_for_detect(verdicts, learn, detector))
     if detector is not None or ledger is not None:
+        if confidence is not None:
+            raise InputError("--confidence is about one list: leave --detector and --ledger out")
         level = begin_ledger(ledger, level, final=final, batches=batches)
         _refuse_pieces(memory, engine)
     if detector is not None:
@@ -159,12 +180,15 @@ def detect(
             files,
             memory,
             _engine(engine, scheduler),
+            confidence,
         )
     source = {"null": str(null)} if detector is None else {"detector": str(detector)}
     paths = (null, test, known)
     read_as = describe_files([path for path in paths if path is not None], reading)
     summary = {"command": "detect", **source, "test": str(test), "read_as": read_as}
     summary |= result.summary() | about_known(result, known)
+    if certificate is not None:
+        summary["certificate"] = result.certificate(certificate).to_dict()
     if out is not None:
         content = {**summary, "table": out.name, "picture": picture}
         if why is not None:
@@ -174,11 +198,14 @@ def detect(
         print_json(summary)
     else:
         print_summary(result, files, read_as, why)
+        print_certificate(result, certificate)
 
 
 def _refuse_pieces(memory: str | None, engine: str) -> None:
     if memory is not None or engine != "local":
-        raise InputError("--memory and --engine do not work with --detector or --ledger")
+        raise InputError(
+            "--memory and --engine do not work with --detector, --ledger or --verdicts"
+        )
 
 
 def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
@@ -208,14 +235,19 @@ def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
 
 
 def _with_normals(
-    settings: list[Any], files: DetectFiles, memory: str | None, engine: Engine | None
+    settings: list[Any],
+    files: DetectFiles,
+    memory: str | None,
+    engine: Engine | None,
+    confidence: str | None,
 ) -> _Found:
     from conovel.runs.detector import AdaDetect  # noqa: PLC0415
 
     if files.null is None:
         raise InputError("give the known normals with --null, or a detector with --detector")
     detector = AdaDetect(*settings)
-    if files.ledger is None and _wants_pieces(files, memory, engine):
+    detector.confidence = confidence
+    if files.ledger is None and files.verdicts is None and _wants_pieces(files, memory, engine):
         return _in_pieces(detector, files, memory, engine)
     return _in_memory(detector, files)
 
@@ -268,7 +300,8 @@ def _in_memory(detector: AdaDetect, files: DetectFiles) -> _Found:
             on_stage=show.stage,
             on_finding=show.finding,
             ledger=files.ledger,
-            name=None if files.ledger is None else files.test.name,
+            verdicts=files.verdicts,
+            name=files.test.name if files.ledger or files.verdicts else None,
             check=files.check,
         )
         show.stage("explaining flagged rows")
@@ -322,6 +355,7 @@ class DetectFiles(NamedTuple):
     check: bool
     most_reasons: int
     keep_columns: bool
+    verdicts: Verdicts | None = None
 
     @property
     def both(self) -> tuple[Path, Path]:
@@ -385,6 +419,10 @@ def print_summary(
         table.add_row("times flagged", f"{times_in_words(result)}, where a row is flagged")
     if summary.get("pi0") is not None:
         table.add_row("share of normals", f"{summary['pi0']:.3f} (estimated)")
+    if isinstance(result, SiteResult) and "verdicts" in result.parts:
+        from conovel.cli.verdicts import add_verdict_rows  # noqa: PLC0415
+
+        add_verdict_rows(table, result.parts["verdicts"], out)
     update = result.ledger if isinstance(result, SiteResult) else None
     if update is not None and ledger is not None:
         add_ledger_rows(table, update, ledger)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from conovel.cli.show import (
+    print_certificate,
     print_findings,
     print_fitted,
     print_json,
@@ -71,6 +72,10 @@ if TYPE_CHECKING:
     " organisations do by default.",
     out="Where to write the run (.json); `conovel verify` reads it. With several regimes each has"
     " a file of its own: run.counts.json, run.joint.json.",
+    certificate="Say how many of the flagged rows can be false, and how many rows are novel at"
+    " least, with this probability, such as 0.95. In together and joint.",
+    confidence="Flag the longest list of which at most LEVEL is false with this probability, such"
+    " as 0.95, instead of on average. In together and joint.",
     check="As in `conovel detect`, for every agent.",
 )
 def simulate(
@@ -100,6 +105,8 @@ def simulate(
     options: FileOptions,
     seed: int = 0,
     out: Path | None = None,
+    certificate: str | None = None,
+    confidence: str | None = None,
     check: bool = True,
     json: bool = False,
 ) -> None:
@@ -148,6 +155,7 @@ def simulate(
                 privacy=privacy,
                 schema=agreed,
                 min_group_rows=None if as_deployed else 1,
+                confidence=confidence,
             )
             for name in regimes
         ]
@@ -162,16 +170,27 @@ def simulate(
             )
             for network in networks
         ]
-    for path, run in zip(outs, runs, strict=False):
-        write_json(path, network_content(run, truth))
+    certificates: list[dict[str, Any]] = [
+        {} if certificate is None else {"certificate": _certificate(run, certificate)}
+        for run in runs
+    ]
+    for path, run, more in zip(outs, runs, certificates, strict=False):
+        write_json(path, network_content(run, truth) | more)
     if json:
-        print_json([run.to_dict() for run in runs])
+        contents = [run.to_dict() for run in runs]
+        print_json([content | more for content, more in zip(contents, certificates, strict=True)])
         return
     for run in runs:
         _print_run(run, truth)
+        print_certificate(run, certificate)
     for path in outs:
         say(f"written to {path}; check it with: conovel verify {path}")
         say(f"a page about it: conovel report {path}")
+
+
+def _certificate(run: NetworkRun, confidence: str) -> dict[str, Any]:
+    """Return the numbers of a certificate; its record is that of the promise on average."""
+    return (run.mean or run).certificate(confidence).to_dict()
 
 
 def _named_by_regime(out: Path | None, regimes: Sequence[str]) -> list[Path]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from conovel.deciding.ways import ways_of
 from conovel.errors import PrivacyError
-from conovel.federation.audit_log import now
+from conovel.rows.chained_lines import now
 from conovel.spec.regimes import REGIMES
 from conovel.spec.settings import Privacy, as_privacy
 from conovel.stats.words import counted

@@ -27,12 +27,13 @@ from conovel.errors import (
     ReplayedMessageError,
     SiteFailedError,
 )
-from conovel.federation.audit_log import AuditLog, now
+from conovel.federation.audit_log import AuditLog
 from conovel.federation.processes import OWN_SEED_FILE, USED_FILE, is_running
 from conovel.federation.terms import Terms
 from conovel.protocol.not_checked import FORMATS
 from conovel.protocol.states import as_text
 from conovel.protocol.transcript import Transcript
+from conovel.rows.chained_lines import now
 from conovel.rows.private_files import FILE_MODE, make_private_folder
 from conovel.rows.storage import read_json, write_json
 from conovel.spec.bodies import Outcome

@@ -26,7 +26,6 @@ from conovel.errors import (
     SiteFailedError,
     SiteVanishedError,
 )
-from conovel.federation.audit_log import sha256
 from conovel.federation.consent import (
     Limits,
     Objection,
@@ -48,6 +47,7 @@ from conovel.protocol.agent import Agent
 from conovel.protocol.messages import decode
 from conovel.protocol.states import Outbox, messages_of
 from conovel.protocol.transcript import Transcript
+from conovel.rows.chained_lines import sha256
 from conovel.runs.network_run import note_sent, perform
 from conovel.site.site import Site
 from conovel.spec.bodies import COORDINATOR, Model, Roster

@@ -20,10 +20,11 @@ from conovel.protocol.messages import encode
 from conovel.protocol.states import Machine
 from conovel.protocol.transcript import Transcript
 from conovel.spec.bodies import COORDINATOR, Body, History, Listed, Listing, Message
-from conovel.spec.guarantee import Guarantee, kept_score, over_time
+from conovel.spec.guarantee import Guarantee, kept_score, over_time, this_list, with_verdicts
 from conovel.spec.guarantee import one_site as one_site_guarantee
 from conovel.spec.run_spec import RunSpec, of_list, repeated_specs
 from conovel.stats.batches import NETWORK_SHARE
+from conovel.stats.certified import certificate_numbers, site_bounds
 from conovel.stats.levels import as_level, as_repeats
 from conovel.stats.null_proportion import as_estimator
 from conovel.stats.ranks import as_block
@@ -35,7 +36,7 @@ from conovel.stats.repeats import (
     run_level,
 )
 from conovel.stats.resolution import rank_limit, resolution
-from conovel.stats.stepup import step_up, within_limit
+from conovel.stats.stepup import RankHistogram, step_up, within_limit
 from conovel.stats.words import briefly
 
 _RUN_ID = bytes(16)  # of a list: its rounds do not depend on it
@@ -72,25 +73,51 @@ def one_site_findings(run: Mapping[str, Any]) -> Iterator[str]:
         return
     fewest = resolution(size, m, level).fewest
     yield from differences(run["fewest_rejections_possible"], fewest, "fewest_rejections_possible")
-    decided_by_bh = run["pi0"] is None and "ledger" not in run
+    decided_by_bh = run["pi0"] is None and "ledger" not in run and "confidence" not in run
     if not 0 <= k <= m or (k == 0) != (largest == 0) or largest > size + 1:
         yield f"{k} of {m} rows up to rank {largest} among {size} cannot be rejected"
     elif decided_by_bh and k and largest > rank_limit(level / m, k, size):
         yield f"rank {largest} is not within the limit of {k} rejections"
     if "ranks" in run:
-        ranks, _ = as_block(run["ranks"], size)
-        rejected = np.asarray(run["rejected"])
-        if ranks.size != m or not np.array_equal(rejected, within_limit(ranks, largest)):
-            yield f"the rejected rows are not those up to rank {largest}"
-        elif largest != ranks[rejected].max(initial=0):
-            yield f"the largest rejected rank is not {largest}"
-        yield from differences(k, int(rejected.sum()), "n_rejected")
-        if not np.array_equal(np.asarray(run["p_values"]), ranks / (size + 1)):
-            yield f"the p-values are not those of {size} calibration rows"
-        if decided_by_bh and step_up([(ranks, size)], level, None).n_rejected != rejected.sum():
-            yield f"the step-up at level {level} rejects another number of rows"
-    if run["guarantee"] not in map(_as_plain, _possible_guarantees(run, level)):
+        yield from _row_findings(run, level, decided_by_bh=decided_by_bh)
+    if run["guarantee"] not in [_stated(run, one) for one in _possible_guarantees(run, level)]:
         yield "the guarantee is not that of these settings"
+
+
+def _row_findings(
+    run: Mapping[str, Any], level: Fraction, *, decided_by_bh: bool
+) -> Iterator[str]:
+    """Check the decisions of one site against its ranks."""
+    k, size = run["n_rejected"], run["n_calibration"]
+    m, largest = run["n_test"], run["largest_rejected_rank"]
+    ranks, _ = as_block(run["ranks"], size)
+    rejected = np.asarray(run["rejected"])
+    if ranks.size != m or not np.array_equal(rejected, within_limit(ranks, largest)):
+        yield f"the rejected rows are not those up to rank {largest}"
+    elif largest != ranks[rejected].max(initial=0):
+        yield f"the largest rejected rank is not {largest}"
+    yield from differences(k, int(rejected.sum()), "n_rejected")
+    if not np.array_equal(np.asarray(run["p_values"]), ranks / (size + 1)):
+        yield f"the p-values are not those of {size} calibration rows"
+    if decided_by_bh and step_up([(ranks, size)], level, None).n_rejected != rejected.sum():
+        yield f"the step-up at level {level} rejects another number of rows"
+    yield from _certificate_findings(run, RankHistogram(ranks, size), level, largest)
+
+
+def _certificate_findings(
+    run: Mapping[str, Any], histogram: RankHistogram, level: Fraction, largest: int
+) -> Iterator[str]:
+    """Check the certificate of one site, and the list that a confidence asked for."""
+    if "confidence" in run:
+        last = 1 + site_bounds(histogram, run["confidence"]).last_place(level)
+        if histogram.at_most(last) != histogram.at_most(largest):
+            yield f"the list with confidence {run['confidence']} has the ranks up to {last}"
+    if "certificate" in run:
+        bounds = site_bounds(histogram, run["certificate"]["confidence"])
+        flagged = histogram.smallest(np.arange(1, run["n_rejected"] + 1)) - 1
+        sure = as_level(run["certificate"]["confidence"], "confidence")
+        follows = certificate_numbers(bounds, flagged, histogram.size, sure)
+        yield from differences(run["certificate"], follows, "certificate")
 
 
 def _possible_guarantees(run: Mapping[str, Any], level: Fraction) -> list[Guarantee]:
@@ -101,11 +128,17 @@ def _possible_guarantees(run: Mapping[str, Any], level: Fraction) -> list[Guaran
     if "detector" in run:
         return [kept_score(level)]
     if run["pi0"] is None:
-        return [one_site_guarantee(level, None)]
+        plain = one_site_guarantee(level, None)
+        sure = run.get("confidence")
+        return [plain if sure is None else this_list(plain, level, as_level(sure, "confidence"))]
     return [one_site_guarantee(level, as_estimator(pi0)) for pi0 in ("storey", "quantile")]
 
 
-def _as_plain(promise: Guarantee) -> dict[str, Any]:
+def _stated(run: Mapping[str, Any], promise: Guarantee) -> dict[str, Any]:
+    """Return a guarantee as a result states it; a score that learnt from verdicts needs more."""
+    verdicts = run.get("verdicts")
+    if isinstance(verdicts, Mapping) and verdicts.get("batches"):
+        promise = with_verdicts(promise)
     return {"statement": promise.statement, "assumptions": [*promise.assumptions]}
 
 
@@ -127,7 +160,7 @@ def repeated_site_findings(run: Mapping[str, Any]) -> Iterator[str]:
     fewest = repeated_resolution(run["n_calibration"], m, level).fewest
     yield from differences(of_runs["level"], str(run_level(level)), "repeats.level")
     yield from differences(run["fewest_rejections_possible"], fewest, "fewest_rejections_possible")
-    if run["guarantee"] != _as_plain(one_site_guarantee(level, None, repeats)):
+    if run["guarantee"] != _stated(run, one_site_guarantee(level, None, repeats)):
         yield "the guarantee is not that of these settings"
     if "flagged_in_runs" not in run:
         return

@@ -1,7 +1,8 @@
 """The analyst's part of a page: which rows were flagged and why, by the patterns they share.
 
 The first rows are in the page as a table. A script that the page contains sorts, filters and
-copies all of them; without it the table still says what it says.
+copies all of them, and keeps verdicts on them until they are saved; without it the table still
+says what it says.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _MOST_COLUMNS = 2_000
 _MOST_REASONS = 10  # of a row
 _TABLE_ROWS = 50  # rows that are a table of the page
 _MOST_PATTERNS = 12  # that are listed
+_MOST_ID = 4096  # letters of the name of a row in a file of verdicts
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class FlaggedRow:
     site: str
     pattern: str
     reasons: Sequence[ReasonView]
+    id: str = ""  # the whole name, for verdicts; `row` may be cut
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,7 @@ class FlaggedRows:
                     [place(r.label), r.values, place(r.usual), r.nearest, round(r.share, 3)]
                     for r in row.reasons
                 ],
+                *([row.id] if row.id not in ("", row.row) else []),
             ]
             for row in self.rows
         ]
@@ -144,9 +148,9 @@ def _read_site(name: str, site: Checked) -> list[FlaggedRow]:
         if pattern >= len(patterns):
             row.refuse("pattern", "is none of the patterns")
         reasons = [_read_reason(r, columns) for r in row.objects("reasons")[:_MOST_REASONS]]
-        flagged.append(
-            FlaggedRow(shortened(row.text("row")), shortened(name), patterns[pattern], reasons)
-        )
+        names = shortened(row.text("row")), shortened(name)
+        whole = shortened(row.text("row"), _MOST_ID)
+        flagged.append(FlaggedRow(*names, patterns[pattern], reasons, whole))
     return flagged
 
 

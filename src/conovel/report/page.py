@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conovel.errors import InputError, RunFileError
+from conovel.report.certified import certified_lead
 from conovel.report.experiment import evaluation_story, experiment_story
 from conovel.report.findings import check_story, with_findings
 from conovel.report.flagged import page_script, read_flagged
@@ -18,7 +19,6 @@ from conovel.report.repeats import repeated_detection_story, repeated_network_st
 from conovel.report.run_pictures import network_content
 from conovel.report.sections import (
     NOT_CLAIMED,
-    lead,
     row_sections,
     selection_section,
     settings_section,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 def render(content: Mapping[str, Any], folder: Path | None = None) -> str:
     """Write the page of a run as text."""
-    template = _environment().get_template("page.html")
+    template = environment().get_template("page.html")
     story = story_of(content, folder)
     page = template.render(story=story, script=page_script(), version=__version__)
     return page.encode("utf-8", "replace").decode(
@@ -70,7 +70,8 @@ def write_report(run: Path, out: Path) -> None:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return what renders the templates; every value is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
     return Environment(
@@ -120,8 +121,9 @@ def detection_story(run: Checked) -> Story:
     n_calibration, scorer = run.integer("n_calibration"), run.text("scorer")
     level, guarantee = _level(run), run.object("guarantee")
     drawn = read_picture(run.object("picture"))
+    promised = "with this probability" if "confidence" in run else "on average"
     facts = [
-        ("false alarms, at most on average", percent(level)),
+        (f"false alarms, at most {promised}", percent(level)),
         ("rows tested", f"{n_test:,}"),
         ("known normals to train on", f"{run.integer('n_train'):,}"),
         ("known normals to compare with", f"{n_calibration:,}"),
@@ -132,11 +134,11 @@ def detection_story(run: Checked) -> Story:
     return Story(
         kind="One site",
         headline=f"{n_rejected:,} of {counted(n_test, 'row')} flagged as novel",
-        lead=lead(n_rejected, level),
+        lead=certified_lead(run, n_rejected, level),
         facts=facts,
         guarantee=guarantee.text("statement"),
         assumptions=guarantee.texts("assumptions"),
-        caveats=[NOT_CLAIMED],
+        caveats=[] if "confidence" in run else [NOT_CLAIMED],
         sections=[
             *row_sections(drawn),
             *selection_section(run, scorer),

@@ -113,7 +113,7 @@ def read_with_known(
     brought to them. Only where a pipeline reads frames, their values are among its values.
     """
     given = None if schema is None else as_schema(schema)
-    X_known, kinds = _without_kinds(X_known, X_null)
+    X_known, kinds = without_kinds(X_known, X_null)
     frames = _all_frames(X_null, X_test, X_known, given) if keep_frames else {}
     known: NDArray[np.float64] | None = None
     if frames:
@@ -130,8 +130,10 @@ def read_with_known(
     return normals, tests, None if known is None else KnownRows(known, kinds)
 
 
-def _without_kinds(X_known: Any, X_null: Any) -> tuple[Any, tuple[str, ...] | None]:
+def without_kinds(X_known: Any, X_null: Any) -> tuple[Any, tuple[str, ...] | None]:
     """Take the column of kinds off known novelties, if they have one that the normals lack."""
+    if X_known is not None and len(np.shape(X_known)) == 2 and not len(X_known):
+        return None, None  # nothing is known
     frame = None if X_known is None else as_frame(X_known, "X_known")
     if frame is None or KIND not in frame.columns:
         return X_known, None
@@ -318,6 +320,30 @@ def _aligned(
     if before is None:
         warn_rounded(orders, stacklevel=6)
     return columns
+
+
+def stacked(first: Rows | Table, second: Rows | Table) -> Rows | Table:
+    """Put the rows of a second sample below those of a first, in its columns."""
+    if isinstance(first, Rows) and isinstance(second, Rows) and first.columns == second.columns:
+        above, below = unify(first, second)
+        return replace(above, values=np.concatenate([above.values, below.values]), frame=None)
+    tables = [as_table(first), as_table(second)]
+    if first.columns is not None:
+        tables[1] = replace(tables[1], values={n: tables[1].values[n] for n in first.columns})
+    above_columns, below_columns = _aligned(tables)
+    columns: dict[str, RawColumn] = {}
+    for name, above_raw in above_columns.items():
+        below_raw = below_columns[name]
+        if isinstance(above_raw, Numbers) and isinstance(below_raw, Numbers):
+            values = np.concatenate([above_raw.values, below_raw.values])
+            columns[name] = replace(above_raw, values=values)
+        elif isinstance(above_raw, Texts) and isinstance(below_raw, Texts):
+            shift = len(above_raw.levels)
+            below_codes = np.where(below_raw.codes < 0, -1, below_raw.codes + shift)
+            codes = np.concatenate([above_raw.codes, below_codes])
+            kinds = above_raw.kinds | below_raw.kinds
+            columns[name] = Texts.of(codes, [*above_raw.levels, *below_raw.levels], kinds)
+    return Table(columns, tables[0].frame, tables[0].contents)
 
 
 def _rounded(raw: RawColumn, common: str, name: str) -> RawColumn:

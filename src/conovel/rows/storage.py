@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -322,6 +323,17 @@ def neutral_texts(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Ar
         return values
     mark, nothing = (pa.scalar(text, type=values.type) for text in ("'", ""))
     return pc.if_else(is_formula, pc.binary_join_element_wise(mark, values, nothing), values)
+
+
+def original_text(text: str) -> str:
+    """Return what :func:`neutral_texts` made a text of.
+
+    Examples
+    --------
+    >>> original_text("'=1+1"), original_text("it's"), original_text("''-x")
+    ('=1+1', "it's", "'-x")
+    """
+    return text[1:] if text.startswith("'") and re.match(_FORMULA, text) else text
 
 
 def neutral_table(table: pa.Table) -> pa.Table:

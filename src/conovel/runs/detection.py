@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from conovel.runs.certificates import proof_of
 from conovel.runs.site_results import SiteResult
 from conovel.scorers.base import Selection
 from conovel.spec.findings import headline
@@ -70,6 +71,11 @@ class Detection(SiteResult):
         return self.stepup.level if self.repeated is None else self.repeated.level
 
     @property
+    def confidence(self) -> Fraction | None:
+        """With `confidence`, the probability of the promise about this list."""
+        return self.parts.get("confidence")
+
+    @property
     def selection(self) -> Selection | None:
         """How the scorer was chosen, when there were several candidates."""
         return self.choices.get("scorer")
@@ -77,7 +83,7 @@ class Detection(SiteResult):
     @property
     def headline(self) -> str:
         """What came out, in one sentence; a finding that breaks the promise is named first."""
-        return headline(self.n_rejected, self.ranks.size, self.level, self.warnings)
+        return headline_of(self)
 
     @property
     def resolution(self) -> Resolution:
@@ -90,6 +96,8 @@ class Detection(SiteResult):
         summary = summary_of(self)
         if self.ledger is not None:
             summary["ledger"] = self.ledger.summary()
+        if "verdicts" in self.parts:
+            summary["verdicts"] = asdict(self.parts["verdicts"])
         if self.repeated is None:
             return summary
         for of_one_run in ("largest_rejected_rank", "pi0", "selection"):
@@ -124,6 +132,13 @@ class Detection(SiteResult):
         return columns | {"adjusted_p_value": self.adjusted, "rejected": rejected}
 
 
+def headline_of(result: Detection | FileDetection) -> str:
+    """Say what came out at one site, in one sentence."""
+    numbers = result.n_rejected, result.histogram.size, result.level
+    proof = None if result.n_rejected else proof_of(result)
+    return headline(*numbers, result.warnings, proof, result.confidence)
+
+
 def facts_of(result: Detection | FileDetection) -> dict[str, str]:
     """Return what a detection at one site shows of itself."""
     sizes = f"{result.n_train:,} train, {result.n_calibration:,} calibrate"
@@ -134,7 +149,10 @@ def summary_of(result: Detection | FileDetection) -> dict[str, Any]:
     """Return what both kinds of a detection at one site tell besides their rows, for JSON."""
     histogram, outcome = result.histogram, result.stepup
     last = np.array([result.n_rejected] if result.n_rejected else [], dtype=np.int64)
-    return {
+    proof, sure = None if result.n_rejected else proof_of(result), result.confidence
+    certified: dict[str, Any] = {} if proof is None else {"certificate": proof}
+    certified |= {} if sure is None else {"confidence": str(sure)}
+    return certified | {
         "level": str(outcome.level),
         "n_train": result.n_train,
         "n_calibration": histogram.n_calibration,

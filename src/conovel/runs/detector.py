@@ -22,13 +22,16 @@ from conovel.errors import ColumnError, InputError
 from conovel.rows.samples import Table, read_sample
 from conovel.rows.schemas import SchemaLike, as_schema
 from conovel.rows.tables import Rows
+from conovel.runs.certificates import as_certain
 from conovel.runs.detection import Detection
+from conovel.runs.judged import plan_judged
 from conovel.runs.kept import KeptDetector
 from conovel.runs.kept_fit import keep, learns_from_normals
 from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, take_batch, with_update
 from conovel.runs.ledger_records import BatchFacts, refitted_facts
 from conovel.runs.one_site import OneSiteSettings, detect_rows, silent
+from conovel.runs.verdicts import Verdicts
 from conovel.scorers.argument import as_candidates, reads_frames, spell, spell_scorer, spell_seed
 from conovel.scorers.estimators import ScorerLike
 from conovel.spec.findings import Finding
@@ -57,8 +60,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     :meth:`detect` decides about a batch of rows and returns the decisions and their reasons.
     :meth:`fit` and :meth:`predict` do the same in the interface of scikit-learn's outlier
     detectors: each `predict` is one test of the whole batch. What the command ``conovel fit``
-    writes is `kept_` after `fit`, and what :meth:`keep` returns.
-    Arguments are checked by `detect` and `predict`, not when the object is made.
+    writes is `kept_` after `fit`. Arguments are checked by `detect` and `predict`.
 
     Parameters
     ----------
@@ -83,13 +85,14 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         The number B of runs, from 1 to 100. One run depends on its random split of the known
         normals. With B runs, each with a seed of its own and at level 2α/5, evidence is averaged
         and e-BH at level α decides, so that the answer depends less on `random_state`. It takes
-        B times as long, and flags nothing where the runs find little. See
-        :class:`conovel.SiteResult` for what the result has.
+        B times as long, and flags nothing where the runs find little.
     schema : Schema, path, dict or None
         What the columns are, where they are not all plain numbers: a :class:`conovel.Schema`, a
         file of one, or a dict of some columns to their kinds, such as
         ``{"id": "ignore", "when": "date", "zip": "category"}``. What is not said follows from the
         values of both samples. A schema that was made from one of them alone is refused.
+    confidence : float, str, Fraction or None
+        Flag the longest list of which at most `level` is false with this probability.
 
     Attributes
     ----------
@@ -141,6 +144,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         max_train_rows: int = MAX_TRAIN_ROWS,
         repeats: int = 1,
         schema: SchemaLike = None,
+        confidence: Level | None = None,
     ) -> None:
         self.scorer = scorer
         self.level = level
@@ -150,6 +154,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         self.max_train_rows = max_train_rows
         self.repeats = repeats
         self.schema = schema
+        self.confidence = confidence
 
     def detect(
         self,
@@ -161,6 +166,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         on_stage: Callable[[str], None] | None = None,
         on_finding: Callable[[Finding], None] | None = None,
         ledger: Ledger | str | Path | None = None,
+        verdicts: Verdicts | str | Path | None = None,
         name: str | None = None,
         check: bool = True,
     ) -> Detection:
@@ -188,8 +194,10 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             Decide together with all earlier batches; see :class:`conovel.Ledger`. The score
             learns from this batch alone, so evidence decides. One score that is kept finds more:
             :meth:`keep`.
+        verdicts : Verdicts or path, optional
+            Record the batch, and learn from verdicts on earlier ones: :class:`conovel.Verdicts`.
         name : str, optional
-            What the ledger calls the batch.
+            What the ledger and the verdicts call the batch.
         check : bool
             Look for what speaks against the result, such as drift or an id among the columns, and
             give it as ``result.warnings``. It changes no decision.
@@ -197,11 +205,19 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         tell = silent if on_stage is None else as_callback(on_stage, "on_stage")
         note = silent if on_finding is None else as_callback(on_finding, "on_finding")
         settings = self.settings()
+        judged = None
+        if verdicts is not None:
+            judged = plan_judged(verdicts, X_null, X_test, self.schema, settings, name)
+            X_null, X_test = judged.null, judged.test
         together: Callable[[Detection], Detection] | None = None
         if ledger is not None:  # before columns become features, which follow from the batch
+            if settings.confidence is not None:
+                as_certain(settings.confidence, 1, None, ledger)
             if settings.repeats > 1 or settings.pi0 is not None:
                 raise InputError("a ledger decides by plain BH ranks: leave repeats and pi0 out")
             X_null, X_test, facts = self._batch_facts(X_null, X_test, settings)
+            if judged is not None:  # each epoch has known normals of its own
+                facts = facts._replace(source=judged.source)
             open_ledger(ledger, settings.level).require(facts)
 
             def decide_together(result: Detection) -> Detection:
@@ -210,10 +226,8 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
 
             together = decide_together
 
-        listeners = tell, note
-        return detect_rows(
-            X_null, X_test, ids, self.schema, settings, listeners, check, together, X_known
-        )
+        rows = X_null, X_test, ids, self.schema, settings, (tell, note)
+        return detect_rows(*rows, check, together, X_known, judged)
 
     def _batch_facts(
         self, X_null: Any, X_test: Any, settings: OneSiteSettings
@@ -234,7 +248,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     def settings(self) -> OneSiteSettings:
         """Check the settings and give them in one form."""
         repeats, seed = as_repeats(self.repeats), as_seed(self.random_state)
-        share, pi0 = self.train_fraction, self.pi0
+        share, pi0, sure = self.train_fraction, self.pi0, self.confidence
         level, most = as_level(self.level), as_whole(self.max_train_rows, "max_train_rows", 1)
         train_fraction = None if share is None else as_level(share, "train_fraction")
         split_seed, scorer_seed = detector_seeds(seed)
@@ -249,6 +263,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             pi0=None if pi0 is None else as_estimator(pi0),
             max_train_rows=most,
             repeats=repeats,
+            confidence=sure if sure is None else as_certain(sure, repeats, pi0),
         )
 
     def keep(
@@ -365,8 +380,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         float array of shape (m,)
         """
-        rows = self.read_fitted(X)
-        return np.asarray(-self.kept_.score(rows))
+        return np.asarray(-self.kept_.score(self.read_fitted(X)))
 
     @available_if(_can_score)  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -383,11 +397,9 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         float array of shape (m,)
         """
-        rows = self.read_fitted(X)
-        return self.kept_.margins(rows)
+        return self.kept_.margins(self.read_fitted(X))
 
     def __sklearn_tags__(self) -> Any:
-        """Say to scikit-learn what the rows may hold."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
@@ -400,6 +412,5 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         """
         raise AttributeError(
             "fit_predict would test the known normals themselves, and find nothing: use"
-            " fit(X_null).predict(X_test) or detect(X_null, X_test) with rows that are no known"
-            " normals"
+            " fit(X_null).predict(X_test) or detect(X_null, X_test) with other rows"
         )

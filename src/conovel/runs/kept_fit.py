@@ -56,6 +56,8 @@ def keep(
     tell("checking rows")
     if settings.repeats > 1 or settings.pi0 is not None:
         raise InputError("a kept detector has one score and plain BH: leave repeats and pi0 out")
+    if settings.confidence is not None:
+        raise InputError("confidence is about one list: leave it out for a kept detector")
     if reads_frames(settings.candidates):
         raise ScorerError(
             "a pipeline that chooses columns by name has no form that can be kept: leave that part"

@@ -31,7 +31,7 @@ from conovel.rows.pairs import join_known
 from conovel.rows.tables import as_ids, pool_pairs
 from conovel.runs.agents import Agent, AgentRows, open_sites
 from conovel.runs.results import NetworkRun
-from conovel.runs.site_results import decide
+from conovel.runs.site_results import decide, with_part
 from conovel.site.blocks import Ranked
 from conovel.site.checks.known import known_findings
 from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
@@ -123,7 +123,10 @@ def _run_pooled(
         site.ranked = Ranked.of(tested, pool.calibration_scores, scores, ranks)
         site.choices, site.explainer = pool.choices, pool.explainer
     limits = dict.fromkeys(sites, outcome.limits[0])
-    return _result(spec, members, sites, limits, Transcript(spec=spec), guarantee(spec))
+    run = _result(spec, members, sites, limits, Transcript(spec=spec), guarantee(spec))
+    why = "rows were pooled, and are not exchangeable with all calibration rows"
+    pooled = {name: with_part(site, "uncertified", why) for name, site in run.items()}
+    return replace(run, sites=pooled)
 
 
 def _result(

@@ -18,11 +18,13 @@ from conovel.rows.frames import on_frames_of
 from conovel.rows.pairs import KnownRows, read_with_known
 from conovel.rows.schemas import SchemaLike
 from conovel.rows.tables import Rows, as_ids
+from conovel.runs.certificates import flag_certified
 from conovel.runs.detection import Detection
+from conovel.runs.judged import Judged
 from conovel.runs.site_results import with_part
 from conovel.scorers.argument import as_candidates
 from conovel.scorers.base import Mixture, Scorer, TrainingSet, Vector, fit_and_score
-from conovel.site.blocks import require_two, split_by_number, training_sample
+from conovel.site.blocks import require_two, split_by_number, split_fresh, training_sample
 from conovel.site.checks.known import known_findings
 from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.explain.explainer import Explainer, views_of
@@ -51,6 +53,7 @@ class OneSiteSettings:
     pi0: NullProportion | None  # estimator of the proportion of nulls
     max_train_rows: int  # how many rows of either kind are learnt from at most
     repeats: int  # how many runs are averaged
+    confidence: Fraction | None = None  # of the promise about this list; None: on average
 
     def runs(self) -> list[OneSiteSettings]:
         """Give the settings of each run: with `repeats`, its own seeds, and the level 2α/5."""
@@ -77,6 +80,14 @@ class Samples(NamedTuple):
     test: Rows
     ids: NDArray[Any] | None
     known: KnownRows | None = None  # known novelties
+    train_only: NDArray[np.bool_] | None = None  # known normals that never calibrate
+
+    def split(self, settings: OneSiteSettings) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Say which known normals train and which calibrate."""
+        n_train, seed = settings.n_train(*self.sizes), settings.seed
+        if self.train_only is None:
+            return split_by_number(len(self.null), n_train, seed)
+        return split_fresh(self.train_only, n_train, seed, settings.max_train_rows)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -98,32 +109,50 @@ def detect_rows(
     check: bool = True,
     with_earlier: Callable[[Detection], Detection] | None = None,
     X_known: Any = None,
+    judged: Judged | None = None,
 ) -> Detection:
     """Read rows, check them, learn and decide; see :meth:`conovel.AdaDetect.detect`.
 
     `listeners` are called with each stage and with each finding; `with_earlier` decides about the
-    batch together with earlier ones.
+    batch together with earlier ones. `judged` says what earlier verdicts mean for these rows.
     """
     tell, note = listeners
     tell("checking rows")
+    if judged is not None:
+        tell(judged.stage)
+        X_known = judged.known_with(X_known, schema)
     samples = read_samples(X_null, X_test, ids, schema, settings.keep_frames, X_known)
+    if judged is not None:
+        samples = samples._replace(train_only=judged.train_only)
     runs = settings.runs()
     thin = plan_calibration(samples, runs[0])
     if check:
         if with_earlier is not None or len(runs) > 1:  # other batches or runs decide, too
             thin = None
         checked = CheckedRows.of(samples.null, samples.test)
-        others: tuple[Finding, ...] = ()
-        if samples.known is not None:
-            others = known_findings(samples.known, samples.null, samples.test)
+        others = _about_novelties(samples, judged)
         findings = check_rows(checked, checked.entries_of(samples.ids), note, thin, *others)
     if len(runs) > 1:
         result = detect_repeatedly(samples, settings, runs, tell)
     else:
         result = detect_once(samples, settings, tell)
+    if judged is not None:
+        judged.note_training()
+    if settings.confidence is not None:
+        result = flag_certified(result, settings.confidence)
     if with_earlier is not None:
         result = with_earlier(result)
+    if judged is not None:
+        result = judged.record(result)
     return with_findings(result, findings, checked) if check else result
+
+
+def _about_novelties(samples: Samples, judged: Judged | None) -> tuple[Finding, ...]:
+    """Say what speaks against known novelties and verdicts, where there are any."""
+    findings: tuple[Finding, ...] = ()
+    if samples.known is not None:
+        findings = known_findings(samples.known, samples.null, samples.test)
+    return findings if judged is None else findings + judged.findings()
 
 
 def read_samples(
@@ -146,6 +175,8 @@ def plan_calibration(samples: Samples, settings: OneSiteSettings) -> Finding | N
     """Warn, before any work, if too few rows will calibrate; return what to say if few will."""
     n_null, n_test = samples.sizes
     n_calibration = n_null - settings.n_train(n_null, n_test)
+    if samples.train_only is not None:
+        n_calibration = samples.split(settings)[1].size
     thin = thin_finding(n_calibration, n_test, settings.level, settings.pi0)
     if settings.pi0 is None:  # an estimate below m can make up for too few rows
         warn_resolution([(n_test, n_calibration)], settings.level)
@@ -156,10 +187,8 @@ def detect_once(
     samples: Samples, settings: OneSiteSettings, tell: Callable[[str], None]
 ) -> Detection:
     """Split, learn, rank and decide; rows are read and checked before."""
-    null, test, ids, known = samples
-    train, calibration = split_by_number(
-        len(null), settings.n_train(*samples.sizes), settings.seed
-    )
+    null, test, ids, known, _ = samples
+    train, calibration = samples.split(settings)
     candidates, null_train = settings.candidates, null.values[train]
     if settings.keep_frames:
         candidates = on_frames_of(candidates, null.columns, null.encoder)

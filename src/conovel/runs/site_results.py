@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from conovel.errors import InputError
 from conovel.rows.frames import frame_like, give_back
 from conovel.rows.tables import Rows, with_ids
+from conovel.runs.certificates import certificate_of_site
 from conovel.runs.ledger_records import LedgerUpdate
 from conovel.runs.pages import plot_scores, write_report
 from conovel.scorers.base import Selection
@@ -66,7 +67,7 @@ class SiteResult(Shown):
         rows. It changes no decision.
     parts : dict
         What a mode adds: "cells" in the regimes `joint` and `consensus`, "consensus", "repeats",
-        "ledger". The properties of these names read it.
+        "ledger", "verdicts". The properties of these names read it.
 
     See Also
     --------
@@ -88,6 +89,7 @@ class SiteResult(Shown):
     parts: Mapping[str, Any] = field(default_factory=dict)
 
     report = write_report
+    certificate = certificate_of_site
 
     def _shown(self) -> dict[str, str]:
         agent = {"agent": self.name} if self.name else {}

@@ -3,8 +3,8 @@
 Users know some confirmed cases. They are fixed side information: a score may learn from them as it
 learns from null_train, and stays valid (Theorem 1, docs/theory.md). Two things are learnt.
 
-1. *Likeness.* Forests tell null_train from the known novelties alone. They say of each mixture row
-   how much it is like them.
+1. *Likeness.* Forests, or a discriminant where normals look Gaussian, tell null_train from the
+   known novelties alone. They say of each mixture row how much it is like them.
 2. *The task as before, with known rows.* The scorer tells null_train from the mixture, and known
    novelties count among the likely novelties of the mixture.
 
@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from conovel.models.forest import Forest
+from conovel.scorers.automatic import normality
 from conovel.scorers.base import (
     FittedScorer,
     Likeness,
@@ -33,11 +33,14 @@ from conovel.scorers.base import (
     TrainingSet,
     Vector,
     add_up,
+    classifier_score,
     fit_best,
     is_by_row,
     log_odds,
 )
+from conovel.scorers.blend import Discriminant
 from conovel.scorers.cross_fit import likely_novel
+from conovel.scorers.estimators import ClassifierScorer
 from conovel.scorers.weighted_forests import (
     WeightedForests,
     average,
@@ -47,6 +50,7 @@ from conovel.scorers.weighted_forests import (
     over_equal_rows,
     vote,
 )
+from conovel.stats.ranks import adjusted_pvalues, conformal_ranks
 
 _TAILS = (
     0.005,
@@ -56,8 +60,9 @@ _TAILS = (
     0.1,
 )  # shares of null_train above which mixture rows are counted
 _SURE = 2.5  # standard errors by which likeness must lift mixture rows to count
-_USUAL = 1.0  # standard errors that are taken off what is lifted without known rows
-_LEAST_RATIO = 0.25  # likeness must lift as large a part of what is lifted without it
+_USUAL = 1.0  # standard errors that are taken off for how much likeness counts
+_FEW_NORMAL = 0.2  # the share of normal rows among those that stand out without known rows
+_LEAST_RATIO = 0.25  # likeness must lift at least such a part of what stands out without it
 _MANY = 10  # rows that likeness surely lifts; with fewer it counts in proportion
 _MOST_WEIGHT = 2.0  # of a known row, beside a mixture row that is surely novel
 _FEW = 10  # known rows with which likeness counts half of what it lifts
@@ -92,7 +97,37 @@ def lifted(null_train: Vector, mixture: Vector, n_errors: float) -> float:
     return most
 
 
-def find_likeness(training: TrainingSet) -> tuple[Likeness, Forest] | None:
+def n_standing_out(null_train: Vector, mixture: Vector) -> int:
+    """Return how many mixture rows stand out so far that few of them are expected to be normal."""
+    null_share = adjusted_pvalues(conformal_ranks(null_train, mixture), null_train.size)
+    return int(np.count_nonzero(null_share <= _FEW_NORMAL))
+
+
+def likeness_share(
+    null_train: Vector, mixture: Vector, n_known: int, n_usual: float, n_least: float
+) -> float:
+    """Return how much likeness counts in the whole score, from 0 up to, not including, 1.
+
+    Parameters
+    ----------
+    null_train, mixture : arrays
+        How much rows are like the known novelties, by what has not learnt from them.
+    n_known : int
+        How many novelties are known.
+    n_usual : float
+        How many mixture rows stand out without them.
+    n_least : float
+        How many likeness must lift to count at all.
+    """
+    n_alike = lifted(null_train, mixture, _SURE)
+    if n_alike <= 0 or n_alike < n_least:
+        return 0.0
+    by_likeness = lifted(null_train, mixture, _USUAL)
+    share = by_likeness / (by_likeness + n_usual) * n_known / (n_known + _FEW)
+    return share * min(1.0, n_alike / _MANY)
+
+
+def find_likeness(training: TrainingSet) -> tuple[Likeness, FittedScorer] | None:
     """Say what known novelties tell about the mixture, and the score by likeness alone.
 
     None where no mixture rows are like them beyond chance, or far fewer than stand out anyway.
@@ -100,7 +135,8 @@ def find_likeness(training: TrainingSet) -> tuple[Likeness, Forest] | None:
     Proof: Theorem 1 (docs/theory.md#thm-valid).
     """
     assert training.known is not None  # noqa: S101  (callers check)
-    known, n_known, n_train = training.known, training.n_known, len(training.null_train)
+    known = Mixture.of(training.known).rows  # in an order that does not depend on theirs
+    n_known, n_train = len(known), len(training.null_train)
     rows, labels = training.labelled()
     n_rows = len(rows)
     rows, labels = np.concatenate([rows, known]), np.append(labels, np.ones(n_known, dtype=int))
@@ -122,24 +158,40 @@ def find_likeness(training: TrainingSet) -> tuple[Likeness, Forest] | None:
     for name, of_known in (("forests", 0.0), ("forests with known rows", weight)):
         weights = np.repeat([1.0, of_known], [n_rows, n_known])
         search[name] = over_equal_rows(vote(forests.searching(rows), axes, labels, weights), rows)
+    # Distances lift many rows of wide tables that do not stand out in the end, so of these only
+    # rows count that stand out.
     n_usual = max(
-        lifted(*parts(scores), _USUAL) for name, scores in search.items() if "known" not in name
+        lifted(*parts(search["forests"]), _USUAL),
+        *(
+            n_standing_out(*parts(scores))
+            for name, scores in search.items()
+            if "known" not in name
+        ),
     )
-    if n_alike < _LEAST_RATIO * n_usual:
+    share = likeness_share(*parts(alike), n_known, n_usual, _LEAST_RATIO * n_usual)
+    if not share:
         return None
-    by_likeness = lifted(*parts(alike), _USUAL)
-    share = by_likeness / (by_likeness + n_usual) * n_known / (n_known + _FEW)
-    share *= min(1.0, n_alike / _MANY)
     of_likeness = _likely_by_likeness(*parts(alike), n_alike)
     others = average(*(likely_novel(*parts(scores)) for scores in search.values()))
     likely = (1 - share) * others + share * of_likeness
+    likeness = Likeness(known, weight, likely, share)
+    if normality(training.null_train).is_plausible:
+        return likeness, _discriminant(training.null_train, known)
     weights = by_kind.copy()
     weights[n_train:n_rows] = of_likeness
     grown = [
         forest.grow(bins, labels, weights).forest
         for forest, bins in zip(forests.scoring(rows, _ROWS_PER_LEAF), axes, strict=True)
     ]
-    return Likeness(known, weight, likely, share), join_forests(grown)
+    forest = join_forests(grown)
+    return likeness, FittedScorer(forests, forest.score, "probability", forest)
+
+
+def _discriminant(null_train: Matrix, known: Matrix) -> FittedScorer:
+    """Return the direction from the normals to the known novelties, where columns are Gaussian."""
+    labels = np.repeat([0, 1], [len(null_train), len(known)])
+    model = Discriminant().fit(np.concatenate([null_train, known]), labels)
+    return classifier_score(model, ClassifierScorer(model))
 
 
 def _likely_by_likeness(null_train: Vector, mixture: Vector, n_alike: float) -> Vector:
@@ -160,14 +212,13 @@ def fit_with_known(candidates: Sequence[Scorer], training: TrainingSet) -> Fitte
     both = find_likeness(training)
     if both is None:
         return _noted(fit_best(candidates, without), None, training.n_known)
-    likeness, by_likeness = both
+    likeness, alone = both
     chosen = candidates[0]
     if len(candidates) > 1:
         from conovel.scorers.selection import select_scorer  # noqa: PLC0415  (as in `fit_best`)
 
         chosen = candidates[select_scorer(candidates, without).chosen]
     fitted = chosen.fit_known(without, likeness)
-    alone = FittedScorer(fitted.scorer, by_likeness.score, "probability", by_likeness)
     weights = 1 - likeness.share, likeness.share
     added = AddedScores.of((fitted, alone), weights, training.mixture)
     whole = FittedScorer(fitted.scorer, added.score, "log-odds", None, selection=fitted.selection)

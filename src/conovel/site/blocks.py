@@ -115,6 +115,28 @@ def split_by_number(n: int, n_train: int, seed: int) -> tuple[NDArray[np.intp], 
     return np.sort(order[:n_train]), np.sort(order[n_train:])
 
 
+def split_fresh(
+    train_only: NDArray[np.bool_], n_train: int, seed: int, most: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Split known normals of which some never calibrate; those train first, at most `most`.
+
+    Of the others as many train as are lacking, but for one. Which ones follows from numbers of
+    rows and the seed.
+
+    Proof: Theorem 20 (docs/theory.md#thm-verdicts).
+    """
+    only, fresh = np.flatnonzero(train_only), np.flatnonzero(~train_only)
+    if not only.size:
+        return split_by_number(fresh.size, n_train, seed)
+    if only.size > most:
+        only = only[split_by_number(only.size, most, seed)[0]]
+    n_more = max(min(n_train - only.size, fresh.size - 1), 0)
+    if not n_more:
+        return only, fresh
+    train, calibration = split_by_number(fresh.size, n_more, seed)
+    return np.sort(np.append(only, fresh[train])), fresh[calibration]
+
+
 def mask_of(positions: NDArray[np.intp], n: int) -> NDArray[np.bool_]:
     """Mark some of n rows."""
     mask = np.zeros(n, dtype=np.bool_)

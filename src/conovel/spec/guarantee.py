@@ -79,6 +79,31 @@ def one_site(level: Fraction, pi0: NullProportion | None, repeats: int = 1) -> G
     return Guarantee(statement, (EXCHANGEABLE, BLIND_SCORER))
 
 
+UNSPENT = (
+    "the known normals that calibrate are exchangeable with the normal test rows given all earlier"
+    " batches, decisions and verdicts: they were collected apart from them"
+)
+
+
+def with_verdicts(guarantee: Guarantee) -> Guarantee:
+    """Add what a guarantee needs where verdicts have trained the score (docs/theory.md)."""
+    return Guarantee(guarantee.statement, (*guarantee.assumptions, UNSPENT))
+
+
+def this_list(mean: Guarantee, level: Fraction, confidence: Fraction, liars: int = 0) -> Guarantee:
+    """State the guarantee of a list that a certificate chose (docs/theory.md#thm-certificate).
+
+    It needs what the guarantee on average needs.
+    """
+    whose = " of honest agents" if liars else ""
+    statement = (
+        f"With a probability of at least {float(confidence):g}, at most {float(level):g} of the"
+        f" rejected rows{whose} on this very list are false alarms. Exact for every sample size;"
+        " ties are allowed."
+    )
+    return Guarantee(statement, mean.assumptions)
+
+
 NO_REACTION = (
     "what arrives later does not react to earlier results, and all batches have the same kind of"
     " normal rows"

@@ -18,7 +18,9 @@ def rows_of(seed=0, n_columns=4):
 
 
 def learnt(parts, seed=3):
-    agents = [PlacedRows(null, mixture, place) for place, (null, mixture) in enumerate(parts)]
+    agents = [
+        PlacedRows(null, mixture, place=place) for place, (null, mixture) in enumerate(parts)
+    ]
     learner = CommonLearner(agents[0].values.shape[1], len(agents), seed)
     while not learner.is_done:
         learner.take(sum_of([learner.answer(rows) for rows in agents]))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from conovel.learning.base import Party, insist
 from conovel.learning.consensus.learner import CommonLearner, PlacedRows, distance_cells
-from conovel.learning.together.at_site import SiteLearner, TogetherScore
+from conovel.learning.together.at_site import SiteLearner, TogetherScore, shared_known
 from conovel.learning.together.moments import Whole
 from conovel.learning.together.way import NUMBER
 from conovel.scorers.base import Matrix
@@ -51,7 +51,9 @@ class ConsensusLearner(SiteLearner):
         insist(n_rows >= self._n_mixture, "the mixtures of all have fewer rows than this one")
         party, site = self._party, self._site
         mixture = sampled(site, self._calibration, min(1.0, _MOST_LEARNT / max(n_rows, 1)))
-        self.rows = PlacedRows(self._block.null_train, mixture, party.index)
+        self.rows = PlacedRows(
+            self._block.null_train, mixture, shared_known(site), place=party.index
+        )
         n_columns = self.rows.values.shape[1]
         self.learner = CommonLearner(n_columns, len(party.agents), party.spec.seed)
         return self._answer()

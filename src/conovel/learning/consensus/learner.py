@@ -11,7 +11,7 @@ normals are nearest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -35,7 +35,7 @@ _DISTANCES = 0.05 * 1.04 ** np.arange(N_CELLS - 1)
 class PlacedRows(AgentRows):
     """The rows of one agent, and its place on the roster."""
 
-    place: int
+    place: int = field(kw_only=True)
 
 
 class CommonLearner(Learner):

@@ -11,12 +11,14 @@ import numpy as np
 
 from conovel.errors import OutcomeMismatchError
 from conovel.learning.base import Party
+from conovel.learning.together.known import part_weight
 from conovel.learning.together.learner import Learner
 from conovel.learning.together.moments import Whole
 from conovel.learning.together.rounds import AgentRows
 from conovel.learning.together.scale import OwnScore
 from conovel.learning.together.way import NUMBER
 from conovel.scorers.base import Matrix, Scale, Vector
+from conovel.scorers.known import find_likeness
 from conovel.site.common_scale import merged_edges
 from conovel.spec.bodies import COORDINATOR
 from conovel.stats.cells import CellHistogram
@@ -45,6 +47,15 @@ class TogetherScore:
         return scores if self.own is None else scores + self.own.score(rows)
 
 
+def shared_known(site: Any) -> Matrix | None:
+    """Return the known novelties of a site that sums may be taken over: none without consent."""
+    known = getattr(site, "known", None)
+    if known is None or not site.work.share_known:
+        return None
+    values: Matrix = known.values
+    return values
+
+
 class SiteLearner:
     """What a site remembers from round to round; see :class:`Learner`."""
 
@@ -61,7 +72,7 @@ class SiteLearner:
         """Return the numbers of the first round; `weight` is that of the site's group."""
         self._site, site.weight = site, weight
         training = site.own_block.training
-        self.rows = AgentRows(training.null_train, training.mixture.rows)
+        self.rows = AgentRows(training.null_train, training.mixture.rows, shared_known(site))
         n_columns = self.rows.values.shape[1]
         self.learner = Learner(n_columns, len(self._party.agents), self._party.spec.seed)
         return self._answer()
@@ -96,16 +107,27 @@ class SiteLearner:
     def _fit_own(self) -> None:
         """Fit the own score where it counts; it stays at the site.
 
+        Where it does not, and the others do not learn from the site's known novelties, likeness
+        with these is the own score.
+
         Proof: Theorem 19 (docs/theory.md#thm-together).
         """
-        rows = self.rows
+        rows, training = self.rows, self._site.own_block.training
         weight = self.learner.own_weight(len(rows.values))
         if weight > 0:
-            training = self._site.own_block.training
-            self._own = own = OwnScore.of(self._site.fitted, weight, training)
-            mixture = training.mixture
-            of_mixture = np.repeat(own.score(mixture.distinct), np.bincount(mixture.position))
-            rows.own = np.concatenate([own.score(training.null_train), of_mixture])
+            fitted = self._site.fitted
+        elif training.n_known and (not rows.n_known or self.learner.known is None):
+            both = find_likeness(training)
+            if both is None:
+                return
+            likeness, fitted = both
+            weight = part_weight(likeness.share)
+        else:
+            return
+        self._own = own = OwnScore.of(fitted, weight, training)
+        mixture = training.mixture
+        of_mixture = np.repeat(own.score(mixture.distinct), np.bincount(mixture.position))
+        rows.own = np.concatenate([own.score(training.null_train), of_mixture])
 
     def _answer(self) -> bytes:
         if self.learner.is_scaled:

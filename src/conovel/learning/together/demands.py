@@ -26,9 +26,10 @@ def demands_of(settings: Settings | None = None) -> Demands:
     Examples
     --------
     >>> demands_of().trees
-    150
+    200
     """
     chosen = settings or Settings()
     n_bins = bins.MOST_INTERVALS, learner.MOST_DERIVED_BINS, moments.CELLS.size + 1
     rounds = bins.N_ROUNDS + learner.MOMENT_ROUNDS + chosen.depth + learner.SCORE_ROUNDS
-    return Demands(rounds, max(n_bins), chosen.n_trees + chosen.n_plain_trees, chosen.least)
+    n_trees = chosen.n_trees + chosen.n_plain_trees + chosen.n_known_trees
+    return Demands(rounds, max(n_bins), n_trees, chosen.least)

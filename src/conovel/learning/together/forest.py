@@ -42,6 +42,10 @@ class Forest:
         As many rows the share of a parent counts for.
     first : int
         The number of the first tree: trees of other numbers are drawn otherwise.
+    weight : int
+        What a row of the second kind counts for, where its share is concerned.
+    more : int
+        How many times as many candidates as usual are compared.
     """
 
     n_bins: tuple[int, ...]
@@ -52,6 +56,8 @@ class Forest:
     seed: int
     shrinkage: float = 50.0
     first: int = 0
+    weight: int = 1
+    more: int = 1
     level: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -68,12 +74,13 @@ class Forest:
         self._highest = np.zeros_like(self._lowest)
         self._highest[:, 0] = np.array(self.n_bins) - 1
         n_drawn = np.count_nonzero(self.shares)
-        self.n_tried = min(max(1, int(np.sqrt(n_drawn))), _MOST_TRIED)
+        self.n_tried = min(max(1, int(np.sqrt(n_drawn)) * self.more), _MOST_TRIED)
         self.candidates: Whole = np.zeros((0, 2 * self.n_tried, 2), dtype=np.int64)
 
     def begin(self, n_null: int, n_mixture: int) -> None:
         """Open the roots: all rows of all agents."""
         self.counts[:, 0] = n_null, n_mixture
+        n_mixture *= self.weight
         self.value[:, 0] = n_mixture / max(n_null + n_mixture, 1)
         self._open_nodes(np.arange(self.n_trees), np.zeros(self.n_trees, dtype=np.int64))
 
@@ -122,13 +129,19 @@ class Forest:
             self._highest[trees, child + side] = self._highest[trees, nodes]
             # Hierarchical shrinkage: a step counts less where the parent has few rows.
             n_rows = parent.sum(axis=1)
-            step = own[:, 1] / own.sum(axis=1) - parent[:, 1] / n_rows
+            step = self._share(own) - self._share(parent)
             shrunken = self.value[trees, nodes] + step / (1 + self.shrinkage / n_rows)
             self.value[trees, child + side] = shrunken
         self._highest[trees, child, column] = cut
         self._lowest[trees, child + 1, column] = cut + 1
         self.level += 1
         self._open_nodes(np.repeat(trees, 2), np.stack([child, child + 1], axis=1).ravel())
+
+    def _share(self, counts: Whole) -> Vector:
+        """Return the share of rows of the second kind, by their weight."""
+        second = counts[:, 1] * self.weight
+        share: Vector = second / (counts[:, 0] + second)
+        return share
 
     def move(self, codes: Whole, nodes: Whole) -> None:
         """Move an agent's rows to the nodes that the last level made."""
@@ -162,10 +175,12 @@ class Forest:
         By Gini's criterion: how much the two sides leave of null · mixture / rows. The first of
         equal ones is taken.
         """
-        left, right = lefts.astype(np.float64), (parents[:, None] - lefts).astype(np.float64)
-        n_left, n_right = left.sum(axis=2), right.sum(axis=2)
-        valid = (self.candidates[..., 0] >= 0) & (np.minimum(n_left, n_right) >= self.least)
+        rights = parents[:, None] - lefts
+        fewest = np.minimum(lefts.sum(axis=2), rights.sum(axis=2))
+        valid = (self.candidates[..., 0] >= 0) & (fewest >= self.least)
         valid &= np.cumsum(valid, axis=1) <= self.n_tried
+        left, right = (side * np.array([1.0, self.weight]) for side in (lefts, rights))
+        n_left, n_right = left.sum(axis=2), right.sum(axis=2)
         with np.errstate(divide="ignore", invalid="ignore"):
             rest = left.prod(axis=2) / n_left + right.prod(axis=2) / n_right
         rest[~valid] = np.inf

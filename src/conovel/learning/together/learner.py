@@ -16,6 +16,7 @@ from conovel.errors import ColumnError
 from conovel.learning.together import bins as binning
 from conovel.learning.together import moments
 from conovel.learning.together.forest import Forest, forests_of
+from conovel.learning.together.known import N_COUNTS, KnownPart
 from conovel.learning.together.moments import Discriminants, Whole
 from conovel.learning.together.rounds import (
     AgentRows,
@@ -45,7 +46,8 @@ _MOST_RATIO = 50.0  # log-likelihood ratios of the common direction are clipped 
 # Log-odds and ratios are added up in such parts: the squares of 2^31 rows stay below 2^59.
 _STEP = 256.0
 MOMENT_ROUNDS = 2 + 2 * len(_PLAN)
-SCORE_ROUNDS = 2  # spreads of the forests, and counts by the whole score
+SCORE_ROUNDS = 3  # spreads of the parts, what known novelties lift, counts by the whole score
+_HEAD = 4  # numbers of rows: null_train, mixture, held back of null_train, known novelties
 MOST_DERIVED_BINS = max(_RELATIVE.size, _DISCRIMINANT.size) + 1
 
 
@@ -78,11 +80,14 @@ class Learner:
         self.edges: Vector | None = None  # the lowest score of each cell but the first
         self.likely = 0  # the lowest cell whose rows are likely novelties
         self._cuts = [binning.first_cuts()] * n_columns
-        self._n_null = self._n_mixture = 0
+        self._n_null = self._n_mixture = self._n_held = self._n_known = 0
+        self.known: KnownPart | None = None  # what is learnt from known novelties
         self._refined = 0  # directions so far
         self._discriminants: Discriminants | None = None
         self._is_gaussian = True
         self._units: list[tuple[float, float, float]] = []  # mean, spread, weight of each part
+        # Whether an agent's own score is due: the last round counts rows by the whole score.
+        self.is_scaled = False
         self._round: Round
         self._ask_for_intervals()
 
@@ -90,11 +95,6 @@ class Learner:
     def is_done(self) -> bool:
         """Whether the score is learnt."""
         return self.edges is not None
-
-    @property
-    def is_scaled(self) -> bool:
-        """Whether an agent's own score is due: the last round counts rows by the whole score."""
-        return bool(self._units) and not self.is_done
 
     def own_weight(self, n_rows: int) -> float:
         """Return how much the own score of an agent with so many rows counts.
@@ -133,11 +133,12 @@ class Learner:
 
     # --- bins -----------------------------------------------------------------------------------
     def _ask_for_intervals(self) -> None:
-        size = 2 + sum(cuts.size + 1 for cuts in self._cuts)
+        size = _HEAD + sum(cuts.size + 1 for cuts in self._cuts)
         self._round = Round(size, self._count_intervals, self._take_intervals)
 
     def _count_intervals(self, rows: AgentRows) -> Whole:
-        head = [np.array([len(rows.null_train), len(rows.mixture)], dtype=np.int64)]
+        numbers = len(rows.null_train), len(rows.mixture), rows.is_held.sum(), rows.n_known
+        head = [np.array(numbers, dtype=np.int64)]
         columns = zip(self._cuts, rows.keys.T, strict=True)
         return np.concatenate(
             head + [binning.counts_between(cuts, keys) for cuts, keys in columns]
@@ -146,7 +147,7 @@ class Learner:
     def _take_intervals(self, totals: Whole) -> None:
         self._take_numbers_of_rows(totals)
         stops = np.cumsum([cuts.size + 1 for cuts in self._cuts])[:-1]
-        counts = np.split(totals[2:], stops)
+        counts = np.split(totals[_HEAD:], stops)
         for column in counts:
             require_rows(column, self._n_null + self._n_mixture)
         least, is_fine = self.settings.least, self.n_columns <= binning.MOST_FINE
@@ -166,12 +167,15 @@ class Learner:
             self._round = Round(size, self._sums, self._take_sums, is_counted=False)
 
     def _take_numbers_of_rows(self, totals: Whole) -> None:
-        n_null, n_mixture = (int(n) for n in totals[:2])
-        if not 0 < n_null + n_mixture <= MOST_ROWS:
+        n_null, n_mixture, n_held, n_known = (int(n) for n in totals[:_HEAD])
+        if not 0 < n_null + n_mixture <= MOST_ROWS or n_held > n_null or n_known > MOST_ROWS:
             raise ValueError(f"{n_null + n_mixture} rows, and not 1 to {MOST_ROWS}")
         if self.n_rounds > 1:
             self._require_same(n_null, n_mixture)
+            if (n_held, n_known) != (self._n_held, self._n_known):
+                raise ValueError("the numbers of known novelties are others than before")
         self._n_null, self._n_mixture = n_null, n_mixture
+        self._n_held, self._n_known = n_held, n_known
 
     def _require_same(self, n_null: int, n_mixture: int | None = None) -> None:
         """Check that agents have as many rows as in the first round."""
@@ -281,6 +285,11 @@ class Learner:
         self.forests = forests_of(tuple(n_bins), shares, self.settings, self.seed, n_hidden)
         for forest in self.forests:
             forest.begin(self._n_null, self._n_mixture)
+        if self._n_known >= self.settings.least and min(self._n_held, self._n_null - self._n_held):
+            numbers = self._n_null, self._n_held, self._n_known, self._n_mixture
+            # Known novelties of one agent are compared with the rows of others as they are.
+            plain = np.append(np.ones(self.n_columns), np.zeros(len(n_bins) - self.n_columns))
+            self.known = KnownPart(tuple(n_bins), plain, self.settings, self.seed, numbers)
         self._ask_for_level()
 
     def codes(self, keys: binning.Keys, standard: Whole, centre: Whole) -> Whole:
@@ -294,12 +303,13 @@ class Learner:
         return np.stack(codes, axis=1).astype(np.int64)
 
     def _ask_for_level(self) -> None:
-        self._growing = [forest for forest in self.forests if not forest.is_grown]
+        all_forests = self.forests if self.known is None else (*self.forests, self.known.forest)
+        self._growing = [forest for forest in all_forests if not forest.is_grown]
         if self._growing:
             size = sum(forest.n_numbers for forest in self._growing)
             self._round = Round(size, self._count_level, self._take_level)
         else:
-            size = 2 * (len(self.forests) + self._adds_ratio)
+            size = 2 * (len(self.forests) + self._adds_ratio + (self.known is not None))
             self._round = Round(size, self._spreads, self._take_spreads, is_counted=False)
 
     def _place(self, rows: AgentRows) -> None:
@@ -309,6 +319,15 @@ class Learner:
             rows.codes = self.codes(rows.keys, standard, centre)
             n_rows = len(rows.values)
             rows.nodes = [np.zeros((one.n_trees, n_rows), dtype=np.int64) for one in self.forests]
+            if self.known is not None:
+                self.known.place(rows, self._codes_of_known(rows))
+
+    def _codes_of_known(self, rows: AgentRows) -> Whole:
+        values = np.zeros((0, self.n_columns)) if rows.known is None else rows.known
+        standard = np.zeros((len(values), 0), dtype=np.int64)
+        if self._discriminants is not None:
+            standard = self.standard(values)
+        return self.codes(binning.keys_of(values), standard, self._of_agent(rows)[1])
 
     def _count_level(self, rows: AgentRows) -> Whole:
         self._place(rows)
@@ -318,6 +337,8 @@ class Learner:
                 if forest.level:
                     forest.move(rows.codes, nodes)
                 counts.append(forest.count(rows.codes, rows.is_mixture, nodes))
+        if self.known is not None and not self.known.forest.is_grown:
+            counts.append(self.known.count(rows))
         return np.concatenate(counts)
 
     def _take_level(self, totals: Whole) -> None:
@@ -337,6 +358,8 @@ class Learner:
         if self._adds_ratio and self._discriminants is not None:
             ratio = self._discriminants.columns(standard, centre)[:, -1]
             parts.append(np.clip(ratio, -_MOST_RATIO, _MOST_RATIO))
+        if self.known is not None:
+            parts.append(self.known.forest.score(codes))
         return parts
 
     def _spreads(self, rows: AgentRows) -> Whole:
@@ -355,6 +378,26 @@ class Learner:
             spread = float(np.sqrt(max(second - first * first, 1.0)))
             weight = _SECOND_WEIGHT if place else 1.0
             self._units.append((first / _STEP, spread / _STEP, weight))
+        if self.known is None:
+            self._ask_for_scores()
+        else:
+            self._round = Round(N_COUNTS, self._compare, self._take_comparison)
+
+    def _compare(self, rows: AgentRows) -> Whole:
+        """Count the rows without known novelties, and by them alone."""
+        assert self.known is not None  # noqa: S101  (what this round is for)
+        mean, spread, _ = self._units[-1]
+        return self.known.compare(
+            rows, self._added(rows.parts[:-1]), (rows.parts[-1] - mean) / spread
+        )
+
+    def _take_comparison(self, totals: Whole) -> None:
+        assert self.known is not None  # noqa: S101
+        self._units[-1] = (*self._units[-1][:2], self.known.weight_from(totals))
+        self._ask_for_scores()
+
+    def _ask_for_scores(self) -> None:
+        self.is_scaled = True
         self._round = Round(2 * N_NARROW, self._count_scores, self._take_scores)
 
     def _count_scores(self, rows: AgentRows) -> Whole:
@@ -365,7 +408,7 @@ class Learner:
 
     def _take_scores(self, totals: Whole) -> None:
         null, mixture = self._of_kinds(totals)
-        self.edges = edges_from(mixture)
+        self.edges, self.is_scaled = edges_from(mixture), False
         self.likely = int(self.cells(np.array([likely_from(null, mixture)]))[0])
 
     def _of_agent(self, rows: AgentRows) -> tuple[Whole, Whole]:
@@ -386,7 +429,7 @@ class Learner:
 
     def _added(self, parts: Sequence[Vector]) -> Vector:
         total: Vector = np.zeros(len(parts[0]))
-        for scores, (mean, spread, weight) in zip(parts, self._units, strict=True):
+        for scores, (mean, spread, weight) in zip(parts, self._units, strict=False):
             total += weight * ((scores - mean) / spread)
         return total
 

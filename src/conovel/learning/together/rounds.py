@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from conovel.learning.together import bins as binning
 from conovel.learning.together.moments import Whole
 from conovel.scorers.base import Matrix, Vector
+from conovel.scorers.content import content_hash
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Settings:
     n_plain_trees: int = 50  # on columns alone, where normals do not look Gaussian
     depth: int = 8
     least: int = 5
+    n_known_trees: int = 50  # that tell known novelties, where there are any
+    known_depth: int = 6
 
 
 @dataclass(eq=False)
@@ -32,21 +35,51 @@ class AgentRows:
     ----------
     null_train, mixture : matrices
         The mixture in any order: only sums over it are used.
+    known : matrix or None
+        Known novelties that the agent lets the others learn from.
     """
 
     null_train: Matrix
     mixture: Matrix
+    known: Matrix | None = None
     standard: Whole = field(init=False)  # rows in standard units, null_train first
     centre: Whole = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False)
     codes: Whole = field(init=False)
     nodes: list[Whole] = field(default_factory=list, init=False)  # of each forest, by tree
     parts: list[Vector] = field(init=False)  # of the score, as all agents learnt it
     own: Vector | None = field(default=None, init=False)  # the own score, where it counts
+    # Of known novelties, after the rows of null_train that they are told from
+    known_codes: Whole = field(init=False)
+    known_nodes: Whole = field(init=False)
 
     def __post_init__(self) -> None:
         self.values = np.vstack([self.null_train, self.mixture])
         self.keys = binning.keys_of(self.values)
         self.is_mixture = np.arange(len(self.values)) >= len(self.null_train)
+        # Half of null_train, by what rows hold, is not told from known novelties. It says how far
+        # rows reach that are none.
+        self.is_held = half_of(self.null_train)
+
+    @property
+    def n_known(self) -> int:
+        """How many known novelties others may learn from."""
+        return 0 if self.known is None else len(self.known)
+
+
+def half_of(rows: Matrix) -> NDArray[np.bool_]:
+    """Mark half of the rows by what they hold; of equal rows, every second one.
+
+    Examples
+    --------
+    >>> half_of(np.array([[1.0], [1.0], [1.0], [2.0]])).tolist()
+    [False, True, False, True]
+    """
+    hashes = content_hash(np.ascontiguousarray(rows, dtype=np.float64))
+    order = np.argsort(hashes, kind="stable")
+    ordered = hashes[order]
+    occurrence = np.empty(len(rows), dtype=np.uint64)
+    occurrence[order] = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
+    return ((hashes + occurrence) & np.uint64(1)).astype(np.bool_)
 
 
 class Round(NamedTuple):

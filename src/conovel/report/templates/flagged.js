@@ -1,9 +1,10 @@
 "use strict";
-// Sorts, filters and copies the flagged rows. Texts become text nodes, never HTML.
+// Sorts, filters and copies the flagged rows, and keeps verdicts on them until they are saved.
+// Texts become text nodes, never HTML.
 (() => {
   const data = JSON.parse(document.getElementById("flagged-data").textContent);
-  const rows = data.rows.map(([row, site, pattern, reasons], place) => ({
-    place, row, site: data.texts[site], pattern: data.texts[pattern],
+  const rows = data.rows.map(([row, site, pattern, reasons, id], place) => ({
+    place, row, id: id ?? row, verdict: "", kind: "", note: "", site: data.texts[site], pattern: data.texts[pattern],
     reasons: reasons.map(([label, value, usual, nearest, share]) =>
       ({ label: data.texts[label], value, usual: data.texts[usual], nearest, share })),
   }));
@@ -46,13 +47,53 @@
       said.append(node("b", reason.value), ` · normally ${reason.usual} · nearest known normal ${reason.nearest}`);
       list.append(term, said);
     }
+    for (const [key, words] of [["kind", "Kind of novelty"], ["note", "Note"]]) {
+      const label = node("label", `${words} `, "judge"), field = node("input");
+      field.value = row[key];
+      field.maxLength = 500;
+      field.addEventListener("input", () => { row[key] = field.value; touched(); });
+      label.append(field);
+      list.append(node("dd"));
+      list.lastChild.append(label);
+    }
     return list;
+  };
+  const WORDS = ["novel", "normal", "unclear"];
+  const saveVerdicts = byId("verdicts-save");
+  let unsaved = false;
+  const judged = () => rows.filter(r => r.verdict);
+  const touched = () => {
+    const n = judged().length;
+    unsaved = n > 0;
+    saveVerdicts.disabled = !n;
+    saveVerdicts.textContent = n ? `Save verdicts (${n.toLocaleString("en")})` : "Save verdicts";
+  };
+  const verdict = row => {
+    const cell = node("td"), group = node("div", undefined, "judge");
+    group.setAttribute("role", "group");
+    group.setAttribute("aria-label", `Verdict on ${row.row}`);
+    for (const word of WORDS) {
+      const button = node("button", word);
+      button.type = "button";
+      button.setAttribute("aria-pressed", String(row.verdict === word));
+      button.addEventListener("click", () => {
+        row.verdict = row.verdict === word ? "" : word; // a second press takes it back
+        for (const other of group.children) {
+          other.setAttribute("aria-pressed", String(other.textContent === row.verdict));
+        }
+        touched();
+      });
+      group.append(button);
+    }
+    cell.append(group);
+    return cell;
   };
   const line = row => {
     const made = node("tr"), name = node("th", row.row, row.row.length <= 16 ? "short" : "");
     name.scope = "row";
     made.append(name);
     if (data.several) made.append(node("td", row.site, row.site.length <= 16 ? "short" : ""));
+    made.append(verdict(row));
     const why = node("td"), folded = node("details");
     folded.append(node("summary", row.reasons.map(r => r.label).join(", ") || "no reason"));
     folded.addEventListener("toggle", () => {
@@ -92,6 +133,9 @@
       byId("flagged-table").scrollIntoView();
     });
   }
+  const title = node("th", "verdict");
+  title.scope = "col";
+  document.querySelector("#flagged-table thead th[data-key=why]").before(title);
   for (const head of document.querySelectorAll("#flagged-table thead th[data-key]")) {
     const button = node("button", head.textContent, "sort");
     button.type = "button";
@@ -137,16 +181,26 @@
     try { await navigator.clipboard.writeText(text); } catch { done = oldWay(text); }
     tell(done ? `Copied ${count.textContent.split(",")[0]} as CSV.` : "The browser refused to copy: save the CSV instead.");
   });
-  byId("flagged-save").addEventListener("click", () => {
-    const link = node("a"), address = URL.createObjectURL(new Blob([csv()], { type: "text/csv" }));
+  const save = (text, name) => {
+    const link = node("a"), address = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
     link.href = address;
-    link.download = "flagged-rows.csv";
+    link.download = name;
     link.click();
     setTimeout(() => URL.revokeObjectURL(address), 1000);
-    tell("Saved as flagged-rows.csv.");
+    tell(`Saved as ${name}.`);
+  };
+  byId("flagged-save").addEventListener("click", () => save(csv(), "flagged-rows.csv"));
+  saveVerdicts.addEventListener("click", () => {
+    const agents = rows.some(r => r.site), head = ["id", "verdict", "kind", "note"];
+    const lines = judged().map(r => [r.id, r.verdict, r.kind, r.note, ...(agents ? [r.site] : [])]);
+    const table = [[...head, ...(agents ? ["agent"] : [])], ...lines];
+    save(table.map(cells => cells.map(cell).join(",")).join("\r\n") + "\r\n", "verdicts.csv");
+    unsaved = false;
   });
+  addEventListener("beforeunload", event => { if (unsaved) event.preventDefault(); });
 
   byId("flagged-tools").hidden = false;
   byId("flagged-static").hidden = true;
+  byId("verdicts-note").hidden = false;
   choose();
 })();
