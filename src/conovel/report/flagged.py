@@ -17,6 +17,7 @@ from pathlib import Path
 
 from conovel.report.picture import shortened
 from conovel.report.view import MOST_SITES, Checked
+from conovel.site.explain.alike import Alike
 from conovel.site.explain.reasons import COMBINATION, MOST_EXPLAINED
 
 _MOST_COLUMNS = 2_000
@@ -49,6 +50,13 @@ class FlaggedRow:
     site: str
     pattern: str
     reasons: Sequence[ReasonView]
+    known: str = ""  # which known novelties it is like, in words
+
+    @property
+    def why(self) -> str:
+        """Its reasons in a line."""
+        labels = [reason.label for reason in self.reasons]
+        return ", ".join([*labels, *([self.known] if self.known else [])]) or "no reason"
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,7 @@ class FlaggedRows:
                     [place(r.label), r.values, place(r.usual), r.nearest, round(r.share, 3)]
                     for r in row.reasons
                 ],
+                place(row.known),
             ]
             for row in self.rows
         ]
@@ -144,10 +153,17 @@ def _read_site(name: str, site: Checked) -> list[FlaggedRow]:
         if pattern >= len(patterns):
             row.refuse("pattern", "is none of the patterns")
         reasons = [_read_reason(r, columns) for r in row.objects("reasons")[:_MOST_REASONS]]
-        flagged.append(
-            FlaggedRow(shortened(row.text("row")), shortened(name), patterns[pattern], reasons)
-        )
+        about = shortened(row.text("row")), shortened(name), patterns[pattern]
+        flagged.append(FlaggedRow(*about, reasons, _read_known(row)))
     return flagged
+
+
+def _read_known(row: Checked) -> str:
+    if "known" not in row:
+        return ""
+    alike = row.object("known")
+    kind = shortened(alike.text("kind", ""))
+    return str(Alike(alike.integer("n_rows"), kind, alike.integer("n_of_kind")))
 
 
 def _read_reason(reason: Checked, columns: Sequence[tuple[str, str]]) -> ReasonView:
