@@ -98,7 +98,7 @@ def read_with_known(
     brought to them. Only where a pipeline reads frames, their values are among its values.
     """
     given = None if schema is None else as_schema(schema)
-    X_known, kinds = _without_kinds(X_known, X_null)
+    X_known, kinds = without_kinds(X_known, X_null)
     frames = _all_frames(X_null, X_test, X_known, given) if keep_frames else {}
     known: NDArray[np.float64] | None = None
     if frames:
@@ -107,7 +107,7 @@ def read_with_known(
     else:
         normals, tests = _read_features(X_null, X_test, given, shares_schema=shares_schema)
         if X_known is not None:
-            known = _known_features(X_known, normals, given)
+            known = known_features(X_known, normals, given)
     if isinstance(given, Schema):
         require_made_for(given.made_from, normals.contents, tests.contents, fixed=fixed)
     warn_constant(normals, tests)
@@ -115,7 +115,7 @@ def read_with_known(
     return normals, tests, None if known is None else KnownRows(known, kinds)
 
 
-def _without_kinds(X_known: Any, X_null: Any) -> tuple[Any, tuple[str, ...] | None]:
+def without_kinds(X_known: Any, X_null: Any) -> tuple[Any, tuple[str, ...] | None]:
     """Take the column of kinds off known novelties, if they have one that the normals lack."""
     frame = None if X_known is None else as_frame(X_known, "X_known")
     if frame is None or KIND not in frame.columns:
@@ -128,7 +128,7 @@ def _without_kinds(X_known: Any, X_null: Any) -> tuple[Any, tuple[str, ...] | No
     return frame.drop(KIND), kinds
 
 
-def _known_features(
+def known_features(
     X_known: Any, like: Rows, given: Schema | Mapping[str, Any] | None
 ) -> NDArray[np.float64]:
     """Give known novelties in the features of the other rows."""
@@ -251,10 +251,15 @@ def infer_schema(X_null: Any, X_test: Any = None, *, kinds: SchemaLike = None) -
     >>> infer_schema(frame)["size"].levels, infer_schema(frame)["age"].fill
     (('L', 'M'), 40.0)
     """
+    return infer_from([X_null] if X_test is None else [X_null, X_test], kinds)
+
+
+def infer_from(rows: Sequence[Any], kinds: SchemaLike) -> Schema:
+    """Make a schema from one sample or several, as one multiset of rows."""
     given = as_schema(kinds)
-    samples = [read_sample(X_null, "X_null", None, given)]
-    if X_test is not None:
-        samples.append(read_sample(X_test, "X_test", samples[0].columns, given))
+    samples = [read_sample(rows[0], "X_null", None, given)]
+    for others, name in zip(rows[1:], ("X_test", "X_known"), strict=False):
+        samples.append(read_sample(others, name, samples[0].columns, given))
     columns = _aligned(list(map(as_table, samples)))
     if isinstance(given, Schema):
         return given
