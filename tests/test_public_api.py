@@ -20,22 +20,24 @@ PUBLIC = r"""
 AdaDetect(scorer=None, level=0.1, train_fraction=None, pi0=None, random_state=0,
     max_train_rows=100000, repeats=1, schema=None)
 AdaDetect.decision_function(X)
-AdaDetect.detect(X_null, X_test, *, ids=None, on_stage=None, on_finding=None, ledger=None,
-    name=None, check=True)
-AdaDetect.fit(X, y=None, *, X_unlabelled=None)
+AdaDetect.detect(X_null, X_test, X_known=None, *, ids=None, on_stage=None, on_finding=None,
+    ledger=None, name=None, check=True)
+AdaDetect.fit(X, y=None, *, X_unlabelled=None, X_known=None)
 AdaDetect.fit_predict
-AdaDetect.keep(X_null, X_unlabelled=None, *, explain=False, on_stage=None)
+AdaDetect.keep(X_null, X_unlabelled=None, X_known=None, *, explain=False, confidence=None,
+    on_stage=None)
 AdaDetect.kept_
 AdaDetect.predict(X)
 AdaDetect.read_fitted(X)
 AdaDetect.score_samples(X)
-AdaDetect.set_fit_request(*, X_unlabelled='$UNCHANGED$')
+AdaDetect.set_fit_request(*, X_known='$UNCHANGED$', X_unlabelled='$UNCHANGED$')
 AdaDetect.settings()
 Agent(name, X_null, X_test, scorer='as the network', bits='as the network', ids=None,
     seed=None)
 Automatic(n_folds=4, random_state=None, shape=None)
 Automatic.candidates()
 Automatic.fit(training)
+Automatic.fit_known(training, likeness)
 Automatic.label
 Automatic.one_class(null_train)
 Automatic.with_seed(seed)
@@ -43,6 +45,7 @@ BatchRefusedError(InputError) is raised
 Blend(first, members, n_refits=(), n_folds=5, lead=1.0)
 Blend.cross_fit(fitter)
 Blend.fit(training)
+Blend.fit_known(training, likeness)
 Blend.label
 Blend.with_seed(seed)
 Check(p_value, columns, since, n_rows, n_latest, n_flagged, level, drift, p_columns,
@@ -69,6 +72,7 @@ Detection.adjusted
 Detection.cells
 Detection.cells_as_plain()
 Detection.columns()
+Detection.conditional
 Detection.explain(top=3)
 Detection.floor
 Detection.headline
@@ -111,8 +115,9 @@ Finding(kind, message, fix, columns=(), agent='', numbers=<factory>, trace=())
 Finding.breaks_promise
 Finding.of_agent(name)
 Finding.to_dict()
-FittedScorer(scorer, read, scale, estimator=None, weights=None, selection=None)
+FittedScorer(scorer, read, scale, estimator=None, weights=None, selection=None, known=None)
 FittedScorer.by_row
+FittedScorer.choices
 FittedScorer.flat
 FittedScorer.name
 FittedScorer.score(X)
@@ -120,14 +125,18 @@ Guarantee(statement, assumptions, paragraph='')
 GuaranteeWarning(ConovelWarning) is raised
 InputError(ConovelError, ValueError) is raised
 KeptDetector(level, scorer, imitated, schema, columns, kinds, n_features, n_train,
-    n_unlabelled, unlabelled, calibration_scores, model, normals, software)
+    n_unlabelled, unlabelled, calibration_scores, model, normals, software, n_known=0,
+    novelties=None, confidence=None)
+KeptDetector.conditional
 KeptDetector.detect(X_test, *, ids=None, level=None, on_stage=None, ledger=None, name=None,
     check=True)
 KeptDetector.digest
 KeptDetector.explainer
 KeptDetector.fitted
 KeptDetector.from_bytes(data)
+KeptDetector.in_the_long_run
 KeptDetector.load(path)
+KeptDetector.long_run
 KeptDetector.margins(X)
 KeptDetector.n_calibration
 KeptDetector.read(X, name='X')
@@ -182,6 +191,7 @@ NetworkRun.transcripts
 NetworkRun.warnings
 OneClass(model, higher, method='decision_function')
 OneClass.fit(training)
+OneClass.fit_known(training, likeness)
 OneClass.fit_nulls(null_train)
 OneClass.label
 OneClass.with_seed(seed)
@@ -192,6 +202,7 @@ Quantile.null_count(below, n_calibration, m)
 Refined(first, second=None, n_folds=5, n_refits=3)
 Refined.cross_fit(fitter)
 Refined.fit(training)
+Refined.fit_known(training, likeness)
 Refined.label
 Refined.learner
 Refined.with_seed(seed)
@@ -221,6 +232,7 @@ Schema.to_toml()
 Schema.used
 Scorer()
 Scorer.fit(training)
+Scorer.fit_known(training, likeness)
 Scorer.label
 Scorer.with_seed(seed)
 ScorerError(InputError) is raised
@@ -256,8 +268,9 @@ Storey.null_count(below, n_calibration, m)
 Surrogate = conovel.models.forest.Forest | conovel.models.linear.Linear |
     conovel.models.linear.Dense | conovel.models.quantized.forest.QuantizedForest |
     conovel.models.quantized.dense.QuantizedDense
-TrainingSet(null_train, mixture)
+TrainingSet(null_train, mixture, known=None)
 TrainingSet.labelled()
+TrainingSet.n_known
 Transcript(run_id='', spec=None, agents=<factory>, roster=(), n_tests=0, left=<factory>,
     weights=<factory>, rooms=<factory>, histograms=<factory>, shared=<factory>,
     commitments=<factory>, reveals=<factory>, all_ready=<factory>, group_wanted=<factory>,

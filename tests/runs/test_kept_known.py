@@ -42,7 +42,7 @@ def test_a_detector_with_known_novelties_is_kept_bit_for_bit(scorer, with_past, 
     null, past, today, confirmed = draw()
     kept = cn.AdaDetect(scorer).keep(null, past if with_past else None, confirmed)
     again = cn.KeptDetector.from_bytes(kept.to_bytes())
-    assert (again.n_known, again.known, again.digest) == (25, None, kept.digest)
+    assert (again.n_known, again.novelties, again.digest) == (25, None, kept.digest)
     assert np.array_equal(again.score(today), kept.score(today))
     one_by_one = [again.score(today[i : i + 1])[0] for i in range(0, 300, 29)]
     assert np.array_equal(one_by_one, kept.score(today)[::29])
@@ -113,8 +113,8 @@ def test_a_schema_follows_from_rows_that_train_and_from_known_novelties():
     with pytest.raises(ColumnError, match="X_known lacks 'size'"):
         detector.keep(null, past, confirmed[["colour"]])
     again = cn.KeptDetector.from_bytes(kept.to_bytes())
-    assert again.known.kinds == ("mule account",) * 20
-    assert np.array_equal(again.known.values, kept.known.values)
+    assert again.novelties.kinds == ("mule account",) * 20
+    assert np.array_equal(again.novelties.values, kept.novelties.values)
 
 
 def test_a_detector_with_known_novelties_explains_by_them():
@@ -274,4 +274,4 @@ def test_hostile_bytes_of_a_sum_are_a_detector_or_a_named_error(data):
     except SavedFileError:
         return
     assert np.isfinite(found.score(np.zeros((2, found.n_features)))).all()
-    assert found.known is None or isinstance(found.known, KnownRows)
+    assert found.novelties is None or isinstance(found.novelties, KnownRows)

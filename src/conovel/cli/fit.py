@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     unlabelled="Rows like those to be tested, novelties among them, that are never tested"
     " themselves, such as last month's. Without them the score learns from known normals alone,"
     " and finds less.",
-    known="Known novelties, confirmed cases: a file with the same columns, and if you like a"
-    " column `kind`. The score learns from them; they are never tested.",
+    novelties=typer.Option(
+        "--known",
+        help="Known novelties, confirmed cases: a file with the same columns, and if you like a"
+        " column `kind`. The score learns from them; they are never tested.",
+    ),
     confidence="With this probability, such as 0.95, the long-run rate of this very detector is at"
     " most the level. Without it the guarantee is an average over calibration samples.",
     scorer="A scorer as in `conovel detect`. Without unlabelled rows and known novelties:"
@@ -48,7 +51,7 @@ def fit(
     null: Path,
     out: Path,
     unlabelled: Path | None = None,
-    known: Path | None = None,
+    novelties: Path | None = None,
     level: str = "0.1",
     confidence: str | None = None,
     options: FileOptions,
@@ -69,7 +72,7 @@ def fit(
     of a batch is that of `conovel detect`, provided none of its rows was among the unlabelled
     ones.
     """
-    require_there(null, unlabelled, known, options.schema)
+    require_there(null, unlabelled, novelties, options.schema)
     from conovel.rows.schemas import columns_read  # noqa: PLC0415
     from conovel.rows.storage import pick_columns, read_features  # noqa: PLC0415
     from conovel.runs.detector import AdaDetect  # noqa: PLC0415
@@ -92,8 +95,8 @@ def fit(
         others = None
         if unlabelled is not None:
             others = read_features(unlabelled, types, None, reading).features
-        novelties = None if known is None else _read_known(known, types, reading)
-        samples, tell = (normals, others, novelties), show.stage
+        cases = None if novelties is None else _read_known(novelties, types, reading)
+        samples, tell = (normals, others, cases), show.stage
         kept = detector.keep(*samples, explain=explain, confidence=confidence, on_stage=tell)
     kept.save(out)
     summary = {

@@ -50,13 +50,13 @@ class FlaggedRow:
     site: str
     pattern: str
     reasons: Sequence[ReasonView]
-    known: str = ""  # which known novelties it is like, in words
+    like: str = ""  # which known novelties it is like, in words
 
     @property
     def why(self) -> str:
         """Its reasons in a line."""
         labels = [reason.label for reason in self.reasons]
-        return ", ".join([*labels, *([self.known] if self.known else [])]) or "no reason"
+        return ", ".join([*labels, *([self.like] if self.like else [])]) or "no reason"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class FlaggedRows:
                     [place(r.label), r.values, place(r.usual), r.nearest, round(r.share, 3)]
                     for r in row.reasons
                 ],
-                place(row.known),
+                place(row.like),
             ]
             for row in self.rows
         ]

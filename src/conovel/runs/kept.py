@@ -111,7 +111,7 @@ class KeptDetector:
         for.
     n_known : int
         Number of known novelties from which the score learnt.
-    known : KnownRows or None
+    novelties : KnownRows or None
         The known novelties, by which flagged rows are explained; None if not asked for.
     confidence : Fraction or None
         With this probability the detector's own long-run share of false alarms is at most the
@@ -150,7 +150,7 @@ class KeptDetector:
     normals: Matrix
     software: str
     n_known: int = 0
-    known: KnownRows | None = None
+    novelties: KnownRows | None = None
     confidence: Fraction | None = None
 
     def __repr__(self) -> str:
@@ -201,7 +201,7 @@ class KeptDetector:
             return None
         encoder = None if self.schema is None else Encoder(self.schema)
         views = views_of(encoder, self.columns or range(self.n_features))
-        return Explainer(self.fitted, self.normals, views, self.known)
+        return Explainer(self.fitted, self.normals, views, self.novelties)
 
     @cached_property
     def digest(self) -> str:
@@ -328,7 +328,10 @@ class KeptDetector:
 
     def to_bytes(self) -> bytes:
         """Write the detector as bytes, see :mod:`conovel.runs.kept_file`."""
-        values, kinds = self._first_version(), None if self.known is None else self.known.kinds
+        values, kinds = (
+            self._first_version(),
+            None if self.novelties is None else self.novelties.kinds,
+        )
         values |= {
             "level": str(self.level),
             "schema": None if self.schema is None else self.schema.to_dict(),
@@ -337,7 +340,7 @@ class KeptDetector:
             return pack(values, self.model, self.calibration_scores, self.normals)
         sure = None if self.confidence is None else str(self.confidence)
         values |= {"n_known": self.n_known, "known_kinds": kinds, "confidence": sure}
-        novelties = self.normals[:0] if self.known is None else self.known.values
+        novelties = self.normals[:0] if self.novelties is None else self.novelties.values
         return pack(values, self.model, self.calibration_scores, self.normals, novelties)
 
     def _first_version(self) -> dict[str, Any]:
@@ -370,7 +373,7 @@ class KeptDetector:
                 "calibration_scores": scores,
                 "model": content.model,
                 "normals": normals,
-                "known": novelties,
+                "novelties": novelties,
                 "confidence": _as_confidence(settings.confidence),
             }
             numbers = {**vars(settings), **read}

@@ -8,6 +8,7 @@ is fixed before any calibration row or test row is looked at.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ from conovel.site.sent.compact import imitate
 from conovel.spec.made_from import require_made_for_later
 from conovel.spec.schema import Schema
 from conovel.spec.version import __version__
+from conovel.stats.conditional import price
 from conovel.stats.levels import Level, as_level
 
 MOST_NORMALS = 2000  # that are kept to explain flagged rows
@@ -49,7 +51,7 @@ class _Samples(NamedTuple):
     train: Rows
     calibration: Rows
     unlabelled: Rows | None
-    known: KnownRows | None  # known novelties
+    novelties: KnownRows | None
 
 
 def keep(
@@ -73,8 +75,10 @@ def keep(
             " out, categories become numbers by the schema of the detector"
         )
     sure = None if confidence is None else as_level(confidence, "confidence")
-    samples = _read(settings, X_null, X_unlabelled, X_known, schema)
-    null_train, unlabelled, novelties = samples.train.values, samples.unlabelled, samples.known
+    # More rows calibrate where a rank counts for more; it follows from numbers of rows alone.
+    planned = settings if sure is None else replace(settings, level=settings.level / price(sure))
+    samples = _read(planned, X_null, X_unlabelled, X_known, schema)
+    null_train, unlabelled, novelties = samples.train.values, samples.unlabelled, samples.novelties
     tell("fitting the score model")
     fitted, training = _fit(settings, samples)
     part, imitated = _as_part(fitted, training, settings.seed)
@@ -98,14 +102,14 @@ def keep(
         normals=null_train[:: -(-len(null_train) // MOST_NORMALS)] if explain else null_train[:0],
         software=__version__,
         n_known=0 if novelties is None else len(novelties),
-        known=novelties if explain else None,
+        novelties=novelties if explain else None,
         confidence=sure,
     )
 
 
 def _fit(settings: OneSiteSettings, samples: _Samples) -> tuple[FittedScorer, TrainingSet | None]:
     """Learn a score from the rows that train; and say from which, where there were others."""
-    null_train, novelties = samples.train.values, samples.known
+    null_train, novelties = samples.train.values, samples.novelties
     values = None if novelties is None else novelties.values
     candidates = settings.candidates
     if samples.unlabelled is not None:

@@ -114,8 +114,10 @@ def detect_rows(
         if with_earlier is not None or len(runs) > 1:  # other batches or runs decide, too
             thin = None
         checked = CheckedRows.of(samples.null, samples.test)
-        known = known_findings(samples.known, samples.null, samples.test)
-        findings = check_rows(checked, checked.entries_of(samples.ids), note, thin, *known)
+        others: tuple[Finding, ...] = ()
+        if samples.known is not None:
+            others = known_findings(samples.known, samples.null, samples.test)
+        findings = check_rows(checked, checked.entries_of(samples.ids), note, thin, *others)
     if len(runs) > 1:
         result = detect_repeatedly(samples, settings, runs, tell)
     else:

@@ -184,14 +184,14 @@ def _share_alone(n_known: int) -> float:
     return 1 - _OF_NORMALS / (n_known + _FEW_ALONE)
 
 
-def add_likeness(fitted: FittedScorer, null_train: Matrix, known: Matrix) -> FittedScorer:
+def add_likeness(fitted: FittedScorer, null_train: Matrix, novelties: Matrix) -> FittedScorer:
     """Add likeness with known novelties to a score that learnt from known normals alone.
 
     There are no mixture rows that tell how far likeness counts, so it follows from the number of
     known novelties. Units are those of null_train, by trees that did not see the row.
     """
-    n_known, n_train = len(known), len(null_train)
-    rows, labels = np.concatenate([null_train, known]), np.repeat([0, 1], [n_train, n_known])
+    n_known, n_train = len(novelties), len(null_train)
+    rows, labels = np.concatenate([null_train, novelties]), np.repeat([0, 1], [n_train, n_known])
     weights = np.repeat([1.0, _OF_KNOWN * n_train / n_known], [n_train, n_known])
     forests, axes = WeightedForests(random_state=_SEED % 2**32), axes_of(rows)
     searching = forests.searching(rows, _SEARCH_ROWS_PER_LEAF)

@@ -113,6 +113,17 @@ class Conditional:
         return 2 * math.ceil(math.log(1 - self.confidence) / math.log1p(-p_value))
 
 
+def price(confidence: Fraction) -> int:
+    """Return about how many ranks the first one counts for: 2·log(1/δ).
+
+    Examples
+    --------
+    >>> price(Fraction(19, 20))
+    6
+    """
+    return max(1, math.ceil(-2 * math.log(1 - confidence)))
+
+
 class LongRun(NamedTuple):
     """How often one kept detector flags a row of a batch that holds normal rows only.
 

@@ -58,7 +58,7 @@ class Alike(NamedTuple):
 
 def alike(
     explainer: Explainer,
-    known: KnownRows,
+    cases: KnownRows,
     X: Matrix,
     how: NDArray[Any],
     columns: Sequence[Sequence[int]],
@@ -66,10 +66,10 @@ def alike(
     """Say which known novelties each row of `X` is like.
 
     `how` has the words of its columns, and `columns` those that count for each row. At most 2,000
-    known novelties are compared.
+    known novelties, `cases`, are compared.
     """
-    kinds = known.kinds or ("",) * len(known)
-    novelties = _Compared.of(explainer, known.values[:POOL])
+    kinds = cases.kinds or ("",) * len(cases)
+    novelties = _Compared.of(explainer, cases.values[:POOL])
     normals = _Compared.of(explainer, explainer.null_train[:POOL])
     rows = _Compared(explainer, explainer.places(X), how)
     counted = []
