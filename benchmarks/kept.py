@@ -90,6 +90,16 @@ METHODS: dict[str, Method] = {
 }
 
 
+def moved(drawn: Draw) -> np.ndarray:
+    """Return rows that stand for known novelties of another kind.
+
+    They are unlabelled normals, moved by six standard deviations in their first column.
+    """
+    rows = drawn.unlabelled[:20].copy()
+    rows[:, 0] += 6 * drawn.known[:, 0].std()
+    return rows
+
+
 WITH_KNOWN: dict[str, Method] = {
     "normals alone": lambda d, s: _kept(cn.AdaDetect(random_state=s), d, None),
     "normals, 5 known novelties": lambda d, s: _kept(
@@ -101,6 +111,12 @@ WITH_KNOWN: dict[str, Method] = {
     "unlabelled rows": lambda d, s: _kept(cn.AdaDetect(random_state=s), d, d.unlabelled),
     "unlabelled rows, 20 known novelties": lambda d, s: _kept(
         cn.AdaDetect(random_state=s), d, d.unlabelled, d.cases
+    ),
+    "normals, 20 of another kind": lambda d, s: _kept(
+        cn.AdaDetect(random_state=s), d, None, moved(d)
+    ),
+    "unlabelled rows, 20 of another kind": lambda d, s: _kept(
+        cn.AdaDetect(random_state=s), d, d.unlabelled, moved(d)
     ),
     "unlabelled rows, confidence 0.95": lambda d, s: _kept(
         cn.AdaDetect(random_state=s), d, d.unlabelled, None, "0.95"

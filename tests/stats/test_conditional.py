@@ -1,5 +1,6 @@
 """P-values given one calibration sample: exact numbers, exact coverage, and rates of detectors."""
 
+import warnings
 from fractions import Fraction
 from itertools import pairwise
 from math import comb
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
 from conovel.errors import ResolutionWarning
-from conovel.stats.conditional import UNITS, Conditional, long_run
+from conovel.stats.conditional import UNITS, Conditional, long_run, price
 from conovel.stats.stepup import step_up
 
 ALPHA = Fraction(1, 10)
@@ -124,6 +125,10 @@ def test_the_interval_of_detectors_without_confidence():
     assert str(rate) == "in 0.51 % to 26 % of batches of 100 normal rows"
     assert long_run(199, ALPHA).n_tests == 20
     assert long_run(8, ALPHA) is None
+    # Two rows, each above 19 uniforms with the probability 1 - V^(1/19), V uniform
+    two = long_run(19, ALPHA)
+    assert np.allclose(two[1:], [1 - 0.95 ** (2 / 19), 1 - 0.05 ** (2 / 19)], rtol=1e-9)
+    assert long_run(9, ALPHA).n_tests == 1
     many = long_run(99_999, ALPHA)
     assert 0.06 < many.low < many.high < 0.14
 
@@ -144,6 +149,16 @@ def test_the_step_up_is_bh_on_the_adjusted_p_values(n, data):
     assert not (found.rejected[0] & ~step_up([(ranks, n)], level, None).rejected[0]).any()
 
 
+def test_the_largest_rank_within_a_p_value():
+    adjusted = Conditional(99, Fraction(9, 10))
+    fifth = Fraction(int(adjusted.units[4]), UNITS)
+    assert adjusted.limit(fifth, 1) == adjusted.limit(fifth / 3, 3) == 5
+    assert adjusted.limit(fifth - Fraction(1, UNITS), 1) == 4
+    assert adjusted.limit(Fraction(3), 10**9) == 100
+    assert adjusted.limit(Fraction(1, 10), 0) == 0
+    assert [price(Fraction(one)) for one in ("0.95", "0.9", "0.1")] == [6, 5, 1]
+
+
 def test_how_few_rows_can_be_rejected():
     adjusted = Conditional(999, Fraction(19, 20))
     need = adjusted.resolution(100, ALPHA)
@@ -152,8 +167,15 @@ def test_how_few_rows_can_be_rejected():
     assert adjusted.step_up(ones, ALPHA).n_rejected == need.fewest == 6
     ones[need.fewest - 1] = 1000
     assert adjusted.step_up(ones, ALPHA).n_rejected == 0
-    enough = Conditional(need.rows_for_one + 2, Fraction(19, 20)).resolution(100, ALPHA)
-    assert enough.fewest == 1
+    for n_rows, m in ((need.rows_for_one, 100), (need.rows_for_any, 1)):
+        enough, few = (
+            Conditional(n, Fraction(19, 20)).resolution(m, ALPHA) for n in (n_rows + 2, n_rows - 4)
+        )
+        assert enough.fewest == 1 < few.fewest
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert adjusted.resolution(need.fewest, ALPHA * need.fewest / 100).fewest == need.fewest
+        adjusted.warn_resolution(need.fewest, ALPHA * need.fewest / 100)
     with pytest.warns(ResolutionWarning, match="no row can be rejected at level 1/10 with"):
         Conditional(40, Fraction(19, 20)).warn_resolution(20, ALPHA)
     assert adjusted.step_up(np.zeros(0, dtype=np.int64), ALPHA).n_rejected == 0

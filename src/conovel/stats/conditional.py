@@ -84,7 +84,6 @@ class Conditional:
             if count == k:
                 break
             k = count
-        limit = limit if k else 0
         return StepUp(k, (within_limit(ranks, limit),), tuple(counts), (limit,), level, None)
 
     def resolution(self, m: int, level: Fraction) -> Resolution:
