@@ -90,14 +90,11 @@ METHODS: dict[str, Method] = {
 }
 
 
-def moved(drawn: Draw) -> np.ndarray:
-    """Return rows that stand for known novelties of another kind.
-
-    They are unlabelled normals, moved by six standard deviations in their first column.
-    """
-    rows = drawn.unlabelled[:20].copy()
-    rows[:, 0] += 6 * drawn.known[:, 0].std()
-    return rows
+def of_another_kind(drawn: Draw) -> Draw:
+    """Let 20 normals, moved by six standard deviations in a column, be the known novelties."""
+    cases = drawn.known[-20:].copy()
+    cases[:, 0] += 6 * drawn.known[:, 0].std()
+    return drawn._replace(known=drawn.known[:-20], cases=cases)
 
 
 WITH_KNOWN: dict[str, Method] = {
@@ -112,12 +109,12 @@ WITH_KNOWN: dict[str, Method] = {
     "unlabelled rows, 20 known novelties": lambda d, s: _kept(
         cn.AdaDetect(random_state=s), d, d.unlabelled, d.cases
     ),
-    "normals, 20 of another kind": lambda d, s: _kept(
-        cn.AdaDetect(random_state=s), d, None, moved(d)
+    "normals, 20 of another kind": lambda d, s: WITH_KNOWN["normals, 20 known novelties"](
+        of_another_kind(d), s
     ),
-    "unlabelled rows, 20 of another kind": lambda d, s: _kept(
-        cn.AdaDetect(random_state=s), d, d.unlabelled, moved(d)
-    ),
+    "unlabelled rows, 20 of another kind": lambda d, s: WITH_KNOWN[
+        "unlabelled rows, 20 known novelties"
+    ](of_another_kind(d), s),
     "unlabelled rows, confidence 0.95": lambda d, s: _kept(
         cn.AdaDetect(random_state=s), d, d.unlabelled, None, "0.95"
     ),
