@@ -22,14 +22,15 @@ AdaDetect(scorer=None, level=0.1, train_fraction=None, pi0=None, random_state=0,
 AdaDetect.decision_function(X)
 AdaDetect.detect(X_null, X_test, X_known=None, *, ids=None, on_stage=None, on_finding=None,
     ledger=None, verdicts=None, name=None, check=True)
-AdaDetect.fit(X, y=None, *, X_unlabelled=None)
+AdaDetect.fit(X, y=None, *, X_unlabelled=None, X_known=None)
 AdaDetect.fit_predict
-AdaDetect.keep(X_null, X_unlabelled=None, *, explain=False, on_stage=None)
+AdaDetect.keep(X_null, X_unlabelled=None, X_known=None, *, explain=False, confidence=None,
+    on_stage=None)
 AdaDetect.kept_
 AdaDetect.predict(X)
 AdaDetect.read_fitted(X)
 AdaDetect.score_samples(X)
-AdaDetect.set_fit_request(*, X_unlabelled='$UNCHANGED$')
+AdaDetect.set_fit_request(*, X_known='$UNCHANGED$', X_unlabelled='$UNCHANGED$')
 AdaDetect.settings()
 Agent(name, X_null, X_test, scorer='as the network', bits='as the network', ids=None,
     seed=None, X_known=None)
@@ -72,6 +73,7 @@ Detection.cells
 Detection.cells_as_plain()
 Detection.certificate(result, confidence=0.95)
 Detection.columns()
+Detection.conditional
 Detection.confidence
 Detection.explain(top=3)
 Detection.floor
@@ -128,14 +130,18 @@ Guarantee(statement, assumptions, paragraph='')
 GuaranteeWarning(ConovelWarning) is raised
 InputError(ConovelError, ValueError) is raised
 KeptDetector(level, scorer, imitated, schema, columns, kinds, n_features, n_train,
-    n_unlabelled, unlabelled, calibration_scores, model, normals, software)
+    n_unlabelled, unlabelled, calibration_scores, model, normals, software, n_known=0,
+    novelties=None, confidence=None)
+KeptDetector.conditional
 KeptDetector.detect(X_test, *, ids=None, level=None, on_stage=None, ledger=None, name=None,
     check=True)
 KeptDetector.digest
 KeptDetector.explainer
 KeptDetector.fitted
 KeptDetector.from_bytes(data)
+KeptDetector.in_the_long_run
 KeptDetector.load(path)
+KeptDetector.long_run
 KeptDetector.margins(X)
 KeptDetector.n_calibration
 KeptDetector.read(X, name='X')

@@ -54,6 +54,20 @@ def many(content, n):
     return big
 
 
+def test_a_row_like_known_novelties_says_so_in_the_page(content):
+    alike = copy.deepcopy(content)
+    first = alike["reasons"][""]["rows"][0]
+    first["known"] = {"n_rows": 7, "kind": SCRIPT, "n_of_kind": 7}
+    html = render(alike)
+    page = Page(html)
+    assert "like 7 known rows of kind" in " ".join(page.words)
+    assert SCRIPT not in html
+    assert "like 7" not in " ".join(Page(render(content)).words)
+    first["known"] = {"n_rows": "7"}
+    with pytest.raises(RunFileError, match="n_rows"):
+        render(alike)
+
+
 def test_patterns_and_rows_are_in_the_page_without_a_script(content):
     page = Page(render(content))
     text = " ".join(page.words)

@@ -15,7 +15,9 @@ from conovel.stats.words import counted
 
 def certified_lead(run: Checked, n_rejected: int, level: float, where: str = "") -> str:
     """Return the sentences that say what a flag means, and what a certificate says besides."""
-    if "confidence" in run and n_rejected:  # one site whose list a certificate chose
+    if (
+        "confidence" in run and "detector" not in run and n_rejected
+    ):  # one site whose list a certificate chose
         sure = percent(_confidence(run))
         words = f"With {sure} probability at most {percent(level)} of the flagged rows are false."
     else:

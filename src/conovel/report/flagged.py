@@ -18,6 +18,7 @@ from pathlib import Path
 
 from conovel.report.picture import shortened
 from conovel.report.view import MOST_SITES, Checked
+from conovel.site.explain.alike import Alike
 from conovel.site.explain.reasons import COMBINATION, MOST_EXPLAINED
 
 _MOST_COLUMNS = 2_000
@@ -52,6 +53,13 @@ class FlaggedRow:
     pattern: str
     reasons: Sequence[ReasonView]
     id: str = ""  # the whole name, for verdicts; `row` may be cut
+    like: str = ""  # which known novelties it is like, in words
+
+    @property
+    def why(self) -> str:
+        """Its reasons in a line."""
+        labels = [reason.label for reason in self.reasons]
+        return ", ".join([*labels, *([self.like] if self.like else [])]) or "no reason"
 
 
 @dataclass(frozen=True)
@@ -99,6 +107,7 @@ class FlaggedRows:
                     [place(r.label), r.values, place(r.usual), r.nearest, round(r.share, 3)]
                     for r in row.reasons
                 ],
+                place(row.like),
                 *([row.id] if row.id not in ("", row.row) else []),
             ]
             for row in self.rows
@@ -148,10 +157,18 @@ def _read_site(name: str, site: Checked) -> list[FlaggedRow]:
         if pattern >= len(patterns):
             row.refuse("pattern", "is none of the patterns")
         reasons = [_read_reason(r, columns) for r in row.objects("reasons")[:_MOST_REASONS]]
-        names = shortened(row.text("row")), shortened(name)
+        about = shortened(row.text("row")), shortened(name), patterns[pattern]
         whole = shortened(row.text("row"), _MOST_ID)
-        flagged.append(FlaggedRow(*names, patterns[pattern], reasons, whole))
+        flagged.append(FlaggedRow(*about, reasons, whole, _read_known(row)))
     return flagged
+
+
+def _read_known(row: Checked) -> str:
+    if "known" not in row:
+        return ""
+    alike = row.object("known")
+    kind = shortened(alike.text("kind", ""))
+    return str(Alike(alike.integer("n_rows"), kind, alike.integer("n_of_kind")))
 
 
 def _read_reason(reason: Checked, columns: Sequence[tuple[str, str]]) -> ReasonView:

@@ -121,7 +121,8 @@ def detection_story(run: Checked) -> Story:
     n_calibration, scorer = run.integer("n_calibration"), run.text("scorer")
     level, guarantee = _level(run), run.object("guarantee")
     drawn = read_picture(run.object("picture"))
-    promised = "with this probability" if "confidence" in run else "on average"
+    is_certified = "confidence" in run and "detector" not in run
+    promised = "with this probability" if is_certified else "on average"
     facts = [
         (f"false alarms, at most {promised}", percent(level)),
         ("rows tested", f"{n_test:,}"),
@@ -138,7 +139,7 @@ def detection_story(run: Checked) -> Story:
         facts=facts,
         guarantee=guarantee.text("statement"),
         assumptions=guarantee.texts("assumptions"),
-        caveats=[] if "confidence" in run else [NOT_CLAIMED],
+        caveats=[] if is_certified else [NOT_CLAIMED],
         sections=[
             *row_sections(drawn),
             *selection_section(run, scorer),

@@ -271,10 +271,15 @@ def infer_schema(X_null: Any, X_test: Any = None, *, kinds: SchemaLike = None) -
     >>> infer_schema(frame)["size"].levels, infer_schema(frame)["age"].fill
     (('L', 'M'), 40.0)
     """
+    return infer_from([X_null] if X_test is None else [X_null, X_test], kinds)
+
+
+def infer_from(rows: Sequence[Any], kinds: SchemaLike) -> Schema:
+    """Make a schema from one sample or several, as one multiset of rows."""
     given = as_schema(kinds)
-    samples = [read_sample(X_null, "X_null", None, given)]
-    if X_test is not None:
-        samples.append(read_sample(X_test, "X_test", samples[0].columns, given))
+    samples = [read_sample(rows[0], "X_null", None, given)]
+    for others, name in zip(rows[1:], ("X_test", "X_known"), strict=False):
+        samples.append(read_sample(others, name, samples[0].columns, given))
     columns = _aligned(list(map(as_table, samples)))
     if isinstance(given, Schema):
         return given

@@ -15,6 +15,7 @@ from conovel.runs.site_results import SiteResult
 from conovel.scorers.base import Selection
 from conovel.spec.findings import headline
 from conovel.spec.guarantee import Guarantee
+from conovel.stats.conditional import Conditional
 from conovel.stats.ranks import adjusted_pvalues
 from conovel.stats.repeats import repeated_resolution
 from conovel.stats.resolution import Resolution, resolution
@@ -76,6 +77,11 @@ class Detection(SiteResult):
         return self.parts.get("confidence")
 
     @property
+    def conditional(self) -> Conditional | None:
+        """With a detector that has a confidence, the p-values that decided, by rank."""
+        return self.parts.get("conditional")
+
+    @property
     def selection(self) -> Selection | None:
         """How the scorer was chosen, when there were several candidates."""
         return self.choices.get("scorer")
@@ -88,6 +94,8 @@ class Detection(SiteResult):
     @property
     def resolution(self) -> Resolution:
         """How few rows could have been rejected together with this calibration size."""
+        if self.conditional is not None:
+            return self.conditional.resolution(self.ranks.size, self.level)
         fewest = resolution if self.repeated is None else repeated_resolution
         return fewest(self.n_calibration, self.ranks.size, self.level)
 
@@ -98,6 +106,8 @@ class Detection(SiteResult):
             summary["ledger"] = self.ledger.summary()
         if "verdicts" in self.parts:
             summary["verdicts"] = asdict(self.parts["verdicts"])
+        if self.conditional is not None:
+            summary["confidence"] = str(self.conditional.confidence)
         if self.repeated is None:
             return summary
         for of_one_run in ("largest_rejected_rank", "pi0", "selection"):
@@ -129,6 +139,9 @@ class Detection(SiteResult):
         if self.repeated is not None or self.ledger is not None:
             return columns  # adjusted p-values are about one run, and the batch by itself
         rejected = columns.pop("rejected")
+        if self.conditional is not None:
+            values = self.conditional.p_values(self.ranks)
+            return columns | {"conditional_p_value": values, "rejected": rejected}
         return columns | {"adjusted_p_value": self.adjusted, "rejected": rejected}
 
 

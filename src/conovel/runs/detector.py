@@ -19,7 +19,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
 from conovel.errors import ColumnError, InputError
-from conovel.rows.samples import Table, read_sample
+from conovel.rows.pairs import without_kinds
+from conovel.rows.samples import Table, raw_numbers, read_sample
 from conovel.rows.schemas import SchemaLike, as_schema
 from conovel.rows.tables import Rows
 from conovel.runs.certificates import as_certain
@@ -29,7 +30,7 @@ from conovel.runs.kept import KeptDetector
 from conovel.runs.kept_fit import keep, learns_from_normals
 from conovel.runs.ledger import Ledger
 from conovel.runs.ledger_file import open_ledger, take_batch, with_update
-from conovel.runs.ledger_records import BatchFacts, refitted_facts
+from conovel.runs.ledger_records import BatchFacts, content_digest, refitted_facts
 from conovel.runs.one_site import OneSiteSettings, detect_rows, silent
 from conovel.runs.verdicts import Verdicts
 from conovel.scorers.argument import as_candidates, reads_frames, spell, spell_scorer, spell_seed
@@ -215,7 +216,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
                 as_certain(settings.confidence, 1, None, ledger)
             if settings.repeats > 1 or settings.pi0 is not None:
                 raise InputError("a ledger decides by plain BH ranks: leave repeats and pi0 out")
-            X_null, X_test, facts = self._batch_facts(X_null, X_test, settings)
+            X_null, X_test, facts = self._batch_facts(X_null, X_test, X_known, settings)
             if judged is not None:  # each epoch has known normals of its own
                 facts = facts._replace(source=judged.source)
             open_ledger(ledger, settings.level).require(facts)
@@ -230,7 +231,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         return detect_rows(*rows, check, together, X_known, judged)
 
     def _batch_facts(
-        self, X_null: Any, X_test: Any, settings: OneSiteSettings
+        self, X_null: Any, X_test: Any, X_known: Any, settings: OneSiteSettings
     ) -> tuple[Rows | Table, Rows | Table, BatchFacts]:
         """Read both samples as they are, and say what the score follows from, for a ledger."""
         schema = as_schema(self.schema)
@@ -243,6 +244,9 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             "max_train_rows": spell(settings.max_train_rows),
             "schema": spell(schema.digests if isinstance(schema, Schema) else schema),
         }
+        if X_known is not None:  # rows judged after an earlier list would break the guarantee
+            rows = read_sample(without_kinds(X_known, null)[0], "X_known", null.columns, schema)
+            spelled["X_known"] = content_digest(raw_numbers(rows))
         return null, test, refitted_facts(null, test, spelled)
 
     def settings(self) -> OneSiteSettings:
@@ -270,8 +274,10 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         X_null: Any,
         X_unlabelled: Any | None = None,
+        X_known: Any | None = None,
         *,
         explain: bool = False,
+        confidence: Level | None = None,
         on_stage: Callable[[str], None] | None = None,
     ) -> KeptDetector:
         """Fit a detector once, to be saved and used on batches that come later.
@@ -284,16 +290,30 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             Rows like those that will be tested, novelties among them, but never tested
             themselves: those of last week, say. The score learns to tell them from known
             normals. Without them it learns from known normals alone, and usually finds less.
+        X_known : array or frame of shape (k, d), optional
+            Known novelties, as in :meth:`detect`; none of them may be tested. Without unlabelled
+            rows the score tells them from known normals; where it is one that learns from known
+            normals alone, likeness with them is added to it.
         explain : bool
-            Whether up to 2,000 of the known normals that trained are kept, too, by which
-            ``result.explain()`` explains flagged rows. The file then holds rows.
+            Whether up to 2,000 of the known normals that trained, and the known novelties, are
+            kept, too, by which ``result.explain()`` explains flagged rows. The file then
+            holds rows.
+        confidence : float, str or Fraction, optional
+            With at least this probability, 0.95 say, the long-run share of false alarms of this
+            very detector is at most the level. Without it the guarantee is an average over
+            calibration samples, of which the detector has one. It finds less, and needs more
+            known normals.
         on_stage : callable, optional
             Called with the name of each stage as it begins.
         """
         tell = as_callback(on_stage, "on_stage")
-        return keep(self.settings(), X_null, X_unlabelled, self.schema, tell, explain=explain)
+        samples = X_null, X_unlabelled, X_known
+        about = self.settings(), *samples, self.schema, tell
+        return keep(*about, explain=explain, confidence=confidence)
 
-    def fit(self, X: Any, y: None = None, *, X_unlabelled: Any | None = None) -> AdaDetect:
+    def fit(
+        self, X: Any, y: None = None, *, X_unlabelled: Any = None, X_known: Any = None
+    ) -> AdaDetect:
         """Take the known normals; `kept_` is then the detector that :meth:`keep` makes of them.
 
         Parameters
@@ -303,6 +323,8 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         y : ignored
         X_unlabelled : array or frame of shape (u, d), optional
             Rows that are never tested, from which `kept_` learns; see :meth:`keep`.
+        X_known : array or frame of shape (k, d), optional
+            Known novelties, from which `kept_` and :meth:`predict` learn.
 
         Returns
         -------
@@ -319,14 +341,14 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         self.__dict__.pop("kept_", None)
-        self._unlabelled = X_unlabelled
+        self._unlabelled, self._known = X_unlabelled, X_known
         return self
 
     @cached_property
     def kept_(self) -> KeptDetector:
         """The detector that `fit` makes of its rows; see :meth:`keep`."""
         self._require_fitted()
-        return self.keep(self.null_, self._unlabelled)
+        return self.keep(self.null_, self._unlabelled, self._known)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Test a batch of rows: -1 for a novelty, +1 otherwise.
@@ -344,7 +366,8 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         int array of shape (m,)
         """
         rows = self.read_fitted(X)
-        return np.where(self.detect(self.null_, rows, check=False).rejected, -1, 1)
+        result = self.detect(self.null_, rows, self._known, check=False)
+        return np.where(result.rejected, -1, 1)
 
     def read_fitted(self, X: Any) -> Rows | Table:
         """Check rows against those that `fit` was given."""
@@ -363,7 +386,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _can_score(self) -> bool:
         """Tell whether there is a score of a row apart from its batch."""
-        has_rows = self.__dict__.get("_unlabelled") is not None
+        has_rows = any(self.__dict__.get(name) is not None for name in ("_unlabelled", "_known"))
         return has_rows or learns_from_normals(as_candidates(self.scorer, 0))
 
     @available_if(_can_score)  # type: ignore[untyped-decorator]

@@ -32,6 +32,7 @@ from conovel.spec.findings import Finding
 from conovel.spec.guarantee import one_site
 from conovel.spec.run_spec import detector_seeds, repeat_seeds
 from conovel.spec.training import as_share, n_training, thin_finding
+from conovel.stats.conditional import Conditional
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.ranks import conformal_ranks
 from conovel.stats.repeats import combine, run_level
@@ -231,11 +232,16 @@ def decide_alone(
     scored: Scored,
     level: Fraction,
     pi0: NullProportion | None = None,
+    conditional: Conditional | None = None,
     **about: Any,
 ) -> Detection:
     """Reject by the step-up, and give the result; `about` are its other fields."""
     n_calibration = scored.calibration_scores.size
-    outcome = step_up([(scored.ranks, n_calibration)], level, pi0)
+    if conditional is None:
+        outcome = step_up([(scored.ranks, n_calibration)], level, pi0)
+    else:
+        outcome = conditional.step_up(scored.ranks, level)
+        about["parts"] = {"conditional": conditional}
     return Detection(
         rejected=outcome.rejected[0],
         ranks=scored.ranks,

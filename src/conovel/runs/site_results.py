@@ -242,7 +242,8 @@ class SiteResult(Shown):
             `how`, such as "high" or "combination"; `with`, the other column of a combination;
             `value`; `normal_low` and `normal_high`, between which 98 % of null_train lie;
             `nearest_normal`, the value of the nearest known normal; `share`, what part of all that
-            raises the score of the row.
+            raises the score of the row. With known novelties, `known` says how many of them
+            have the same reasons, and `known_kind` of which kind most of these are.
         """
         return frame_like(self.test_rows, self.reasons.lines(top))
 

@@ -66,6 +66,7 @@ _LEAST_RATIO = 0.25  # likeness must lift at least such a part of what stands ou
 _MANY = 10  # rows that likeness surely lifts; with fewer it counts in proportion
 _MOST_WEIGHT = 2.0  # of a known row, beside a mixture row that is surely novel
 _FEW = 10  # known rows with which likeness counts half of what it lifts
+_OF_NORMALS, _FEW_ALONE = 5, 25  # see `_share_alone`
 _OF_KNOWN = 0.5  # the weight of all known rows together, beside 1 for null_train
 _ROWS_PER_LEAF, _SEARCH_ROWS_PER_LEAF = 3, 2
 _FIRST_TAIL = 0.02  # of null_train; where likeness points to many rows, only those above it count
@@ -225,6 +226,40 @@ def fit_with_known(candidates: Sequence[Scorer], training: TrainingSet) -> Fitte
     return _noted(whole, likeness.share, training.n_known)
 
 
+def _share_alone(n_known: int) -> float:
+    """Return the share of likeness where no mixture row says how far it counts.
+
+    0.83 with 5 known novelties, 0.96 with 100. Without a remainder, novelties of other kinds
+    would go unseen.
+    """
+    return 1 - _OF_NORMALS / (n_known + _FEW_ALONE)
+
+
+def add_likeness(fitted: FittedScorer, null_train: Matrix, novelties: Matrix) -> FittedScorer:
+    """Add likeness with known novelties to a score that learnt from known normals alone.
+
+    There are no mixture rows that tell how far likeness counts, so it follows from the number of
+    known novelties. Units are those of null_train, by trees that did not see the row.
+    """
+    n_known, n_train = len(novelties), len(null_train)
+    rows, labels = np.concatenate([null_train, novelties]), np.repeat([0, 1], [n_train, n_known])
+    weights = np.repeat([1.0, _OF_KNOWN * n_train / n_known], [n_train, n_known])
+    forests, axes = WeightedForests(random_state=_SEED % 2**32), axes_of(rows)
+    searching = forests.searching(rows, _SEARCH_ROWS_PER_LEAF)
+    votes = over_equal_rows(vote(searching, axes, labels, weights), rows)[:n_train]
+    grown = [
+        forest.grow(bins, labels, weights).forest
+        for forest, bins in zip(forests.scoring(rows, _ROWS_PER_LEAF), axes, strict=True)
+    ]
+    forest = join_forests(grown)
+    alone = FittedScorer(fitted.scorer, forest.score, "probability", forest)
+    share = _share_alone(n_known)
+    unseen = _as_log_odds(alone, votes / len(grown))
+    measured = [_as_log_odds(fitted, fitted.score(null_train)), unseen]
+    added = AddedScores.measured((fitted, alone), (1 - share, share), measured)
+    return _noted(FittedScorer(fitted.scorer, added.score, "log-odds"), share, n_known)
+
+
 def _noted(fitted: FittedScorer, share: float | None, n_known: int) -> FittedScorer:
     """Note in the selection how far known novelties counted."""
     names = ("without known novelties", "with known novelties")
@@ -253,7 +288,17 @@ class AddedScores:
 
         Proof: Theorem 1 (docs/theory.md#thm-valid).
         """
-        measured = [np.sort(_as_log_odds(part, mixture.score(part))) for part in parts]
+        scores = [np.sort(_as_log_odds(part, mixture.score(part))) for part in parts]
+        return cls.measured(parts, weights, scores)
+
+    @classmethod
+    def measured(
+        cls,
+        parts: tuple[FittedScorer, ...],
+        weights: tuple[float, ...],
+        measured: Sequence[Vector],
+    ) -> AddedScores:
+        """Give each score the mean 0 and the standard deviation 1 on rows that were scored."""
         units = (float(scores.std()) for scores in measured)
         centres = tuple(float(scores.mean()) for scores in measured)
         return cls(parts, weights, centres, tuple(unit if unit > 0 else 1.0 for unit in units))
