@@ -5,7 +5,7 @@ import ast
 import pytest
 from support.paths import ROOT
 
-VERBS = {"said", "told", "found", "asked", "looked"}  # *known* are known novelties
+VERBS = {"said", "told", "found", "asked", "looked", "known"}
 PACKAGE = ROOT / "src" / "conovel"
 
 
@@ -27,7 +27,7 @@ def test_no_variable_is_a_bare_verb():
 
 
 @pytest.mark.parametrize(
-    "code", ["found = 1", "def f(said): ...", "[x for asked in y]", "class A:\n    told: int"]
+    "code", ["found = 1", "def f(said): ...", "[x for known in y]", "class A:\n    told: int"]
 )
 def test_a_bare_verb_is_noticed(code):
     assert len(list(bare_verbs(ast.parse(code)))) == 1

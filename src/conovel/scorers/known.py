@@ -63,6 +63,7 @@ _SURE = 2.5  # standard errors by which likeness must lift mixture rows to count
 _USUAL = 1.0  # standard errors that are taken off for how much likeness counts
 _FEW_NORMAL = 0.2  # the share of normal rows among those that stand out without known rows
 _LEAST_RATIO = 0.25  # likeness must lift at least such a part of what stands out without it
+_LEAST_ROWS = 5  # and at least so many rows, or half of what stands out if that is less
 _MANY = 10  # rows that likeness surely lifts; with fewer it counts in proportion
 _MOST_WEIGHT = 2.0  # of a known row, beside a mixture row that is surely novel
 _FEW = 10  # known rows with which likeness counts half of what it lifts
@@ -169,7 +170,8 @@ def find_likeness(training: TrainingSet) -> tuple[Likeness, FittedScorer] | None
             if "known" not in name
         ),
     )
-    share = likeness_share(*parts(alike), n_known, n_usual, _LEAST_RATIO * n_usual)
+    n_least = max(_LEAST_RATIO * n_usual, min(_LEAST_ROWS, n_usual / 2))
+    share = likeness_share(*parts(alike), n_known, n_usual, n_least)
     if not share:
         return None
     of_likeness = _likely_by_likeness(*parts(alike), n_alike)
