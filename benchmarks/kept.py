@@ -48,7 +48,7 @@ TABLES = (
 class Draw(NamedTuple):
     """Known normals, unlabelled rows, tests, and which tests are novel."""
 
-    known: np.ndarray
+    known_rows: np.ndarray
     unlabelled: np.ndarray
     tests: np.ndarray
     is_novel: np.ndarray
@@ -61,11 +61,11 @@ def draw(file: Path, trial: int) -> Draw:
     nulls, novel = (rng.permutation(np.flatnonzero(of)) for of in (~data.is_novel, data.is_novel))
     n_novel = min(N_NOVEL, novel.size // 3)
     n_others = N_TEST - n_novel
-    first, second, known = np.split(nulls[: 2 * n_others + N_KNOWN], [n_others, 2 * n_others])
+    first, second, known_rows = np.split(nulls[: 2 * n_others + N_KNOWN], [n_others, 2 * n_others])
     tests = np.concatenate([first, novel[:n_novel]])
     unlabelled = np.concatenate([second, novel[n_novel : 2 * n_novel]])
     cases = novel[2 * n_novel : 2 * n_novel + 20]
-    samples = (data.X[rows] for rows in (known, unlabelled, tests))
+    samples = (data.X[rows] for rows in (known_rows, unlabelled, tests))
     return Draw(*samples, data.is_novel[tests], data.X[cases])
 
 
@@ -77,7 +77,7 @@ def isolation(trial: int) -> cn.OneClass:
 Method = Callable[[Draw, int], Callable[[], cn.Detection]]
 METHODS: dict[str, Method] = {
     "detect: learns from the batch": lambda d, s: (
-        lambda: cn.AdaDetect(random_state=s).detect(d.known, d.tests)
+        lambda: cn.AdaDetect(random_state=s).detect(d.known_rows, d.tests)
     ),
     "kept, unlabelled rows": lambda d, s: _kept(cn.AdaDetect(random_state=s), d, d.unlabelled),
     "kept, normals alone: the default": lambda d, s: _kept(cn.AdaDetect(random_state=s), d, None),
@@ -92,9 +92,9 @@ METHODS: dict[str, Method] = {
 
 def of_another_kind(drawn: Draw) -> Draw:
     """Let 20 normals, moved by six standard deviations in a column, be the known novelties."""
-    cases = drawn.known[-20:].copy()
-    cases[:, 0] += 6 * drawn.known[:, 0].std()
-    return drawn._replace(known=drawn.known[:-20], cases=cases)
+    cases = drawn.known_rows[-20:].copy()
+    cases[:, 0] += 6 * drawn.known_rows[:, 0].std()
+    return drawn._replace(known_rows=drawn.known_rows[:-20], cases=cases)
 
 
 WITH_KNOWN: dict[str, Method] = {
@@ -128,7 +128,7 @@ def _kept(
     cases: np.ndarray | None = None,
     confidence: str | None = None,
 ) -> Callable[[], cn.Detection]:
-    made = detector.keep(drawn.known, unlabelled, cases, confidence=confidence)
+    made = detector.keep(drawn.known_rows, unlabelled, cases, confidence=confidence)
     kept = cn.KeptDetector.from_bytes(made.to_bytes())
     return lambda: kept.detect(drawn.tests)
 
@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=TABLES)
     parser.add_argument("--known", action="store_true")
     options = parser.parse_args()
-    methods = WITH_KNOWN if options.known else METHODS
+    methods = WITH_KNOWN if options.known_rows else METHODS
     found: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
     by_name = files(options.data)
     names = [

@@ -55,9 +55,11 @@ OTHERS = ("ai4i2020", "ALOI", "campaign", "fault", "letter", "magic.gamma", "vow
 
 def run(trial: Trial, n_known: int, number: int) -> tuple[float, float]:
     """Return the share of novelties that are found, and of what is found that is false."""
-    site, known = trial.sites[0], trial.labelled[:n_known]
+    site, known_rows = trial.sites[0], trial.labelled[:n_known]
     detector = cn.AdaDetect(random_state=number)
-    result = detector.detect(site.X_null, site.X_test, known if len(known) else None, check=False)
+    result = detector.detect(
+        site.X_null, site.X_test, known_rows if len(known_rows) else None, check=False
+    )
     right = int((result.rejected & site.is_novel).sum())
     return right / int(site.is_novel.sum()), 1 - right / result.n_rejected if right else (
         float(result.n_rejected > 0)

@@ -120,7 +120,7 @@ Finding(kind, message, fix, columns=(), agent='', numbers=<factory>, trace=())
 Finding.breaks_promise
 Finding.of_agent(name)
 Finding.to_dict()
-FittedScorer(scorer, read, scale, estimator=None, weights=None, selection=None, known=None)
+FittedScorer(scorer, read, scale, estimator=None, weights=None, selection=None, by_known=None)
 FittedScorer.by_row
 FittedScorer.choices
 FittedScorer.flat
@@ -276,7 +276,7 @@ Storey.null_count(below, n_calibration, m)
 Surrogate = conovel.models.forest.Forest | conovel.models.linear.Linear |
     conovel.models.linear.Dense | conovel.models.quantized.forest.QuantizedForest |
     conovel.models.quantized.dense.QuantizedDense
-TrainingSet(null_train, mixture, known=None)
+TrainingSet(null_train, mixture, known_rows=None)
 TrainingSet.labelled()
 TrainingSet.n_known
 Transcript(run_id='', spec=None, agents=<factory>, roster=(), n_tests=0, left=<factory>,

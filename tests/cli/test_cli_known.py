@@ -32,17 +32,19 @@ def frame(n, seed, novel=False):
 def files(tmp_path, request):
     null = frame(N_NULL, 0)
     test = pd.concat([frame(N_TEST - N_NOVEL, 1), frame(N_NOVEL, 2, True)], ignore_index=True)
-    known = frame(N_KNOWN, 3, True).assign(txn=range(N_KNOWN), fraud=1, kind="mule", note="new")
+    known_rows = frame(N_KNOWN, 3, True).assign(
+        txn=range(N_KNOWN), fraud=1, kind="mule", note="new"
+    )
     test.insert(0, "txn", range(N_TEST))
-    for name, rows in {"null": null, "test": test, "known": known}.items():
+    for name, rows in {"null": null, "test": test, "known": known_rows}.items():
         path = tmp_path / f"{name}.{request.param}"
         rows.to_csv(path, index=False) if request.param == "csv" else rows.to_parquet(path)
     return tmp_path, request.param
 
 
-def command(conovel, files, *more, known="known"):
+def command(conovel, files, *more, known_rows="known"):
     folder, ending = files
-    paths = [f"{name}.{ending}" for name in ("null", "test", known)]
+    paths = [f"{name}.{ending}" for name in ("null", "test", known_rows)]
     options = zip(("--null", "--test", "--known"), paths, strict=True)
     given = [word for option in options for word in option]
     usual = ["--id", "txn", "--kind", "when=date", "--scorer", "logistic"]
@@ -109,7 +111,7 @@ def write_known(files, **columns):
 )
 def test_bad_rows_are_named(conovel, files, columns, words, memory):
     write_known(files, **columns)
-    done = command(conovel, files, *memory, known="odd")
+    done = command(conovel, files, *memory, known_rows="odd")
     assert done.returncode == 2
     assert words in done.stderr
     assert f"odd.{files[1]}" in done.stderr
@@ -135,7 +137,7 @@ def test_other_refusals(conovel, files):
             cwd=folder,
         ).stderr
     )
-    assert command(conovel, files, known="gone").returncode == 2
+    assert command(conovel, files, known_rows="gone").returncode == 2
 
 
 def test_kinds(files):
@@ -147,9 +149,9 @@ def test_kinds(files):
         ("fraud", ("fraud", "note", "kind"), ("1",) * N_KNOWN),
         (None, ("fraud", "note", "kind"), None),
     ):
-        known = KnownFile(paths[2], column)
+        known_rows = KnownFile(paths[2], column)
         reading = ReadingOptions(exclude=exclude)
-        *_, table = read_samples_of_files(*paths[:2], None, "txn", reading, known)
+        *_, table = read_samples_of_files(*paths[:2], None, "txn", reading, known_rows)
         held = tuple(table["kind"].to_pylist()) if "kind" in table.column_names else None
         assert held == kinds
 
@@ -165,10 +167,10 @@ def test_the_work_depends_on_known_rows(files, monkeypatch):
     def broken_off(*_, **__):
         raise KeyboardInterrupt
 
-    for known in (None, "known", "odd"):
+    for known_rows in (None, "known", "odd"):
         write_known(files, a=np.arange(N_KNOWN) / 7)
-        given = None if known is None else KnownFile(folder / f"{known}.{ending}")
-        reading = ReadingOptions(exclude=("fraud", "note")) if known == "known" else AS_FOUND
+        given = None if known_rows is None else KnownFile(folder / f"{known_rows}.{ending}")
+        reading = ReadingOptions(exclude=("fraud", "note")) if known_rows == "known" else AS_FOUND
         with monkeypatch.context() as patch:
             patch.setattr("conovel.runs.file_detection.step_up_counts", broken_off)
             with pytest.raises(KeyboardInterrupt):
@@ -176,7 +178,7 @@ def test_the_work_depends_on_known_rows(files, monkeypatch):
                     *(detector, *paths, folder / "out.csv"),
                     id_column="txn",
                     reading=reading,
-                    known=given,
+                    known_rows=given,
                 )
         manifest = json.loads((folder / ".out.csv.work" / "manifest.json").read_text())
         keys.append(manifest["key"])
@@ -193,11 +195,16 @@ def test_a_pipeline_reads_known_frames_in_pieces(files):
     detector = cn.AdaDetect(make_pipeline(one_hot, LogisticRegression(max_iter=500)))
     paths = [folder / f"{name}.{ending}" for name in ("null", "test", "odd")]
     reading = ReadingOptions(exclude=("when",))
-    known = KnownFile(paths[2])
-    normals, tests, table = read_samples_of_files(*paths[:2], None, "txn", reading, known)
+    known_rows = KnownFile(paths[2])
+    normals, tests, table = read_samples_of_files(*paths[:2], None, "txn", reading, known_rows)
     whole = detector.detect(normals.features, tests.features, table)
     detect_files(
-        detector, *paths[:2], folder / "o.parquet", id_column="txn", reading=reading, known=known
+        detector,
+        *paths[:2],
+        folder / "o.parquet",
+        id_column="txn",
+        reading=reading,
+        known_rows=known_rows,
     )
     assert np.array_equal(pq.read_table(folder / "o.parquet")["score"].to_numpy(), whole.scores)
 
@@ -213,9 +220,9 @@ def test_a_missing_file_is_named(tmp_path):
 def write_agents(folder):
     for j, name in enumerate("ns"):
         rng = np.random.default_rng(j)
-        null, test, known = (rng.normal(size=(n, 3)) for n in (300, 120, 20))
+        null, test, known_rows = (rng.normal(size=(n, 3)) for n in (300, 120, 20))
         test[-36:] += 3
-        for what, rows in {"null": null, "test": test, "known": known + 3}.items():
+        for what, rows in {"null": null, "test": test, "known": known_rows + 3}.items():
             pd.DataFrame(rows, columns=["a", "b", "c"]).assign(
                 **({"class": "mule"} if what == "known" else {})
             ).to_csv(folder / f"{name}-{what}.csv", index=False)

@@ -125,9 +125,9 @@ def test_known_novelties_of_one_site_reach_the_others_as_in_one_process(
     text = path.read_text()
     table = pa.table(rows["south"][1])
     is_novel = np.arange(table.num_rows) >= 0.9 * table.num_rows  # as the design draws them
-    known = table.filter(pa.array(is_novel)).slice(0, 20)
+    known_rows = table.filter(pa.array(is_novel)).slice(0, 20)
     file = path.parent / "known.parquet"
-    pq.write_table(known, file)
+    pq.write_table(known_rows, file)
     changed = text.replace("[data]", f'[data]\nknown = "{file}"')
     changed = changed.replace("[consent]", "[consent]\nshare_known = true")
     assert changed.count("known") > text.count("known")
@@ -141,7 +141,7 @@ def test_known_novelties_of_one_site_reach_the_others_as_in_one_process(
     network = in_process(account)
     plain = network.run()
     network.agents = [
-        replace(agent, X_known=known) if agent.name == "south" else agent
+        replace(agent, X_known=known_rows) if agent.name == "south" else agent
         for agent in network.agents
     ]
     expected = network.run()

@@ -29,7 +29,7 @@ def columns(rows):
     return {f"x{j}": rows[:, j] for j in range(rows.shape[1])}
 
 
-def write_sites(folder, known=True, consent="", data=""):
+def write_sites(folder, known_rows=True, consent="", data=""):
     """Write the settings and rows of three sites, of which south knows some novelties."""
     files, (rows, novel) = {}, draw()
     for name, (null, test) in rows.items():
@@ -37,7 +37,7 @@ def write_sites(folder, known=True, consent="", data=""):
         site.mkdir(parents=True)
         write_table(site / "null.parquet", columns(null))
         write_table(site / "test.parquet", columns(test))
-        has = known and name == "south"
+        has = known_rows and name == "south"
         if has:
             kinds = {"class": ["mule"] * len(novel)}
             pq.write_table(pa.table(columns(novel) | kinds), site / "known.parquet")
@@ -65,11 +65,11 @@ def run(folder, regime="full", **more):
 
 def test_the_settings(tmp_path):
     file = write_sites(tmp_path)["south"]
-    assert file.known == tmp_path / "south" / "known.parquet"
+    assert file.known_rows == tmp_path / "south" / "known.parquet"
     assert file.kind_column == "class"
     assert not file.limits.share_known
     assert write_sites(tmp_path / "b", consent="share_known = true")["south"].limits.share_known
-    assert write_sites(tmp_path / "c", known=False)["south"].known is None
+    assert write_sites(tmp_path / "c", known_rows=False)["south"].known_rows is None
     with pytest.raises(cn.InputError, match="share_known"):
         write_sites(tmp_path / "d", consent="share_known = 1")
 

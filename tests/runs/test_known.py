@@ -18,21 +18,21 @@ def draw(n_null=300, n_test=100, n_novel=30, seed=0, shift=3.0):
     rng = np.random.default_rng(seed)
     X_null, X_test = rng.normal(size=(n_null, 3)), rng.normal(size=(n_test, 3))
     X_test[n_test - n_novel :] += shift
-    known = rng.normal(size=(20, 3)) + shift
-    return tuple(pd.DataFrame(rows, columns=COLUMNS) for rows in (X_null, X_test, known))
+    known_rows = rng.normal(size=(20, 3)) + shift
+    return tuple(pd.DataFrame(rows, columns=COLUMNS) for rows in (X_null, X_test, known_rows))
 
 
 NULL, TEST, KNOWN = draw()
 
 
-def detect(known=None, scorer="logistic", **more):
-    return cn.AdaDetect(scorer).detect(NULL, TEST, known, **more)
+def detect(known_rows=None, scorer="logistic", **more):
+    return cn.AdaDetect(scorer).detect(NULL, TEST, known_rows, **more)
 
 
 def test_known_novelties_count_and_are_named():
     result = detect(KNOWN.assign(kind="mule account"))
     assert result.choices["known"].winner == "with known novelties"
-    assert (result.n_known, result.explainer.known.kinds) == (20, ("mule account",) * 20)
+    assert (result.n_known, result.explainer.known_rows.kinds) == (20, ("mule account",) * 20)
     assert result.rejected.size == len(TEST)
     assert not np.array_equal(result.scores, detect().scores)
 
@@ -78,11 +78,11 @@ def test_known_rows_that_are_all_test_rows_still_give_a_result():
         (KNOWN.assign(kinds="mule"), ColumnError, "'kinds'"),
     ],
 )
-def test_what_is_refused(known, error, words):
-    null = NULL.to_numpy() if isinstance(known, np.ndarray) else NULL
-    test = TEST.to_numpy() if isinstance(known, np.ndarray) else TEST
+def test_what_is_refused(known_rows, error, words):
+    null = NULL.to_numpy() if isinstance(known_rows, np.ndarray) else NULL
+    test = TEST.to_numpy() if isinstance(known_rows, np.ndarray) else TEST
     with pytest.raises(error, match=words):
-        cn.AdaDetect("logistic").detect(null, test, known)
+        cn.AdaDetect("logistic").detect(null, test, known_rows)
 
 
 def test_dates_and_categories():
@@ -94,7 +94,7 @@ def test_dates_and_categories():
 
     samples = [mixed(frame, seed) for seed, frame in enumerate((NULL, TEST, KNOWN))]
     result = cn.AdaDetect("logistic", schema={"when": "date"}).detect(*samples)
-    assert result.explainer.known.values.shape == (20, result.explainer.null_train.shape[1])
+    assert result.explainer.known_rows.values.shape == (20, result.explainer.null_train.shape[1])
     assert result.choices["known"].chosen
 
 
@@ -108,26 +108,26 @@ def test_narrow_numbers_are_rounded_alike():
     narrow = [frame.astype("float32") for frame in (NULL, TEST)]
     result = cn.AdaDetect("logistic").detect(*narrow, KNOWN)
     rounded = KNOWN.to_numpy().astype("float32").astype("float64")
-    assert np.array_equal(result.explainer.known.values, rounded)
+    assert np.array_equal(result.explainer.known_rows.values, rounded)
 
 
 # Agents -------------------------------------------------------------------------------------
 
 
-def agents(known=KNOWN, n=2):
+def agents(known_rows=KNOWN, n=2):
     names = "abc"[:n]
     listed = []
     for seed, name in enumerate(names):
         X_null, X_test, _ = draw(400, 160, 48, seed=seed)
-        listed.append(cn.Agent(name, X_null, X_test, X_known=known if name == "a" else None))
+        listed.append(cn.Agent(name, X_null, X_test, X_known=known_rows if name == "a" else None))
     return listed
 
 
 @pytest.mark.parametrize("regime", ["isolated", "counts", "split", "full", "joint", "pooled"])
 def test_an_agent_learns_from_what_it_knows(regime):
     with_known, without = (
-        cn.Network(agents(known), regime=regime, scorer="logistic").run()
-        for known in (KNOWN, None)
+        cn.Network(agents(known_rows), regime=regime, scorer="logistic").run()
+        for known_rows in (KNOWN, None)
     )
     assert with_known["a"].choices["known"].chosen
     assert "known" not in without["a"].choices
@@ -164,15 +164,15 @@ def sites(share_known, bits):
     members = read_agents(spec, network.agents, network.scorer)
     opened = open_sites(spec, members)["a"]
     work = opened.work.__class__(**{**vars(opened.work), "share_known": share_known})
-    return Site(opened.null, opened.test, work, known=opened.known)
+    return Site(opened.null, opened.test, work, known_rows=opened.known_rows)
 
 
 @pytest.mark.parametrize("bits", ["compact", 4, None])
 def test_what_leaves_is_learnt_without_known_rows_unless_they_are_shared(bits):
     private, shared, none = sites(False, bits), sites(True, bits), sites(False, bits)
-    none.known = None
+    none.known_rows = None
     blobs = [site.models(0, ["a", "b"])["b"] for site in (private, shared, none)]
     assert blobs[0] == blobs[2]
     assert blobs[0] != blobs[1]
     assert decode(blobs[0]).n_features == 3
-    assert private.fitted.known.chosen  # its own score knows them all the same
+    assert private.fitted.known_rows.chosen  # its own score knows them all the same

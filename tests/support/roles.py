@@ -227,11 +227,11 @@ def _scores_by_row(
 # The runs --------------------------------------------------------------------------------------
 
 
-def in_network(known: Sequence[Any] = (), **options: Any) -> Run:
+def in_network(known_rows: Sequence[Any] = (), **options: Any) -> Run:
     """Run `cn.Network`; the first agents have known novelties, which do not change the cut."""
 
     def run(samples: Sequence[Sample], scorer: Any, blocks: Sequence[Block] | None) -> Seen | None:
-        novel = dict(zip(NAMES, known if blocks else (), strict=False))
+        novel = dict(zip(NAMES, known_rows if blocks else (), strict=False))
         agents = [
             cn.Agent(name, *sample, X_known=novel.get(name))
             for name, sample in zip(NAMES, samples, strict=False)
@@ -268,13 +268,13 @@ def in_network(known: Sequence[Any] = (), **options: Any) -> Run:
     return run
 
 
-def in_detector(known: Any = None, **options: Any) -> Run:
+def in_detector(known_rows: Any = None, **options: Any) -> Run:
     """Run `cn.AdaDetect`, with known novelties if there are any."""
 
     def run(samples: Sequence[Sample], scorer: Any, blocks: Sequence[Block] | None) -> Seen | None:
         [sample] = samples
         given = options if blocks else {k: v for k, v in options.items() if k != "schema"}
-        result = cn.AdaDetect(scorer, **given).detect(*sample, known if blocks else None)
+        result = cn.AdaDetect(scorer, **given).detect(*sample, known_rows if blocks else None)
         if blocks is None:
             return None
         null_scores = np.full(len(sample.X_null), np.nan)
@@ -289,7 +289,7 @@ def in_files(
     *,
     piece: int = 16,
     write: Callable[[Path, Sample], tuple[Path, Path]] | None = None,
-    known: KnownFile | None = None,
+    known_rows: KnownFile | None = None,
     **options: Any,
 ) -> Run:
     """Run `detect_files` on files that are read a few rows at a time: Parquet, or by `write`."""
@@ -303,8 +303,8 @@ def in_files(
         given = options if blocks else {k: v for k, v in options.items() if k != "schema"}
         with _cut_into(piece) as noted:
             detector = cn.AdaDetect(scorer, **given)
-            novel = known if blocks else None
-            result = detect_files(detector, *paths, here / "out.parquet", known=novel)
+            novel = known_rows if blocks else None
+            result = detect_files(detector, *paths, here / "out.parquet", known_rows=novel)
         if blocks is None:
             return None
         test_scores = pa_parquet.read_table(result.out)["score"].to_numpy()

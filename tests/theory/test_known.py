@@ -54,7 +54,7 @@ def counted(run):
 @pytest.mark.parametrize("scorer", [*NAMED, WeightedForests(n_trees=6), ["logistic", "boosting"]])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_roles_in_a_detector(scorer, few_trees):
-    run, choices = counted(in_detector(known=known_rows(), level="1/5"))
+    run, choices = counted(in_detector(known_rows=known_rows(), level="1/5"))
     assert_roles_do_not_matter(run, draw(), scorer)
     assert choices == [1, 1]
 
@@ -72,7 +72,7 @@ class KnownByPlace(Scorer):
 
 
 def test_a_score_that_sees_roles_is_caught():
-    run, _ = counted(in_detector(known=known_rows(), level="1/5"))
+    run, _ = counted(in_detector(known_rows=known_rows(), level="1/5"))
     with pytest.raises(AssertionError, match="have other scores"):
         assert_roles_do_not_matter(run, draw(), KnownByPlace())
 
@@ -93,7 +93,7 @@ def test_a_score_that_sees_roles_is_caught():
 def test_roles_in_a_network(regime, composite, bits, scorer, few_trees):
     """The first agent knows some novelties, the second none."""
     options = {"regime": regime, "composite": composite, "bits": bits, "level": "1/5"}
-    run, choices = counted(in_network(known=[known_rows()], **options))
+    run, choices = counted(in_network(known_rows=[known_rows()], **options))
     assert_roles_do_not_matter(run, draw(2), scorer, splits_rows=regime == "split")
     assert choices
     assert all(choices)
@@ -104,7 +104,7 @@ def test_roles_in_files(tmp_path, scorer):
     path = tmp_path / "known.parquet"
     rows = known_rows()
     pa_parquet.write_table(pa.table({f"x{j}": rows[:, j] for j in range(3)}), path)
-    run, choices = counted(in_files(tmp_path, known=KnownFile(path), level="1/5"))
+    run, choices = counted(in_files(tmp_path, known_rows=KnownFile(path), level="1/5"))
     assert_roles_do_not_matter(run, draw(), scorer)
     assert choices == [1, 1]
 
@@ -116,11 +116,11 @@ LEVEL, N_TEST = 0.2, 20
 
 def false_share(trial, n_novel):
     rng = np.random.default_rng([trial, n_novel])
-    X_null, X_test, known = (rng.normal(size=(n, 3)) for n in (398, N_TEST, 20))
+    X_null, X_test, known_rows = (rng.normal(size=(n, 3)) for n in (398, N_TEST, 20))
     X_test[N_TEST - n_novel :, 0] += 4
-    known[:, 0] += 4
+    known_rows[:, 0] += 4
     detector = cn.AdaDetect("logistic", LEVEL, 0.5, random_state=trial)
-    result = detector.detect(X_null, X_test, known, check=False)
+    result = detector.detect(X_null, X_test, known_rows, check=False)
     assert result.n_calibration == 199
     false = result.rejected[: N_TEST - n_novel].sum()
     return false / max(result.n_rejected, 1), result.choices["known"].chosen

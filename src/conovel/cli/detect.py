@@ -93,7 +93,7 @@ def detect(
     *,
     test: Path,
     null: Path | None = None,
-    known: Path | None = None,
+    known_file: Path | None = None,
     kind_column: str | None = None,
     detector: Path | None = None,
     ledger: Path | None = None,
@@ -132,7 +132,7 @@ def detect(
     expected to be false alarms, whatever the model, provided the known normals and the normal test
     rows come from the same source.
     """
-    require_there(null, test, known, detector)
+    require_there(null, test, known_file, detector)
     from conovel.cli.ledger import begin_ledger  # noqa: PLC0415
     from conovel.rows.datafiles import describe_files  # noqa: PLC0415
     from conovel.rows.storage import beside, require_writable, write_json  # noqa: PLC0415
@@ -143,7 +143,7 @@ def detect(
     files = DetectFiles(
         null,
         test,
-        as_known_file(known, kind_column),
+        as_known_file(known_file, kind_column),
         out,
         options.features,
         options.id_column,
@@ -183,10 +183,10 @@ def detect(
             confidence,
         )
     source = {"null": str(null)} if detector is None else {"detector": str(detector)}
-    paths = (null, test, known)
+    paths = (null, test, known_file)
     read_as = describe_files([path for path in paths if path is not None], reading)
     summary = {"command": "detect", **source, "test": str(test), "read_as": read_as}
-    summary |= result.summary() | about_known(result, known)
+    summary |= result.summary() | about_known(result, known_file)
     if certificate is not None:
         summary["certificate"] = result.certificate(certificate).to_dict()
     if out is not None:
@@ -218,7 +218,7 @@ def _with_kept(detector: Path, files: DetectFiles, level: str | None) -> _Found:
         raise InputError(
             "a detector has its known normals and columns: leave --null and --columns"
         )
-    if files.known is not None:
+    if files.known_file is not None:
         raise InputError(
             "the score of a detector is learnt already: leave --known, or detect with --null"
         )
@@ -287,15 +287,15 @@ def _in_memory(detector: AdaDetect, files: DetectFiles) -> _Found:
     with stages() as show, named_samples(reading, *files.both, files.known_path):
         show.stage("reading files")
         before = state_of(files.test)
-        wanted, known = (*files.both, columns, files.id_column, reading), None
-        if files.known is None:
+        wanted, known_rows = (*files.both, columns, files.id_column, reading), None
+        if files.known_file is None:
             normals, rows = read_pair_of_files(*wanted)
         else:
-            normals, rows, known = read_samples_of_files(*wanted, files.known)
+            normals, rows, known_rows = read_samples_of_files(*wanted, files.known_file)
         result = detector.detect(
             normals.features,
             rows.features,
-            known,
+            known_rows,
             ids=rows.ids,
             on_stage=show.stage,
             on_finding=show.finding,
@@ -333,7 +333,7 @@ def _in_pieces(
             check=files.check,
             most_reasons=files.most_reasons,
             keep_columns=files.keep_columns,
-            known=files.known,
+            known_file=files.known_file,
         )
     return result, of_files(result), result.reasons
 
@@ -346,7 +346,7 @@ class DetectFiles(NamedTuple):
 
     null: Path | None
     test: Path
-    known: KnownFile | None
+    known_file: KnownFile | None
     out: Path | None
     columns: list[str] | None
     id_column: str | None
@@ -366,7 +366,7 @@ class DetectFiles(NamedTuple):
     @property
     def known_path(self) -> Path | None:
         """The file of known novelties, if there is one."""
-        return None if self.known is None else self.known.path
+        return None if self.known_file is None else self.known_file.path
 
 
 def write_decisions(

@@ -42,7 +42,10 @@ if TYPE_CHECKING:
     test_share="Share of the rows that is tested.",
     known_share="What are labels worth? Set this share of the novelties aside, such as 0.2, and"
     " detect with 0, 5, 20 and 100 of them known.",
-    known="Known novelties from elsewhere, for every trial: a file with the same columns.",
+    known_file=typer.Option(
+        "--known",
+        help="Known novelties from elsewhere, for every trial: a file with the same columns.",
+    ),
     plot="With --known-share, where to draw power against known novelties (.png, .svg or .pdf).",
     keep="Columns that look like ids or labels, but are features.",
     out="Where to write the result (.json).",
@@ -57,7 +60,7 @@ def evaluate(
     repeats: int | None = None,
     test_share: str = "0.3",
     known_share: str | None = None,
-    known: Path | None = None,
+    known_file: Path | None = None,
     plot: Path | None = None,
     keep: str | None = None,
     scorer: str = "automatic",
@@ -81,7 +84,7 @@ def evaluate(
     normals. Rows dealt at random show what the promise is worth; by order they show whether it
     applies to rows that come later.
     """
-    require_there(data, known, options.schema)
+    require_there(data, known_file, options.schema)
     if plot is not None and known_share is None:
         raise InputError("--plot draws power against known novelties: give --known-share, too")
     if repeats is not None:
@@ -93,7 +96,11 @@ def evaluate(
     with stages() as show:
         show.stage("reading rows")
         rows = read_table(data, options.reading)
-        novel = None if known is None else read_labelled_known(known, rows, label, order, options)
+        novel = (
+            None
+            if known_file is None
+            else read_labelled_known(known_file, rows, label, order, options)
+        )
         result = deal(
             rows,
             label,

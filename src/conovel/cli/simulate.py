@@ -241,12 +241,12 @@ def _read_agents(
     from conovel.runs.agents import Agent  # noqa: PLC0415
 
     split = [_named_files(text) for text in texts]
-    if kind_column is not None and not any(known for *_, known in split):
+    if kind_column is not None and not any(known_file for *_, known_file in split):
         raise InputError("--kind-column names a column of known novelties: no --agent has any")
     participants = []
-    for name, null, test, known in split:
+    for name, null, test, known_file in split:
         reading, features = columns_read(schema, options.reading, options.features)
-        file = as_known_file(known, kind_column if known else None)
+        file = as_known_file(known_file, kind_column if known_file else None)
         normals, rows, novel = read_samples_of_files(
             null, test, features, options.id_column, reading, file
         )
@@ -268,8 +268,8 @@ def _named_files(text: str) -> tuple[str, Path, Path, Path | None]:
     paths = files.split(",")
     if not (name and all(paths) and 2 <= len(paths) <= 3):
         raise InputError(f"--agent {text}: write NAME=NULL,TEST or NAME=NULL,TEST,KNOWN")
-    null, test, *known = map(Path, paths)
-    return name, null, test, known[0] if known else None
+    null, test, *known_file = map(Path, paths)
+    return name, null, test, known_file[0] if known_file else None
 
 
 def _read_dropouts(texts: list[str] | None) -> dict[str, Phase]:

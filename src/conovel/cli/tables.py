@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 _HELP: Mapping[str, Any] = {
     "columns": "Feature columns, separated by commas; all of them if not given.",
     "id_column": typer.Option("--id", help="Column that names the rows; never a feature."),
-    "known": "Known novelties, confirmed cases: a file with the same columns. The score learns"
-    " from them; they are never tested.",
+    "known_file": typer.Option(
+        "--known",
+        help="Known novelties, confirmed cases: a file with the same columns. The score learns"
+        " from them; they are never tested.",
+    ),
     "kind_column": "Column of --known that says of which kind a row is, for reasons; `kind` if not"
     " given and there.",
     "exclude": "Columns that are no features, such as ids and labels: separated by commas, or one"
@@ -166,13 +169,13 @@ def named_samples(
     reading: ReadingOptions,
     null: Path | None = None,
     test: Path | None = None,
-    known: Path | None = None,
+    known_file: Path | None = None,
 ) -> Iterator[None]:
     """Call samples by their files in errors and warnings, and rows by their lines.
 
     In memory they are X_null, X_test and X_known, which are no words of the command line.
     """
-    paths = {"X_null": null, "X_test": test, "X_known": known}
+    paths = {"X_null": null, "X_test": test, "X_known": known_file}
     files = {name: path for name, path in paths.items() if path is not None}
     show = warnings.showwarning
 
@@ -215,28 +218,30 @@ def add_read_rows(table: Table, read_as: Mapping[str, str]) -> None:
         table.add_row("read", f"{names} as {dialect}")
 
 
-def as_known_file(known: Path | None, kind_column: str | None) -> KnownFile | None:
+def as_known_file(known_file: Path | None, kind_column: str | None) -> KnownFile | None:
     """Return the file of known novelties, if there is one."""
     from conovel.rows.known_files import KnownFile  # noqa: PLC0415
 
-    if known is None and kind_column is not None:
+    if known_file is None and kind_column is not None:
         raise InputError("--kind-column names a column of --known: give that file, too")
-    return None if known is None else KnownFile(known, kind_column)
+    return None if known_file is None else KnownFile(known_file, kind_column)
 
 
-def about_known(result: Detection | FileDetection, known: Path | None) -> dict[str, Any]:
+def about_known(result: Detection | FileDetection, known_file: Path | None) -> dict[str, Any]:
     """Return what a summary says of known novelties, where there are any."""
-    if known is None:
+    if known_file is None:
         return {}
-    about: dict[str, Any] = {"path": str(known), "n_rows": result.n_known}
+    about: dict[str, Any] = {"path": str(known_file), "n_rows": result.n_known}
     if (choice := result.choices.get("known")) is not None:
         about["choice"] = choice.to_dict()
     return {"known": about}
 
 
-def add_known_rows(table: Table, result: Detection | FileDetection, known: Path | None) -> None:
+def add_known_rows(
+    table: Table, result: Detection | FileDetection, known_file: Path | None
+) -> None:
     """Say in a table how many novelties were known, and how far they counted."""
-    if known is None:
+    if known_file is None:
         return
     table.add_row("known novelties", f"{result.n_known:,}")
     if (choice := result.choices.get("known")) is not None:

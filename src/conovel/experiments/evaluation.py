@@ -170,7 +170,7 @@ class Evaluation:
         spread = {what: self.spread(what) for what in ("fdp", "power")}
         by_known = [{"n_known": n} | self.with_known(n).to_dict() for n in self.by_known]
         kept = ("n_known", "fdp", "power", "sd", "standard_error")
-        known = [{key: one[key] for key in kept} for one in by_known]
+        known_rows = [{key: one[key] for key in kept} for one in by_known]
         return {
             "command": "evaluate",
             "level": str(self.level),
@@ -188,7 +188,7 @@ class Evaluation:
                 | {"warnings": sorted({finding.kind for finding in trial.warnings})}
                 for trial in self.trials
             ],
-        } | ({"by_known": known} if known else {})
+        } | ({"by_known": known_rows} if known_rows else {})
 
 
 def evaluate(
@@ -279,15 +279,15 @@ def evaluate(
         if keys is None
         else _by_order(is_novel, share, n_trials, order_of(keys), seed, aside)
     )
-    numbers = _numbers(min(len(deal.known) for deal in deals))
+    numbers = _numbers(min(len(deal.known_rows) for deal in deals))
     done: dict[int, list[Trial]] = {n: [] for n in numbers}
     for i, deal in enumerate(deals):
         for n in numbers:
             tell(f"trial {i + 1} of {n_trials}" + (f", {n:,} known novelties" if n else ""))
             detector = AdaDetect(scorer, level, train_fraction, pi0, seed + i, schema=schema)
-            known = take(rows, deal.known[:n]) if n else X_known
+            known_rows = take(rows, deal.known_rows[:n]) if n else X_known
             with once_warned(i or n):
-                result = detector.detect(take(rows, deal.null), take(rows, deal.test), known)
+                result = detector.detect(take(rows, deal.null), take(rows, deal.test), known_rows)
             done[n].append(_counted(result, deal, is_novel))
     by_known = {n: tuple(trials) for n, trials in done.items()}
     of_none = by_known[0]
@@ -312,7 +312,7 @@ class _Deal(NamedTuple):
 
     null: NDArray[np.intp]
     test: NDArray[np.intp]
-    known: NDArray[np.intp]
+    known_rows: NDArray[np.intp]
 
 
 def _numbers(n_aside: int) -> list[int]:
@@ -351,11 +351,11 @@ def _at_random(
     """Deal the rows at random, in random order."""
     n_test = min(max(int(share * is_novel.size), 1), is_novel.size - 1)
     for i in range(n_trials):
-        known = _set_aside(np.flatnonzero(is_novel), aside, [seed, i, 1])
+        known_rows = _set_aside(np.flatnonzero(is_novel), aside, [seed, i, 1])
         places = np.random.default_rng([seed, i]).permutation(is_novel.size)
-        places = places[~np.isin(places, known)]
+        places = places[~np.isin(places, known_rows)]
         untested = places[n_test:]
-        yield _Deal(_some(untested[~is_novel[untested]]), places[:n_test], known)
+        yield _Deal(_some(untested[~is_novel[untested]]), places[:n_test], known_rows)
 
 
 def _by_order(
@@ -373,10 +373,10 @@ def _by_order(
             f"{counted(places.size - start, 'row')} to test cannot make {n_trials} batches"
         )
     first = places[:start]
-    known = _set_aside(first[is_novel[first]], aside, [seed, 1])
+    known_rows = _set_aside(first[is_novel[first]], aside, [seed, 1])
     for batch in np.array_split(np.arange(start, places.size), n_trials):
         earlier = places[: batch[0]]
-        yield _Deal(_some(earlier[~is_novel[earlier]]), places[batch], known)
+        yield _Deal(_some(earlier[~is_novel[earlier]]), places[batch], known_rows)
 
 
 def _some(normals: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -73,7 +73,7 @@ class SiteFiles:
                 reading=file.reading,
                 schema=file.schema,
                 memory=file.memory,
-                known=self._known,
+                known_file=self._known,
             )
         reading, columns = columns_read(file.schema, file.reading, file.columns)
         nulls, tests, novel = read_samples_of_files(
@@ -81,14 +81,14 @@ class SiteFiles:
         )
         fixed = work.columns_fixed
         rows = nulls.features, tests.features
-        null, test, known = read_with_known(
+        null, test, known_rows = read_with_known(
             *rows, novel, file.schema, shares_schema=True, fixed=fixed
         )
         self._ids = as_ids(tests.ids, len(test))
         if self.listing is not None:
             settings = agent_settings(file.scorer, work.spec.bits, has_own_seed=True)
             self.listing.facts = network_facts(*rows, self.terms.promised, settings)
-        return Site(null, test, work, known=known)
+        return Site(null, test, work, known_rows=known_rows)
 
     @property
     def _known(self) -> KnownFile | None:
@@ -130,8 +130,8 @@ class SiteFiles:
             written.write(decisions, reasons)
             self._folder.cleanup()
             thin = self._thin(site, site.n_calibration, agent)
-            known = known_findings(site.known, site.null, site.test)
-            findings = written.findings(thin, *known, name=self.file.name)
+            known_rows = known_findings(site.known_rows, site.null, site.test)
+            findings = written.findings(thin, *known_rows, name=self.file.name)
             findings = findings if self.file.check else ()
             results = _without_rows(site)
         else:
@@ -168,7 +168,7 @@ class SiteFiles:
             checked.entries_of(self._ids),
             lambda _: None,
             thin,
-            *(known_findings(site.known, site.null, site.test) if site.known else ()),
+            *(known_findings(site.known_rows, site.null, site.test) if site.known_rows else ()),
             n_agents=len(self.terms.agents),
         )
         return with_findings(result, before, checked).warnings

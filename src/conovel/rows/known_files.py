@@ -113,12 +113,12 @@ def read_samples_of_files(
     columns: Sequence[str] | None,
     id_column: str | None,
     reading: ReadingOptions,
-    known: KnownFile | None,
+    known_rows: KnownFile | None,
 ) -> tuple[Sample, Sample, pa.Table | None]:
     """Read known normals, test rows and known novelties, if there are any, into memory."""
-    of_both = reading if known is None else known.reading_of_others(reading, null, test)
+    of_both = reading if known_rows is None else known_rows.reading_of_others(reading, null, test)
     normals, tests = read_pair_of_files(null, test, columns, id_column, of_both)
-    if known is None:
+    if known_rows is None:
         return normals, tests, None
     types, picked = normals.features.schema, columns is not None
-    return normals, tests, known.read(types, id_column, reading, picked=picked).frame()
+    return normals, tests, known_rows.read(types, id_column, reading, picked=picked).frame()

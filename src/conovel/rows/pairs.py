@@ -115,19 +115,19 @@ def read_with_known(
     given = None if schema is None else as_schema(schema)
     X_known, kinds = without_kinds(X_known, X_null)
     frames = _all_frames(X_null, X_test, X_known, given) if keep_frames else {}
-    known: NDArray[np.float64] | None = None
+    known_rows: NDArray[np.float64] | None = None
     if frames:
         normals, tests, *last = read_frames(frames)
-        known = last[0].values if last else None
+        known_rows = last[0].values if last else None
     else:
         normals, tests = _read_features(X_null, X_test, given, shares_schema=shares_schema)
         if X_known is not None:
-            known = known_features(X_known, normals, given)
+            known_rows = known_features(X_known, normals, given)
     if isinstance(given, Schema):
         require_made_for(given.made_from, normals.contents, tests.contents, fixed=fixed)
     warn_constant(normals, tests)
     warn_shared_rows(normals, tests)
-    return normals, tests, None if known is None else KnownRows(known, kinds)
+    return normals, tests, None if known_rows is None else KnownRows(known_rows, kinds)
 
 
 def without_kinds(X_known: Any, X_null: Any) -> tuple[Any, tuple[str, ...] | None]:

@@ -132,11 +132,13 @@ class AgentRows:
     bits: Bits
     seed: int | None
     group_rows: int | None  # as of SiteWork
-    known: KnownRows | None  # known novelties
+    known_rows: KnownRows | None  # known novelties
 
     def site(self, spec: RunSpec, drawn: int, n_agents: int) -> Site:
         """Make the site of one run; its seed is the agent's own, or the one that was drawn."""
-        return Site(self.null, self.test, self.work(spec, drawn, n_agents), known=self.known)
+        return Site(
+            self.null, self.test, self.work(spec, drawn, n_agents), known_rows=self.known_rows
+        )
 
     def work(self, spec: RunSpec, drawn: int, n_agents: int) -> SiteWork:
         """Say how the site works in one run."""
@@ -163,7 +165,9 @@ def read_agents(
     for agent in agents:
         try:
             samples = agent.X_null, agent.X_test, agent.X_known
-            null, test, known = read_with_known(*samples, schema, shares_schema=True, fixed=fixed)
+            null, test, known_rows = read_with_known(
+                *samples, schema, shares_schema=True, fixed=fixed
+            )
             members[agent.name] = AgentRows(
                 null,
                 test,
@@ -172,7 +176,7 @@ def read_agents(
                 spec.bits if is_inherited(agent.bits) else agent.bits,
                 agent.seed,
                 group_rows,
-                known,
+                known_rows,
             )
         except ConovelError as error:
             raise type(error)(f"agent {agent.name}: {error}") from error
@@ -224,6 +228,6 @@ def _unified(members: Mapping[str, AgentRows]) -> dict[str, AgentRows]:
     unified = {}
     for name, one in members.items():
         null, test = next(alike), next(alike)
-        known = None if one.known is None else one.known.like(one.null, null)
-        unified[name] = replace(one, null=null, test=test, known=known)
+        known_rows = None if one.known_rows is None else one.known_rows.like(one.null, null)
+        unified[name] = replace(one, null=null, test=test, known_rows=known_rows)
     return unified

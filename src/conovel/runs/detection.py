@@ -124,7 +124,7 @@ class Detection(SiteResult):
     @property
     def n_known(self) -> int:
         """Number of known novelties."""
-        rows = None if self.explainer is None else self.explainer.known
+        rows = None if self.explainer is None else self.explainer.known_rows
         return 0 if rows is None else len(rows)
 
     @cached_property

@@ -126,7 +126,7 @@ def detect_files(
     check: bool = True,
     most_reasons: int = 0,
     keep_columns: bool = False,
-    known: KnownFile | None = None,
+    known_file: KnownFile | None = None,
 ) -> FileDetection:
     """Decide which rows of files are novelties, and write the decisions.
 
@@ -137,7 +137,7 @@ def detect_files(
     ----------
     detector : AdaDetect
         Scorer, level and all other settings. `repeats` must be 1.
-    null, test, columns, id_column, reading, memory, engine, on_progress, known
+    null, test, columns, id_column, reading, memory, engine, on_progress, known_file
         As of :func:`conovel.site.open_files.open_files_site`.
     out : Path
         File of decisions, .csv or .parquet.
@@ -169,7 +169,7 @@ def detect_files(
         memory=memory,
         engine=engine,
         on_progress=on_progress or silent,
-        known=known,
+        known_file=known_file,
     )
     try:
         if pi0 is None:
@@ -186,7 +186,9 @@ def detect_files(
         site.close()  # the same inputs would only fail again
         raise
     thin = thin_finding(histogram.n_calibration, histogram.size, level, pi0)
-    of_known = known_findings(site.known, site.null, site.test) if check and site.known else ()
+    of_known = (
+        known_findings(site.known_rows, site.null, site.test) if check and site.known_rows else ()
+    )
     findings = written.findings(thin, *of_known) if check else ()
     site.close()
     release_unused()
@@ -203,7 +205,7 @@ def detect_files(
         confidence=sure,
         reasons=reasons,
         warnings=findings,
-        n_known=0 if site.known is None else len(site.known),
+        n_known=0 if site.known_rows is None else len(site.known_rows),
     )
 
 

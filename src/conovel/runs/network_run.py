@@ -110,10 +110,13 @@ def _run_pooled(
     null, test = pool_pairs(
         [(site.null.in_memory(), site.test.in_memory()) for site in sites.values()]
     )
-    known = join_known(
-        [one.known and one.known.like(one.null.in_memory(), null) for one in sites.values()]
+    known_rows = join_known(
+        [
+            one.known_rows and one.known_rows.like(one.null.in_memory(), null)
+            for one in sites.values()
+        ]
     )
-    pool = Site(null, test, replace(first.work, n_agents=1), known=known)
+    pool = Site(null, test, replace(first.work, n_agents=1), known_rows=known_rows)
     pool.ranks({})
     outcome = step_up([(pool.test_ranks, pool.n_calibration)], spec.level, spec.pi0)
     stops = np.cumsum([len(site.test) for site in sites.values()])[:-1]
@@ -289,7 +292,7 @@ def check_sites(
             checked.entries_of(as_ids(agent.ids, len(site.test))),
             partial(_note_of, note, agent.name),
             thin.get(agent.name),
-            *(known_findings(site.known, site.null, site.test) if site.known else ()),
+            *(known_findings(site.known_rows, site.null, site.test) if site.known_rows else ()),
             n_agents=len(sites),
         )
     return findings

@@ -80,7 +80,7 @@ class Samples(NamedTuple):
     null: Rows
     test: Rows
     ids: NDArray[Any] | None
-    known: KnownRows | None = None  # known novelties
+    known_rows: KnownRows | None = None  # known novelties
     train_only: NDArray[np.bool_] | None = None  # known normals that never calibrate
 
     def split(self, settings: OneSiteSettings) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -151,8 +151,8 @@ def detect_rows(
 def _about_novelties(samples: Samples, judged: Judged | None) -> tuple[Finding, ...]:
     """Say what speaks against known novelties and verdicts, where there are any."""
     findings: tuple[Finding, ...] = ()
-    if samples.known is not None:
-        findings = known_findings(samples.known, samples.null, samples.test)
+    if samples.known_rows is not None:
+        findings = known_findings(samples.known_rows, samples.null, samples.test)
     return findings if judged is None else findings + judged.findings()
 
 
@@ -165,11 +165,13 @@ def read_samples(
     X_known: Any = None,
 ) -> Samples:
     """Read all samples and bring them to the same columns and types."""
-    null, test, known = read_with_known(X_null, X_test, X_known, schema, keep_frames=keep_frames)
+    null, test, known_rows = read_with_known(
+        X_null, X_test, X_known, schema, keep_frames=keep_frames
+    )
     names = None if ids is None else as_ids(ids, len(test))
     if len(null) < 2:
         require_two(len(null))
-    return Samples(null, test, names, known)
+    return Samples(null, test, names, known_rows)
 
 
 def plan_calibration(samples: Samples, settings: OneSiteSettings) -> Finding | None:
@@ -188,7 +190,7 @@ def detect_once(
     samples: Samples, settings: OneSiteSettings, tell: Callable[[str], None]
 ) -> Detection:
     """Split, learn, rank and decide; rows are read and checked before."""
-    null, test, ids, known, _ = samples
+    null, test, ids, known_rows, _ = samples
     train, calibration = samples.split(settings)
     candidates, null_train = settings.candidates, null.values[train]
     if settings.keep_frames:
@@ -198,11 +200,13 @@ def detect_once(
     learnt_from = mixture
     if len(mixture.position) > settings.max_train_rows:
         learnt_from = training_sample(mixture, settings.max_train_rows)
-    training = TrainingSet(null_train, learnt_from, None if known is None else known.values)
+    training = TrainingSet(
+        null_train, learnt_from, None if known_rows is None else known_rows.values
+    )
     fitted, all_scores = fit_and_score(candidates, training, mixture, tell)
     known_scores, scores = np.split(all_scores, [calibration.size])
     views = views_of(null.encoder, null.columns or range(null.width))
-    made = {"scorer": fitted.selection, "known": fitted.known}
+    made = {"scorer": fitted.selection, "known": fitted.by_known}
     tell("deciding")
     return decide_alone(
         test,
@@ -214,7 +218,7 @@ def detect_once(
         scorer=fitted.scorer.label,
         guarantee=one_site(settings.level, settings.pi0),
         choices={what: one for what, one in made.items() if one is not None},
-        explainer=Explainer(fitted, null_train, views, known),
+        explainer=Explainer(fitted, null_train, views, known_rows),
     )
 
 

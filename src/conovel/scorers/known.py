@@ -136,12 +136,15 @@ def find_likeness(training: TrainingSet) -> tuple[Likeness, FittedScorer] | None
 
     Proof: Theorem 1 (docs/theory.md#thm-valid).
     """
-    assert training.known is not None  # noqa: S101  (callers check)
-    known = Mixture.of(training.known).rows  # in an order that does not depend on theirs
-    n_known, n_train = len(known), len(training.null_train)
+    assert training.known_rows is not None  # noqa: S101  (callers check)
+    known_rows = Mixture.of(training.known_rows).rows  # in an order that does not depend on theirs
+    n_known, n_train = len(known_rows), len(training.null_train)
     rows, labels = training.labelled()
     n_rows = len(rows)
-    rows, labels = np.concatenate([rows, known]), np.append(labels, np.ones(n_known, dtype=int))
+    rows, labels = (
+        np.concatenate([rows, known_rows]),
+        np.append(labels, np.ones(n_known, dtype=int)),
+    )
     forests, axes = WeightedForests(random_state=_SEED % 2**32), axes_of(rows)
     by_kind = np.repeat(
         [1.0, 0.0, _OF_KNOWN * n_train / n_known], [n_train, n_rows - n_train, n_known]
@@ -177,9 +180,9 @@ def find_likeness(training: TrainingSet) -> tuple[Likeness, FittedScorer] | None
     of_likeness = _likely_by_likeness(*parts(alike), n_alike)
     others = average(*(likely_novel(*parts(scores)) for scores in search.values()))
     likely = (1 - share) * others + share * of_likeness
-    likeness = Likeness(known, weight, likely, share)
+    likeness = Likeness(known_rows, weight, likely, share)
     if normality(training.null_train).is_plausible:
-        return likeness, _discriminant(training.null_train, known)
+        return likeness, _discriminant(training.null_train, known_rows)
     weights = by_kind.copy()
     weights[n_train:n_rows] = of_likeness
     grown = [
@@ -190,10 +193,10 @@ def find_likeness(training: TrainingSet) -> tuple[Likeness, FittedScorer] | None
     return likeness, FittedScorer(forests, forest.score, "probability", forest)
 
 
-def _discriminant(null_train: Matrix, known: Matrix) -> FittedScorer:
+def _discriminant(null_train: Matrix, known_rows: Matrix) -> FittedScorer:
     """Return the direction from the normals to the known novelties, where columns are Gaussian."""
-    labels = np.repeat([0, 1], [len(null_train), len(known)])
-    model = Discriminant().fit(np.concatenate([null_train, known]), labels)
+    labels = np.repeat([0, 1], [len(null_train), len(known_rows)])
+    model = Discriminant().fit(np.concatenate([null_train, known_rows]), labels)
     return classifier_score(model, ClassifierScorer(model))
 
 
@@ -211,7 +214,7 @@ def _likely_by_likeness(null_train: Vector, mixture: Vector, n_alike: float) -> 
 
 def fit_with_known(candidates: Sequence[Scorer], training: TrainingSet) -> FittedScorer:
     """Fit the best candidate, from known novelties too where the mixture has rows like them."""
-    without = replace(training, known=None)
+    without = replace(training, known_rows=None)
     both = find_likeness(training)
     if both is None:
         return _noted(fit_best(candidates, without), None, training.n_known)
@@ -270,7 +273,7 @@ def _noted(fitted: FittedScorer, share: float | None, n_known: int) -> FittedSco
         rule = f"likeness with {n_known:,} known novelties has a share of {share:.2f} in the score"
     values = (1 - (share or 0.0), share or 0.0)
     choice = Selection(names, values, int(share is not None), "known", rule)
-    return replace(fitted, known=choice)
+    return replace(fitted, by_known=choice)
 
 
 @dataclass(frozen=True, eq=False)

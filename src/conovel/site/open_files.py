@@ -58,7 +58,7 @@ def open_files_site(
     memory: int | str | None = None,
     engine: Engine | None = None,
     on_progress: Progress = silent,
-    known: KnownFile | None = None,
+    known_file: KnownFile | None = None,
 ) -> Site:
     """Read the files of a site once, and return the site; every value is checked.
 
@@ -84,14 +84,16 @@ def open_files_site(
         Who scores; threads by default.
     on_progress : callable
         Told the stage, how many rows are done and how many there are, if known.
-    known : KnownFile, optional
+    known_file : KnownFile, optional
         Known novelties. They are few, and stay in memory.
     """
     given = restricted(schema, reading.exclude, columns)
     reading, columns = columns_read(given, reading, columns)
     samples = null, test, columns, id_column, reading
     types, reading, novel = (
-        (pick_features(*samples), reading, None) if known is None else known.pick(*samples)
+        (pick_features(*samples), reading, None)
+        if known_file is None
+        else known_file.pick(*samples)
     )
     sources = (
         FileSource(null, types=types, reading=reading),
@@ -141,8 +143,8 @@ def open_files_site(
 
 def _key(made_of: Sequence[Any], novel: KnownTable | None) -> str:
     """Digest what the work in a folder depends on."""
-    known = [] if novel is None else [novel.features.to_pydict()]
-    return hashlib.sha256(json.dumps([*made_of, *known], default=str).encode()).hexdigest()
+    known_rows = [] if novel is None else [novel.features.to_pydict()]
+    return hashlib.sha256(json.dumps([*made_of, *known_rows], default=str).encode()).hexdigest()
 
 
 def _with_known(
@@ -162,7 +164,7 @@ def _with_known(
     except InputError:
         site.close()  # the same inputs would only fail again
         raise
-    site.known = KnownRows(values, novel.kinds)
+    site.known_rows = KnownRows(values, novel.kinds)
     return site
 
 
@@ -228,7 +230,7 @@ def contents_in_files(
 
 
 def codec_from_files(
-    sources: Sequence[FileSource], size: int, room: int, known: KnownTable | None = None
+    sources: Sequence[FileSource], size: int, room: int, known_rows: KnownTable | None = None
 ) -> FrameCodec:
     """Make what turns the rows into a matrix and back into a frame, as from rows in memory."""
     empty = nw.from_native(sources[0].schema.empty_table(), eager_only=True)
@@ -242,8 +244,8 @@ def codec_from_files(
                 values.see(frame[name])
             if sum(values.n_bytes for values in values_of_column.values()) > room:
                 raise _too_many(max(values_of_column.values(), key=lambda v: v.n_bytes), room)
-    if known is not None:
-        frame = nw.from_native(known.features, eager_only=True)
+    if known_rows is not None:
+        frame = nw.from_native(known_rows.features, eager_only=True)
         for name, values in values_of_column.items():
             values.see(frame[name])
     return FrameCodec(

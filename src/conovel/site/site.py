@@ -86,13 +86,13 @@ class Site:
         test: RowSource,
         work: SiteWork,
         store: Store | None = None,
-        known: KnownRows | None = None,
+        known_rows: KnownRows | None = None,
     ) -> None:
         self.columns = null.columns or tuple(map(str, range(null.width)))
         is_frame = null.columns is not None
         self.work = with_frames(work, null.columns, null.encoder) if is_frame else work
         self.spec = work.spec
-        self.null, self.test, self.store, self.known = null, test, store, known
+        self.null, self.test, self.store, self.known_rows = null, test, store, known_rows
         self.choices: dict[str, Selection] = {}
         self.weight = Fraction(0)
         self.ranked: Ranked | None = None
@@ -243,12 +243,14 @@ class Site:
         """Take rows together that train, calibrate and are tested."""
         null, test, most = self.null, self.test, self.work.max_train_rows
         tested = mask_of(tests, len(test))
-        known = None if self.known is None else self.known.values
+        known_rows = None if self.known_rows is None else self.known_rows.values
         if self.store and isinstance(null, StoredRows) and isinstance(test, StoredRows):
             trains, calibrates = (mask_of(places, len(null)) for places in (train, calibration))
-            return StoredBlock(null, test, trains, calibrates, tested, most, self.store, known)
+            return StoredBlock(
+                null, test, trains, calibrates, tested, most, self.store, known_rows
+            )
         rows = np.concatenate([null.take(calibration), test.take(tests)])
-        return Block(null.take(train), rows, calibration.size, tested, most, known)
+        return Block(null.take(train), rows, calibration.size, tested, most, known_rows)
 
     # Models ----------------------------------------------------------------------------------
 
@@ -264,7 +266,7 @@ class Site:
             if self.store:
                 self.store.begin("fitting the score model")
             self._fitted = self.fit(training)
-            made = {"scorer": self._fitted.selection, "known": self._fitted.known}
+            made = {"scorer": self._fitted.selection, "known": self._fitted.by_known}
             self.choices |= {what: choice for what, choice in made.items() if choice}
         return self._fitted
 
@@ -273,7 +275,7 @@ class Site:
         spec, schema = self.spec, schema_digest(self.columns, 4)
         own: FittedScorer | None = local
         if training.n_known and not self.work.share_known:
-            training = replace(training, known=None)
+            training = replace(training, known_rows=None)
             own = None if isinstance(spec.bits, str) else self.fit(training)
         if spec.privacy is None:
             return make_surrogate(
@@ -328,7 +330,7 @@ class Site:
     def explain_by(self, model: ScoreModel, null_train: Matrix) -> None:
         """Let decisions be explained by a model and the known normals that trained."""
         views = views_of(self.null.encoder, self.null.columns or range(self.null.width))
-        self.explainer = Explainer(model, null_train, views, self.known)
+        self.explainer = Explainer(model, null_train, views, self.known_rows)
 
     def close(self) -> None:
         """Remove the folder of the rows, if there is one."""

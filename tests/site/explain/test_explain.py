@@ -155,9 +155,9 @@ def test_the_background_is_null_train_alone():
     """Calibration rows and test rows are not kept for explanations."""
     X_null, X_test, _ = shifted(np.random.default_rng(0))
     result = cn.AdaDetect(LINEAR, train_fraction=0.5).detect(X_null, X_test)
-    known = {row.tobytes() for row in result.explainer.null_train}
-    assert len(known) == 450 == len(X_null) - result.n_calibration
-    assert known <= {row.tobytes() for row in X_null}
+    known_rows = {row.tobytes() for row in result.explainer.null_train}
+    assert len(known_rows) == 450 == len(X_null) - result.n_calibration
+    assert known_rows <= {row.tobytes() for row in X_null}
 
 
 def test_exact_for_linear_models_and_trees_also_in_folds():
@@ -359,4 +359,4 @@ def test_likeness_is_to_be_unusual_in_the_same_way():
         "",  # no known row is high in the last column
         "",  # rather high, as one in ten known normals is
     ]
-    assert Reasons.of(replace(explainer, known=None), Rows(rows), np.arange(5)).alike is None
+    assert Reasons.of(replace(explainer, known_rows=None), Rows(rows), np.arange(5)).alike is None

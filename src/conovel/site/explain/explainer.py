@@ -56,7 +56,7 @@ class Explainer:
     model: ScoreModel  # what ranked the rows
     null_train: Matrix  # of shape (k, d); known normals from which it learnt
     views: Sequence[ColumnView]  # the columns of the table
-    known: KnownRows | None = None  # known novelties, where there are any
+    known_rows: KnownRows | None = None  # known novelties, where there are any
 
     @property
     def columns(self) -> list[NDArray[np.intp]]:

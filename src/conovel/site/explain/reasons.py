@@ -91,13 +91,15 @@ class Reasons:
             [view.usual(explainer.null_train) for view in views],
             None if ids is None else ids[rows],
         )
-        if explainer.known is None:
+        if explainer.known_rows is None:
             return reasons
         columns = [
             [j for reason in reasons.telling(i, TOP) for j in reason.columns]
             for i in range(len(rows))
         ]
-        return replace(reasons, alike=alike(explainer, explainer.known, X, reasons.how, columns))
+        return replace(
+            reasons, alike=alike(explainer, explainer.known_rows, X, reasons.how, columns)
+        )
 
     def __len__(self) -> int:
         return len(self.rows)
