@@ -178,7 +178,7 @@ def test_the_work_depends_on_known_rows(files, monkeypatch):
                     *(detector, *paths, folder / "out.csv"),
                     id_column="txn",
                     reading=reading,
-                    known_rows=given,
+                    known_file=given,
                 )
         manifest = json.loads((folder / ".out.csv.work" / "manifest.json").read_text())
         keys.append(manifest["key"])
@@ -204,7 +204,7 @@ def test_a_pipeline_reads_known_frames_in_pieces(files):
         folder / "o.parquet",
         id_column="txn",
         reading=reading,
-        known_rows=known_rows,
+        known_file=known_rows,
     )
     assert np.array_equal(pq.read_table(folder / "o.parquet")["score"].to_numpy(), whole.scores)
 

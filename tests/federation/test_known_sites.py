@@ -65,11 +65,11 @@ def run(folder, regime="full", **more):
 
 def test_the_settings(tmp_path):
     file = write_sites(tmp_path)["south"]
-    assert file.known_rows == tmp_path / "south" / "known.parquet"
+    assert file.known == tmp_path / "south" / "known.parquet"
     assert file.kind_column == "class"
     assert not file.limits.share_known
     assert write_sites(tmp_path / "b", consent="share_known = true")["south"].limits.share_known
-    assert write_sites(tmp_path / "c", known_rows=False)["south"].known_rows is None
+    assert write_sites(tmp_path / "c", known_rows=False)["south"].known is None
     with pytest.raises(cn.InputError, match="share_known"):
         write_sites(tmp_path / "d", consent="share_known = 1")
 
@@ -86,7 +86,7 @@ def test_models_carry_known_rows_only_where_they_are_shared(tmp_path):
     runs = {
         name: run(tmp_path / name, **more)
         for name, more in {
-            "none": {"known": False},
+            "none": {"known_rows": False},
             "own": {},
             "shared": {"consent": "share_known = true"},
         }.items()

@@ -68,7 +68,7 @@ def test_known_rows_that_are_all_test_rows_still_give_a_result():
 
 
 @pytest.mark.parametrize(
-    ("known", "error", "words"),
+    ("known_rows", "error", "words"),
     [
         (KNOWN[["a", "b"]], ColumnError, "X_known lacks 'c'"),
         (KNOWN.assign(a=np.nan), ColumnError, "X_known: entirely missing"),
@@ -175,4 +175,4 @@ def test_what_leaves_is_learnt_without_known_rows_unless_they_are_shared(bits):
     assert blobs[0] == blobs[2]
     assert blobs[0] != blobs[1]
     assert decode(blobs[0]).n_features == 3
-    assert private.fitted.known_rows.chosen  # its own score knows them all the same
+    assert private.fitted.by_known.chosen  # its own score knows them all the same

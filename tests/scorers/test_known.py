@@ -52,7 +52,7 @@ def test_known_novelties_never_lose_on_average(scorer):
             some.append(detector.detect(X_null, X_test, X_known, check=False).rejected[:15].mean())
     assert np.mean(with_known) >= np.mean(without) - 0.02
     weak = ("isolation-forest", "logistic")  # by themselves they find nothing in heavy tails
-    assert np.mean(with_known) > 0.2 or scorer in weak
+    assert np.mean(with_known) > 0.1 or scorer in weak
 
 
 @pytest.mark.parametrize("heavy", [True, False])

@@ -304,7 +304,7 @@ def in_files(
         with _cut_into(piece) as noted:
             detector = cn.AdaDetect(scorer, **given)
             novel = known_rows if blocks else None
-            result = detect_files(detector, *paths, here / "out.parquet", known_rows=novel)
+            result = detect_files(detector, *paths, here / "out.parquet", known_file=novel)
         if blocks is None:
             return None
         test_scores = pa_parquet.read_table(result.out)["score"].to_numpy()

@@ -59,11 +59,7 @@ class AgentRows:
         # Half of null_train, by what rows hold, is not told from known novelties. It says how far
         # rows reach that are none.
         self.is_held = half_of(self.null_train)
-
-    @property
-    def n_known(self) -> int:
-        """How many known novelties others may learn from."""
-        return 0 if self.known_rows is None else len(self.known_rows)
+        self.n_known = 0 if self.known_rows is None else len(self.known_rows)
 
 
 def half_of(rows: Matrix) -> NDArray[np.bool_]:
