@@ -6,7 +6,8 @@ import pytest
 from benchmarks import _listening as listening
 from benchmarks import sums as benchmark
 from benchmarks._listening import ALL, KINDS
-from benchmarks._sums import Design, Ear, Probe, Products, counted_by, listen, ratios
+from benchmarks._sums import Ear, Products, counted_by, listen, ratios
+from benchmarks._sums_rows import KNOWN, MIXTURE, NULL, Design, Probe
 from conovel.experiments.attacks import area
 from conovel.learning.together import bins
 from conovel.learning.together.learner import AgentRows, Learner, Settings, sum_of
@@ -35,8 +36,8 @@ def test_the_attack_finds_nothing_where_nothing_was_heard():
     design = Design(40, 3)
     rng = np.random.default_rng(0)
     agents = [design.agent(j, rng) for j in range(3)]
-    references = [Probe(design.normals(0, 30, rng), kind, 0) for kind in (False, True)]
-    attacked = [Probe(agents[0].null_train[:20], False), Probe(design.normals(0, 20, rng), False)]
+    references = [Probe(design.normals(0, 30, rng), role, 0) for role in (NULL, MIXTURE)]
+    attacked = [Probe(agents[0].null_train[:20], NULL), Probe(design.normals(0, 20, rng), NULL)]
     heard = listen(agents, design, references, attacked, 0, SMALL)
     assert sorted(heard) == ["bins", "moments", "trees"]
     silent = [
@@ -49,16 +50,22 @@ def test_the_attack_finds_nothing_where_nothing_was_heard():
     assert area(others, members) > 0.9
 
 
-def test_what_rows_add_one_by_one_adds_up_to_what_an_agent_sends():
-    design = Design(30, 3)
+@pytest.mark.parametrize("n_shared", [0, 12])
+def test_what_rows_add_one_by_one_adds_up_to_what_an_agent_sends(n_shared):
+    design = Design(30, 3, n_shared=n_shared)
     rng = np.random.default_rng(1)
     agents = [design.agent(j, rng) for j in range(3)]
     own = agents[0]
-    probes = [Probe(own.null_train, False), Probe(own.mixture, True)]
+    probes = [Probe(own.null_train, NULL), Probe(own.mixture, MIXTURE)]
+    if n_shared:
+        probes.append(Probe(own.known, KNOWN))
     ear = Ear(Learner(20, 3, 0, SMALL), design, probes)
+    parts = set()
     for one in ear.rounds(agents, 0):
+        parts.add(one.part)
         together = sum(np.asarray(z.sum(axis=0)).ravel() for z in one.added)
         np.testing.assert_array_equal(together, one.sums[0])
+    assert (KNOWN in parts) == bool(n_shared)
 
 
 def test_rows_are_counted_at_the_candidates_of_their_nodes():
@@ -68,7 +75,11 @@ def test_rows_are_counted_at_the_candidates_of_their_nodes():
     while not learner.forests:
         learner.take(learner.answer(rows))
     exact = learner.answer(rows)
-    kinds = [counted_by(learner.forests[0], rows, kind) for kind in (False, True)]
+    lines = np.arange(50)
+    kinds = [
+        counted_by(learner.forests[0], rows.codes, rows.nodes[0], kind, lines, 50)
+        for kind in (False, True)
+    ]
     null, mixture = (np.asarray(z.sum(axis=0)).ravel() for z in kinds)
     sums = [exact[side::2].sum() for side in (0, 1)]
     assert sums[0] < null.sum()  # all rows are counted as if of one kind
