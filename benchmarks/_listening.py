@@ -39,6 +39,9 @@ _N_OTHERS = _N_SECRETS * _N_VALUES
 _FAR = 8.0  # standard deviations: wider intervals count as so wide
 
 
+Pairs: TypeAlias = dict[str, tuple[Probe, Probe]]  # by kind: rows of the target, and of nobody
+
+
 @dataclass(eq=False)
 class Trial:
     """Statistics of one trial, by (agents that are heard, part of the run, kind of row)."""
@@ -46,7 +49,14 @@ class Trial:
     members: dict[tuple[int, str, str], Vector] = field(default_factory=dict)
     others: dict[tuple[int, str, str], Vector] = field(default_factory=dict)
     secrets: dict[int, float] = field(default_factory=dict)  # share that is right, by agents heard
-    known_secrets: dict[int, float] = field(default_factory=dict)  # of known novelties
+
+    def take(self, n_heard: int, part: str, pairs: Pairs, statistics: Sequence[Vector]) -> None:
+        """Keep the statistics of all pairs, and of the rows with a secret, which are last."""
+        for k, kind in enumerate(pairs):
+            self.members[n_heard, part, kind] = statistics[2 * k]
+            self.others[n_heard, part, kind] = statistics[2 * k + 1]
+        guess = statistics[-1].reshape(-1, _N_VALUES).argmax(axis=1)
+        self.secrets[n_heard] = float((guess == _N_VALUES - 1).mean())
 
 
 def planted(rows: Matrix, rng: np.random.Generator) -> Matrix:
@@ -69,22 +79,15 @@ def trial(
     """Attack one network, with the sums of the first so many agents, for each of `heard`."""
     rng = np.random.default_rng([seed, design.n_known, design.n_agents])
     agents = [design.agent(j, rng) for j in range(design.n_agents)]
-    n_planted = len(_WIDTHS)
-    null, mixture, known_rows = agents[0].null_train, agents[0].mixture, agents[0].known
+    null, mixture, n_planted = agents[0].null_train, agents[0].mixture, len(_WIDTHS)
     # In the place of others, so that numbers of rows say nothing.
     outliers = planted(design.normals(0, 2 * n_planted, rng), rng)
     null[:n_planted], mixture[:n_planted] = np.split(outliers, 2)
-    if known_rows is not None:
-        known_rows[:n_planted] = planted(design.novelties(n_planted, rng), rng)
-    agents[0] = AgentRows(null, mixture, known_rows)
+    agents[0] = AgentRows(null, mixture, agents[0].known)
     references = _references(design, n_references, rng)
     pairs = _candidates(design, agents[0], rng)
-    secrets = [_variants(null[n_planted:], design.normals(0, _N_OTHERS, rng), NULL)]
-    if known_rows is not None:
-        pairs |= _known_candidates(design, known_rows, rng)
-        others = design.novelties(_N_OTHERS, rng)
-        secrets.append(_variants(known_rows[n_planted:], others, KNOWN))
-    attacked = [one for pair in pairs.values() for one in pair] + secrets
+    secret = _variants(null[n_planted:], design.normals(0, _N_OTHERS, rng), NULL)
+    attacked = [*(one for pair in pairs.values() for one in pair), secret]
     some = agents, design, references, attacked, seed
     run = listen(*some, settings) if privacy is None else {}
     results = Trial()
@@ -94,13 +97,36 @@ def trial(
         for part in (*run, ALL):
             parts = list(run.values()) if part == ALL else [run[part]]
             statistics = ratios(parts, n_heard, design, references, attacked)
-            for k, kind in enumerate(pairs):
-                results.members[n_heard, part, kind] = statistics[2 * k]
-                results.others[n_heard, part, kind] = statistics[2 * k + 1]
-            if part == ALL:
-                results.secrets[n_heard] = _share_right(statistics[2 * len(pairs)])
-            if part == KNOWN:
-                results.known_secrets[n_heard] = _share_right(statistics[-1])
+            results.take(n_heard, part, pairs, statistics)
+    return results
+
+
+def known_trial(
+    design: Design,
+    heard: Sequence[int],
+    seed: int,
+    n_references: int = 150,
+    settings: Settings | None = None,
+) -> Trial:
+    """Attack the known novelties of the first agent of one network, as :func:`trial` does rows.
+
+    Only counts of known novelties are heard: they add to no other number.
+    """
+    rng = np.random.default_rng([seed, design.n_known, design.n_agents, design.n_shared])
+    agents = [design.agent(j, rng) for j in range(design.n_agents)]
+    own, n_planted = agents[0], len(_WIDTHS)
+    assert own.known is not None
+    own.known[:n_planted] = planted(design.novelties(n_planted, rng), rng)
+    references = [Probe(design.novelties(n_references, rng), KNOWN)]
+    pairs = _known_candidates(design, own.known, rng)
+    others = design.novelties(_N_OTHERS, rng)
+    attacked = [one for pair in pairs.values() for one in pair]
+    attacked.append(_variants(own.known[n_planted:], others, KNOWN))
+    run = listen(agents, design, references, attacked, seed, settings, is_known_only=True)
+    results = Trial()
+    for n_heard in heard:
+        statistics = ratios([run[KNOWN]], n_heard, design, references, attacked)
+        results.take(n_heard, KNOWN, pairs, statistics)
     return results
 
 
@@ -113,12 +139,7 @@ def _references(design: Design, n_rows: int, rng: np.random.Generator) -> list[P
         probes.append(Probe(design.normals(agent, n_rows, rng), NULL, agent))
         mixture = [design.normals(agent, n_rows - novel, rng), design.novelties(novel, rng)]
         probes.append(Probe(np.vstack(mixture), MIXTURE, agent))
-    if design.n_shared:
-        probes.append(Probe(design.novelties(n_rows, rng), KNOWN))
     return probes
-
-
-Pairs: TypeAlias = dict[str, tuple[Probe, Probe]]  # by kind: rows of the target, and of nobody
 
 
 def _candidates(design: Design, target: AgentRows, rng: np.random.Generator) -> Pairs:
@@ -165,11 +186,6 @@ def _variants(rows: Matrix, others: Matrix, role: str) -> Probe:
     is_other = np.arange(len(wide)) % _N_VALUES < _N_VALUES - 1
     wide[is_other, 0] = others[: len(wide)][is_other, 0]
     return Probe(wide, role)
-
-
-def _share_right(statistic: Vector) -> float:
-    guess = statistic.reshape(-1, _N_VALUES).argmax(axis=1)
-    return float((guess == _N_VALUES - 1).mean())
 
 
 # --- values --------------------------------------------------------------------------------------

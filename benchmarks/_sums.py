@@ -31,12 +31,12 @@ from conovel.learning.together.known import N_COUNTS
 from conovel.learning.together.learner import Learner
 from conovel.learning.together.moments import Whole
 from conovel.learning.together.rounds import AgentRows, Settings, sum_of
-from conovel.learning.together.scale import N_NARROW
 from conovel.scorers.base import Matrix, Vector
 
 PARTS = ("bins", "moments", "trees", "known")  # of what is heard
 _RIDGE = 0.5  # variance of a scaled number that no reference row explains
 _BIG = 8  # rows that the mean is learnt from, for one row of an agent
+_BIG_KNOWN = 50  # the same, for one known novelty
 
 
 class Round(NamedTuple):
@@ -51,26 +51,36 @@ class Round(NamedTuple):
 class Ear:
     """Follows a run of sums: what is sent, what is expected, and what each probe would add."""
 
-    def __init__(self, learner: Learner, design: Design, probes: Sequence[Probe]) -> None:
+    def __init__(
+        self,
+        learner: Learner,
+        design: Design,
+        probes: Sequence[Probe],
+        is_known_only: bool = False,
+    ) -> None:
         self.learner, self.design, self.probes = learner, design, probes
+        self._is_known_only = is_known_only
         self._cuts = [binning.first_cuts()] * learner.n_columns
 
     def rounds(self, agents: Sequence[AgentRows], seed: int) -> Iterator[Round]:
         """Run all rounds."""
         learner, rng = self.learner, np.random.default_rng([seed, 99])
-        some = [self.design.agent(j, rng, _BIG) for j in range(min(len(agents), 3))]
+        some, times = [self.design.agent(j, rng, _BIG) for j in range(min(len(agents), 3))], _BIG
+        if self._is_known_only:
+            rows = self.design.novelties(_BIG_KNOWN * self.design.n_shared, rng)
+            some, times = [AgentRows(rows[:0], rows[:0], rows)], _BIG_KNOWN
         place = [j % len(some) for j in range(len(agents))]
         has_known = np.arange(len(agents)) < self.design.n_sharing
         while not learner.is_done:
             sums = np.stack([learner.answer(rows) for rows in agents])
-            expected = np.stack([learner.answer(rows) for rows in some])[place] / _BIG
+            expected = np.stack([learner.answer(rows) for rows in some])[place] / times
             part, added = self._added()
             of_known = self._of_known(sums.shape[1])
             # Of the agents at one place some have known novelties, and some have none.
             expected[:, of_known] = np.multiply.outer(has_known, expected[0, of_known])
             chosen = self._linear(sums.shape[1], of_known)
             for name, at in ((part, chosen), (KNOWN, of_known)):
-                if at.any():
+                if at.any() and (name == KNOWN or not self._is_known_only):
                     yield Round(name, sums[:, at], expected[:, at], [z[:, at] for z in added])
             totals = sum_of(list(sums))
             self._follow(totals)
@@ -280,13 +290,15 @@ def listen(
     attacked: Sequence[Probe],
     seed: int,
     settings: Settings | None = None,
+    *,
+    is_known_only: bool = False,
 ) -> dict[str, Products]:
     """Run the rounds of these agents; return what is heard in each part of the run."""
     learner = Learner(agents[0].values.shape[1], len(agents), seed, settings)
     probes = [*references, *attacked]
     is_reference = reference_mask(references, probes)
     heard: dict[str, Products] = {}
-    for one in Ear(learner, design, probes).rounds(agents, seed):
+    for one in Ear(learner, design, probes, is_known_only).rounds(agents, seed):
         new = products_of(one, is_reference)
         old = heard.get(one.part)
         heard[one.part] = Products(*map(np.add, old, new)) if old else new
