@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks import _listening as listening
 from benchmarks import sums as benchmark
-from benchmarks._listening import ALL, KINDS
+from benchmarks._listening import ALL, KINDS, KNOWN_KINDS
 from benchmarks._sums import Ear, Products, counted_by, listen, ratios
 from benchmarks._sums_rows import KNOWN, MIXTURE, NULL, Design, Probe
 from conovel.experiments.attacks import area
@@ -97,6 +97,40 @@ def test_noise_hides_who_took_part():
     assert auc[0] + 0.15 < auc[1]
 
 
+@pytest.fixture(scope="module")
+def known_trials():
+    """The agent that is attacked has known novelties, alone or as all others have."""
+    alone, among = (Design(60, 3, n_shared=20, n_sharing=n) for n in (1, 3))
+    return [
+        [listening.known_trial(design, [1, 3], seed, 60, SMALL) for seed in range(3)]
+        for design in (alone, among)
+    ]
+
+
+def test_counts_of_known_novelties_tell_who_they_are(known_trials):
+    alone, _ = known_trials
+    for kind in KNOWN_KINDS[:2]:
+        assert benchmark.strongest(alone, 1, kind)[0] > 0.8
+    # Totals hide nothing where one agent alone has known novelties, bit for bit.
+    for kind in KNOWN_KINDS:
+        for one in alone:
+            np.testing.assert_array_equal(one.members[1, KNOWN, kind], one.members[3, KNOWN, kind])
+
+
+def test_known_novelties_of_others_hide_those_of_an_agent(known_trials):
+    _, among = known_trials
+    auc = [benchmark.strongest(among, heard, KNOWN_KINDS[0])[0] for heard in (1, 3)]
+    assert auc[1] < auc[0]
+
+
+def test_too_few_known_novelties_are_counted_nowhere():
+    design = Design(30, 3, n_shared=SMALL.least - 1)
+    rng = np.random.default_rng(1)
+    agents = [design.agent(j, rng) for j in range(3)]
+    ear = Ear(Learner(20, 3, 0, SMALL), design, [Probe(agents[0].known, KNOWN)])
+    assert all(not z.nnz for one in ear.rounds(agents, 0) for z in one.added)
+
+
 # Values ------------------------------------------------------------------------------------------
 
 
@@ -159,6 +193,16 @@ def test_the_benchmark_prints_its_tables(capsys, monkeypatch):
     assert len(printed) == 4
     assert printed[2].startswith("| 30 | 3 |")
     assert "2 of 2" in printed[2]
+
+
+def test_the_benchmark_prints_a_table_of_known_novelties(capsys, monkeypatch):
+    monkeypatch.setattr(benchmark, "KNOWN_VIEWS", ((3, 1, (1, 3)),))
+    sizes = ["--rows", "30", "--shared", "12", "--trials", "4", "--references", "20"]
+    monkeypatch.setattr("sys.argv", ["sums", *sizes])
+    benchmark.main()
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 4
+    assert printed[2].startswith("| 30 | 12 | 1 | 3 | 1 |")
 
 
 def test_the_strongest_part_is_told(trials):
