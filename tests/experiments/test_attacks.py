@@ -1,6 +1,7 @@
 """Attacks on models: they find what is planted, and nothing where there is nothing."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -113,6 +114,18 @@ def test_known_novelties_are_found_where_a_model_is_learnt_from_them_itself(monk
 
     monkeypatch.setattr(shadows, "make_surrogate", sent_itself)
     assert known_auc(measure_privacy(pool, [exchange], n_shadows=24)) > 0.8
+
+
+def test_known_novelties_of_a_shadow_agent_change_its_model_and_no_other_row():
+    """Otherwise an attack that finds none of them says nothing."""
+    pool = design_pool(2.0, seed=1, n_shared=20)
+    drawn = [
+        draw_shadow(p, [Exchange("compact")], 0, 0) for p in (pool, replace(pool, known=None))
+    ]
+    np.testing.assert_array_equal(drawn[0].rows, drawn[1].rows)
+    assert 10 < drawn[0].known.sum() < 30
+    scores = [one.models[0][0].score(pool.tests) for one in drawn]
+    assert (scores[0] != scores[1]).mean() > 0.5
 
 
 def test_every_known_normal_is_behind_several_runs():
