@@ -83,7 +83,7 @@ def trial(
     # In the place of others, so that numbers of rows say nothing.
     outliers = planted(design.normals(0, 2 * n_planted, rng), rng)
     null[:n_planted], mixture[:n_planted] = np.split(outliers, 2)
-    agents[0] = AgentRows(null, mixture, agents[0].known)
+    agents[0] = AgentRows(null, mixture, agents[0].known_rows)
     references = _references(design, n_references, rng)
     pairs = _candidates(design, agents[0], rng)
     secret = _variants(null[n_planted:], design.normals(0, _N_OTHERS, rng), NULL)
@@ -115,13 +115,13 @@ def known_trial(
     rng = np.random.default_rng([seed, design.n_known, design.n_agents, design.n_shared])
     agents = [design.agent(j, rng) for j in range(design.n_agents)]
     own, n_planted = agents[0], len(_WIDTHS)
-    assert own.known is not None
-    own.known[:n_planted] = planted(design.novelties(n_planted, rng), rng)
+    assert own.known_rows is not None
+    own.known_rows[:n_planted] = planted(design.novelties(n_planted, rng), rng)
     references = [Probe(design.novelties(n_references, rng), KNOWN)]
-    pairs = _known_candidates(design, own.known, rng)
+    pairs = _known_candidates(design, own.known_rows, rng)
     others = design.novelties(_N_OTHERS, rng)
     attacked = [one for pair in pairs.values() for one in pair]
-    attacked.append(_variants(own.known[n_planted:], others, KNOWN))
+    attacked.append(_variants(own.known_rows[n_planted:], others, KNOWN))
     run = listen(agents, design, references, attacked, seed, settings, is_known_only=True)
     results = Trial()
     for n_heard in heard:

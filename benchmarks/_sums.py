@@ -113,7 +113,7 @@ class Ear:
 
     @property
     def _is_growing(self) -> bool:
-        known_part = self.learner.known
+        known_part = self.learner.known_part
         all_grown = all(forest.is_grown for forest in self.learner.forests)
         return not all_grown or (known_part is not None and not known_part.forest.is_grown)
 
@@ -124,7 +124,7 @@ class Ear:
 
     def _counted(self, p: Probe) -> sparse.csr_matrix:
         """Return at which candidates of this level of all forests each row is counted."""
-        rows, known_part, parts = p.all_rows, self.learner.known, []
+        rows, known_part, parts = p.all_rows, self.learner.known_part, []
         n_rows = len(p.values)
         for forest, nodes in zip(self.learner.forests, rows.nodes, strict=True):
             if not forest.is_grown:
@@ -138,7 +138,7 @@ class Ear:
 
     def _of_known(self, n_numbers: int) -> NDArray[np.bool_]:
         """Mark the counts of known novelties: every second number of their forest."""
-        known_part = self.learner.known
+        known_part = self.learner.known_part
         marks = np.zeros(n_numbers, dtype=np.bool_)
         if known_part is not None and not known_part.forest.is_grown:
             marks[n_numbers - known_part.forest.n_numbers + 1 :: 2] = True

@@ -108,7 +108,7 @@ def test_known_novelties_are_found_where_a_model_is_learnt_from_them_itself(monk
     assert known_auc(measure_privacy(pool, [exchange], n_shadows=24)) < 0.6
 
     def sent_itself(bits, local, training, seed, **_):
-        rows = np.vstack([training.null_train, training.known])
+        rows = np.vstack([training.null_train, training.known_rows])
         labels = np.arange(len(rows)) >= len(training.null_train)
         return encode(clone(DEEP).set_params(bootstrap=False).fit(rows, labels))
 
@@ -120,10 +120,10 @@ def test_known_novelties_of_a_shadow_agent_change_its_model_and_no_other_row():
     """Otherwise an attack that finds none of them says nothing."""
     pool = design_pool(2.0, seed=1, n_shared=20)
     drawn = [
-        draw_shadow(p, [Exchange("compact")], 0, 0) for p in (pool, replace(pool, known=None))
+        draw_shadow(p, [Exchange("compact")], 0, 0) for p in (pool, replace(pool, known_rows=None))
     ]
     np.testing.assert_array_equal(drawn[0].rows, drawn[1].rows)
-    assert 10 < drawn[0].known.sum() < 30
+    assert 10 < drawn[0].known_rows.sum() < 30
     scores = [one.models[0][0].score(pool.tests) for one in drawn]
     assert (scores[0] != scores[1]).mean() > 0.5
 

@@ -58,7 +58,7 @@ def test_what_rows_add_one_by_one_adds_up_to_what_an_agent_sends(n_shared):
     own = agents[0]
     probes = [Probe(own.null_train, NULL), Probe(own.mixture, MIXTURE)]
     if n_shared:
-        probes.append(Probe(own.known, KNOWN))
+        probes.append(Probe(own.known_rows, KNOWN))
     ear = Ear(Learner(20, 3, 0, SMALL), design, probes)
     parts = set()
     for one in ear.rounds(agents, 0):
@@ -127,7 +127,7 @@ def test_too_few_known_novelties_are_counted_nowhere():
     design = Design(30, 3, n_shared=SMALL.least - 1)
     rng = np.random.default_rng(1)
     agents = [design.agent(j, rng) for j in range(3)]
-    ear = Ear(Learner(20, 3, 0, SMALL), design, [Probe(agents[0].known, KNOWN)])
+    ear = Ear(Learner(20, 3, 0, SMALL), design, [Probe(agents[0].known_rows, KNOWN)])
     assert all(not z.nnz for one in ear.rounds(agents, 0) for z in one.added)
 
 

@@ -130,7 +130,7 @@ def design_pool(
     centre = novelty_centre()
     rng = np.random.default_rng([seed, n_shared])
     known_rows = rng.normal(size=(2 * n_shared, centre.size)) + centre
-    return Pool(agent.X_null, agent.X_test, agent.is_novel, known=known_rows)
+    return Pool(agent.X_null, agent.X_test, agent.is_novel, known_rows=known_rows)
 
 
 def measure_privacy(
@@ -247,9 +247,9 @@ def _groups(
         chosen = np.flatnonzero(kind)[first]
         members = tests[:, chosen]
         yield target, pool.tests[chosen], members, ~members, 1.0
-    if pool.known is not None:
-        members = np.array([shadow.known[first] for shadow in shadows])
-        yield KNOWN, pool.known[first], members, ~members, 1.0
+    if pool.known_rows is not None:
+        members = np.array([shadow.known_rows[first] for shadow in shadows])
+        yield KNOWN, pool.known_rows[first], members, ~members, 1.0
 
 
 def _mean_log_odds(models: Sequence[Any], rows: Matrix) -> Vector:

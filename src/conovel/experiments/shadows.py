@@ -74,7 +74,7 @@ class Pool:
     tests: Matrix
     is_novel: Mask | None = None
     schema: Schema | SchemaDigest | None = None
-    known: Matrix | None = None  # novelties that a site knows, where it shares what they say
+    known_rows: Matrix | None = None  # novelties that a site knows, where it shares what they say
 
     @cached_property
     def centre(self) -> Vector:
@@ -114,7 +114,7 @@ class Shadow:
     rows: Matrix
     models: list[tuple[Surrogate, ...]] = field(repr=False)
     sizes: list[int]
-    known: Mask  # which known novelties of the pool it has
+    known_rows: Mask  # which known novelties of the pool it has
 
 
 def draw_shadow(pool: Pool, exchanges: Sequence[Exchange], index: int, seed: int) -> Shadow:
@@ -126,7 +126,7 @@ def draw_shadow(pool: Pool, exchanges: Sequence[Exchange], index: int, seed: int
     canary = turn // 2 % len(pool.canaries) if turn % 2 else -1
     n_runs = max(one.n_runs for one in exchanges)
     splits = [_split(in_normals, rng) for _ in range(n_runs)]
-    in_known = rng.random(0 if pool.known is None else len(pool.known)) < 0.5
+    in_known = rng.random(0 if pool.known_rows is None else len(pool.known_rows)) < 0.5
     drawn = [
         _training(pool, in_normals & ~split, split, tests, canary, in_known) for split in splits
     ]
@@ -155,7 +155,7 @@ def _training(
         one = pool.canaries[canary]
         target = null_train if one.role == ROLES[0] else mixture
         target[0] = one.row  # in the place of another, so that numbers of rows say nothing
-    known_rows = None if pool.known is None else pool.known[in_known]
+    known_rows = None if pool.known_rows is None else pool.known_rows[in_known]
     return TrainingSet(null_train, Mixture.of(mixture), known_rows)
 
 
