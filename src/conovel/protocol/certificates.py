@@ -7,9 +7,10 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from conovel.errors import InputError
-from conovel.protocol.group_records import plan_in
+from conovel.protocol.group_records import groups_of, plan_in
 from conovel.protocol.transcript import Transcript
 from conovel.spec.bodies import Outcome
 from conovel.spec.run_spec import RunSpec
@@ -108,6 +109,50 @@ def _parts(transcript: Transcript) -> list[_Part]:
 
 def _groups(transcript: Transcript) -> Any:
     return plan_in(transcript).groups
+
+
+class CellLists(NamedTuple):
+    """The lists of all agents that end with each cell, from the highest on."""
+
+    bounds: ListBounds
+    false: NDArray[np.float64]  # expected in each list if no test were novel
+    flagged: Counts  # rows of each list that are flagged
+    n_test: int
+
+
+def cell_lists(transcript: Transcript, confidence: Level) -> CellLists:
+    """Return what is known of lists of all agents, from the messages of a finished run.
+
+    False rows of a group of agents are estimated as its step-up does: w·(1 + C), where w is
+    the largest m_j/(ℓ_j + 1). The estimate carries no guarantee.
+    """
+    bounds = run_bounds(transcript, confidence)
+    parts, outcome = _parts(transcript), transcript.outcome
+    cuts = dict(zip(outcome.participants, outcome.cells, strict=True)) if outcome else {}
+    n = bounds.tests.size
+    flagged, false = np.zeros(n, dtype=np.int64), np.zeros(n)
+    for part in parts:
+        above = np.arange(N_CELLS) >= cuts.get(part.agents[0], N_CELLS)
+        flagged += _from_the_highest(part.tests * above)[:n]
+    # The record of one site does not tell groups: then each part is one.
+    together = [group.agents for group in groups_of(transcript)] or [p.agents for p in parts]
+    for names in together:
+        own = [part for part in parts if part.agents[0] in names]
+        if not own:
+            continue
+        tests, calibration = (
+            _from_the_highest(np.sum(counts, axis=0))[:n]
+            for counts in ([p.tests for p in own], [p.calibration for p in own])
+        )
+        sizes = [transcript.agents[name] for part in own for name in part.agents]
+        weight = max(one.n_tested / (one.n_calibration + 1) for one in sizes)
+        false += np.where(tests > 0, weight * (1 + calibration), 0.0)
+    n_test = sum(transcript.agents[name].n_tested for part in parts for name in part.agents)
+    return CellLists(bounds, false, flagged, n_test)
+
+
+def _from_the_highest(counts: Counts) -> Counts:
+    return np.cumsum(counts[::-1])
 
 
 def flagged_places(transcript: Transcript, outcome: Outcome) -> Counts:

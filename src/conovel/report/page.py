@@ -13,6 +13,7 @@ from conovel.report.certified import certified_lead
 from conovel.report.experiment import evaluation_story, experiment_story
 from conovel.report.findings import check_story, with_findings
 from conovel.report.flagged import page_script, read_flagged
+from conovel.report.lists import lists_script, lists_section
 from conovel.report.network import network_story
 from conovel.report.picture import of_detection, shortened
 from conovel.report.repeats import repeated_detection_story, repeated_network_story
@@ -42,7 +43,9 @@ def render(content: Mapping[str, Any], folder: Path | None = None) -> str:
     """Write the page of a run as text."""
     template = environment().get_template("page.html")
     story = story_of(content, folder)
-    page = template.render(story=story, script=page_script(), version=__version__)
+    scripts = [page_script()] if story.flagged else []
+    scripts += [lists_script()] if story.has_lists else []
+    page = template.render(story=story, scripts=scripts, version=__version__)
     return page.encode("utf-8", "replace").decode(
         "utf-8"
     )  # JSON may hold half of a surrogate pair
@@ -121,6 +124,7 @@ def detection_story(run: Checked) -> Story:
     n_calibration, scorer = run.integer("n_calibration"), run.text("scorer")
     level, guarantee = _level(run), run.object("guarantee")
     drawn = read_picture(run.object("picture"))
+    chosen, why_none = lists_section(run.object("picture"), len(drawn.most_novel))
     promised = "with this probability" if "confidence" in run else "on average"
     facts = [
         (f"false alarms, at most {promised}", percent(level)),
@@ -138,8 +142,9 @@ def detection_story(run: Checked) -> Story:
         facts=facts,
         guarantee=guarantee.text("statement"),
         assumptions=guarantee.texts("assumptions"),
-        caveats=[] if "confidence" in run else [NOT_CLAIMED],
+        caveats=[*([] if "confidence" in run else [NOT_CLAIMED]), *why_none],
         sections=[
+            *chosen,
             *row_sections(drawn),
             *selection_section(run, scorer),
             settings_section(
