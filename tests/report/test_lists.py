@@ -10,7 +10,7 @@ from support.reports import PLAIN, Page, sections
 import conovel as cn
 from conovel.errors import RunFileError
 from conovel.report import lists_of, network_content, of_detection, of_files, render
-from conovel.report.list_numbers import MOST_NORMALS, MOST_STEPS, by_rank, refuse_many
+from conovel.report.list_numbers import MOST_NORMALS, MOST_STEPS, MOST_TESTS, by_rank, refuse_many
 from conovel.report.page import story_of
 from conovel.runs.file_detection import detect_files
 from conovel.stats.certified import site_bounds
@@ -108,6 +108,7 @@ def test_rows_in_files_have_the_same_lists(tmp_path, detected):
         read.histogram.at_most(r) for r in range(1, 500)
     ]
     assert of_files(read)["lists"] == of_detection(detected)["lists"]
+    assert "Choose a list" in read.report(tmp_path / "page.html").read_text("utf-8")
 
 
 def test_a_million_rows_have_few_lists():
@@ -118,10 +119,14 @@ def test_a_million_rows_have_few_lists():
     assert {10, 20, 50, 1000, 30_000} <= set(content["rows"])
 
 
-def test_too_many_calibration_rows_are_refused():
-    refuse_many(MOST_NORMALS)
-    with pytest.raises(cn.InputError, match="ask for certificate"):
-        refuse_many(MOST_NORMALS + 1)
+def test_too_many_rows_are_refused(joint):
+    refuse_many(MOST_NORMALS, MOST_NORMALS)
+    for rows in ((MOST_NORMALS + 1, 1), (1, MOST_TESTS + 1)):
+        with pytest.raises(cn.InputError, match="ask for certificate"):
+            refuse_many(*rows)
+    content = json.loads(json.dumps(network_content(joint)))
+    content["transcript"]["agents"]["north"]["n_tested"] = 2**62
+    assert [bool(lists.cell) for lists in lists_in(content)] == [False] * 3
 
 
 # Networks -----------------------------------------------------------------------------------
@@ -199,11 +204,8 @@ def test_with_repeats_and_a_ledger_the_page_says_why(tmp_path):
 
 def test_a_site_that_does_not_have_all_cells_has_its_own_list(joint):
     content = json.loads(json.dumps(network_content(joint)))
-    for part in (content["transcript"]["cell_counts"], content["decisions"]):
-        for name in list(part):
-            if name != "north":
-                del part[name]
-    del content["picture"]
+    content["decisions"] = {"north": content["decisions"]["north"]}
+    del content["picture"], content["transcript"]["histograms"]["south"]
     section = sections(story_of(content))["Choose a list"]
     assert [lists.whose for lists in section.lists] == ["north"]
     assert "only the coordinator has them all" in section.words[-1]
@@ -239,14 +241,3 @@ def test_wrong_lists_are_refused(detected, part, wrong):
     lists[part] = [wrong] * len(lists["rows"]) if wrong == 10**6 else wrong
     with pytest.raises(RunFileError, match=part):
         render(broken)
-
-
-def test_records_that_contradict_themselves_still_have_a_page(runs):
-    content = copy.deepcopy(runs["joint"])
-    content["transcript"]["cell_counts"] = {}
-    assert "Choose a list" in words_of(content)
-    for site in content["decisions"].values():
-        site["n_calibration"] = 1
-    del content["picture"]["sites"]
-    with pytest.raises(RunFileError, match="sites"):
-        render(content)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MOST_STEPS = 200  # of a slider, besides some round numbers
 _FEWEST_ROWS = 40  # that can be chosen, if there are so many
 MOST_NORMALS = 5_000_000  # the bound is computed for every number of calibration rows
+MOST_TESTS = 1_000  # for each calibration row: then it takes seconds
 ROUND = [a * 10**e for e in range(1, 13) for a in (1, 2, 5)]
 
 
@@ -40,7 +41,7 @@ def lists_of(result: Detection | FileDetection, confidence: Level | None = None)
     """
     sure = next(c for c in (confidence, result.confidence, CONFIDENCE) if c is not None)
     try:
-        refuse_many(result.n_calibration)
+        refuse_many(result.n_calibration, result.histogram.size)
         certificate = result.certificate(sure)
     except InputError as error:
         return {"why": str(error)}
@@ -49,12 +50,12 @@ def lists_of(result: Detection | FileDetection, confidence: Level | None = None)
     return {"of": [by_rank(certificate.bounds, *numbers, certificate.confidence, pi0)]}
 
 
-def refuse_many(n_calibration: int) -> None:
-    """Refuse to compute lists for more calibration rows than a page can wait for."""
-    if n_calibration > MOST_NORMALS:
+def refuse_many(n_calibration: int, n_test: int) -> None:
+    """Refuse numbers of rows for which a page would have to wait long for its lists."""
+    if n_calibration > MOST_NORMALS or n_test > MOST_TESTS * n_calibration:
         raise InputError(
-            f"lists to choose from are computed for at most {MOST_NORMALS:,} calibration rows;"
-            " ask for certificate()"
+            f"lists are computed for at most {MOST_NORMALS:,} calibration rows, and at most"
+            f" {MOST_TESTS:,} times as many tests; ask for certificate()"
         )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from conovel.errors import ConovelError, InputError
 from conovel.report.flagged import in_html, with_policy
-from conovel.report.list_numbers import MOST_NORMALS, ROUND, by_cell, by_rank, refuse_many
+from conovel.report.list_numbers import ROUND, by_cell, by_rank, refuse_many
 from conovel.report.picture import shortened
 from conovel.report.plots import Key, Plot, Scale, ticks, trace, x_scale, y_scale
 from conovel.report.view import Checked, Section, Table
@@ -226,7 +226,7 @@ def network_lists(run: Checked, transcript: Transcript) -> tuple[list[Section], 
     sure = _confidence(run)
     lists, words = [], []
     try:
-        refuse_many(sum(agent.n_calibration for agent in transcript.agents.values()))
+        _refuse_many_of(transcript)
         whole = by_cell(transcript, sure)
         lists.append(read_lists(Checked(whole)))
     except ConovelError as error:
@@ -242,6 +242,13 @@ def network_lists(run: Checked, transcript: Transcript) -> tuple[list[Section], 
     if lists and transcript.settings.liars and lists[0].cell:
         words.append("Over all sites the numbers are about the rows of sites that do not lie.")
     return (choice_section(lists, *words), []) if lists else ([], words[:1])
+
+
+def _refuse_many_of(transcript: Transcript) -> None:
+    agents = [agent for agent in transcript.agents.values() if agent.n_tested]
+    refuse_many(sum(agent.n_calibration for agent in agents), 0)
+    for agent in agents:
+        refuse_many(agent.n_calibration, agent.n_tested)
 
 
 def _confidence(run: Checked) -> Fraction:
@@ -260,10 +267,12 @@ def _of_agents(run: Checked, transcript: Transcript, sure: Fraction) -> Iterator
         site = decisions.object(name)
         ranks = np.array(site.integers("ranks"), dtype=np.int64)
         size, flagged = site.integer("n_calibration"), sum(site.flags("rejected"))
-        if not 0 < size <= MOST_NORMALS or not ranks.size or ranks.min() < 1:
-            continue
-        if ranks.max() > size + 1 or flagged > ranks.size:
+        if not ranks.size or ranks.min() < 1 or ranks.max() > size + 1 or flagged > ranks.size:
             continue  # the page says elsewhere what does not hold
+        try:
+            refuse_many(size, ranks.size)
+        except InputError:
+            continue
         bounds = site_bounds(RankHistogram(ranks, size), sure)
         content = by_rank(bounds, ranks.size, flagged, sure)
         yield read_lists(Checked(content), name)

@@ -17,7 +17,7 @@ from conovel.report.lists import lists_script, lists_section
 from conovel.report.network import network_story
 from conovel.report.picture import of_detection, shortened
 from conovel.report.repeats import repeated_detection_story, repeated_network_story
-from conovel.report.run_pictures import network_content
+from conovel.report.run_pictures import network_content, of_files
 from conovel.report.sections import (
     NOT_CLAIMED,
     row_sections,
@@ -27,6 +27,7 @@ from conovel.report.sections import (
 )
 from conovel.report.view import Checked, Section, Story, Table, read_picture
 from conovel.rows.storage import read_json, write_text
+from conovel.runs.file_detection import FileDetection
 from conovel.spec.findings import percent
 from conovel.spec.version import __version__
 from conovel.stats.levels import as_level
@@ -51,11 +52,16 @@ def render(content: Mapping[str, Any], folder: Path | None = None) -> str:
     )  # JSON may hold half of a surrogate pair
 
 
-def page_of(result: Detection | NetworkRun) -> str:
-    """Write the page of a result in memory as text."""
+def page_of(result: Detection | FileDetection | NetworkRun) -> str:
+    """Write the page of a result as text."""
     if isinstance(result, Mapping):
         return render(network_content(result))
     content: dict[str, Any] = {"command": "detect", **result.summary()}
+    if isinstance(result, FileDetection):
+        content["picture"] = of_files(result)
+        if result.reasons is not None:
+            content["reasons"] = {"": result.reasons.to_dict(result.n_rejected)}
+        return render(content)
     content["picture"] = of_detection(result)
     if result.explainer is not None:
         why = result.most_novel_reasons()

@@ -9,9 +9,10 @@
     const most = data.rows[data.rows.length - 1], text = n => n.toLocaleString("en");
     const rows = i => {
       const k = data.rows[i], flagged = data.flagged[i];
-      let words = `${text(k)} of the ${text(data.up_to[i])} rows with rank up to ${text(data.rank[i])}; of equal ranks the highest scores.`;
+      let words;
       if (part.dataset.kind === "cell") words = `All rows in cell ${text(data.cell[i])} or above.`;
       else if (data.up_to[i] === k) words = `All rows with rank up to ${text(data.rank[i])}.`;
+      else words = `${text(k)} of the ${text(data.up_to[i])} rows with rank up to ${text(data.rank[i])}; of equal ranks the highest scores.`;
       words += flagged < k ? ` ${text(flagged)} of them are flagged.` : " All are flagged.";
       if (k <= data.listed) words += ` They are the first ${text(k)} in the table of the most novel rows.`;
       return words;
