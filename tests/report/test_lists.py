@@ -211,6 +211,21 @@ def test_a_site_that_does_not_have_all_cells_has_its_own_list(joint):
     assert "only the coordinator has them all" in section.words[-1]
 
 
+def test_with_masks_each_site_has_the_lists_of_all(rows, few_trees):
+    pytest.importorskip("cryptography")
+    agents = [cn.Agent(f"a{i}", s.X_null, s.X_test) for i, s in enumerate(rows.values())]
+    content = network_content(cn.Network(agents, regime="together", masks=True).run(check=False))
+    content = json.loads(json.dumps(content))
+    whole = lists_in(content)[0]
+    assert whole.cell
+    del content["picture"], content["reasons"]
+    for part in (content["decisions"], content["transcript"]["agents"]):
+        del part["a1"], part["a2"]
+    (of_all, own) = lists_in(content)
+    assert of_all == whole
+    assert own.whose == "a0"
+
+
 # Files that are not as they should be -------------------------------------------------------
 
 

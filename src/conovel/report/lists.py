@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from conovel.errors import ConovelError, InputError
+from conovel.protocol.certificates import sizes_of
 from conovel.report.flagged import in_html, with_policy
 from conovel.report.list_numbers import ROUND, by_cell, by_rank, refuse_many
 from conovel.report.picture import shortened
@@ -245,7 +246,7 @@ def network_lists(run: Checked, transcript: Transcript) -> tuple[list[Section], 
 
 
 def _refuse_many_of(transcript: Transcript) -> None:
-    agents = [agent for agent in transcript.agents.values() if agent.n_tested]
+    agents = [agent for agent in sizes_of(transcript).values() if agent.n_tested]
     refuse_many(sum(agent.n_calibration for agent in agents), 0)
     for agent in agents:
         refuse_many(agent.n_calibration, agent.n_tested)
