@@ -6,8 +6,10 @@ import json
 import numpy as np
 import pytest
 from support.reports import PLAIN, Page, sections
+from typer.testing import CliRunner
 
 import conovel as cn
+from conovel.cli import app
 from conovel.errors import RunFileError
 from conovel.report import lists_of, network_content, of_detection, of_files, render
 from conovel.report.list_numbers import MOST_NORMALS, MOST_STEPS, MOST_TESTS, by_rank, refuse_many
@@ -256,3 +258,21 @@ def test_wrong_lists_are_refused(detected, part, wrong):
     lists[part] = [wrong] * len(lists["rows"]) if wrong == 10**6 else wrong
     with pytest.raises(RunFileError, match=part):
         render(broken)
+
+
+def test_the_command_writes_lists_at_the_confidence_that_was_asked_for(tmp_path):
+    for name, rows in zip(("null", "test"), samples(), strict=True):
+        np.savetxt(tmp_path / f"{name}.csv", rows, delimiter=",", header="a,b,c", comments="")
+    files = ["--null", tmp_path / "null.csv", "--test", tmp_path / "test.csv"]
+    out = tmp_path / "flagged.csv"
+    settings = ["--scorer", "logistic", "--certificate", "0.9", "--reasons", "0", "--out", out]
+    page = tmp_path / "page.html"
+    for line in (["detect", *files, *settings], ["report", f"{out}.json", "-o", page]):
+        ended = CliRunner().invoke(app, [str(word) for word in line], catch_exceptions=False)
+        assert ended.exit_code == 0, ended.output
+    written = json.loads((tmp_path / "flagged.csv.json").read_text("utf-8"))
+    (lists,) = lists_in(written)
+    i, certificate = lists.start, written["certificate"]
+    assert lists.rows[i] - lists.least[i] == certificate["max_false"]
+    assert lists.statement(i) in page.read_text("utf-8")
+    assert lists.sure == "90 %"
