@@ -14,6 +14,7 @@ from support.pooled import Agent, by_cut_through_ties, kept_without_floor, rando
 from conovel.errors import InputError
 from conovel.stats.certificate import Block, chance_of_test, false_bound
 from conovel.stats.certified import ListBounds, certificate_numbers, site_bounds
+from conovel.stats.ranks import adjusted_pvalues
 from conovel.stats.stepup import RankHistogram
 
 CONFIDENCES = [Fraction(1, 3), Fraction(1, 2), Fraction(3, 4), Fraction(9, 10)]
@@ -223,6 +224,61 @@ def test_no_true_numbers_of_false_rows_contradict_what_follows(made):
             rows, novel = bounds.telling()
             place = list(bounds.tests).index(rows) if rows else 0
             assert not rows or rows - total[place] >= novel
+
+
+@given(lists())
+def test_the_first_rows_have_what_any_list_of_them_has(made):
+    bounds, tests = made
+    places = np.repeat(np.arange(len(tests)), tests)
+    rows = np.arange(1, places.size + 3)  # also more rows than there are
+    whole = np.append(places, [len(tests)] * 2)
+    by_lists = [k - bounds.max_false(whole[:k]) for k in rows]
+    assert bounds.min_novelties_of_first(rows).tolist() == by_lists
+
+
+def test_with_liars_only_whole_places_prove_novelties():
+    counts = np.array([20, 30]), np.array([0, 1]), np.arange(3), np.array([9, 11])
+    rows = np.array([1, 19, 20, 29, 30, 31])
+    bounds = ListBounds(*counts)
+    assert bounds.min_novelties_of_first(rows).tolist() == [0, 0, 9, 9, 10, 10]
+    expected = bounds.expected_of_first(np.array([0.0, 5.5]), rows)
+    assert expected.tolist() == [0, 0, 9, 9, 10, 10]  # 9·1 and 11·(1 - 1/2), or what is proven
+
+
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=30))
+def test_what_is_expected_follows_from_adjusted_p_values(some):
+    ranks = np.sort(some)
+    bounds = site_bounds(RankHistogram(ranks, 19), 0.95)
+    rows = np.arange(1, ranks.size + 1)
+    false = np.arange(1.0, 21) * (ranks.size / 20)
+    expected = bounds.expected_of_first(false, rows)
+    estimates = np.maximum.accumulate(rows * (1 - adjusted_pvalues(ranks, 19)))
+    least = bounds.min_novelties_of_first(rows)
+    assert expected.tolist() == np.maximum(np.floor(estimates + 1e-9), least).tolist()
+
+
+def test_places_without_tests_and_no_places_are_fine():
+    rows = np.array([1, 2])
+    empty = np.zeros(0, dtype=np.int64)
+    none = ListBounds(empty, empty, np.zeros(1, dtype=np.int64))
+    assert none.min_novelties_of_first(rows).tolist() == [0, 0]
+    assert none.expected_of_first(np.zeros(0), rows).tolist() == [0, 0]
+    late = ListBounds(np.array([0, 4]), np.array([0, 1]), np.array([0, 2]))
+    assert late.min_novelties_of_first(rows).tolist() == [0, 0]
+    assert late.expected_of_first(np.array([1.0, 1.0]), rows).tolist() == [0, 1]
+
+
+def test_on_average_no_more_is_expected_than_there_is_until_all_are_read():
+    rng, rows, excess = np.random.default_rng(0), np.array([10, 20, 40]), []
+    for _ in range(300):
+        scores = rng.normal(size=500) + 3 * (np.arange(500) < 40)
+        ranks = 1 + (rng.normal(size=999)[:, None] >= scores).sum(axis=0)
+        bounds = site_bounds(RankHistogram(ranks, 999), 0.95)
+        novel = np.cumsum(np.argsort(-scores) < 40)[rows - 1]
+        excess.append(bounds.expected_of_first(np.arange(1.0, 1001) / 2, rows) - novel)
+    error = np.std(excess, axis=0) / np.sqrt(300)
+    assert (np.mean(excess, axis=0) <= 3 * error).all()
+    assert (np.mean(excess, axis=0) >= -2).all()  # nor is it far below
 
 
 def test_few_rows_more_are_at_most_so_many_more_false_rows():

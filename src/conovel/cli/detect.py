@@ -188,7 +188,10 @@ def detect(
     summary = {"command": "detect", **source, "test": str(test), "read_as": read_as}
     summary |= result.summary() | about_known(result, known_file)
     if certificate is not None:
+        from conovel.report import lists_of  # noqa: PLC0415
+
         summary["certificate"] = result.certificate(certificate).to_dict()
+        picture["lists"] = lists_of(result, certificate)
     if out is not None:
         content = {**summary, "table": out.name, "picture": picture}
         if why is not None:

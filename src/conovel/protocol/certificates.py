@@ -7,11 +7,12 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from conovel.errors import InputError
-from conovel.protocol.group_records import plan_in
+from conovel.protocol.group_records import groups_of, plan_in
 from conovel.protocol.transcript import Transcript
-from conovel.spec.bodies import Outcome
+from conovel.spec.bodies import Outcome, Ready
 from conovel.spec.run_spec import RunSpec
 from conovel.stats.cells import N_CELLS, most_above
 from conovel.stats.certificate import Block, as_confidence, false_bound
@@ -51,6 +52,12 @@ class _Part(NamedTuple):
     tests: Counts
 
 
+def sizes_of(transcript: Transcript) -> dict[str, Ready]:
+    """Return the numbers of rows of the agents; with masks a site is told those of all."""
+    own = {name: agent.ready for name, agent in transcript.agents.items()}
+    return own | transcript.all_ready
+
+
 def run_bounds(transcript: Transcript, confidence: Level) -> ListBounds:
     """Return what follows for all agents of a finished run of `joint` or `together`.
 
@@ -61,12 +68,12 @@ def run_bounds(transcript: Transcript, confidence: Level) -> ListBounds:
     """
     spec = transcript.settings
     refuse_uncovered(spec)
-    parts = _parts(transcript)
+    parts, ready = _parts(transcript), sizes_of(transcript)
     blocks, lowest = [], 0
     for part in parts:
         rows = part.calibration + part.tests
         for name in part.agents:
-            sizes, room = transcript.agents[name], transcript.rooms[name]
+            sizes, room = ready[name], transcript.rooms[name]
             above = most_above(sizes.n_calibration, room) if room else None
             blocks.append(Block(sizes.n_tested, sizes.n_calibration, above))
         if len(part.agents) == 1 and not transcript.rooms[part.agents[0]]:
@@ -110,6 +117,50 @@ def _groups(transcript: Transcript) -> Any:
     return plan_in(transcript).groups
 
 
+class CellLists(NamedTuple):
+    """The lists of all agents that end with each cell, from the highest on."""
+
+    bounds: ListBounds
+    false: NDArray[np.float64]  # expected in each list if no test were novel
+    flagged: Counts  # rows of each list that are flagged
+    n_test: int
+
+
+def cell_lists(transcript: Transcript, confidence: Level) -> CellLists:
+    """Return what is known of lists of all agents, from the messages of a finished run.
+
+    False rows of a group of agents are estimated as its step-up does: w·(1 + C), where w is
+    the largest m_j/(ℓ_j + 1). The estimate carries no guarantee.
+    """
+    bounds = run_bounds(transcript, confidence)
+    parts, outcome = _parts(transcript), transcript.outcome
+    cuts = dict(zip(outcome.participants, outcome.cells, strict=True)) if outcome else {}
+    n, ready = bounds.tests.size, sizes_of(transcript)
+    flagged, false = np.zeros(n, dtype=np.int64), np.zeros(n)
+    for part in parts:
+        above = np.arange(N_CELLS) >= cuts.get(part.agents[0], N_CELLS)
+        flagged += _from_the_highest(part.tests * above)[:n]
+    # The record of one site does not tell groups: then each part is one.
+    together = [group.agents for group in groups_of(transcript)] or [p.agents for p in parts]
+    for names in together:
+        own = [part for part in parts if part.agents[0] in names]
+        if not own:
+            continue
+        tests, calibration = (
+            _from_the_highest(np.sum(counts, axis=0))[:n]
+            for counts in ([p.tests for p in own], [p.calibration for p in own])
+        )
+        sizes = [ready[name] for part in own for name in part.agents]
+        weight = max(one.n_tested / (one.n_calibration + 1) for one in sizes)
+        false += np.where(tests > 0, weight * (1 + calibration), 0.0)
+    n_test = sum(ready[name].n_tested for part in parts for name in part.agents)
+    return CellLists(bounds, false, flagged, n_test)
+
+
+def _from_the_highest(counts: Counts) -> Counts:
+    return np.cumsum(counts[::-1])
+
+
 def flagged_places(transcript: Transcript, outcome: Outcome) -> Counts:
     """Return the places of the flagged rows of all agents, from cells alone."""
     cut = dict(zip(outcome.participants, outcome.cells, strict=True))
@@ -125,9 +176,8 @@ def run_numbers(transcript: Transcript, confidence: Level) -> dict[str, Any]:
     bounds = run_bounds(transcript, confidence)
     outcome = transcript.outcome
     flagged = flagged_places(transcript, outcome) if outcome else np.zeros(0, dtype=np.int64)
-    n_test = sum(
-        transcript.agents[name].n_tested for part in _parts(transcript) for name in part.agents
-    )
+    ready = sizes_of(transcript)
+    n_test = sum(ready[name].n_tested for part in _parts(transcript) for name in part.agents)
     return certificate_numbers(bounds, flagged, n_test, 1 - as_confidence(confidence))
 
 

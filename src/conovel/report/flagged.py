@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from conovel.report.picture import shortened
 from conovel.report.view import MOST_SITES, Checked
@@ -112,9 +113,13 @@ class FlaggedRows:
             ]
             for row in self.rows
         ]
-        content = {"texts": list(texts), "rows": rows, "several": self.several}
-        plain = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
-        return plain.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+        return in_html({"texts": list(texts), "rows": rows, "several": self.several})
+
+
+def in_html(content: Mapping[str, Any]) -> str:
+    """Write JSON that may stand inside HTML."""
+    plain = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
+    return plain.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def read_flagged(run: Checked) -> FlaggedRows | None:
@@ -191,6 +196,11 @@ def _read_reason(reason: Checked, columns: Sequence[tuple[str, str]]) -> ReasonV
 @cache
 def page_script() -> Mapping[str, str]:
     """Return the script of a page, and its digest for the content security policy."""
-    text = (Path(__file__).parent / "templates" / "flagged.js").read_text(encoding="utf-8")
+    path = Path(__file__).parent / "templates" / "flagged.js"
+    return with_policy(path.read_text(encoding="utf-8"))
+
+
+def with_policy(text: str) -> Mapping[str, str]:
+    """Return a script with its digest for the content security policy."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return {"text": text, "policy": f"'sha256-{digest}'"}

@@ -16,6 +16,7 @@ from conovel.protocol.group_records import AgentGroup, groups_of
 from conovel.protocol.replay import verify
 from conovel.protocol.transcript import Transcript
 from conovel.report.certified import certified_lead
+from conovel.report.lists import network_lists
 from conovel.report.picture import SiteRanks, picture, shortened
 from conovel.report.plots import rounds_plot
 from conovel.report.roaming import flow_section, type_section
@@ -57,6 +58,10 @@ def network_story(run: Checked) -> Story:
     drawn, truth = _picture(run, transcript), read_truth(run)
     headline, n_rejected = _headline(transcript, drawn)
     level = float(spec.level)
+    chosen, why_none = network_lists(run, transcript)
+    promised = promise(run, transcript)
+    if promised:
+        promised["caveats"] += why_none
     return Story(
         kind="Several sites",
         headline=headline,
@@ -65,8 +70,9 @@ def network_story(run: Checked) -> Story:
         else "",
         facts=_facts(transcript, drawn, level),
         warnings=_contradictions(run, transcript, drawn),
-        **promise(run, transcript),
+        **promised,
         sections=[
+            *chosen,
             *(row_sections(drawn) if drawn else []),
             *selection_section(run),
             Section("The sites", tables=[agent_rows(transcript, drawn, truth)]),

@@ -154,8 +154,7 @@ def _walk(blocks: Sequence[Block], deepest: int, spent: _Spent) -> NDArray[np.in
         moved += q / (1 - q) - p / (1 - p)
         if c > _LONGEST_WALK or moved > _MOVED * math.sqrt((c + 1) * p) / (1 - p):
             break
-        runs = q ** np.arange(2 + math.ceil(math.log(_TINY * (1 - q)) / math.log(q)))
-        reached = np.convolve(alive, runs)  # the chance of v tests before calibration row c + 1
+        reached = _with_runs(alive, q)  # the chance of v tests before calibration row c + 1
         first = bound[-1] if bound else 0
         tests = np.arange(first + 1, reached.size)  # v = b(c) + 1 exceeds b(c)
         chance = reached[first + 1 :]
@@ -169,6 +168,20 @@ def _walk(blocks: Sequence[Block], deepest: int, spent: _Spent) -> NDArray[np.in
         bound.append(int(tests[fits[0]]) - 1)
         alive = (1 - q) * reached[: bound[-1] + 1]
     return np.array(bound, dtype=np.int64)
+
+
+def _with_runs(alive: NDArray[np.float64], q: float) -> NDArray[np.float64]:
+    """Add runs of tests: the sum over i of q^i alive[v - i], by 1 + x + ... = (1 + x)(1 + x²)...
+
+    No term is negative, so that errors stay relative.
+    """
+    longest = 1 + math.ceil(math.log(_TINY * (1 - q)) / math.log(q))
+    reached = np.concatenate([alive, np.zeros(longest)])
+    step = 1
+    while step <= longest:
+        reached[step:] += q**step * reached[:-step]
+        step *= 2
+    return reached
 
 
 def _likelier(block: Block, tests: NDArray[np.int64], c: int, p: float) -> NDArray[np.float64]:

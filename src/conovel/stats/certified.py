@@ -104,6 +104,55 @@ class ListBounds:
         first = int(np.argmax(2 * proven >= self.min_novelties))
         return int(self.tests[first]), int(proven[first])
 
+    def min_novelties_of_first(self, rows: Counts) -> Counts:
+        """Return the least number of novelties among the first k tests, for each k in `rows`.
+
+        Tests are taken place by place. Of the last place any of its tests, if not all fit. Where
+        liars are tolerated, only places that fit as a whole are counted.
+
+        Proof: Theorem 21 (docs/theory.md#thm-certificate).
+        """
+        before, at = _places_of_first(self.tests, rows)
+        proven = np.maximum.accumulate(np.maximum(self.counted - self.at_most, 0))
+        least = np.concatenate([[0], proven])[before]
+        if self.relied_on is None:
+            # All k tests are among those at `at` or before.
+            by_end = rows - np.append(self.at_most, rows.max(initial=0))[at]
+            least = np.maximum(least, by_end)
+        return least
+
+    def expected_of_first(self, false: NDArray[np.float64], rows: Counts) -> Counts:
+        """Estimate the novelties among the first k tests, for each k in `rows`, rounded down.
+
+        It is k·(1 - q), where q is the adjusted p-value of Benjamini and Hochberg: the smallest
+        level at which k tests would be rejected. A longer list has no fewer novelties than a
+        shorter one, nor fewer than are proven. This is an estimate and carries no guarantee.
+
+        Parameters
+        ----------
+        false : float array of shape (n_places,)
+            False rows at each place or before it, expected if no test were novel.
+        rows : int array
+        """
+        if not self.tests.size:
+            return np.zeros_like(rows)
+        counted = self.counted
+        share = np.divide(false, counted, out=np.ones_like(false), where=counted > 0)
+        level = np.minimum(np.minimum.accumulate(share[::-1])[::-1], 1.0)
+        before, at = _places_of_first(self.tests, rows)
+        whole = np.concatenate([[0.0], np.maximum.accumulate(counted * (1 - level))])
+        expected = whole[before]
+        if self.relied_on is None:
+            expected = np.maximum(expected, rows * (1 - np.append(level, 1.0)[at]))
+        # Products that are whole numbers must not fall below them.
+        rounded = np.floor(expected + 1e-9).astype(np.int64)
+        return np.maximum(rounded, self.min_novelties_of_first(rows))
+
+
+def _places_of_first(tests: Counts, rows: Counts) -> tuple[Counts, Counts]:
+    """Return how many places fit into the first k tests, and the first place that has them all."""
+    return np.searchsorted(tests, rows, side="right"), np.searchsorted(tests, rows, side="left")
+
 
 def site_bounds(histogram: RankHistogram, confidence: Level) -> ListBounds:
     """Return what follows for one site from how often each rank occurs.
