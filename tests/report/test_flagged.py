@@ -258,7 +258,7 @@ def test_a_long_name_is_whole_in_a_file_of_verdicts(content):
     changed["reasons"][""]["rows"][0]["row"] = "x" * 300
     (data,) = re.findall(r'id="flagged-data">(.*?)</script>', render(changed), re.DOTALL)
     rows = json.loads(data)["rows"]
-    assert [row[4] for row in rows if len(row) == 5] == ["x" * 300]
+    assert [row[5] for row in rows if len(row) == 6] == ["x" * 300]
 
 
 @pytest.mark.parametrize("opened", [(0, 360, "dark"), (0, 1280, "light")], indirect=True)
