@@ -17,7 +17,7 @@ from conovel.learning.consensus import at_site
 from conovel.learning.consensus.at_site import ConsensusLearner
 from conovel.learning.together.way import NUMBER
 from conovel.protocol.replay import verify
-from conovel.rows.pairs import read_pair
+from conovel.rows.pairs import KnownRows, read_pair
 from conovel.scorers.argument import as_candidates
 from conovel.site.site import Site
 from conovel.site.work import SiteWork
@@ -43,12 +43,16 @@ def samples(kind, seed=0):
     return found
 
 
-def worked(rows):
-    """Let three sites work without messages; give sites, counts, and all totals as bytes."""
+def worked(rows, known_rows=None):
+    """Let three sites work without messages; give sites, counts, and all totals as bytes.
+
+    The first knows some novelties.
+    """
     sites, learners = [], []
     for j, (null, test) in enumerate(rows):
         work = SiteWork(SPEC, tuple(as_candidates(None, j)), 3)
-        sites.append(Site(*read_pair(null, test), work))
+        novelties = None if j or known_rows is None else KnownRows(known_rows)
+        sites.append(Site(*read_pair(null, test), work, known_rows=novelties))
         learners.append(ConsensusLearner(Party(NAMES[j], SPEC, bytes(16), bytes(32), NAMES)))
     pairs = list(zip(learners, sites, strict=True))
     heard = []
@@ -81,6 +85,19 @@ def test_exchanging_a_tested_row_with_a_calibration_row_of_any_agent(kind):
             # What groups and levels follow from does not depend on roles either.
             assert counts[j].near_trained == others[j].near_trained
             assert (counts[j].n_tail, counts[j].floor) == (others[j].n_tail, others[j].floor)
+
+
+def test_exchanging_rows_beside_known_novelties():
+    rows = samples("continuous")
+    known_rows = np.concatenate([test[-4:] for _, test in rows]) + 0.1
+    before, _, heard = worked(rows, known_rows)
+    assert len(heard) > len(worked(rows)[2])  # a round is about them
+    for at, x, of, c in ((0, 5, 0, 3), (0, 30, 2, 7), (2, 11, 1, 0)):
+        after, _, totals = worked(exchanged(rows, before, at, x, of, c), known_rows)
+        assert totals == heard
+        for j, (one, two) in enumerate(zip(before, after, strict=True)):
+            same = np.arange(31) != (x if j == at else -1)
+            assert np.array_equal(one.scores[same], two.scores[same])
 
 
 def test_a_row_of_null_train_is_no_calibration_row():

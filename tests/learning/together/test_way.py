@@ -1,5 +1,7 @@
 """Agents learn together over the protocol: roles, losses, hostile numbers, and what it finds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support.fake_link import NAMES, RUN_ID, FakeSite
@@ -9,6 +11,7 @@ import conovel as cn
 from conovel.errors import SiteVanishedError
 from conovel.experiments.gaussian import gaussian_design
 from conovel.learning.base import Party
+from conovel.learning.together import at_site
 from conovel.learning.together.at_site import SiteLearner
 from conovel.learning.together.demands import demands_of
 from conovel.learning.together.learner import Learner, learn
@@ -81,6 +84,42 @@ def test_roles_may_change_places_where_the_own_score_counts():
     assert third["b"][:25].tobytes() == before["b"][:25].tobytes()
     assert third["b"][25:].tobytes() == after["b"][25:].tobytes()
     assert run["a"].rejected.sum() > 10
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_roles_may_change_places_beside_known_novelties(share, monkeypatch):
+    """Those of one agent reach all, or stay with it as its own score."""
+    rng = np.random.default_rng(6)
+    pairs = [tuple(rng.standard_t(4, (n, 3)).round(1) for n in (300, 120)) for _ in range(3)]
+    for _, test in pairs:
+        test[-24:] = [3.0, -3.0, 3.0]
+        test[-24:] += 0.3 * rng.normal(size=(24, 3)).round(1)
+    known_rows = np.array([3.0, -3.0, 3.0]) + 0.3 * rng.normal(size=(20, 3))
+    if not share:
+        monkeypatch.setattr(at_site, "shared_known", lambda site: None)
+
+    def scored(some, novelties=known_rows):
+        agents = agents_of(some)
+        agents[1] = replace(agents[1], X_known=novelties)
+        run = cn.Network(agents, regime="together").run(check=False)
+        return {name: run[name].scores for name in run}, run
+
+    before, run = scored(pairs)
+    without, _ = scored(pairs, None)
+    assert before["b"].tobytes() != without["b"].tobytes()
+    assert (before["a"].tobytes() != without["a"].tobytes()) is share
+    _, calibration = sites_of(pairs, run)["b"].split(300)
+    places = calibration[:20]
+    changed = [tuple(some.copy() for some in pair) for pair in pairs]
+    changed[1][0][places], changed[1][1][:20] = pairs[1][1][:20], pairs[1][0][places]
+    after, _ = scored(changed)
+    assert before["a"].tobytes() == after["a"].tobytes()
+    assert before["b"][20:].tobytes() == after["b"][20:].tobytes()
+    back = [tuple(some.copy() for some in pair) for pair in changed]
+    back[1][1][:10], back[1][0][places[:10]] = changed[1][0][places[:10]], changed[1][1][:10]
+    third, _ = scored(back)
+    assert third["b"][:10].tobytes() == before["b"][:10].tobytes()
+    assert third["b"][10:].tobytes() == after["b"][10:].tobytes()
 
 
 def test_rows_that_train_do_change_the_score():
