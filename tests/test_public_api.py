@@ -201,12 +201,11 @@ Refined.label
 Refined.learner
 Refined.with_seed(seed)
 RemoteProtocolError(ProtocolError) is raised
-Repeated(level, seeds, n_rejected, n_tests, flags)
+Repeated(level, seeds, n_rejected, n_tests, flags, run_level, n_calibration=None)
 Repeated.at_least(k)
 Repeated.e_values
 Repeated.evidence
 Repeated.repeats
-Repeated.run_level
 Repeated.spelled_flags()
 Repeated.times_flagged
 Resolution(fewest, rows_for_any, rows_for_one)

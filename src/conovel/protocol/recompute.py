@@ -29,6 +29,7 @@ from conovel.stats.null_proportion import as_estimator
 from conovel.stats.ranks import as_block
 from conovel.stats.repeats import (
     Combined,
+    averaging_alone,
     combine,
     read_flags,
     repeated_resolution,
@@ -128,10 +129,13 @@ def repeated_site_findings(run: Mapping[str, Any]) -> Iterator[str]:
         return
     if repeats == 1 or len(seeds) != repeats:
         yield f"there are {len(seeds)} seeds of {repeats} runs"
-    fewest = repeated_resolution(run["n_calibration"], m, level).fewest
-    yield from differences(of_runs["level"], str(run_level(level)), "repeats.level")
+    # With an estimate of the nulls, runs have a smaller level, and another rule decides.
+    pi0 = as_estimator("storey") if as_level(of_runs["level"]) < level / 2 else None
+    rule = averaging_alone(pi0)
+    fewest = repeated_resolution(run["n_calibration"], m, level, rule).fewest
+    yield from differences(of_runs["level"], str(run_level(level, rule)), "repeats.level")
     yield from differences(run["fewest_rejections_possible"], fewest, "fewest_rejections_possible")
-    if run["guarantee"] != _stated(run, one_site_guarantee(level, None, repeats)):
+    if run["guarantee"] != _stated(run, one_site_guarantee(level, pi0, repeats)):
         yield "the guarantee is not that of these settings"
     if "flagged_in_runs" not in run:
         return
@@ -139,7 +143,7 @@ def repeated_site_findings(run: Mapping[str, Any]) -> Iterator[str]:
     if flags.shape[1] != m:
         yield f"there are {flags.shape[1]} rows, and {m} were tested"
         return
-    together = combine({"": flags}, {"": m}, level, seeds)
+    together = combine({"": flags}, {"": m}, level, seeds, rule, {"": run["n_calibration"]})
     part, rejected = together.parts[""], together.rejected[""]
     yield from differences(sizes, list(part.n_rejected), "repeats.n_rejected")
     yield from differences(run["times_flagged"], part.times_flagged.tolist(), "times_flagged")
@@ -210,8 +214,9 @@ def combined(spec: RunSpec, run: Mapping[str, Any]) -> Combined:
     }
     n_tested = {name: sum(decisions[0][name]["tested"]) for name in names}
     level, seeds = spec.test_level(len(names)), [one.seed for one in repeated_specs(spec)]
-    # Where each agent decides alone, its level is a share of that of the run.
-    return combine(flags, n_tested, level, seeds, alone=level != spec.level)
+    sizes = {name: decisions[0][name]["n_calibration"] for name in names}
+    alone = spec.regime.deciding == "isolated"
+    return combine(flags, n_tested, level, seeds, spec.averaging, sizes, alone=alone)
 
 
 def list_findings(run: Mapping[str, Any], spec: RunSpec) -> Iterator[str]:

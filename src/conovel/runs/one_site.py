@@ -33,7 +33,7 @@ from conovel.spec.run_spec import detector_seeds, repeat_seeds
 from conovel.spec.training import as_share, n_training, thin_finding
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.ranks import conformal_ranks
-from conovel.stats.repeats import combine, run_level
+from conovel.stats.repeats import averaging_alone, combine, run_level
 from conovel.stats.resolution import warn_resolution
 from conovel.stats.stepup import step_up
 
@@ -54,10 +54,10 @@ class OneSiteSettings:
     repeats: int  # how many runs are averaged
 
     def runs(self) -> list[OneSiteSettings]:
-        """Give the settings of each run: with `repeats`, its own seeds, and the level 2α/5."""
+        """Give the settings of each run: with `repeats`, its own seeds, and the level β."""
         if self.repeats == 1:
             return [self]
-        level, runs = run_level(self.level), []
+        level, runs = run_level(self.level, averaging_alone(self.pi0)), []
         for seed in repeat_seeds(self.seed, self.repeats):
             split_seed, scorer_seed = detector_seeds(seed)
             candidates = tuple(as_candidates(self.scorer, scorer_seed))
@@ -249,7 +249,14 @@ def detect_repeatedly(
     results = [detect_once(samples, one, in_run(tell, b, len(runs))) for b, one in enumerate(runs)]
     first = results[0]
     flags = {first.name: np.array([one.rejected for one in results])}
-    averaged = combine(flags, {first.name: first.rejected.size}, settings.level, seeds)
+    averaged = combine(
+        flags,
+        {first.name: first.rejected.size},
+        settings.level,
+        seeds,
+        averaging_alone(settings.pi0),
+        {first.name: first.n_calibration},
+    )
     return with_part(
         first,
         "repeats",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from conovel.stats.null_proportion import NullProportion
-from conovel.stats.repeats import run_level
+from conovel.stats.repeats import averaging_alone, run_level
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,13 @@ def one_site(level: Fraction, pi0: NullProportion | None, repeats: int = 1) -> G
     """State the guarantee of AdaDetect at one site (docs/theory.md)."""
     alpha = f"{float(level):g}"
     if repeats > 1:
+        rule = averaging_alone(pi0)
         statement = (
             f"The expected share of false alarms among the rejected rows is at most {alpha}."
             f" {repeats} runs with splits of their own, each at level"
-            f" {float(run_level(level)):g}, gave evidence about every row; e-BH decided on its"
-            " average. Exact for every sample size; the runs need not be independent."
+            f" {float(run_level(level, rule)):g}, gave evidence about every row; {rule.name}"
+            " decided on its average. Exact for every sample size; the runs need not be"
+            " independent."
         )
     elif pi0 is None:
         statement = (
