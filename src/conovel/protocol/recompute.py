@@ -20,7 +20,7 @@ from conovel.protocol.messages import encode
 from conovel.protocol.states import Machine
 from conovel.protocol.transcript import Transcript
 from conovel.spec.bodies import COORDINATOR, Body, History, Listed, Listing, Message
-from conovel.spec.guarantee import Guarantee, kept_score, over_time, with_verdicts
+from conovel.spec.guarantee import Guarantee, kept_score, over_time, with_lots, with_verdicts
 from conovel.spec.guarantee import one_site as one_site_guarantee
 from conovel.spec.run_spec import RunSpec, of_list, repeated_specs
 from conovel.stats.batches import NETWORK_SHARE
@@ -108,6 +108,8 @@ def _possible_guarantees(run: Mapping[str, Any], level: Fraction) -> list[Guaran
 
 def _stated(run: Mapping[str, Any], promise: Guarantee) -> dict[str, Any]:
     """Return a guarantee as a result states it; a score that learnt from verdicts needs more."""
+    if run.get("ties") == "random":
+        promise = with_lots(promise)
     verdicts = run.get("verdicts")
     if isinstance(verdicts, Mapping) and verdicts.get("batches"):
         promise = with_verdicts(promise)

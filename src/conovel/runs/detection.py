@@ -94,6 +94,8 @@ class Detection(SiteResult):
             summary["ledger"] = self.ledger.summary()
         if "verdicts" in self.parts:
             summary["verdicts"] = asdict(self.parts["verdicts"])
+        if "ties" in self.parts:
+            summary["ties"] = self.parts["ties"]
         if self.repeated is None:
             return summary
         for of_one_run in ("largest_rejected_rank", "pi0", "selection"):

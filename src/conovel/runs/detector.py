@@ -34,7 +34,7 @@ from conovel.runs.verdicts import Verdicts
 from conovel.scorers.argument import as_candidates, reads_frames, spell, spell_scorer, spell_seed
 from conovel.scorers.estimators import ScorerLike
 from conovel.spec.findings import Finding
-from conovel.spec.run_spec import detector_seeds
+from conovel.spec.run_spec import detector_seeds, ties_seed
 from conovel.spec.schema import Schema
 from conovel.spec.training import MAX_TRAIN_ROWS
 from conovel.stats.levels import (
@@ -47,6 +47,7 @@ from conovel.stats.levels import (
     as_whole,
 )
 from conovel.stats.null_proportion import NullProportion, as_estimator
+from conovel.stats.ranks import as_ties
 
 
 class UnfittedError(InputError, NotFittedError):  # type: ignore[misc]
@@ -83,15 +84,19 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         :mod:`conovel.site.blocks`.
     repeats : int
         The number B of runs, from 1 to 100. One run depends on its random split of the known
-        normals. With B runs, each with a seed of its own and at level 2α/5, evidence is averaged
-        and e-BH at level α decides, so that the answer depends less on `random_state`. It takes
-        B times as long, and flags nothing where the runs find little. See
+        normals. With B runs, each with a seed of its own and at level 3α/5, evidence is averaged
+        and closed e-BH at level α decides, so that the answer depends less on `random_state`. It
+        takes B times as long, and flags less where the runs find little. See
         :class:`conovel.SiteResult` for what the result has.
     schema : Schema, path, dict or None
         What the columns are, where they are not all plain numbers: a :class:`conovel.Schema`, a
         file of one, or a dict of some columns to their kinds, such as
         ``{"id": "ignore", "when": "date", "zip": "category"}``. What is not said follows from the
         values of both samples. A schema that was made from one of them alone is refused.
+    ties : {"against", "random"}
+        Whether calibration rows with the score of a test row count against it, or equal scores are
+        ordered at random, by a seed of its own. Random finds more where many scores are equal, and
+        equal rows may get different answers.
 
     Attributes
     ----------
@@ -143,6 +148,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         max_train_rows: int = MAX_TRAIN_ROWS,
         repeats: int = 1,
         schema: SchemaLike = None,
+        ties: str = "against",
     ) -> None:
         self.scorer = scorer
         self.level = level
@@ -152,6 +158,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         self.max_train_rows = max_train_rows
         self.repeats = repeats
         self.schema = schema
+        self.ties = ties
 
     def detect(
         self,
@@ -208,8 +215,10 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             X_null, X_test = judged.null, judged.test
         together: Callable[[Detection], Detection] | None = None
         if ledger is not None:  # before columns become features, which follow from the batch
-            if settings.repeats > 1 or settings.pi0 is not None:
-                raise InputError("a ledger decides by plain BH ranks: leave repeats and pi0 out")
+            if settings.repeats > 1 or settings.pi0 is not None or settings.lots is not None:
+                raise InputError(
+                    "a ledger decides by plain BH ranks: leave repeats, pi0 and ties out"
+                )
             X_null, X_test, facts = self._batch_facts(X_null, X_test, settings)
             if judged is not None:  # each epoch has known normals of its own
                 facts = facts._replace(source=judged.source)
@@ -258,6 +267,7 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             pi0=None if pi0 is None else as_estimator(pi0),
             max_train_rows=most,
             repeats=repeats,
+            lots=ties_seed(seed) if as_ties(self.ties) == "random" else None,
         )
 
     def keep(

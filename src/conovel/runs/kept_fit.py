@@ -54,8 +54,10 @@ def keep(
 ) -> KeptDetector:
     """Fit a score, calibrate it, and take it apart; see :meth:`conovel.AdaDetect.keep`."""
     tell("checking rows")
-    if settings.repeats > 1 or settings.pi0 is not None:
-        raise InputError("a kept detector has one score and plain BH: leave repeats and pi0 out")
+    if settings.repeats > 1 or settings.pi0 is not None or settings.lots is not None:
+        raise InputError(
+            "a kept detector has one score and plain BH: leave repeats, pi0 and ties out"
+        )
     if reads_frames(settings.candidates):
         raise ScorerError(
             "a pipeline that chooses columns by name has no form that can be kept: leave that part"

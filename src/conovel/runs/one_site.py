@@ -28,11 +28,11 @@ from conovel.site.checks.known import known_findings
 from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.explain.explainer import Explainer, views_of
 from conovel.spec.findings import Finding
-from conovel.spec.guarantee import one_site
-from conovel.spec.run_spec import detector_seeds, repeat_seeds
+from conovel.spec.guarantee import Guarantee, one_site, with_lots
+from conovel.spec.run_spec import detector_seeds, repeat_seeds, ties_seed
 from conovel.spec.training import as_share, n_training, thin_finding
 from conovel.stats.null_proportion import NullProportion
-from conovel.stats.ranks import conformal_ranks
+from conovel.stats.ranks import break_ties, conformal_ranks
 from conovel.stats.repeats import averaging_alone, combine, run_level
 from conovel.stats.resolution import warn_resolution
 from conovel.stats.stepup import step_up
@@ -52,6 +52,7 @@ class OneSiteSettings:
     pi0: NullProportion | None  # estimator of the proportion of nulls
     max_train_rows: int  # how many rows of either kind are learnt from at most
     repeats: int  # how many runs are averaged
+    lots: int | None = None  # seed of the order of equal scores; None counts ties against a row
 
     def runs(self) -> list[OneSiteSettings]:
         """Give the settings of each run: with `repeats`, its own seeds, and the level β."""
@@ -62,8 +63,13 @@ class OneSiteSettings:
             split_seed, scorer_seed = detector_seeds(seed)
             candidates = tuple(as_candidates(self.scorer, scorer_seed))
             one = replace(self, level=level, seed=split_seed, candidates=candidates, repeats=1)
-            runs.append(one)
+            runs.append(replace(one, lots=None if self.lots is None else ties_seed(seed)))
         return runs
+
+    def guarantee(self) -> Guarantee:
+        """State what these settings promise."""
+        plain = one_site(self.level, self.pi0, self.repeats)
+        return plain if self.lots is None else with_lots(plain)
 
     def n_train(self, n_null: int, n_test: int) -> int:
         """Return how many known normals train, from numbers of rows alone."""
@@ -191,17 +197,20 @@ def detect_once(
     known_scores, scores = np.split(all_scores, [calibration.size])
     views = views_of(null.encoder, null.columns or range(null.width))
     tell("deciding")
+    order = all_scores if settings.lots is None else break_ties(all_scores, settings.lots)
+    ranks = conformal_ranks(*np.split(order, [calibration.size]))
     return decide_alone(
         test,
         ids,
-        Scored(known_scores, scores, conformal_ranks(known_scores, scores)),
+        Scored(known_scores, scores, ranks),
         settings.level,
         settings.pi0,
         n_train=train.size,
         scorer=fitted.scorer.label,
-        guarantee=one_site(settings.level, settings.pi0),
+        guarantee=settings.guarantee(),
         choices=fitted.choices,
         explainer=Explainer(fitted, null_train, views, known),
+        parts={} if settings.lots is None else {"ties": "random"},
     )
 
 
@@ -263,7 +272,7 @@ def detect_repeatedly(
         averaged.parts[first.name],
         rejected=averaged.rejected[first.name],
         scorer=", ".join(dict.fromkeys(one.scorer for one in results)),
-        guarantee=one_site(settings.level, settings.pi0, settings.repeats),
+        guarantee=settings.guarantee(),
     )
 
 

@@ -81,6 +81,17 @@ def one_site(level: Fraction, pi0: NullProportion | None, repeats: int = 1) -> G
     return Guarantee(statement, (EXCHANGEABLE, BLIND_SCORER))
 
 
+LOTS = (
+    "equal scores were ordered at random, by a seed that does not depend on the rows and that"
+    " nobody chose after seeing a result; so equal rows may get different answers"
+)
+
+
+def with_lots(guarantee: Guarantee) -> Guarantee:
+    """Add what a guarantee needs where ties are broken at random (docs/theory.md)."""
+    return Guarantee(guarantee.statement, (*guarantee.assumptions, LOTS))
+
+
 UNSPENT = (
     "the known normals that calibrate are exchangeable with the normal test rows given all earlier"
     " batches, decisions and verdicts: they were collected apart from them"

@@ -331,6 +331,11 @@ def detector_seeds(random_state: RandomState) -> tuple[int, int]:
     return int(split), int(scorer)
 
 
+def ties_seed(seed: int) -> int:
+    """Return the seed of the order of equal scores; nothing else follows from it."""
+    return int(np.random.SeedSequence(seed).generate_state(3)[2])
+
+
 def site_seed(secret: bytes, seed: int, agent: str, run_id: str) -> int:
     """Return the seed of a site that mixes its secret and the run's id into the seed of a run.
 

@@ -18,6 +18,9 @@ from conovel.errors import InputError, SampleError
 _GUIDE_QUERIES = 20_000
 _GUIDE_CELLS = 1 << 18
 
+# Calibration scores equal to that of a test row count against it, or lots are drawn.
+TIES = ("against", "random")
+
 
 def conformal_ranks(calibration_scores: ArrayLike, test_scores: ArrayLike) -> NDArray[np.int64]:
     """Rank each test score among the calibration scores, ties against the test row.
@@ -98,6 +101,32 @@ def as_scores(scores: ArrayLike, name: str) -> NDArray[Any]:
             f" {np.flatnonzero(missing)[0]}): a row without a score cannot be ranked"
         )
     return array
+
+
+def break_ties(scores: NDArray[Any], seed: int) -> NDArray[np.int64]:
+    """Give each row its place in the order of the scores, equal scores in random order.
+
+    Which of two rows with equal scores comes first follows from the seed and from where the rows
+    stand alone. Nothing may have been decided by the same seed.
+
+    Proof: Corollary 6 (docs/theory.md#cor-ties).
+
+    Examples
+    --------
+    >>> break_ties(np.array([0.5, 0.1, 0.5, 0.9]), seed=0)
+    array([2, 0, 1, 3])
+    """
+    lots = np.random.default_rng(seed).permutation(scores.size)
+    places = np.empty(scores.size, dtype=np.int64)
+    places[np.lexsort((lots, scores))] = np.arange(scores.size)
+    return places
+
+
+def as_ties(ties: str) -> str:
+    """Read how ties between a test row and calibration rows are counted."""
+    if not isinstance(ties, str) or ties not in TIES:
+        raise InputError(f"ties must be 'against' or 'random', not {ties!r}")
+    return ties
 
 
 def count_below(ordered: NDArray[Any], queries: NDArray[Any]) -> NDArray[np.int64]:
