@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 
 import conovel as cn
-from benchmarks._real_sets import draw, files
+from benchmarks._real_sets import Site, draw, files
+from benchmarks.choices import drawn
 from conovel.experiments.gaussian import gaussian_design
 from conovel.spec.run_spec import repeat_seeds
 from conovel.stats.evidence import Evidence, averaged, closed_e_bh, e_bh, rejection_evidence
@@ -31,6 +32,7 @@ REPEATS = (5, 10)
 MASTER_SEEDS = (1, 2, 3, 4)
 SHARES = ("3/10", "2/5", "1/2", "3/5", "7/10", "4/5")  # β/α of the runs
 REAL = {"thyroid": 1500, "mammography": 1500, "annthyroid": 900, "PageBlocks": 900}
+LINEAR = ("Gaussian", "PageBlocks", "magic.gamma")  # 900 known normals, 60 of 300 tests novel
 
 # From a level and a seed to the ranks of one run at each agent, and its calibration rows.
 Ranked = Callable[[int], list[tuple[np.ndarray, int]]]
@@ -92,6 +94,11 @@ def designs(folder: Path, trial: int) -> dict[str, tuple[Callable[[], Run], np.n
         if name in tables:
             site = draw(tables[name], "one site", n, trial).sites[0]
             found[name] = (lambda site=site: one_site(site, None), site.is_novel)
+    for name in LINEAR:
+        if name == "Gaussian" or name in tables:
+            X_null, X_test, novel = drawn(name, 0.2, trial, folder)
+            site = Site(X_null, X_test, novel)
+            found[f"{name}, linear"] = (lambda site=site: one_site(site, "logistic"), novel)
     sites = gaussian_design(1.0, [7, trial])
     is_novel = np.concatenate([site.is_novel for site in sites])
     found["three agents, full"] = (lambda: network(sites, "full"), is_novel)
@@ -143,13 +150,13 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="number of the first trial")
     parser.add_argument("--levels", action="store_true", help="compare levels β of the runs")
-    parser.add_argument("--only", default="", help="designs whose names contain this")
+    parser.add_argument("--only", default="", help="designs whose names begin so")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     found: dict[tuple[str, str], list[list[float]]] = {}
     for trial in range(options.first, options.first + options.trials):
         for name, (make, is_novel) in designs(options.data, trial).items():
-            if options.only not in name:
+            if not name.startswith(options.only):
                 continue
             run = make()
             for label, *how in rows_of(name, options.levels):
