@@ -13,6 +13,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from benchmarks.choices import drawn
 from conovel.experiments.gaussian import gaussian_design
 from conovel.spec.run_spec import repeat_seeds
 from conovel.stats.evidence import Evidence, averaged, closed_e_bh, e_bh, rejection_evidence
+from conovel.stats.ranks import conformal_ranks
 from conovel.stats.repeats import ALONE, COUNTED, PLAIN, Averaging
 from conovel.stats.stepup import step_up
 
@@ -33,6 +35,14 @@ MASTER_SEEDS = (1, 2, 3, 4)
 SHARES = ("3/10", "2/5", "1/2", "3/5", "7/10", "4/5")  # β/α of the runs
 REAL = {"thyroid": 1500, "mammography": 1500, "annthyroid": 900, "PageBlocks": 900}
 LINEAR = ("Gaussian", "PageBlocks", "magic.gamma")  # 900 known normals, 60 of 300 tests novel
+# Calibration rows, tests, novelties, their shift, and how much of a score all runs have in common.
+SIMULATED = (
+    (100, 100, 20, 4.0, 0.95),
+    (450, 300, 30, 3.0, 0.95),
+    (450, 300, 30, 3.5, 0.9),
+    (450, 300, 120, 2.5, 0.9),
+    (2000, 300, 30, 3.0, 0.9),
+)
 
 # From a level and a seed to the ranks of one run at each agent, and its calibration rows.
 Ranked = Callable[[int], list[tuple[np.ndarray, int]]]
@@ -85,6 +95,22 @@ def network(sites: Sequence[object], regime: str) -> Run:
     return from_ranks(ranked)
 
 
+def simulated(design: tuple[int, int, int, float, float], trial: int) -> Run:
+    """Simulate scores: a part of the row that all runs see, and a part of each run."""
+    size, m, n_novel, shift, share = design
+    rng = np.random.default_rng([trial, size, m])
+    seen = rng.normal(size=2 * size + m)
+    seen[2 * size : 2 * size + n_novel] += shift
+
+    def ranked(seed: int) -> list[tuple[np.ndarray, int]]:
+        of_run = np.random.default_rng([trial, seed])
+        scores = share * seen + (1 - share**2) ** 0.5 * of_run.normal(size=seen.size)
+        calibration = scores[of_run.permutation(2 * size)[:size]]
+        return [(conformal_ranks(calibration, scores[2 * size :]), size)]
+
+    return from_ranks(ranked)
+
+
 def designs(folder: Path, trial: int) -> dict[str, tuple[Callable[[], Run], np.ndarray]]:
     """Draw the rows of a trial: how to run each design, and which rows are novel."""
     gauss = gaussian_design(0.0, trial, n_agents=1, n_null=1000, n_test=334)[0]
@@ -99,6 +125,10 @@ def designs(folder: Path, trial: int) -> dict[str, tuple[Callable[[], Run], np.n
             X_null, X_test, novel = drawn(name, 0.2, trial, folder)
             site = Site(X_null, X_test, novel)
             found[f"{name}, linear"] = (lambda site=site: one_site(site, "logistic"), novel)
+    for design in SIMULATED:
+        novel = np.arange(design[1]) < design[2]
+        make = partial(simulated, design, trial)
+        found[f"simulated {design}"] = (make, novel)
     sites = gaussian_design(1.0, [7, trial])
     is_novel = np.concatenate([site.is_novel for site in sites])
     found["three agents, full"] = (lambda: network(sites, "full"), is_novel)

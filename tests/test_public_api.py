@@ -166,7 +166,7 @@ ModelError(InputError) is raised
 Network(agents, *, regime='auto', composite='auto', bits='compact', level=0.1, scorer=None,
     random_state=0, train_fraction=None, pi0=None, on_dropout='abort', repeats=1, ledger=None,
     liars=0, counting='rounds', reveal_to='coordinator', schema=None, privacy=None,
-    min_group_rows=1, masks=False)
+    min_group_rows=1, masks=False, ties='against')
 Network.run(*, dropouts=None, on_stage=None, on_finding=None, check=True)
 Network.spec()
 NetworkRun(sites, transcript, guarantee, spec, n_null, lost=(), runs=(), evidence_rounds=(),

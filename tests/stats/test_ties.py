@@ -146,6 +146,9 @@ def test_what_is_not_made_for_lots_is_refused_by_name(tmp_path):
         detector.detect(NULL, TEST, ledger=tmp_path / "list.json")
     with pytest.raises(InputError, match="leave ties out, or read the rows"):
         detect_files(detector, tmp_path / "a.csv", tmp_path / "b.csv", tmp_path / "out.csv")
+    agents = [cn.Agent(name, NULL, TEST) for name in ("north", "south")]
+    with pytest.raises(InputError, match="the agents of a network count ties against a row"):
+        cn.Network(agents, ties="random").run()
     for ties in ("favour", None, 1):
         with pytest.raises(InputError, match="ties must be 'against' or 'random'"):
             detect(ties=ties)

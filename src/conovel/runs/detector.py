@@ -44,10 +44,10 @@ from conovel.stats.levels import (
     as_level,
     as_repeats,
     as_seed,
+    as_ties,
     as_whole,
 )
 from conovel.stats.null_proportion import NullProportion, as_estimator
-from conovel.stats.ranks import as_ties
 
 
 class UnfittedError(InputError, NotFittedError):  # type: ignore[misc]

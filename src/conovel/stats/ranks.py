@@ -18,9 +18,6 @@ from conovel.errors import InputError, SampleError
 _GUIDE_QUERIES = 20_000
 _GUIDE_CELLS = 1 << 18
 
-# Calibration scores equal to that of a test row count against it, or lots are drawn.
-TIES = ("against", "random")
-
 
 def conformal_ranks(calibration_scores: ArrayLike, test_scores: ArrayLike) -> NDArray[np.int64]:
     """Rank each test score among the calibration scores, ties against the test row.
@@ -120,13 +117,6 @@ def break_ties(scores: NDArray[Any], seed: int) -> NDArray[np.int64]:
     places = np.empty(scores.size, dtype=np.int64)
     places[np.lexsort((lots, scores))] = np.arange(scores.size)
     return places
-
-
-def as_ties(ties: str) -> str:
-    """Read how ties between a test row and calibration rows are counted."""
-    if not isinstance(ties, str) or ties not in TIES:
-        raise InputError(f"ties must be 'against' or 'random', not {ties!r}")
-    return ties
 
 
 def count_below(ordered: NDArray[Any], queries: NDArray[Any]) -> NDArray[np.int64]:
