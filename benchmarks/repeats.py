@@ -2,7 +2,7 @@
 
 A trial draws rows, and four master seeds decide about them with B runs each. The seeds of 5 runs
 are the first of those of 10. Two rules decide on the same ranks: m/(βR) with e-BH and β = 2α/5,
-and (ℓ+1)/L with closed e-BH and β = 3α/5 (e-BH and β = 2α/5 in a network).
+and (ℓ+1)/L with closed e-BH and β = α/2 or 3α/5 (e-BH and β = 2α/5 in a network).
 ``--levels`` compares levels β of the runs as well.
 """
 
@@ -26,7 +26,7 @@ from conovel.experiments.gaussian import gaussian_design
 from conovel.spec.run_spec import repeat_seeds
 from conovel.stats.evidence import Evidence, averaged, closed_e_bh, e_bh, rejection_evidence
 from conovel.stats.ranks import conformal_ranks
-from conovel.stats.repeats import ALONE, COUNTED, PLAIN, Averaging
+from conovel.stats.repeats import COUNTED, PLAIN, Averaging, averaging_alone
 from conovel.stats.stepup import step_up
 
 LEVEL = Fraction(1, 10)
@@ -163,7 +163,9 @@ Line = tuple[str, int, Averaging, Fraction]
 
 def rows_of(name: str, levels: bool) -> list[Line]:
     """List the lines of a design: a label, B, the rule and the share β/α."""
-    new = COUNTED if "agents" in name else ALONE
+    n_null = 200 if name.startswith("simulated (100,") else 900  # or more
+    alone = averaging_alone(LEVEL, n_null, estimates_nulls=False)
+    new = COUNTED if "agents" in name else alone
     rows: list[Line] = [("one run", 1, PLAIN, PLAIN.share)]
     for b in REPEATS:
         rows.append((f"B = {b}, m/(βR), e-BH", b, PLAIN, PLAIN.share))

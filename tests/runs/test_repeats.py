@@ -8,6 +8,7 @@ import pytest
 
 import conovel as cn
 from conovel.errors import InputError, ResolutionWarning
+from conovel.protocol.replay import verify
 from conovel.runs.file_detection import detect_files
 from conovel.spec.run_spec import repeat_seeds
 from conovel.stats.evidence import Evidence, averaged, closed_e_bh, rejection_evidence
@@ -31,10 +32,15 @@ def test_one_run_is_what_it_was():
     assert "repeats" not in once.summary()
 
 
-def test_the_decision_is_closed_e_bh_on_runs_that_can_be_made_one_by_one():
-    found = detect(repeats=4, random_state=8)
-    runs = [detect(level="3/25", random_state=seed) for seed in repeat_seeds(8, 4)]
+@pytest.mark.parametrize(("n_null", "level"), [(299, "3/25"), (300, "1/10")])
+def test_the_decision_is_closed_e_bh_on_runs_that_can_be_made_one_by_one(n_null, level):
+    def run(**settings):
+        return cn.AdaDetect("logistic", **settings).detect(NULL[:n_null], TEST)
+
+    found = run(repeats=4, random_state=8, level=0.2)
+    runs = [run(level=level, random_state=seed) for seed in repeat_seeds(8, 4)]
     assert found.repeated.run_level == runs[0].level
+    assert verify({"command": "detect", **found.summary()}) == []
     assert np.array_equal(found.repeated.flags, [run.rejected for run in runs])
     values = [Fraction(run.n_calibration + 1, run.stepup.limits[0]) for run in runs]
     evidence = averaged(

@@ -15,6 +15,8 @@ from conovel.stats.repeats import (
     COUNTED,
     PLAIN,
     averaging,
+    averaging_alone,
+    averaging_of,
     combine,
     read_flags,
     repeated_resolution,
@@ -84,6 +86,12 @@ def test_which_rule_decides():
         assert averaging(deciding, estimates_nulls=True) == PLAIN
     assert (ALONE.closed, COUNTED.closed, PLAIN.closed) == (True, False, False)
     assert (ALONE.by_limit, COUNTED.by_limit, PLAIN.by_limit) == (True, True, False)
+    tenth = Fraction(1, 10)
+    chosen = [averaging_alone(tenth, n, estimates_nulls=False) for n in (599, 600)]
+    assert chosen == [ALONE, ALONE._replace(share=Fraction(1, 2))]
+    assert averaging_alone(tenth, 9999, estimates_nulls=True) == PLAIN
+    for rule in (*chosen, PLAIN):
+        assert averaging_of(tenth, run_level(tenth, rule)) == rule
     shares = [str(run_level(Fraction(1), rule)) for rule in (ALONE, COUNTED, PLAIN)]
     assert shares == ["3/5", "2/5", "2/5"]
 

@@ -29,7 +29,7 @@ from conovel.stats.null_proportion import as_estimator
 from conovel.stats.ranks import as_block
 from conovel.stats.repeats import (
     Combined,
-    averaging_alone,
+    averaging_of,
     combine,
     read_flags,
     repeated_resolution,
@@ -131,13 +131,14 @@ def repeated_site_findings(run: Mapping[str, Any]) -> Iterator[str]:
         return
     if repeats == 1 or len(seeds) != repeats:
         yield f"there are {len(seeds)} seeds of {repeats} runs"
-    # With an estimate of the nulls, runs have a smaller level, and another rule decides.
-    pi0 = as_estimator("storey") if as_level(of_runs["level"]) < level / 2 else None
-    rule = averaging_alone(pi0)
+    rule = averaging_of(level, as_level(of_runs["level"]))
+    if str(rule.share) not in ("2/5", "1/2", "3/5"):
+        yield f"no run of {repeats} has the level {of_runs['level']}"
+        return
     fewest = repeated_resolution(run["n_calibration"], m, level, rule).fewest
     yield from differences(of_runs["level"], str(run_level(level, rule)), "repeats.level")
     yield from differences(run["fewest_rejections_possible"], fewest, "fewest_rejections_possible")
-    if run["guarantee"] != _stated(run, one_site_guarantee(level, pi0, repeats)):
+    if run["guarantee"] != _stated(run, one_site_guarantee(level, None, repeats, rule)):
         yield "the guarantee is not that of these settings"
     if "flagged_in_runs" not in run:
         return

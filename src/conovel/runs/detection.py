@@ -15,7 +15,7 @@ from conovel.scorers.base import Selection
 from conovel.spec.findings import headline
 from conovel.spec.guarantee import Guarantee
 from conovel.stats.ranks import adjusted_pvalues
-from conovel.stats.repeats import averaging_alone, repeated_resolution
+from conovel.stats.repeats import averaging_of, repeated_resolution
 from conovel.stats.resolution import Resolution, resolution
 from conovel.stats.stepup import RankHistogram, StepUp
 
@@ -85,7 +85,7 @@ class Detection(SiteResult):
         numbers = self.n_calibration, self.ranks.size, self.level
         if self.repeated is None:
             return resolution(*numbers)
-        return repeated_resolution(*numbers, averaging_alone(self.stepup.pi0))
+        return repeated_resolution(*numbers, averaging_of(self.level, self.repeated.run_level))
 
     def summary(self) -> dict[str, Any]:
         """Everything but the rows, ready for JSON."""

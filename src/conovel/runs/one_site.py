@@ -33,7 +33,7 @@ from conovel.spec.run_spec import detector_seeds, repeat_seeds, ties_seed
 from conovel.spec.training import as_share, n_training, thin_finding
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.ranks import break_ties, conformal_ranks
-from conovel.stats.repeats import averaging_alone, combine, run_level
+from conovel.stats.repeats import Averaging, averaging_alone, combine, run_level
 from conovel.stats.resolution import warn_resolution
 from conovel.stats.stepup import step_up
 
@@ -54,11 +54,15 @@ class OneSiteSettings:
     repeats: int  # how many runs are averaged
     lots: int | None = None  # seed of the order of equal scores; None counts ties against a row
 
-    def runs(self) -> list[OneSiteSettings]:
+    def averaging(self, n_null: int) -> Averaging:
+        """Choose how several runs decide together, from numbers of rows alone."""
+        return averaging_alone(self.level, n_null, estimates_nulls=self.pi0 is not None)
+
+    def runs(self, n_null: int) -> list[OneSiteSettings]:
         """Give the settings of each run: with `repeats`, its own seeds, and the level β."""
         if self.repeats == 1:
             return [self]
-        level, runs = run_level(self.level, averaging_alone(self.pi0)), []
+        level, runs = run_level(self.level, self.averaging(n_null)), []
         for seed in repeat_seeds(self.seed, self.repeats):
             split_seed, scorer_seed = detector_seeds(seed)
             candidates = tuple(as_candidates(self.scorer, scorer_seed))
@@ -66,9 +70,9 @@ class OneSiteSettings:
             runs.append(replace(one, lots=None if self.lots is None else ties_seed(seed)))
         return runs
 
-    def guarantee(self) -> Guarantee:
+    def guarantee(self, n_null: int) -> Guarantee:
         """State what these settings promise."""
-        plain = one_site(self.level, self.pi0, self.repeats)
+        plain = one_site(self.level, self.pi0, self.repeats, self.averaging(n_null))
         return plain if self.lots is None else with_lots(plain)
 
     def n_train(self, n_null: int, n_test: int) -> int:
@@ -128,7 +132,7 @@ def detect_rows(
     samples = read_samples(X_null, X_test, ids, schema, settings.keep_frames, X_known)
     if judged is not None:
         samples = samples._replace(train_only=judged.train_only)
-    runs = settings.runs()
+    runs = settings.runs(len(samples.null))
     thin = plan_calibration(samples, runs[0])
     if check:
         if with_earlier is not None or len(runs) > 1:  # other batches or runs decide, too
@@ -207,7 +211,7 @@ def detect_once(
         settings.pi0,
         n_train=train.size,
         scorer=fitted.scorer.label,
-        guarantee=settings.guarantee(),
+        guarantee=settings.guarantee(len(null)),
         choices=fitted.choices,
         explainer=Explainer(fitted, null_train, views, known),
         parts={} if settings.lots is None else {"ties": "random"},
@@ -263,7 +267,7 @@ def detect_repeatedly(
         {first.name: first.rejected.size},
         settings.level,
         seeds,
-        averaging_alone(settings.pi0),
+        settings.averaging(len(samples.null)),
         {first.name: first.n_calibration},
     )
     return with_part(
@@ -272,7 +276,7 @@ def detect_repeatedly(
         averaged.parts[first.name],
         rejected=averaged.rejected[first.name],
         scorer=", ".join(dict.fromkeys(one.scorer for one in results)),
-        guarantee=settings.guarantee(),
+        guarantee=settings.guarantee(len(samples.null)),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from conovel.stats.null_proportion import NullProportion
-from conovel.stats.repeats import averaging_alone, run_level
+from conovel.stats.repeats import ALONE, Averaging, run_level
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,15 @@ BLIND_SCORER = (
 )
 
 
-def one_site(level: Fraction, pi0: NullProportion | None, repeats: int = 1) -> Guarantee:
-    """State the guarantee of AdaDetect at one site (docs/theory.md)."""
+def one_site(
+    level: Fraction, pi0: NullProportion | None, repeats: int = 1, rule: Averaging = ALONE
+) -> Guarantee:
+    """State the guarantee of AdaDetect at one site (docs/theory.md).
+
+    With `repeats`, `rule` says how the runs decide together.
+    """
     alpha = f"{float(level):g}"
     if repeats > 1:
-        rule = averaging_alone(pi0)
         statement = (
             f"The expected share of false alarms among the rejected rows is at most {alpha}."
             f" {repeats} runs with splits of their own, each at level"

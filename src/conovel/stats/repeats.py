@@ -34,11 +34,7 @@ class Averaging(NamedTuple):
 
     by_limit: bool  # the evidence of a run is (ℓ+1)/L, not m/(βR)
     closed: bool  # closed e-BH decides, not e-BH
-
-    @property
-    def share(self) -> Fraction:
-        """β/α; docs/results/repeats.md has the measurement behind it."""
-        return Fraction(3, 5) if self.closed else Fraction(2, 5)
+    share: Fraction  # β/α; docs/results/repeats.md has the measurements behind it
 
     @property
     def name(self) -> str:
@@ -46,9 +42,10 @@ class Averaging(NamedTuple):
         return "closed e-BH" if self.closed else "e-BH"
 
 
-ALONE = Averaging(by_limit=True, closed=True)  # whoever decides about its own rows only
-COUNTED = Averaging(by_limit=True, closed=False)  # several agents, by counts of ranks
-PLAIN = Averaging(by_limit=False, closed=False)  # everything else with a proven bound
+FEW_NORMALS = 60  # α times the known normals of a site: below, its runs have a larger level
+ALONE = Averaging(True, True, Fraction(3, 5))  # whoever decides about its own rows only
+COUNTED = Averaging(True, False, Fraction(2, 5))  # several agents, by counts of ranks
+PLAIN = Averaging(False, False, Fraction(2, 5))  # everything else with a proven bound
 
 
 def averaging(deciding: str, *, estimates_nulls: bool) -> Averaging:
@@ -66,9 +63,26 @@ def averaging(deciding: str, *, estimates_nulls: bool) -> Averaging:
     return {"isolated": ALONE, "counts": COUNTED}.get(deciding, PLAIN)
 
 
-def averaging_alone(pi0: object | None) -> Averaging:
-    """Choose how several runs at one site decide together."""
-    return averaging("isolated", estimates_nulls=pi0 is not None)
+def averaging_alone(level: Fraction, n_null: int, *, estimates_nulls: bool) -> Averaging:
+    """Choose how several runs at one site decide together, from numbers of rows alone.
+
+    With few known normals a run rejects many rows or none, and a larger level helps most.
+
+    Examples
+    --------
+    >>> [str(averaging_alone(Fraction(1, 10), n, estimates_nulls=False).share) for n in (599, 600)]
+    ['3/5', '1/2']
+    """
+    rule = averaging("isolated", estimates_nulls=estimates_nulls)
+    if rule.closed and level * n_null >= FEW_NORMALS:
+        return rule._replace(share=Fraction(1, 2))
+    return rule
+
+
+def averaging_of(level: Fraction, run_level: Fraction) -> Averaging:
+    """Return how several runs of this level decide together at one site."""
+    share = run_level / level
+    return PLAIN if share == PLAIN.share else ALONE._replace(share=share)
 
 
 class EvidenceRound(NamedTuple):
