@@ -12,7 +12,8 @@ import conovel as cn
 from conovel.errors import InputError
 from conovel.protocol.replay import verify
 from conovel.runs.file_detection import detect_files
-from conovel.spec.run_spec import detector_seeds, ties_seed
+from conovel.spec.run_spec import detector_seeds
+from conovel.stats.levels import ties_seed
 from conovel.stats.ranks import break_ties, conformal_ranks
 from conovel.stats.stepup import step_up
 

@@ -34,7 +34,7 @@ from conovel.runs.verdicts import Verdicts
 from conovel.scorers.argument import as_candidates, reads_frames, spell, spell_scorer, spell_seed
 from conovel.scorers.estimators import ScorerLike
 from conovel.spec.findings import Finding
-from conovel.spec.run_spec import detector_seeds, ties_seed
+from conovel.spec.run_spec import detector_seeds
 from conovel.spec.schema import Schema
 from conovel.spec.training import MAX_TRAIN_ROWS
 from conovel.stats.levels import (
@@ -46,6 +46,7 @@ from conovel.stats.levels import (
     as_seed,
     as_ties,
     as_whole,
+    ties_seed,
 )
 from conovel.stats.null_proportion import NullProportion, as_estimator
 
@@ -84,10 +85,10 @@ class AdaDetect(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         :mod:`conovel.site.blocks`.
     repeats : int
         The number B of runs, from 1 to 100. One run depends on its random split of the known
-        normals. With B runs, each with a seed of its own and at level 3α/5, evidence is averaged
-        and closed e-BH at level α decides, so that the answer depends less on `random_state`. It
-        takes B times as long, and flags less where the runs find little. See
-        :class:`conovel.SiteResult` for what the result has.
+        normals. With B runs, each with a seed of its own and at level α/2 or 3α/5, evidence is
+        averaged and closed e-BH at level α decides (with `pi0` 2α/5 and e-BH), so that the answer
+        depends less on `random_state`. It takes B times as long, and flags less where the runs
+        find little. See :class:`conovel.SiteResult` for what the result has.
     schema : Schema, path, dict or None
         What the columns are, where they are not all plain numbers: a :class:`conovel.Schema`, a
         file of one, or a dict of some columns to their kinds, such as

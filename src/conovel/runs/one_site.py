@@ -29,8 +29,9 @@ from conovel.site.checks.rows import CheckedRows, check_rows, with_findings
 from conovel.site.explain.explainer import Explainer, views_of
 from conovel.spec.findings import Finding
 from conovel.spec.guarantee import Guarantee, one_site, with_lots
-from conovel.spec.run_spec import detector_seeds, repeat_seeds, ties_seed
+from conovel.spec.run_spec import detector_seeds, repeat_seeds
 from conovel.spec.training import as_share, n_training, thin_finding
+from conovel.stats.levels import ties_seed
 from conovel.stats.null_proportion import NullProportion
 from conovel.stats.ranks import break_ties, conformal_ranks
 from conovel.stats.repeats import Averaging, averaging_alone, combine, run_level

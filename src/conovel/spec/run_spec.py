@@ -73,7 +73,7 @@ class RunSpec:
     # When an agent vanishes during the counts: abort the run, or count it as zero.
     on_dropout: str = "abort"
     # The number B of runs, from 1 to 100. Above 1, each run has a seed of its own and the level
-    # 2α/5 or 3α/5, and evidence averaged over the runs decides (`averaging`).
+    # β, and evidence averaged over the runs decides (`averaging`).
     repeats: int = 1
     liars: int = 0  # how many agents may lie about their counts
     counting: str = ROUNDS
@@ -306,9 +306,8 @@ def repeat_seeds(seed: int, repeats: int) -> list[int]:
 def repeated_specs(spec: RunSpec) -> list[RunSpec]:
     """Return the settings of each run that is averaged: its own seed, and the level β.
 
-    Each run gets an equal part of ε and of δ.
-
-    Each is the whole record of a run of its own, which can be made again without the others.
+    Each run gets an equal part of ε and of δ. Each is the whole record of a run of its own, which
+    can be made again without the others.
 
     Examples
     --------
@@ -329,11 +328,6 @@ def detector_seeds(random_state: RandomState) -> tuple[int, int]:
     """Return the seeds of the split and of the scorers at one site; see :func:`as_seed`."""
     split, scorer = np.random.SeedSequence(as_seed(random_state)).generate_state(2)
     return int(split), int(scorer)
-
-
-def ties_seed(seed: int) -> int:
-    """Return the seed of the order of equal scores; nothing else follows from it."""
-    return int(np.random.SeedSequence(seed).generate_state(3)[2])
 
 
 def site_seed(secret: bytes, seed: int, agent: str, run_id: str) -> int:

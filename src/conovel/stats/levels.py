@@ -147,3 +147,8 @@ def as_ties(ties: str) -> str:
     if not isinstance(ties, str) or ties not in ("against", "random"):
         raise InputError(f"ties must be 'against' or 'random', not {ties!r}")
     return ties
+
+
+def ties_seed(seed: int) -> int:
+    """Return the seed of the order of equal scores; nothing else follows from it."""
+    return int(np.random.SeedSequence(seed).generate_state(3)[2])
