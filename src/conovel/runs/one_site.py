@@ -73,7 +73,8 @@ class OneSiteSettings:
 
     def guarantee(self, n_null: int) -> Guarantee:
         """State what these settings promise."""
-        plain = one_site(self.level, self.pi0, self.repeats, self.averaging(n_null))
+        several = () if self.repeats == 1 else (self.repeats, self.averaging(n_null))
+        plain = one_site(self.level, self.pi0, *several)
         return plain if self.lots is None else with_lots(plain)
 
     def n_train(self, n_null: int, n_test: int) -> int:
